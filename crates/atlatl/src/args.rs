@@ -1,0 +1,58 @@
+//! What was typed. What it means is settled in [`settings`](crate::settings).
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+use crate::{command, output::Mode};
+
+/// Keeps large tool results out of a model's context window.
+///
+/// Atlatl decides when a tool result is too large for a model's context window, and
+/// describes it instead. This version stores nothing and serves nothing: the
+/// commands below are all there is.
+#[derive(Debug, Parser)]
+#[command(name = "atlatl", version, after_help = EXIT_STATUS, verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Data goes to standard output, everything else to standard error.
+
+Exit status:
+  0  it worked
+  1  it failed
+  2  the command line or the configuration is wrong";
+
+/// Flags which every command takes.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct Global {
+    /// The form of the output [default: human on a terminal, json in a pipe]
+    #[arg(long, global = true, value_enum, value_name = "FORM")]
+    pub(crate) output: Option<Mode>,
+    /// Read this configuration file in place of the system's, the user's and the project's
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Set one key, above every file and variable: --set prompt.offload.enabled=false
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
+    pub(crate) assignments: Vec<String>,
+}
+
+/// The commands, one file each under `command/`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say what a tool result is and whether it would be offloaded
+    ///
+    /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. Says what
+    /// was recognised, how many tokens it would take, what would be done with it and why.
+    /// Nothing is stored: without --dry-run the command does not run.
+    #[command(verbatim_doc_comment)]
+    Offload(command::offload::Args),
+    /// Show, describe and check the configuration
+    #[command(subcommand)]
+    Config(command::config::Command),
+}

@@ -1,0 +1,40 @@
+//! The commands, and the way from the command line to one of them.
+//!
+//! A new command is a file here with its clap `Args` and a `run`, a variant of
+//! [`Command`], and an arm in `dispatch`.
+
+pub(crate) mod config;
+pub(crate) mod offload;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{
+    args::{Args, Command},
+    error::{Error, Status},
+    output::Output,
+    settings::Sources,
+};
+
+/// Runs what the command line asks for.
+pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(command_line) {
+        Ok(args) => args,
+        Err(error) => return Status::of_usage(&error).into(),
+    };
+    let mut output = Output::new(args.global.output);
+    let status = match dispatch(&args, &mut output) {
+        Ok(status) => status,
+        Err(error) => output.error(&error),
+    };
+    status.into()
+}
+
+fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
+    let sources = Sources::of_process(&args.global);
+    match &args.command {
+        Command::Offload(args) => offload::run(args, &sources, output),
+        Command::Config(command) => config::run(command, &sources, output),
+    }
+}

@@ -1,0 +1,102 @@
+//! The one error type of the program: what is printed, and the exit status.
+
+use std::{io, process::ExitCode};
+
+use crate::settings::Problems;
+
+/// The exit status, as the help documents it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// It worked.
+    Success = 0,
+    /// It failed.
+    Failure = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+}
+
+impl Status {
+    /// Prints what clap has to say: an error, or the help or version that was asked for.
+    pub(crate) fn of_usage(error: &clap::Error) -> Self {
+        // Nobody is left to tell when even this cannot be printed.
+        let _ = error.print();
+        if error.use_stderr() { Self::Usage } else { Self::Success }
+    }
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(status as u8)
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Error {
+    status: Status,
+    reports: Vec<Report>,
+}
+
+/// One thing that went wrong.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Printed after `error:`, with its causes.
+    pub(crate) message: String,
+    /// Printed after `hint:`: what to do about it.
+    pub(crate) hint: Option<String>,
+}
+
+impl Error {
+    /// What was asked for could not be done.
+    pub(crate) fn failure(message: impl Into<String>) -> Self {
+        Self::new(Status::Failure, message)
+    }
+
+    /// What was asked for makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Status::Usage, message)
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        if let Some(report) = self.reports.last_mut() {
+            report.hint = Some(hint.into());
+        }
+        self
+    }
+}
+
+impl Error {
+    fn new(status: Status, message: impl Into<String>) -> Self {
+        Self { status, reports: vec![Report { message: message.into(), hint: None }] }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+
+    pub(crate) fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+}
+
+/// Only the output is written by commands without naming a file, so an unnamed I/O error is its.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        // A reader which has seen enough, such as `head`, is no failure.
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { status: Status::Success, reports: Vec::new() };
+        }
+        Self::new(Status::Failure, format!("cannot write the output: {error}"))
+    }
+}
+
+impl From<Problems> for Error {
+    fn from(problems: Problems) -> Self {
+        let reports = problems
+            .into_iter()
+            .map(|problem| Report { message: problem.to_string(), hint: problem.hint() })
+            .collect();
+        Self { status: Status::Usage, reports }
+    }
+}

@@ -1,0 +1,11 @@
+//! `atlatl`, the program: arguments → settings → one command.
+
+mod args;
+mod command;
+mod error;
+mod output;
+mod settings;
+
+fn main() -> std::process::ExitCode {
+    command::run(std::env::args_os())
+}

@@ -1,0 +1,173 @@
+//! All printing: data to standard output, everything else to standard error.
+
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write as _},
+    io::{self, IsTerminal, Stderr, Stdout, Write},
+};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::error::{Error, Status};
+
+/// The form of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// For a person at a terminal
+    Human,
+    /// For a program
+    Json,
+}
+
+const HEADING: Style = Style::new().bold();
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+const NOTE: Style = AnsiColor::Yellow.on_default().bold();
+
+/// Standard output and standard error. Colours follow the terminal and `NO_COLOR`.
+pub(crate) struct Output {
+    mode: Mode,
+    data: AutoStream<Stdout>,
+    rest: AutoStream<Stderr>,
+}
+
+impl Output {
+    /// With the form that was asked for, or the one which fits where the output goes.
+    pub(crate) fn new(asked: Option<Mode>) -> Self {
+        let fitting = if io::stdout().is_terminal() { Mode::Human } else { Mode::Json };
+        Self { mode: asked.unwrap_or(fitting), data: anstream::stdout(), rest: anstream::stderr() }
+    }
+
+    /// The form that a command's data should have.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// One line of data.
+    pub(crate) fn line(&mut self, text: impl Display) -> io::Result<()> {
+        writeln!(self.data, "{}", printable(&text.to_string()))
+    }
+
+    /// Data with its own line ends.
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        self.data.write_all(text.as_bytes())
+    }
+
+    /// Data as JSON, whatever the mode.
+    pub(crate) fn json<T: Serialize + ?Sized>(&mut self, data: &T) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut self.data, data)?;
+        writeln!(self.data)
+    }
+
+    /// Data in aligned columns.
+    pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
+        self.data.write_all(table.to_string().as_bytes())
+    }
+
+    /// A remark that is no data.
+    pub(crate) fn note(&mut self, text: impl Display) -> io::Result<()> {
+        labelled(&mut self.rest, NOTE, "note", &text.to_string())
+    }
+
+    /// Says what went wrong, and what to do about it.
+    pub(crate) fn error(&mut self, error: &Error) -> Status {
+        for report in error.reports() {
+            // Nobody is left to tell when even this cannot be printed; the status still says it.
+            let _ = labelled(&mut self.rest, ERROR, "error", &report.message);
+            if let Some(hint) = &report.hint {
+                let _ = labelled(&mut self.rest, HINT, "hint", hint);
+            }
+        }
+        error.status()
+    }
+}
+
+fn labelled(to: &mut impl Write, style: Style, label: &str, text: &str) -> io::Result<()> {
+    writeln!(to, "{style}{label}:{style:#} {}", printable(text))
+}
+
+/// Columns of text, each under its heading. With empty headings only the rows are printed.
+pub(crate) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(headings: impl Into<Vec<&'static str>>) -> Self {
+        Self { headings: headings.into(), rows: Vec::new() }
+    }
+
+    /// Adds a row: as many cells as there are headings.
+    pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
+        let cells = cells.into();
+        debug_assert_eq!(cells.len(), self.headings.len(), "one cell per heading");
+        self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let headings = self.headings.iter().enumerate();
+        headings.map(|(column, heading)| width(column).max(heading.len())).collect()
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let widths = self.widths();
+        let padded = |cells: &[&str]| {
+            let mut line = String::new();
+            for (cell, width) in cells.iter().zip(&widths) {
+                // A String takes everything: the result says nothing.
+                let _ = write!(line, "{cell:width$}  ");
+            }
+            line.truncate(line.trim_end().len());
+            line
+        };
+        if self.headings.iter().any(|heading| !heading.is_empty()) {
+            writeln!(formatter, "{HEADING}{}{HEADING:#}", padded(&self.headings))?;
+        }
+        for row in &self.rows {
+            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            writeln!(formatter, "{}", padded(&cells))?;
+        }
+        Ok(())
+    }
+}
+
+/// The text with everything escaped that would steer the terminal or reorder what it shows:
+/// keys, values and paths come from files that somebody else may have written.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let shown = lro_core::neutralise(text);
+    if shown.contains(['\n', '\t']) {
+        return Cow::Owned(shown.replace('\n', "\\n").replace('\t', "\\t"));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_steered() {
+        assert_eq!(printable("plain ключ 鍵"), "plain ключ 鍵");
+        assert_eq!(printable("\u{1b}[2J\n\u{9b}1m\u{202e}"), "<U+001B>[2J\\n<U+009B>1m<U+202E>");
+    }
+
+    #[test]
+    fn tables_align_by_characters() {
+        let mut table = Table::new(["KEY", "VALUE", "ORIGIN"]);
+        table.row(["é".to_owned(), "12345678".to_owned(), "x".to_owned()]);
+        table.row(["long".to_owned(), String::new(), String::new()]);
+        let plain = anstream::adapter::strip_str(&table.to_string()).to_string();
+        assert_eq!(plain, "KEY   VALUE     ORIGIN\né     12345678  x\nlong\n");
+        let mut bare = Table::new(["", ""]);
+        bare.row(["kind".to_owned(), "text".to_owned()]);
+        assert_eq!(bare.to_string(), "kind  text\n");
+    }
+}

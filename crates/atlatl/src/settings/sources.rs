@@ -1,0 +1,72 @@
+//! Where settings are looked for. The only place that asks the process about its surroundings.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use super::origin::FileLayer;
+use crate::args::Global;
+
+/// Everything that can set something, as values: a test makes its own.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// Weakest first.
+    pub(super) files: Vec<SourceFile>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(super) assignments: Vec<String>,
+    pub(super) temp_dir: PathBuf,
+}
+
+/// A file to read.
+#[derive(Debug)]
+pub(super) struct SourceFile {
+    pub(super) layer: FileLayer,
+    pub(super) path: PathBuf,
+}
+
+impl Sources {
+    /// Those of this process.
+    pub(crate) fn of_process(flags: &Global) -> Self {
+        let files = match &flags.config {
+            Some(path) => vec![SourceFile { layer: FileLayer::Named, path: path.clone() }],
+            None => standard_files(
+                Path::new("/etc"),
+                env::var_os("XDG_CONFIG_HOME").map(PathBuf::from),
+                env::var_os("HOME").map(PathBuf::from),
+            ),
+        };
+        Self {
+            files,
+            environment: env::vars_os().collect(),
+            assignments: flags.assignments.clone(),
+            temp_dir: env::temp_dir(),
+        }
+    }
+
+    /// One file and nothing else.
+    pub(crate) fn only_file(path: &Path) -> Self {
+        let file = SourceFile { layer: FileLayer::Named, path: path.to_owned() };
+        Self { files: vec![file], ..Self::default() }
+    }
+}
+
+/// The system's file, the user's where there is a home, and the project's.
+pub(super) fn standard_files(
+    etc: &Path,
+    xdg_config_home: Option<PathBuf>,
+    home: Option<PathBuf>,
+) -> Vec<SourceFile> {
+    let mut files =
+        vec![SourceFile { layer: FileLayer::System, path: etc.join("atlatl/config.toml") }];
+    // The XDG base directory specification: a relative path is to be ignored.
+    let user = xdg_config_home
+        .filter(|dir| dir.is_absolute())
+        .or_else(|| home.filter(|home| home.is_absolute()).map(|home| home.join(".config")));
+    if let Some(dir) = user {
+        files.push(SourceFile { layer: FileLayer::User, path: dir.join("atlatl/config.toml") });
+    }
+    files.push(SourceFile { layer: FileLayer::Project, path: PathBuf::from("atlatl.toml") });
+    files
+}

@@ -1,0 +1,11 @@
+//! The built program, seen from outside: exit status, standard output, standard error.
+
+#![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
+
+mod check;
+mod layers;
+mod program;
+mod reference;
+mod schema;
+mod show;
+mod usage;

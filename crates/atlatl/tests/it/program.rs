@@ -1,0 +1,79 @@
+//! A run of the program in a directory of its own, with nothing of the machine's environment.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// The surroundings of a run: a working directory, a home, some variables.
+pub(crate) struct Program {
+    dir: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+/// What a run gave, with the temporary directory shown as `[DIR]`.
+pub(crate) struct Run {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Program {
+    pub(crate) fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::create_dir_all(dir.path().join("work")).unwrap();
+        Self { dir, variables: Vec::new() }
+    }
+
+    /// Writes a file, named from the temporary directory: `work/…` is the working directory,
+    /// `home/.config/atlatl/config.toml` the user's file.
+    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+        let path: PathBuf = self.dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_atlatl"))
+            .args(args)
+            .current_dir(self.dir.path().join("work"))
+            .env_clear()
+            .env("HOME", self.dir.path().join("home"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| {
+            let dir = self.dir.path().to_str().unwrap();
+            String::from_utf8(bytes).unwrap().replace(dir, "[DIR]")
+        };
+        Run { status: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+    }
+}
+
+impl Run {
+    /// Standard output as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// The lines of standard output that contain `text`.
+    pub(crate) fn lines(&self, text: &str) -> Vec<&str> {
+        self.stdout.lines().filter(|line| line.contains(text)).collect()
+    }
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { status, stdout, stderr } = self;
+        write!(formatter, "status: {status}\n--- stdout\n{stdout}--- stderr\n{stderr}")
+    }
+}

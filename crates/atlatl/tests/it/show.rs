@@ -1,0 +1,223 @@
+//! `atlatl config show`.
+
+use serde_json::json;
+
+use crate::program::Program;
+
+#[test]
+fn defaults_for_a_person() {
+    let run = Program::new().run(&["config", "show", "--output", "human"]);
+    insta::assert_snapshot!(run, @r#"
+    status: 0
+    --- stdout
+    KEY                               VALUE
+    prompt.offload.enabled            true
+    prompt.offload.threshold_tokens   1600
+    prompt.offload.ttl_seconds        3600
+    prompt.offload.output_dir         "" = the system's temporary directory
+    prompt.offload.descriptor         "full"
+    prompt.offload.preview_tokens     300
+    prompt.offload.reply_tokens       1600
+    prompt.offload.shared_filesystem  false
+    proxy.threshold_tokens            10000
+    proxy.ttl_seconds                 86400
+    proxy.dir                         "" = {output_dir}/atlatl-{uid}
+    proxy.tools                       "all"
+    proxy.policy                      {}
+    proxy.references                  "same-server"
+    proxy.path_map.from               ""
+    proxy.path_map.to                 ""
+    spool.max_bytes                   10737418240
+    spool.max_files                   10000
+    spool.min_free_bytes              1073741824
+    spool.url                         ""
+    query.wall_ms                     5000
+    query.memory_bytes                0 = 256 MiB + 8 × file
+    query.output_bytes                1048576
+    query.workers                     4
+    memory.store                      "" = sqlite:{data dir}/memory.db
+    memory.embedder                   "none"
+    server.listen                     ""
+    server.allowed_hosts              []
+    server.allowed_origins            []
+    server.auth                       ""
+    server.tenant_claim               "tenant"
+    ledger.path                       "" = {state dir}/ledger.jsonl
+    ledger.retention_days             90
+    --- stderr
+    "#);
+}
+
+#[test]
+fn defaults_for_a_program() {
+    let run = Program::new().run(&["config", "show"]);
+    insta::assert_snapshot!(run, @r#"
+    status: 0
+    --- stdout
+    {
+      "prompt": {
+        "offload": {
+          "enabled": true,
+          "threshold_tokens": 1600,
+          "ttl_seconds": 3600,
+          "output_dir": "",
+          "descriptor": "full",
+          "preview_tokens": 300,
+          "reply_tokens": 1600,
+          "shared_filesystem": false
+        }
+      },
+      "proxy": {
+        "threshold_tokens": 10000,
+        "ttl_seconds": 86400,
+        "dir": "",
+        "tools": "all",
+        "policy": {},
+        "references": "same-server",
+        "path_map": {
+          "from": "",
+          "to": ""
+        }
+      },
+      "spool": {
+        "max_bytes": 10737418240,
+        "max_files": 10000,
+        "min_free_bytes": 1073741824,
+        "url": ""
+      },
+      "query": {
+        "wall_ms": 5000,
+        "memory_bytes": 0,
+        "output_bytes": 1048576,
+        "workers": 4
+      },
+      "memory": {
+        "store": "",
+        "embedder": "none"
+      },
+      "server": {
+        "listen": "",
+        "allowed_hosts": [],
+        "allowed_origins": [],
+        "auth": "",
+        "tenant_claim": "tenant"
+      },
+      "ledger": {
+        "path": "",
+        "retention_days": 90
+      }
+    }
+    --- stderr
+    "#);
+}
+
+#[test]
+fn origins_for_a_person() {
+    let run = Program::new()
+        .file("work/atlatl.toml", "[prompt.offload]\nenabled = false\n[spool]\nmax_files = 5\n")
+        .file("home/.config/atlatl/config.toml", "proxy.policy.\"Foo_*\" = \"inline\"\n")
+        .variable("ATLATL_PROMPT__OFFLOAD__TTL_SECONDS", "60")
+        .run(&[
+            "config",
+            "show",
+            "--origin",
+            "--output=human",
+            "--set",
+            "proxy.policy.Bar={ threshold_tokens = 5 }",
+        ]);
+    insta::assert_snapshot!(run, @r#"
+    status: 0
+    --- stdout
+    KEY                               VALUE                                  ORIGIN
+    prompt.offload.enabled            false                                  atlatl.toml:2
+    prompt.offload.threshold_tokens   1600                                   default
+    prompt.offload.ttl_seconds        60                                     ATLATL_PROMPT__OFFLOAD__TTL_SECONDS
+    prompt.offload.output_dir         "" = the system's temporary directory  default
+    prompt.offload.descriptor         "full"                                 default
+    prompt.offload.preview_tokens     300                                    default
+    prompt.offload.reply_tokens       1600                                   default
+    prompt.offload.shared_filesystem  false                                  default
+    proxy.threshold_tokens            10000                                  default
+    proxy.ttl_seconds                 86400                                  default
+    proxy.dir                         "" = {output_dir}/atlatl-{uid}         default
+    proxy.tools                       "all"                                  default
+    proxy.policy."Bar"                { threshold_tokens = 5 }               --set
+    proxy.policy."Foo_*"              "inline"                               [DIR]/home/.config/atlatl/config.toml:1
+    proxy.references                  "same-server"                          default
+    proxy.path_map.from               ""                                     default
+    proxy.path_map.to                 ""                                     default
+    spool.max_bytes                   10737418240                            default
+    spool.max_files                   5                                      atlatl.toml:4
+    spool.min_free_bytes              1073741824                             default
+    spool.url                         ""                                     default
+    query.wall_ms                     5000                                   default
+    query.memory_bytes                0 = 256 MiB + 8 × file                 default
+    query.output_bytes                1048576                                default
+    query.workers                     4                                      default
+    memory.store                      "" = sqlite:{data dir}/memory.db       default
+    memory.embedder                   "none"                                 default
+    server.listen                     ""                                     default
+    server.allowed_hosts              []                                     default
+    server.allowed_origins            []                                     default
+    server.auth                       ""                                     default
+    server.tenant_claim               "tenant"                               default
+    ledger.path                       "" = {state dir}/ledger.jsonl          default
+    ledger.retention_days             90                                     default
+    --- stderr
+    note: atlatl.toml:4: no command reads `spool.max_files` yet
+    "#);
+}
+
+#[test]
+fn origins_for_a_program() {
+    let run = Program::new()
+        .file("work/atlatl.toml", "[prompt.offload]\nenabled = false\n")
+        .variable("ATLATL_PROMPT__OFFLOAD__TTL_SECONDS", "60")
+        .run(&["config", "show", "--origin", "--set", "proxy.policy.Foo_*=inline"]);
+    let list = run.json();
+    let item = |key: &str| list.as_array().unwrap().iter().find(|item| item["key"] == key).unwrap();
+    assert_eq!(
+        item("prompt.offload.enabled"),
+        &json!({
+            "key": "prompt.offload.enabled",
+            "value": false,
+            "origin": {"layer": "project", "file": "atlatl.toml", "line": 2},
+        })
+    );
+    assert_eq!(
+        item("prompt.offload.ttl_seconds")["origin"],
+        json!({"layer": "environment", "variable": "ATLATL_PROMPT__OFFLOAD__TTL_SECONDS"})
+    );
+    assert_eq!(item("proxy.policy.\"Foo_*\"")["origin"], json!({"layer": "flag"}));
+    assert_eq!(item("proxy.dir")["origin"], json!({"layer": "default"}));
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    for args in [&["config", "show"][..], &["config", "show", "--origin"]] {
+        for form in ["human", "json"] {
+            let run = Program::new()
+                .variable("ATLATL_SERVER__AUTH", "hidden")
+                .variable("ATLATL_MEMORY__STORE", "postgres://ann:hidden@db.example/m")
+                .run(&[args, &["--output", form]].concat());
+            assert_eq!(run.status, 0);
+            assert!(!run.to_string().contains("hidden"), "{run}");
+            assert!(run.stdout.contains("postgres://ann:***@db.example/m"), "{run}");
+        }
+    }
+}
+
+#[test]
+fn a_file_cannot_steer_the_terminal() {
+    let run = Program::new()
+        .file("work/atlatl.toml", "proxy.policy.\"a\\u001b[2J\\u009b\" = \"inline\"\n")
+        .run(&["config", "show", "--origin", "--output", "human"]);
+    let rows = run.lines("proxy.policy");
+    assert!(rows[0].starts_with(r#"proxy.policy."a\u001b[2J\u{9b}""#), "{rows:?}");
+}
+
+#[test]
+fn colours_stay_out_of_pipes() {
+    let run = Program::new().variable("NO_COLOR", "1").run(&["config", "show", "--output=human"]);
+    assert!(!run.stdout.contains('\u{1b}'));
+}

@@ -1,0 +1,153 @@
+//! The command line: help, version, what is refused.
+
+use std::process::Command;
+
+use crate::program::Program;
+
+#[test]
+fn help_says_what_there_is() {
+    insta::assert_snapshot!(Program::new().run(&["--help"]), @"
+    status: 0
+    --- stdout
+    Keeps large tool results out of a model's context window.
+
+    Atlatl decides when a tool result is too large for a model's context window, and
+    describes it instead. This version stores nothing and serves nothing: the
+    commands below are all there is.
+
+    Usage: atlatl [OPTIONS] <COMMAND>
+
+    Commands:
+      config  Show, describe and check the configuration
+      help    Print this message or the help of the given subcommand(s)
+
+    Options:
+          --output <FORM>
+              The form of the output [default: human on a terminal, json in a pipe]
+
+              Possible values:
+              - human: For a person at a terminal
+              - json:  For a program
+
+          --config <FILE>
+              Read this configuration file in place of the system's, the user's and the project's
+
+          --set <KEY=VALUE>
+              Set one key, above every file and variable: --set prompt.offload.enabled=false
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Data goes to standard output, everything else to standard error.
+
+    Exit status:
+      0  it worked
+      1  it failed
+      2  the command line or the configuration is wrong
+    --- stderr
+    ");
+    insta::assert_snapshot!(Program::new().run(&["config", "--help"]), @"
+    status: 0
+    --- stdout
+    Show, describe and check the configuration
+
+    Usage: atlatl config [OPTIONS] <COMMAND>
+
+    Commands:
+      show    Print every key with the value that applies
+      schema  Print the JSON Schema of the configuration file
+      check   Check the configuration and print everything that is wrong with it
+      help    Print this message or the help of the given subcommand(s)
+
+    Options:
+          --output <FORM>
+              The form of the output [default: human on a terminal, json in a pipe]
+
+              Possible values:
+              - human: For a person at a terminal
+              - json:  For a program
+
+          --config <FILE>
+              Read this configuration file in place of the system's, the user's and the project's
+
+          --set <KEY=VALUE>
+              Set one key, above every file and variable: --set prompt.offload.enabled=false
+
+      -h, --help
+              Print help (see a summary with '-h')
+    --- stderr
+    ");
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let run = Program::new().run(&["--version"]);
+    assert_eq!(run.stdout, format!("atlatl {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(run.status, 0);
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2() {
+    insta::assert_snapshot!(Program::new().run(&["confg"]), @"
+    status: 2
+    --- stdout
+    --- stderr
+    error: unrecognized subcommand 'confg'
+
+      tip: a similar subcommand exists: 'config'
+
+    Usage: atlatl [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(Program::new().run(&["config", "show", "--output", "xml"]), @"
+    status: 2
+    --- stdout
+    --- stderr
+    error: invalid value 'xml' for '--output <FORM>'
+      [possible values: human, json]
+
+    For more information, try '--help'.
+    ");
+    assert_eq!(Program::new().run(&[]).status, 2);
+}
+
+#[test]
+fn a_named_file_that_is_not_there_is_an_error() {
+    insta::assert_snapshot!(Program::new().run(&["--config", "none.toml", "config", "show"]), @"
+    status: 2
+    --- stdout
+    --- stderr
+    error: none.toml: cannot be read: No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let run = Command::new(env!("CARGO_BIN_EXE_atlatl"))
+        .args(["config", "schema"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&run.stderr), "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_exits_with_1() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_atlatl"))
+        .args(["config", "schema"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    let message = "error: cannot write the output: No space left on device (os error 28)\n";
+    assert_eq!(String::from_utf8_lossy(&run.stderr), message);
+}

@@ -1,0 +1,241 @@
+//! The key table of the configuration.
+
+use super::key::{Key, Kind};
+
+/// The commands which act on the keys of offloading today.
+const OFFLOAD: &[&str] = &["offload --dry-run"];
+
+/// Every key, in the order of the reference.
+pub const KEYS: &[Key] = &[
+    row(
+        "prompt.offload.enabled",
+        Kind::Bool,
+        "true",
+        "Whether large results are offloaded at all.",
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "prompt.offload.threshold_tokens",
+        Kind::U32 { min: 1 },
+        "1600",
+        "A memory result estimated above this many tokens is offloaded.",
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "prompt.offload.ttl_seconds",
+        Kind::U64 { min: 1 },
+        "3600",
+        "How long an offloaded memory result is kept, in seconds.",
+    ),
+    row(
+        "prompt.offload.output_dir",
+        Kind::Text,
+        r#""""#,
+        "The directory that offloaded results are written to.",
+    )
+    .or_derived("the system's temporary directory")
+    .for_commands(OFFLOAD),
+    row(
+        "prompt.offload.descriptor",
+        Kind::Choice(&["full", "compact"]),
+        r#""full""#,
+        "How much the descriptor of a memory result says: every field of the specification, or the short form.",
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "prompt.offload.preview_tokens",
+        Kind::U32 { min: 0 },
+        "300",
+        "Room in the descriptor for the first records, shown whole; 0 shows none.",
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "prompt.offload.reply_tokens",
+        Kind::U32 { min: 1 },
+        "1600",
+        "The most tokens that one extraction may answer with.",
+    ),
+    row(
+        "prompt.offload.shared_filesystem",
+        Kind::Bool,
+        "false",
+        "Whether HTTP clients can open files in the output directory themselves.",
+    ),
+    row(
+        "proxy.threshold_tokens",
+        Kind::U32 { min: 1 },
+        "10000",
+        "A result which is no memory operation is offloaded from this many tokens on.",
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "proxy.ttl_seconds",
+        Kind::U64 { min: 1 },
+        "86400",
+        "How long such a result is kept, in seconds; the default is a day of work.",
+    ),
+    row(
+        "proxy.dir",
+        Kind::Text,
+        r#""""#,
+        "The private directory under which each scope has its folder.",
+    )
+    .or_derived("{output_dir}/atlatl-{uid}"),
+    row(
+        "proxy.tools",
+        Kind::Choice(&["all", "none"]),
+        r#""all""#,
+        "Whether the proxy offers the extraction tools itself or leaves them to a server of their own.",
+    ),
+    row(
+        "proxy.policy",
+        Kind::Policies,
+        "{}",
+        "What to do with single tools, by a glob over the tool's name: \"inline\", \"offload\" or { threshold_tokens = n }.",
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "proxy.references",
+        Kind::Choice(&["off", "same-server", "any"]),
+        r#""same-server""#,
+        "Which stored results may be named in the arguments of another tool.",
+    ),
+    row(
+        "proxy.path_map.from",
+        Kind::Text,
+        r#""""#,
+        "The beginning of a path, as the proxy sees it, which the client sees elsewhere; needs `to`.",
+    ),
+    row(
+        "proxy.path_map.to",
+        Kind::Text,
+        r#""""#,
+        "What the client sees in place of `from`.",
+    ),
+    row(
+        "spool.max_bytes",
+        Kind::U64 { min: 1 },
+        "10737418240",
+        "The most bytes that stored results may take up.",
+    ),
+    row(
+        "spool.max_files",
+        Kind::U64 { min: 1 },
+        "10000",
+        "The most results that may be stored.",
+    ),
+    row(
+        "spool.min_free_bytes",
+        Kind::U64 { min: 0 },
+        "1073741824",
+        "What storing a result must leave free on the file system.",
+    ),
+    row(
+        "spool.url",
+        Kind::Locator(&["", "s3://", "gs://", "az://"]),
+        r#""""#,
+        "Object storage for a server's results; empty keeps them in a directory.",
+    ),
+    row(
+        "query.wall_ms",
+        Kind::U64 { min: 1 },
+        "5000",
+        "The most time that one filter may take, in milliseconds.",
+    ),
+    row(
+        "query.memory_bytes",
+        Kind::U64 { min: 0 },
+        "0",
+        "The most memory that one filter may use; 0 lets it grow with the file.",
+    )
+    .or_derived("256 MiB + 8 × file"),
+    row(
+        "query.output_bytes",
+        Kind::U64 { min: 1 },
+        "1048576",
+        "The most bytes that one filter may give back.",
+    ),
+    row(
+        "query.workers",
+        Kind::U32 { min: 1 },
+        "4",
+        "How many filters may run at the same time.",
+    ),
+    row(
+        "memory.store",
+        Kind::Locator(&["", "sqlite:", "postgres://"]),
+        r#""""#,
+        "The database that memories are kept in.",
+    )
+    .or_derived("sqlite:{data dir}/memory.db"),
+    row(
+        "memory.embedder",
+        Kind::Locator(&["none", "openai:", "local:"]),
+        r#""none""#,
+        "What turns memories into vectors: nothing, \"openai:{url}#{model}\" or \"local:{directory}\".",
+    ),
+    row(
+        "server.listen",
+        Kind::Text,
+        r#""""#,
+        "The address and port that HTTP is served on; empty serves none.",
+    ),
+    row("server.allowed_hosts", Kind::List, "[]", "The Host headers that are answered."),
+    row("server.allowed_origins", Kind::List, "[]", "The Origin headers that are answered."),
+    row(
+        "server.auth",
+        Kind::Secret,
+        r#""""#,
+        "How HTTP clients prove who they are; never shown again.",
+    ),
+    row(
+        "server.tenant_claim",
+        Kind::Text,
+        r#""tenant""#,
+        "The claim of a token that names the tenant.",
+    ),
+    row(
+        "ledger.path",
+        Kind::Text,
+        r#""""#,
+        "The file with one line of figures per offload and extraction, never with contents.",
+    )
+    .or_derived("{state dir}/ledger.jsonl"),
+    row(
+        "ledger.retention_days",
+        Kind::U32 { min: 1 },
+        "90",
+        "How long a line of the ledger is kept, in days.",
+    ),
+];
+
+const fn row(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+    Key { name, kind, default, derived: None, meaning, read_by: &[] }
+}
+
+impl Key {
+    const fn or_derived(mut self, how: &'static str) -> Self {
+        self.derived = Some(how);
+        self
+    }
+
+    const fn for_commands(mut self, commands: &'static [&'static str]) -> Self {
+        self.read_by = commands;
+        self
+    }
+}
+
+/// The row of the key called `name`.
+pub fn key(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// Whether `name` is a section: something that keys are in, such as `prompt.offload`.
+pub fn is_section(name: &str) -> bool {
+    sections().any(|section| section == name)
+}
+
+/// Every section, once per key in it.
+pub(super) fn sections() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().flat_map(|key| key.name.match_indices('.').map(|(dot, _)| &key.name[..dot]))
+}

@@ -1,0 +1,20 @@
+//! `[memory]`: where memories are kept and how they are compared.
+
+use serde::{Deserialize, Serialize};
+
+/// `[memory]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct MemoryConfig {
+    /// `sqlite:{file}` or `postgres://…`; empty for `sqlite:{data dir}/memory.db`.
+    pub store: String,
+    /// `none`, `openai:{url}#{model}` or `local:{directory}`.
+    pub embedder: String,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self { store: String::new(), embedder: "none".to_owned() }
+    }
+}

@@ -1,0 +1,62 @@
+//! Large Result Offloading: decide whether a tool result is too large for a language model, and
+//! describe it when it is.
+//!
+//! This crate is the protocol's pure core. It reads no file, no clock, no environment, and knows no
+//! transport; times, paths and random numbers come in as arguments. Results are carried as raw
+//! JSON: a record is found, measured and copied by its bytes, and never turned into values.
+//!
+//! ```
+//! use lro_core::{NoTokenizer, Policies, Rules, Threshold, assess, threshold::Delivery};
+//!
+//! let payload = br#"{"count": 2, "memories": [{"id": "a"}, {"id": "b"}]}"#;
+//! let rules = Rules { enabled: true, threshold: Threshold::Above(1600), policies: &Policies::default() };
+//! let assessment = assess(payload, "recall_memories", &rules, &NoTokenizer);
+//!
+//! let records = assessment.found.records().expect("an array makes up most of the payload");
+//! assert_eq!(records.count, 2);
+//! assert_eq!(assessment.decision.delivery, Delivery::Inline);
+//! ```
+
+mod assess;
+pub mod config;
+mod descriptor;
+mod detail;
+pub mod guidance;
+mod header;
+mod json;
+mod neutral;
+mod operation;
+mod policy;
+mod preview;
+mod quote;
+mod recipe;
+pub mod records;
+mod reference;
+mod shape;
+mod survey;
+pub mod threshold;
+pub mod tokens;
+pub mod tool_result;
+
+pub use assess::{Assessment, assess, assess_result, lines};
+pub use descriptor::{
+    CompactDescriptor, CompactSummary, FullDescriptor, Look, Lro, OffloadResponse, OffloadSummary,
+    Stored,
+};
+pub use detail::Detail;
+pub use guidance::Extraction;
+pub use header::{INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult};
+pub use neutral::{is_neutral, neutralise};
+pub use operation::{Operation, Slug};
+pub use policy::{FixedPolicy, Policies, Policy};
+pub use preview::{Cut, Preview};
+pub use recipe::{Input, JqRecipe, Optional, RECIPES, Recipe, recipes};
+pub use reference::{NotAReference, Reference, ResultId};
+pub use shape::{Presence, Shape};
+pub use survey::Survey;
+pub use threshold::{
+    DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, Rules, Threshold,
+};
+#[cfg(feature = "tokenizer")]
+pub use tokens::O200k;
+pub use tokens::{Measure, NoTokenizer, Tokenizer, Tokens};

@@ -1,0 +1,75 @@
+//! Neutral: text from results, made harmless for the eye and the model.
+//!
+//! Control, bidirectional, zero-width and tag characters can make a text look like another, or
+//! carry instructions nobody sees. Where a piece of a result is shown (a preview, a namespace, a
+//! column name), each such character is replaced by its visible code point, as in `<U+202E>`. The
+//! stored data keeps them.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether every character of `text` can be shown as it is. Line breaks and tabs can.
+pub fn is_neutral(text: &str) -> bool {
+    !text.chars().any(is_hidden)
+}
+
+/// `text` with its hidden characters made visible.
+pub fn neutralise(text: &str) -> Cow<'_, str> {
+    if is_neutral(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_hidden(c) {
+            // Writing to a String cannot fail.
+            let _ = write!(shown, "<U+{:04X}>", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{200B}'..='\u{200F}'     // zero-width and directional marks
+        | '\u{2028}'..='\u{202E}'   // line separators, bidirectional embedding and override
+        | '\u{2060}'..='\u{206F}'   // invisible operators, bidirectional isolates
+        | '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FE00}'..='\u{FE0F}'   // variation selectors
+        | '\u{FFF9}'..='\u{FFFB}'
+        | '\u{1D173}'..='\u{1D17A}'
+        | '\u{E0000}'..='\u{E0FFF}' // tags and further variation selectors
+        => true,
+        c => c.is_control(),
+    }
+}
+
+/// The first `limit` characters of `text`, neutralised, with a mark where it was cut.
+pub(crate) fn label(text: &str, limit: usize) -> String {
+    let shown = neutralise(text);
+    match shown.char_indices().nth(limit) {
+        None => shown.into_owned(),
+        Some((cut, _)) => format!("{}\u{2026}", &shown[..cut]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_become_visible_and_others_stay() {
+        assert_eq!(
+            neutralise("a\u{202e}b\u{e0041}\u{1b}[31m\u{200b}"),
+            "a<U+202E>b<U+E0041><U+001B>[31m<U+200B>"
+        );
+        for plain in ["tab\there\n", "\u{e9}\u{4e2d}\u{1F600}\u{627}", ""] {
+            assert!(matches!(neutralise(plain), Cow::Borrowed(_)), "{plain}");
+        }
+        assert_eq!(label("abcdef", 3), "abc\u{2026}");
+        assert_eq!(label("abc", 3), "abc");
+    }
+}

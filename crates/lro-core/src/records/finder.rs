@@ -1,0 +1,317 @@
+//! Finder: the first pass, which says what a payload is.
+
+use std::ops::Range;
+
+use super::table::TableSniffer;
+use super::utf8::Utf8Check;
+use super::{Content, Found, RecordForm, RecordSet};
+use crate::json::{Events, Kind, Scanner, decode};
+use crate::tokens::Measure;
+
+/// Small enough that one window is still in the cache for every look that is taken at it.
+const WINDOW: usize = 16 * 1024;
+
+/// How many members may lead to the record array.
+const PATH_CAP: usize = 32;
+
+/// What may surround an array of objects that makes up less than half of its document.
+const ENVELOPE_CAP: u64 = 1024;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Finds the records of a payload that arrives in chunks.
+pub struct Finder {
+    utf8: Utf8Check,
+    nul: bool,
+    measure: Measure,
+    looking: Looking,
+}
+
+enum Looking {
+    /// Only a byte order mark and white space so far.
+    AtStart {
+        mark: usize,
+    },
+    Json(Box<JsonFinder>),
+    Table(Box<TableSniffer>),
+    Text,
+}
+
+impl Default for Finder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Finder {
+    /// A finder that has seen nothing yet.
+    pub fn new() -> Self {
+        Self {
+            utf8: Utf8Check::default(),
+            nul: false,
+            measure: Measure::default(),
+            looking: Looking::AtStart { mark: 0 },
+        }
+    }
+
+    /// Looks at the next chunk.
+    pub fn feed(&mut self, chunk: &[u8]) {
+        for window in chunk.chunks(WINDOW) {
+            self.feed_window(window);
+        }
+    }
+
+    fn feed_window(&mut self, window: &[u8]) {
+        self.utf8.feed(window);
+        let (skipped, rest) = window.split_at(self.settle(window));
+        let mut before = self.measure;
+        before += Measure::of(skipped);
+        let still = match &mut self.looking {
+            Looking::Json(json) => json.feed(rest, before),
+            Looking::Table(table) => table.feed(rest),
+            Looking::AtStart { .. } | Looking::Text => true,
+        };
+        if !still || self.utf8.is_broken() {
+            self.looking = Looking::Text;
+        }
+        // JSON refuses a NUL by itself; whatever else the window is must be looked through.
+        if !matches!(self.looking, Looking::Json(_)) {
+            self.nul |= window.contains(&0);
+        }
+        self.measure += Measure::of(window);
+    }
+
+    /// Chooses what to look for at the first significant byte, and returns how many bytes of the
+    /// window lie before it.
+    fn settle(&mut self, window: &[u8]) -> usize {
+        let Looking::AtStart { mark } = &mut self.looking else { return 0 };
+        let base = self.measure.bytes;
+        let mut i = 0;
+        while base + i as u64 == *mark as u64
+            && window.get(i).is_some_and(|byte| BYTE_ORDER_MARK.get(*mark) == Some(byte))
+        {
+            *mark += 1;
+            i += 1;
+        }
+        let rest = window[i..].trim_ascii_start();
+        let skipped = window.len() - rest.len();
+        match rest.first() {
+            None => {}
+            Some(b'{' | b'[') => {
+                let mut lead = self.measure;
+                lead += Measure::of(&window[..skipped]);
+                self.looking = Looking::Json(Box::new(JsonFinder::new(lead)));
+            }
+            Some(_) if base + skipped as u64 == *mark as u64 => {
+                self.looking = Looking::Table(Box::default());
+            }
+            Some(_) => self.looking = Looking::Text,
+        }
+        skipped
+    }
+
+    /// Ends the payload.
+    pub fn finish(self) -> Found {
+        let measure = self.measure;
+        let content = match self.looking {
+            _ if self.nul || !self.utf8.finish() => Content::Binary,
+            Looking::Json(json) => json.finish(measure),
+            Looking::Table(table) => match table.finish() {
+                Some((form, count)) => Content::Records(RecordSet { form, count, measure }),
+                None => Content::Text,
+            },
+            Looking::AtStart { .. } | Looking::Text => Content::Text,
+        };
+        Found { content, measure }
+    }
+}
+
+/// Looks for the record array, or for records line by line, in what seems to be JSON.
+struct JsonFinder {
+    scanner: Scanner,
+    search: Search,
+}
+
+#[derive(Default)]
+struct Search {
+    /// The counts of what lies before the first significant byte.
+    lead: Measure,
+    space: u64,
+    roots: u64,
+    /// The name of the member being read, per open object around the point of reading.
+    path: Vec<Option<Vec<u8>>>,
+    /// Objects open beyond [`PATH_CAP`].
+    too_deep: usize,
+    open: Option<OpenArray>,
+    largest: Option<FoundArray>,
+}
+
+struct OpenArray {
+    depth: usize,
+    count: u64,
+    all_objects: bool,
+    before: Measure,
+    space_before: u64,
+}
+
+struct FoundArray {
+    path: Vec<String>,
+    span: Range<u64>,
+    count: u64,
+    all_objects: bool,
+    measure: Measure,
+}
+
+impl FoundArray {
+    /// Whether these are the records of a document with so many significant bytes.
+    fn is_the_record_array(&self, document: u64) -> bool {
+        self.path.is_empty()
+            || self.measure.bytes * 2 >= document
+            || (self.all_objects && self.count > 0 && document - self.measure.bytes <= ENVELOPE_CAP)
+    }
+}
+
+impl JsonFinder {
+    /// For a payload with `lead` before its first significant byte.
+    fn new(lead: Measure) -> Self {
+        Self { scanner: Scanner::new(lead.bytes), search: Search { lead, ..Search::default() } }
+    }
+
+    /// Looks at the next window, `before` being the counts of all that came before it. False as
+    /// soon as it cannot be JSON.
+    fn feed(&mut self, window: &[u8], before: Measure) -> bool {
+        let mut visit =
+            Visit { search: &mut self.search, window, base: before.bytes, before, measured: 0 };
+        self.scanner.feed(window, &mut visit).is_ok()
+    }
+
+    fn finish(mut self, measure: Measure) -> Content {
+        let mut visit = Visit {
+            search: &mut self.search,
+            window: &[],
+            base: measure.bytes,
+            before: measure,
+            measured: 0,
+        };
+        if self.scanner.finish(&mut visit).is_err() {
+            return Content::Text;
+        }
+        let Search { roots, space, lead, largest, .. } = self.search;
+        let significant = measure.since(lead).without_ascii(space);
+        if roots > 1 {
+            let form = RecordForm::Lines { start: lead.bytes };
+            return Content::Records(RecordSet { form, count: roots, measure: significant });
+        }
+        match largest {
+            Some(found) if found.is_the_record_array(significant.bytes) => {
+                let FoundArray { path, span, count, measure, .. } = found;
+                let form = RecordForm::Array { path, span };
+                Content::Records(RecordSet { form, count, measure })
+            }
+            _ => Content::Document,
+        }
+    }
+}
+
+/// The search with the window it is in.
+struct Visit<'a> {
+    search: &'a mut Search,
+    window: &'a [u8],
+    base: u64,
+    /// The counts of all that lies before `window[measured]`.
+    before: Measure,
+    measured: usize,
+}
+
+impl Visit<'_> {
+    /// The counts of all that lies before `at`. Each byte is counted at most once a window, and
+    /// none in a window where no array begins or ends.
+    fn measure_to(&mut self, at: u64) -> Measure {
+        // `at` lies in the window, so the difference fits its length.
+        let i = usize::try_from(at - self.base).unwrap_or(self.window.len());
+        self.before += Measure::of(&self.window[self.measured..i]);
+        self.measured = i;
+        self.before
+    }
+}
+
+impl Events for Visit<'_> {
+    #[inline]
+    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+        if let Some(open) = &mut self.search.open {
+            if depth == open.depth + 1 {
+                open.count += 1;
+                open.all_objects &= kind == Kind::Object;
+            }
+            return;
+        }
+        if depth == 0 {
+            self.search.roots += 1;
+        }
+        match kind {
+            Kind::Array if self.search.too_deep == 0 => {
+                let before = self.measure_to(at + 1);
+                let space_before = self.search.space;
+                let all_objects = true;
+                self.search.open =
+                    Some(OpenArray { depth, count: 0, all_objects, before, space_before });
+            }
+            Kind::Object if self.search.path.len() == PATH_CAP => self.search.too_deep += 1,
+            Kind::Object => self.search.path.push(None),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, kind: Kind, end: u64, depth: usize, _: Option<&[u8]>) {
+        match &self.search.open {
+            Some(open) if depth == open.depth && kind == Kind::Array => self.close(end - 1),
+            None if kind == Kind::Object && self.search.too_deep > 0 => self.search.too_deep -= 1,
+            None if kind == Kind::Object => {
+                self.search.path.pop();
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn key(&mut self, lexeme: Option<&[u8]>) {
+        if self.search.open.is_none()
+            && self.search.too_deep == 0
+            && let Some(name) = self.search.path.last_mut()
+        {
+            *name = lexeme.map(<[u8]>::to_vec);
+        }
+    }
+
+    #[inline]
+    fn space(&mut self, start: u64, end: u64) {
+        self.search.space += end - start;
+    }
+}
+
+impl Visit<'_> {
+    /// Ends the open array, whose closing bracket lies at `end`.
+    fn close(&mut self, end: u64) {
+        let measure = self.measure_to(end);
+        let Some(open) = self.search.open.take() else { return };
+        let commas = open.count.saturating_sub(1);
+        let space = self.search.space - open.space_before;
+        let measure = measure.since(open.before).without_ascii(space + commas);
+        if self.search.largest.as_ref().is_some_and(|found| found.measure.bytes >= measure.bytes) {
+            return;
+        }
+        // A name that cannot be text, or is too long to have been kept, leads nowhere.
+        let path: Option<Vec<String>> = self
+            .search
+            .path
+            .iter()
+            .map(|name| decode(name.as_deref()?).map(std::borrow::Cow::into_owned))
+            .collect();
+        if let Some(path) = path {
+            let span = open.before.bytes..end;
+            let OpenArray { count, all_objects, .. } = open;
+            self.search.largest = Some(FoundArray { path, span, count, all_objects, measure });
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Table: rows under a header of column names, separated by commas or tabs.
+//!
+//! Recognised strictly, since prose has commas too: at least two rows besides the header, every row
+//! as wide as the header, column names short, distinct and not numbers. Rows are parsed by
+//! `csv-core`; a row becomes an object whose members are the columns. A column whose cells are all
+//! JSON numbers (or empty: then `null`) keeps them as numbers, lexeme for lexeme; any other cell is
+//! a string. The payload itself is what counts as the original, so nothing is lost by this.
+
+use std::collections::HashSet;
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use serde::Serialize;
+
+use super::RecordForm;
+use crate::json::encode;
+
+const HEADER_CAP: usize = 64 * 1024;
+const ROW_CAP: usize = 1024 * 1024;
+const COLUMN_CAP: usize = 1000;
+const NAME_CAP: usize = 64;
+
+/// What stands between two cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Delimiter {
+    /// CSV.
+    Comma,
+    /// TSV.
+    Tab,
+}
+
+impl Delimiter {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Comma => b',',
+            Self::Tab => b'\t',
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Column {
+    /// Its name in the header.
+    pub name: String,
+    /// Whether every cell that is not empty is a JSON number.
+    pub numeric: bool,
+    /// Whether some cells are empty.
+    pub gaps: bool,
+}
+
+/// Rows out of chunks.
+struct Rows {
+    reader: Reader,
+    cells: Vec<u8>,
+    filled: usize,
+    ends: Vec<usize>,
+    ended: usize,
+}
+
+/// A row longer or wider than a table's may be.
+struct Overflow;
+
+impl Rows {
+    fn new(delimiter: Delimiter) -> Self {
+        Self {
+            reader: ReaderBuilder::new().delimiter(delimiter.byte()).build(),
+            cells: vec![0; 8 * 1024],
+            filled: 0,
+            ends: vec![0; COLUMN_CAP + 1],
+            ended: 0,
+        }
+    }
+
+    /// Hands every row that ends in `chunk` to `row`; an empty chunk ends the table.
+    fn feed(&mut self, mut chunk: &[u8], mut row: impl FnMut(Row<'_>)) -> Result<(), Overflow> {
+        loop {
+            let (result, read, written, ended) = self.reader.read_record(
+                chunk,
+                &mut self.cells[self.filled..],
+                &mut self.ends[self.ended..],
+            );
+            chunk = &chunk[read..];
+            self.filled += written;
+            self.ended += ended;
+            match result {
+                ReadRecordResult::InputEmpty | ReadRecordResult::End => return Ok(()),
+                ReadRecordResult::OutputFull if self.cells.len() < ROW_CAP => {
+                    self.cells.resize(self.cells.len() * 2, 0);
+                }
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                    return Err(Overflow);
+                }
+                ReadRecordResult::Record => {
+                    row(Row { cells: &self.cells, ends: &self.ends[..self.ended] });
+                    self.filled = 0;
+                    self.ended = 0;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    cells: &'a [u8],
+    ends: &'a [usize],
+}
+
+impl<'a> Row<'a> {
+    fn width(self) -> usize {
+        self.ends.len()
+    }
+
+    fn cells(self) -> impl Iterator<Item = &'a [u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(self.ends).map(move |(start, &end)| &self.cells[start..end])
+    }
+}
+
+/// Decides whether a payload is a table.
+#[derive(Default)]
+pub(super) struct TableSniffer {
+    header: Vec<u8>,
+    rows: Option<Rows>,
+    delimiter: Option<Delimiter>,
+    columns: Vec<Column>,
+    count: u64,
+}
+
+impl TableSniffer {
+    /// Looks at the next chunk; false as soon as it cannot be a table.
+    pub(super) fn feed(&mut self, chunk: &[u8]) -> bool {
+        if self.rows.is_some() {
+            return chunk.is_empty() || self.read(chunk);
+        }
+        self.header.extend_from_slice(chunk);
+        let Some(end) = self.header.iter().position(|b| *b == b'\n') else {
+            return self.header.len() <= HEADER_CAP;
+        };
+        let tab = self.header[..end].contains(&b'\t');
+        let delimiter = if tab { Delimiter::Tab } else { Delimiter::Comma };
+        self.delimiter = Some(delimiter);
+        self.rows = Some(Rows::new(delimiter));
+        let header = std::mem::take(&mut self.header);
+        self.read(&header)
+    }
+
+    fn read(&mut self, chunk: &[u8]) -> bool {
+        let Some(rows) = &mut self.rows else { return false };
+        let (columns, count) = (&mut self.columns, &mut self.count);
+        let mut fits = true;
+        let read = rows.feed(chunk, |row| {
+            if columns.is_empty() {
+                match header(row) {
+                    Some(names) => *columns = names,
+                    None => fits = false,
+                }
+            } else if row.width() == columns.len() {
+                *count += 1;
+                for (column, cell) in columns.iter_mut().zip(row.cells()) {
+                    column.gaps |= cell.is_empty();
+                    column.numeric &= cell.is_empty() || is_number(cell);
+                }
+            } else {
+                fits = false;
+            }
+        });
+        read.is_ok() && fits
+    }
+
+    /// The form and the number of rows, if it is a table.
+    pub(super) fn finish(mut self) -> Option<(RecordForm, u64)> {
+        let whole = self.rows.is_some() && self.read(&[]);
+        let delimiter = self.delimiter.filter(|_| whole && self.count >= 2)?;
+        Some((RecordForm::Table { delimiter, columns: self.columns }, self.count))
+    }
+}
+
+fn header(row: Row<'_>) -> Option<Vec<Column>> {
+    let mut seen = HashSet::new();
+    let columns: Option<Vec<Column>> = row
+        .cells()
+        .map(|cell| {
+            let name = std::str::from_utf8(cell).ok()?;
+            let fits = !name.trim().is_empty()
+                && name.chars().count() <= NAME_CAP
+                && name.parse::<f64>().is_err()
+                && seen.insert(name);
+            fits.then(|| Column { name: name.to_owned(), numeric: true, gaps: false })
+        })
+        .collect();
+    columns.filter(|columns| columns.len() >= 2)
+}
+
+/// Whether a cell is, as it stands, a number of JSON.
+fn is_number(cell: &[u8]) -> bool {
+    cell.last().is_some_and(u8::is_ascii_digit)
+        && cell.iter().all(|b| b.is_ascii_digit() || b"+-.eE".contains(b))
+        && serde_json::from_slice::<&serde_json::value::RawValue>(cell).is_ok()
+}
+
+/// Writes the rows of a table as record lines.
+pub(super) struct TableLines {
+    rows: Rows,
+    /// `{"name":` of the first column, `,"name":` of the others.
+    labels: Vec<(String, bool)>,
+    header_seen: bool,
+    mark: usize,
+}
+
+impl TableLines {
+    pub(super) fn new(delimiter: Delimiter, columns: &[Column]) -> Self {
+        let labels = columns
+            .iter()
+            .enumerate()
+            .map(|(i, column)| {
+                let open = if i == 0 { '{' } else { ',' };
+                (format!("{open}{}:", encode(&column.name)), column.numeric)
+            })
+            .collect();
+        Self { rows: Rows::new(delimiter), labels, header_seen: false, mark: 0 }
+    }
+
+    /// Appends the lines of the rows that end in `chunk`; an empty chunk ends the table.
+    pub(super) fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<u8>) {
+        while let Some((first, rest)) = chunk.split_first()
+            && b"\xEF\xBB\xBF".get(self.mark) == Some(first)
+        {
+            self.mark += 1;
+            chunk = rest;
+        }
+        if !chunk.is_empty() {
+            // The mark stands at the very beginning or nowhere.
+            self.mark = 3;
+        }
+        let (labels, header_seen) = (&self.labels, &mut self.header_seen);
+        // The first pass has seen every row fit.
+        let _ = self.rows.feed(chunk, |row| {
+            if !std::mem::replace(header_seen, true) {
+                return;
+            }
+            for ((label, numeric), cell) in labels.iter().zip(row.cells()) {
+                out.extend_from_slice(label.as_bytes());
+                match (numeric, cell) {
+                    (true, []) => out.extend_from_slice(b"null"),
+                    (true, number) => out.extend_from_slice(number),
+                    (false, text) => {
+                        out.extend_from_slice(encode(&String::from_utf8_lossy(text)).as_bytes());
+                    }
+                }
+            }
+            out.extend_from_slice(b"}\n");
+        });
+    }
+}

@@ -1,0 +1,171 @@
+//! Survey: what is learnt about records while their lines are written.
+
+use std::collections::HashMap;
+
+use crate::detail::Detail;
+use crate::json::{Events, Kind, decode};
+use crate::neutral;
+use crate::records::Column;
+use crate::shape::{Presence, Shape, ShapeBuilder};
+
+/// How much of the first lines is kept for the preview and for sampling.
+pub(crate) const HEAD_CAP: usize = crate::tokens::SAMPLE_BYTES;
+
+const TOP_NAMESPACES: usize = 5;
+const NAMESPACES_CAP: usize = 4096;
+const NAMESPACE_LABEL_CHARS: usize = 80;
+
+/// What the records of one payload are like.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Survey {
+    /// How many records there are.
+    pub count: u64,
+    /// What they have in common.
+    pub shape: Shape,
+    /// The most frequent namespaces, at most five, hidden characters made visible.
+    pub top_namespaces: Vec<String>,
+    /// The first lines, whole ones only.
+    pub head: String,
+}
+
+impl Survey {
+    /// Whether every record is a memory: an id, a type and a date of creation.
+    pub fn is_of_memories(&self) -> bool {
+        self.count > 0
+            && ["id", "memory_type", "created"]
+                .iter()
+                .all(|field| self.shape.string(&[field]) == Presence::Always)
+    }
+
+    /// The detail level that memories show by the fields they have.
+    pub fn detail(&self) -> Detail {
+        let has = |path: &[&str]| self.shape.string(path) != Presence::Never;
+        if !has(&["content"]) {
+            Detail::Light
+        } else if has(&["confidence"]) {
+            Detail::Medium
+        } else if ["provenance", "temporal", "entities", "extensions"].iter().any(|f| has(&[f])) {
+            Detail::Full
+        } else {
+            Detail::Medium
+        }
+    }
+}
+
+/// Surveys records while they are scanned.
+pub(crate) struct SurveyBuilder {
+    base: usize,
+    count: u64,
+    shape: Source,
+    namespaces: HashMap<Vec<u8>, u64>,
+    /// The member just named is a record's `namespace`.
+    at_namespace: bool,
+    head: Vec<u8>,
+    head_full: bool,
+}
+
+enum Source {
+    Scanned(ShapeBuilder),
+    Known(Shape),
+}
+
+impl SurveyBuilder {
+    pub(crate) fn new(base: usize) -> Self {
+        Self::with(base, 0, Source::Scanned(ShapeBuilder::new(base)))
+    }
+
+    pub(crate) fn of_table(columns: &[Column], count: u64) -> Self {
+        let columns = columns.iter().map(|column| {
+            let kinds: &[Kind] = match (column.numeric, column.gaps) {
+                (false, _) => &[Kind::String],
+                (true, false) => &[Kind::Number],
+                (true, true) => &[Kind::Null, Kind::Number],
+            };
+            (column.name.as_str(), kinds)
+        });
+        Self::with(0, count, Source::Known(Shape::of_columns(columns, count)))
+    }
+
+    fn with(base: usize, count: u64, shape: Source) -> Self {
+        Self {
+            base,
+            count,
+            shape,
+            namespaces: HashMap::new(),
+            at_namespace: false,
+            head: Vec::new(),
+            head_full: false,
+        }
+    }
+
+    /// Takes note of lines that were written.
+    pub(crate) fn written(&mut self, lines: &[u8]) {
+        if !self.head_full {
+            let room = HEAD_CAP - self.head.len();
+            self.head.extend_from_slice(&lines[..lines.len().min(room)]);
+            self.head_full = self.head.len() == HEAD_CAP;
+        }
+    }
+
+    pub(crate) fn finish(self) -> Survey {
+        let mut namespaces: Vec<(Vec<u8>, u64)> = self.namespaces.into_iter().collect();
+        namespaces.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let top_namespaces = namespaces
+            .iter()
+            .filter_map(|(lexeme, _)| decode(lexeme))
+            .take(TOP_NAMESPACES)
+            .map(|name| neutral::label(&name, NAMESPACE_LABEL_CHARS))
+            .collect();
+        let whole = self.head.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        let mut head = self.head;
+        head.truncate(whole);
+        Survey {
+            count: self.count,
+            shape: match self.shape {
+                Source::Scanned(builder) => builder.finish(),
+                Source::Known(shape) => shape,
+            },
+            top_namespaces,
+            // Whole lines of a payload that was UTF-8.
+            head: String::from_utf8(head).unwrap_or_default(),
+        }
+    }
+}
+
+impl Events for SurveyBuilder {
+    #[inline]
+    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+        self.count += u64::from(depth == self.base);
+        if let Source::Scanned(shape) = &mut self.shape {
+            shape.begin(kind, at, depth);
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+        if self.at_namespace && depth == self.base + 1 {
+            self.at_namespace = false;
+            if let (Kind::String, Some(name)) = (kind, lexeme) {
+                if let Some(count) = self.namespaces.get_mut(name) {
+                    *count += 1;
+                } else if self.namespaces.len() < NAMESPACES_CAP {
+                    self.namespaces.insert(name.to_vec(), 1);
+                }
+            }
+        }
+        if let Source::Scanned(shape) = &mut self.shape {
+            shape.end(kind, end, depth, lexeme);
+        }
+    }
+
+    #[inline]
+    fn key(&mut self, lexeme: Option<&[u8]>) {
+        // A member of an inner object may bear the name too. The next end at the record's level is
+        // then that of the object around it, which is no string and so counts for nothing.
+        self.at_namespace = lexeme == Some(b"namespace");
+        if let Source::Scanned(shape) = &mut self.shape {
+            shape.key(lexeme);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Tokens: how much of a context window a text would take.
+//!
+//! The specification's estimate is characters ÷ 4, rounded up; it is good to a few per cent for
+//! English and code, and wrong by a factor of two or more where the script is not Latin. So text
+//! is first *measured* (three counts, at memory speed), and a real tokenizer is asked only where
+//! the counts say that the estimate would mislead. docs/performance.md has the error table.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// A number of tokens.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Tokens(pub u64);
+
+impl std::fmt::Display for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts of a text that are cheap to take while it streams by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Measure {
+    /// Bytes of UTF-8.
+    pub bytes: u64,
+    /// Unicode characters.
+    pub chars: u64,
+    /// Characters from U+0280 on: beyond the Latin blocks.
+    pub beyond_latin: u64,
+}
+
+impl Measure {
+    /// Measures `text`; parts of one text may be measured in turn and added, wherever they are cut.
+    pub fn of(text: &[u8]) -> Self {
+        // Blocks of a fixed size, so that the compiler keeps the counters in vector lanes, and no
+        // longer than a u8 can count.
+        let (blocks, rest) = text.as_chunks::<128>();
+        let mut measure = Self { bytes: text.len() as u64, ..Self::default() };
+        for block in blocks {
+            measure.count(block);
+        }
+        measure.count(rest);
+        measure
+    }
+
+    #[inline]
+    fn count(&mut self, block: &[u8]) {
+        // Every byte but a continuation (0x80 to 0xBF, the lowest as signed numbers) starts a
+        // character; from 0xCA on, one from U+0280 on.
+        let starts = |byte: &u8| u8::from(byte.cast_signed() >= -0x40);
+        let beyond = |byte: &u8| u8::from(*byte >= 0xCA);
+        self.chars += u64::from(block.iter().map(starts).sum::<u8>());
+        self.beyond_latin += u64::from(block.iter().map(beyond).sum::<u8>());
+    }
+
+    /// Spec T2: characters ÷ 4, rounded up. Characters, never bytes.
+    pub fn latin_estimate(self) -> Tokens {
+        Tokens(self.chars.div_ceil(4))
+    }
+
+    /// Whether the script makes characters ÷ 4 misleading: more than one character in fifty lies
+    /// beyond the Latin blocks. Below that the estimate moves by less than its own error.
+    pub fn needs_tokenizer(self) -> bool {
+        self.beyond_latin * 50 > self.chars
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            bytes: self.bytes - earlier.bytes,
+            chars: self.chars - earlier.chars,
+            beyond_latin: self.beyond_latin - earlier.beyond_latin,
+        }
+    }
+
+    /// The same text without `count` ASCII characters of it.
+    pub(crate) fn without_ascii(self, count: u64) -> Self {
+        Self { bytes: self.bytes - count, chars: self.chars - count, ..self }
+    }
+}
+
+impl AddAssign for Measure {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.chars += other.chars;
+        self.beyond_latin += other.beyond_latin;
+    }
+}
+
+/// Counts real tokens.
+///
+/// # Contract
+/// - `count_till` returns the exact count, or `None` as soon as it is known to exceed `limit`.
+/// - A tokenizer that cannot do its work returns [`TokenizerFailed`]; it never returns a guess.
+pub trait Tokenizer {
+    /// Counts the tokens of `text`, giving up beyond `limit`.
+    fn count_till(&self, text: &str, limit: u64) -> Result<Option<Tokens>, TokenizerFailed>;
+}
+
+/// The tokenizer could not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the tokenizer could not count this text")]
+pub struct TokenizerFailed;
+
+/// A tokenizer for builds without one: it always says that it cannot count, so that every estimate
+/// falls back to its bound from above.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoTokenizer;
+
+impl Tokenizer for NoTokenizer {
+    fn count_till(&self, _: &str, _: u64) -> Result<Option<Tokens>, TokenizerFailed> {
+        Err(TokenizerFailed)
+    }
+}
+
+/// The o200k vocabulary (GPT-4o and later), our yardstick for "real" tokens.
+#[cfg(feature = "tokenizer")]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct O200k;
+
+#[cfg(feature = "tokenizer")]
+impl Tokenizer for O200k {
+    fn count_till(&self, text: &str, limit: u64) -> Result<Option<Tokens>, TokenizerFailed> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let o200k = bpe_openai::o200k_base();
+        let count = o200k.count_till_limit(&o200k.normalize(text), limit);
+        Ok(count.map(|n| Tokens(n as u64)))
+    }
+}
+
+/// How an estimate was come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Method {
+    /// Characters ÷ 4, rounded up.
+    CharactersByFour,
+    /// Every token counted.
+    Counted,
+    /// A sample counted, the rest in proportion.
+    Sampled,
+    /// The tokenizer failed: as many tokens as characters beyond Latin plus a quarter of the rest,
+    /// each taken from above.
+    BoundFromAbove,
+}
+
+/// A number of tokens and how it was come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Estimate {
+    /// The number.
+    pub tokens: Tokens,
+    /// How it was come by.
+    pub method: Method,
+}
+
+/// The most text that is tokenized for one estimate; longer ones are sampled.
+pub(crate) const SAMPLE_BYTES: usize = 128 * 1024;
+
+/// Spec T2: the estimate for record lines. `sample` is the beginning of the text that was measured,
+/// at least [`SAMPLE_BYTES`] of it where there is so much.
+pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {
+    if measure.needs_tokenizer() {
+        count(measure, sample, tokenizer)
+    } else {
+        Estimate { tokens: measure.latin_estimate(), method: Method::CharactersByFour }
+    }
+}
+
+/// The real number of tokens, counted as far as [`SAMPLE_BYTES`] of `sample` reach and in
+/// proportion to the characters beyond.
+pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {
+    let sample = &sample[..sample.floor_char_boundary(SAMPLE_BYTES)];
+    match tokenizer.count_till(sample, u64::MAX) {
+        Ok(Some(tokens)) if sample.len() as u64 >= measure.bytes => {
+            Estimate { tokens, method: Method::Counted }
+        }
+        Ok(Some(tokens)) => {
+            let sampled = u128::from(Measure::of(sample.as_bytes()).chars.max(1));
+            let all = u128::from(tokens.0) * u128::from(measure.chars);
+            let tokens = u64::try_from(all.div_ceil(sampled)).unwrap_or(u64::MAX);
+            Estimate { tokens: Tokens(tokens), method: Method::Sampled }
+        }
+        // f36: a failure must never look like a small result.
+        Ok(None) | Err(TokenizerFailed) => Estimate {
+            tokens: Tokens(
+                (measure.chars - measure.beyond_latin).div_ceil(4) + measure.beyond_latin * 2,
+            ),
+            method: Method::BoundFromAbove,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measure_counts_the_same_wherever_it_is_cut() {
+        let text = "a\u{e9}\u{4e2d}\u{1F600}\u{27f}\u{280}z".repeat(90);
+        let whole = Measure::of(text.as_bytes());
+        assert_eq!(whole.chars, text.chars().count() as u64);
+        assert_eq!(whole.beyond_latin, text.chars().filter(|c| *c >= '\u{280}').count() as u64);
+        for cut in 0..40 {
+            let mut sum = Measure::of(&text.as_bytes()[..cut]);
+            sum += Measure::of(&text.as_bytes()[cut..]);
+            assert_eq!(sum, whole);
+        }
+    }
+
+    #[test]
+    fn t2_characters_by_four_rounded_up_never_bytes() {
+        for (text, tokens) in [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("éééé", 1)] {
+            assert_eq!(Measure::of(text.as_bytes()).latin_estimate(), Tokens(tokens), "{text}");
+        }
+    }
+
+    #[test]
+    fn f36_a_failing_tokenizer_never_counts_as_nothing() {
+        let text = "\u{8a18}\u{61b6}".repeat(1000);
+        let measure = Measure::of(text.as_bytes());
+        let estimate = estimate(measure, &text, &NoTokenizer);
+        assert_eq!(estimate.method, Method::BoundFromAbove);
+        assert!(estimate.tokens >= Tokens(measure.chars), "{estimate:?}");
+    }
+
+    #[cfg(feature = "tokenizer")]
+    #[test]
+    fn t2_a_real_tokenizer_counts_what_is_not_latin() {
+        let text = "\u{5927}\u{304d}\u{306a}\u{7d50}\u{679c} and some Latin ".repeat(20);
+        let real = bpe_openai::o200k_base().count(&text) as u64;
+        let measure = Measure::of(text.as_bytes());
+        let exact = estimate(measure, &text, &O200k);
+        assert_eq!(exact, Estimate { tokens: Tokens(real), method: Method::Counted });
+        assert!(measure.latin_estimate() < exact.tokens);
+    }
+
+    #[cfg(feature = "tokenizer")]
+    #[test]
+    fn a_long_text_is_sampled_in_proportion() {
+        let text =
+            "\u{5927}\u{304d}\u{306a}\u{7d50}\u{679c}\u{3092}\u{8aad}\u{3080}\n".repeat(40_000);
+        let measure = Measure::of(text.as_bytes());
+        let sampled = estimate(measure, &text, &O200k);
+        assert_eq!(sampled.method, Method::Sampled);
+        let real = bpe_openai::o200k_base().count(&text) as u64;
+        assert!(sampled.tokens.0.abs_diff(real) * 100 < real, "{sampled:?} {real}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Not one lexeme lost: what is found, cut out and put together again is what came.
+
+use lro_core::records::{Content, Envelope, Finder, Found, RecordForm, RecordLines};
+use proptest::prelude::*;
+
+use crate::tree::{self, Tree};
+
+/// The record lines of a payload fed in chunks.
+fn lines(payload: &str, found: &Found, chunk: usize) -> Vec<String> {
+    let mut writer = RecordLines::new(found.records().unwrap());
+    let mut out = Vec::new();
+    for part in payload.as_bytes().chunks(chunk) {
+        writer.feed(part, &mut out).unwrap();
+    }
+    let survey = writer.finish(&mut out).unwrap();
+    let lines: Vec<String> = String::from_utf8(out).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(survey.count, lines.len() as u64);
+    lines
+}
+
+fn find(payload: &str, chunk: usize) -> Found {
+    let mut finder = Finder::new();
+    payload.as_bytes().chunks(chunk).for_each(|part| finder.feed(part));
+    finder.finish()
+}
+
+/// The record array by the rule, computed on the tree.
+fn expected(tree: &Tree) -> Option<(Vec<&str>, &[Tree])> {
+    let size = |items: &[Tree]| items.iter().map(|item| item.compact().len()).sum::<usize>();
+    // The first of the largest, among those whose names can be told.
+    let mut best: Option<(Vec<&str>, &[Tree])> = None;
+    for (path, items) in tree.arrays() {
+        let text = path.iter().all(|name| serde_json::from_str::<String>(name).is_ok());
+        if text && best.as_ref().is_none_or(|(_, other)| size(items) > size(other)) {
+            best = Some((path, items));
+        }
+    }
+    best.filter(|(path, items)| {
+        let document = tree.compact().len();
+        let objects = !items.is_empty()
+            && items.iter().all(|item| matches!(item, Tree::Object(_) | Tree::Deep(_)));
+        path.is_empty()
+            || size(items) * 2 >= document
+            || (objects && document - size(items) <= 1024)
+    })
+}
+
+proptest! {
+    #![proptest_config(tree::cases(2000))]
+
+    #[test]
+    fn prop_records_and_envelope_give_the_payload_back(
+        tree in tree::payload(),
+        spaces in tree::spaces(),
+        chunk in 1usize..200,
+    ) {
+        let payload = tree.spaced(&spaces);
+        let found = find(&payload, chunk);
+        prop_assert_eq!(&found, &Found::of(payload.as_bytes()));
+        prop_assert_eq!(found.measure.chars, payload.chars().count() as u64);
+        if let Some((path, items)) = expected(&tree) {
+            let records = found.records().expect("records were expected");
+            let RecordForm::Array { path: found_path, .. } = &records.form else {
+                panic!("{:?}", records.form)
+            };
+            let path: Vec<String> =
+                path.iter().map(|name| serde_json::from_str(name).unwrap()).collect();
+            prop_assert_eq!(&path, found_path);
+            prop_assert_eq!(items.len() as u64, records.count);
+            let lines = lines(&payload, &found, chunk);
+            let compact: Vec<String> = items.iter().map(Tree::compact).collect();
+            prop_assert_eq!(&compact, &lines);
+            // T2: the measure is that of the lines.
+            let chars: usize = lines.iter().map(|line| line.chars().count()).sum();
+            prop_assert_eq!(records.measure.chars, chars as u64);
+            let envelope = Envelope::of(payload.as_bytes(), records).unwrap();
+            let whole = envelope.reassemble(lines.iter().map(String::as_str));
+            prop_assert_eq!(whole, tree.compact());
+        } else {
+            prop_assert_eq!(found.content, Content::Document);
+        }
+    }
+
+    #[test]
+    fn prop_lines_of_json_are_records_as_they_are(
+        trees in prop::collection::vec(tree::value(), 2..8),
+        spaces in tree::spaces(),
+        chunk in 1usize..200,
+    ) {
+        // Only objects and arrays: scalars on lines are text.
+        let trees: Vec<Tree> = trees.into_iter().map(|tree| Tree::Array(vec![tree])).collect();
+        let payload: Vec<String> = trees.iter().map(|tree| tree.spaced(&spaces)).collect();
+        let payload = payload.join("\n");
+        let found = find(&payload, chunk);
+        let lined = matches!(found.records().unwrap().form, RecordForm::Lines { .. });
+        prop_assert!(lined);
+        let compact: Vec<String> = trees.iter().map(Tree::compact).collect();
+        prop_assert_eq!(lines(&payload, &found, chunk), compact);
+    }
+}
+
+#[test]
+fn a_thousand_levels_and_odd_lexemes_survive() {
+    let record = format!(
+        r#"{{"n":123456789012345678901234567890.10000000000000000000001,"n":-0,"s":"\ud800","d":{}}}"#,
+        "[".repeat(1000) + &"]".repeat(1000)
+    );
+    let payload = format!("{{\"rows\":[{record},{record}],\"big\":1e999}}");
+    let found = Found::of(payload.as_bytes());
+    assert_eq!(lines(&payload, &found, 7), [record.clone(), record]);
+}

@@ -1,0 +1,14 @@
+//! Tests of the core through its public face.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::cast_precision_loss, reason = "ratios of counts far below 2^52")]
+
+mod descriptor;
+mod estimator;
+mod fidelity;
+mod memories;
+mod recipes;
+mod recognition;
+mod specification;
+mod tree;
+mod trust;

@@ -1,0 +1,109 @@
+//! What a payload is taken for.
+
+use lro_core::lines;
+use lro_core::records::{Content, Delimiter, Found, RecordForm};
+
+fn content(payload: &str) -> Content {
+    Found::of(payload.as_bytes()).content
+}
+
+fn record_lines(payload: &str) -> Vec<String> {
+    let found = Found::of(payload.as_bytes());
+    let (lines, _) = lines(payload.as_bytes(), &found, usize::MAX).unwrap();
+    lines.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_record_array_is_found_wherever_members_lead() {
+    for (payload, path, count) in [
+        ("[1,2,3]", &[][..], 3),
+        (r#"{"total_count":2,"items":[{"a":"some"},{"a":"more"}]}"#, &["items"], 2),
+        (
+            r#"{"data":{"repo":{"issues":{"nodes":[{"a":"enough to be most"},{"a":"of the document"}]}}}}"#,
+            &["data", "repo", "issues", "nodes"],
+            2,
+        ),
+        (r#"{"tags":["x"],"rows":[{"a":"long enough"},{"a":"to be most of it"}]}"#, &["rows"], 2),
+        ("\u{feff} {\"rows\": [ {\"a\":1} , {\"a\":2} ] }", &["rows"], 2),
+    ] {
+        let Content::Records(records) = content(payload) else { panic!("{payload}") };
+        let RecordForm::Array { path: found, span } = records.form else { panic!("{payload}") };
+        assert_eq!((found, records.count), (path.iter().map(|s| (*s).to_owned()).collect(), count));
+        let inside =
+            &payload[usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap()];
+        assert_eq!(
+            inside.matches(',').count(),
+            record_lines(payload).join(",").matches(',').count()
+        );
+    }
+}
+
+#[test]
+fn a_document_without_a_dominant_array_stays_one() {
+    for payload in [
+        "{}",
+        r#"{"a":{"b":"c"},"tags":["x"]}"#,
+        // An array inside an array's element is not reached through members alone.
+        r#"{"matrix":{"x":1,"y":"as long as the array beside it"},"v":[[1,2,3]]}"#,
+        r#"{"nodes":[1,2],"edges":[3,4],"names":[5,6]}"#,
+    ] {
+        assert_eq!(content(payload), Content::Document, "{payload}");
+    }
+    // Two arrays of a size, and more around each than an envelope is.
+    let edges = vec![r#"{"from":1,"to":2}"#; 100].join(",");
+    let graph = format!(r#"{{"nodes":[{edges}],"edges":[{edges}],"more":{{"x":"y"}}}}"#);
+    assert_eq!(content(&graph), Content::Document);
+}
+
+#[test]
+fn lines_of_json_are_records() {
+    let payload = "{\"a\":1}\n{\"a\":2}\r\n\n[3]\n";
+    assert_eq!(record_lines(payload), [r#"{"a":1}"#, r#"{"a":2}"#, "[3]"]);
+}
+
+#[test]
+fn tables_are_records_with_typed_columns() {
+    let csv =
+        "id,name,score\n1,\"Ann, \"\"A\"\"\",0.50\n2,Bob,\n3,\"two\nlines\",12345678901234567890\n";
+    assert_eq!(
+        record_lines(csv),
+        [
+            r#"{"id":1,"name":"Ann, \"A\"","score":0.50}"#,
+            r#"{"id":2,"name":"Bob","score":null}"#,
+            r#"{"id":3,"name":"two\nlines","score":12345678901234567890}"#,
+        ]
+    );
+    let tsv = "\u{feff}code\tname\r\n007\tx, y\r\n008\tz\r\n";
+    let Content::Records(records) = content(tsv) else { panic!() };
+    let RecordForm::Table { delimiter, columns } = &records.form else { panic!() };
+    assert_eq!((*delimiter, records.count), (Delimiter::Tab, 2));
+    // 007 is not a number of JSON: the column keeps its zeros.
+    assert!(!columns[0].numeric);
+    assert_eq!(record_lines(tsv)[0], r#"{"code":"007","name":"x, y"}"#);
+}
+
+#[test]
+fn text_and_binary_are_neither_parsed_nor_guessed_at() {
+    for text in [
+        "",
+        "  \n",
+        "plain words",
+        "[INFO] starting, please wait\n[INFO] done, thanks\n",
+        "Dear all,\nthis is prose, with commas, here and there.\nNo table, though.\n",
+        "{\"a\":1} trailing",
+        "{\"a\":1}\nnot json\n",
+        "[1,2,3",
+        "1\n2\n3\n",
+        "a,b\n1,2\n",
+        "1,2\n3,4\n5,6\n",
+        "a,a\n1,2\n3,4\n",
+        "name,age\nx,1\ny\nz,3\n",
+        " a,b\n1,2\n3,4\n",
+    ] {
+        assert_eq!(content(text), Content::Text, "{text:?}");
+    }
+    for binary in [&b"\xff\xfe"[..], b"a\0b", b"{\"a\":\"\xff\"}", b"[1,2]\0", b"a,b\n1,2\n3,\xc3"]
+    {
+        assert_eq!(Found::of(binary).content, Content::Binary, "{binary:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The identifier of a memory.
+
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    str::FromStr,
+};
+
+use crate::{
+    error::{Form, MifError, quoted},
+    fields::{Located, Part},
+    value::Value,
+};
+
+const URN: &str = "urn:mif:";
+const EXPECTED: &str = "a UUID such as 018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b";
+
+/// A UUID, written as it was received; two spellings that differ only in case are equal.
+#[derive(Debug, Clone)]
+pub struct MemoryId {
+    text: String,
+    value: u128,
+}
+
+impl MemoryId {
+    /// Makes a version 7 UUID from a time and 74 random bits (the rest of `random` is unused).
+    ///
+    /// Both come from the caller: this crate has neither clock nor randomness.
+    pub fn v7(unix_milliseconds: u64, random: [u8; 10]) -> Self {
+        let mut tail = [0; 16];
+        tail[6..].copy_from_slice(&random);
+        let time = u128::from(unix_milliseconds & 0xffff_ffff_ffff) << 80;
+        let random = u128::from_be_bytes(tail) & 0x0fff_3fff_ffff_ffff_ffff;
+        Self::from_u128(time | random | 0x7000_8000_0000_0000_0000)
+    }
+
+    /// Makes an identifier from the 128 bits of a UUID.
+    pub fn from_u128(value: u128) -> Self {
+        let hex = format!("{value:032x}");
+        let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+        Self { text, value }
+    }
+
+    /// Returns the 128 bits.
+    pub fn as_u128(&self) -> u128 {
+        self.value
+    }
+
+    /// Returns the text as received.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the form used by JSON-LD and by references, `urn:mif:<id>`.
+    pub fn urn(&self) -> String {
+        format!("{URN}{}", self.text)
+    }
+}
+
+impl FromStr for MemoryId {
+    type Err = MifError;
+
+    /// Accepts the hyphenated form, with or without `urn:mif:`.
+    fn from_str(text: &str) -> Result<Self, MifError> {
+        let bare = text.strip_prefix(URN).unwrap_or(text);
+        parse(bare)
+            .map(|value| Self { text: bare.to_owned(), value })
+            .ok_or_else(|| MifError::field("id", EXPECTED, quoted(text)))
+    }
+}
+
+fn parse(text: &str) -> Option<u128> {
+    let hyphens = [8, 13, 18, 23];
+    let well_formed = text.len() == 36
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(i, b)| if hyphens.contains(&i) { b == b'-' } else { b.is_ascii_hexdigit() });
+    if !well_formed {
+        return None;
+    }
+    u128::from_str_radix(&text.replace('-', ""), 16).ok()
+}
+
+impl fmt::Display for MemoryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for MemoryId {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for MemoryId {}
+
+impl PartialOrd for MemoryId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for MemoryId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.cmp(&other.value)
+    }
+}
+
+impl Hash for MemoryId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.value.hash(state);
+    }
+}
+
+impl Part for MemoryId {
+    fn read(source: Located) -> Result<Self, MifError> {
+        let text = source.text()?;
+        text.parse().map_err(|_| source.error(EXPECTED, quoted(text)))
+    }
+
+    fn write(&self, form: Form) -> Value {
+        Value::String(match form {
+            Form::JsonLd => self.urn(),
+            Form::Json | Form::Markdown => self.text.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuid_v7_carries_time_version_and_variant() {
+        let id = MemoryId::v7(0x0123_4567_89ab, [0xff; 10]);
+        assert_eq!(id.as_str(), "01234567-89ab-7fff-bfff-ffffffffffff");
+        let id = MemoryId::v7(0x0123_4567_89ab, [0; 10]);
+        assert_eq!(id.as_str(), "01234567-89ab-7000-8000-000000000000");
+    }
+
+    #[test]
+    fn case_is_kept_but_does_not_distinguish() {
+        let upper: MemoryId = "018F4E2A-7C1D-7B3E-9A5F-2C6D8E0F1A2B".parse().unwrap();
+        let lower: MemoryId = "urn:mif:018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b".parse().unwrap();
+        assert_eq!(upper, lower);
+        assert_eq!(upper.as_str(), "018F4E2A-7C1D-7B3E-9A5F-2C6D8E0F1A2B");
+        assert_eq!(lower.urn(), "urn:mif:018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b");
+    }
+
+    #[test]
+    fn refuses_other_texts() {
+        for text in
+            ["", "018f4e2a7c1d7b3e9a5f2c6d8e0f1a2b", "urn:mif:memory:cats", "é".repeat(18).as_str()]
+        {
+            assert!(text.parse::<MemoryId>().is_err(), "{text}");
+        }
+    }
+}

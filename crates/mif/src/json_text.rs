@@ -1,0 +1,257 @@
+//! Reads JSON text into nodes.
+//!
+//! `serde_json` reads text into values too, but three things it cannot do are needed here: tell
+//! the line of a value that turns out wrong later, refuse a key given twice instead of dropping
+//! the first, and keep every digit without a feature that changes the whole program.
+
+use std::collections::HashSet;
+
+use crate::{
+    error::{Form, MifError, Position, quoted},
+    node::{Kind, MAX_DEPTH, Node},
+};
+
+/// Reads one JSON document; `form` only names it in errors.
+pub(crate) fn read(text: &str, form: Form) -> Result<Node, MifError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader =
+        Reader { text, pos: 0, marked: 0, mark: Position { line: 1, column: 1 }, form };
+    reader.skip_space();
+    let node = reader.value(0)?;
+    reader.skip_space();
+    if reader.peek().is_some() {
+        return Err(reader.unexpected("the end of the document"));
+    }
+    Ok(node)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    pos: usize,
+    /// `mark` is the position of byte `marked`; it only moves forward, so that positions cost one
+    /// pass over the text however many are asked for.
+    marked: usize,
+    mark: Position,
+    form: Form,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.pos).copied()
+    }
+
+    fn here(&mut self) -> Position {
+        for c in self.text[self.marked..self.pos].chars() {
+            if c == '\n' {
+                self.mark = Position { line: self.mark.line + 1, column: 1 };
+            } else {
+                self.mark.column += 1;
+            }
+        }
+        self.marked = self.pos;
+        self.mark
+    }
+
+    fn error(&self, at: Position, expected: &str, found: String) -> MifError {
+        MifError::Syntax { form: self.form, at, expected: expected.to_owned(), found }
+    }
+
+    fn unexpected(&mut self, expected: &str) -> MifError {
+        let at = self.here();
+        let found = self.text[self.pos..]
+            .chars()
+            .next()
+            .map_or_else(|| "the end of the text".to_owned(), |c| format!("{c:?}"));
+        self.error(at, expected, found)
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.pos += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node, MifError> {
+        let at = self.here();
+        let kind = match self.peek() {
+            Some(b'{' | b'[') if depth == MAX_DEPTH => {
+                let expected = format!("at most {MAX_DEPTH} levels of nesting");
+                return Err(self.error(at, &expected, "one more".to_owned()));
+            }
+            Some(b'{') => Kind::Object(self.object(depth + 1)?),
+            Some(b'[') => Kind::Array(self.array(depth + 1)?),
+            Some(b'"') => Kind::String(self.string()?),
+            Some(b'-' | b'0'..=b'9') => self.number(at)?,
+            Some(b't') => self.word("true", Kind::Bool(true))?,
+            Some(b'f') => self.word("false", Kind::Bool(false))?,
+            Some(b'n') => self.word("null", Kind::Null)?,
+            _ => return Err(self.unexpected("a JSON value")),
+        };
+        Ok(Node::new(at, kind))
+    }
+
+    fn word(&mut self, word: &str, kind: Kind) -> Result<Kind, MifError> {
+        if !self.text[self.pos..].starts_with(word) {
+            return Err(self.unexpected("a JSON value"));
+        }
+        self.pos += word.len();
+        Ok(kind)
+    }
+
+    fn number(&mut self, at: Position) -> Result<Kind, MifError> {
+        let rest = &self.text[self.pos..];
+        let end = rest
+            .bytes()
+            .position(|b| !matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+            .unwrap_or(rest.len());
+        let lexeme = &rest[..end];
+        self.pos += end;
+        lexeme
+            .parse()
+            .map(Kind::Number)
+            .map_err(|_| self.error(at, "a JSON number", quoted(lexeme)))
+    }
+
+    fn string(&mut self) -> Result<String, MifError> {
+        let at = self.here();
+        let start = self.pos;
+        self.pos += 1;
+        loop {
+            match self.peek() {
+                Some(b'"') => break,
+                // Whatever follows the backslash cannot end the string; a character of several
+                // bytes may be stepped into, which is harmless since only ASCII is looked for.
+                Some(b'\\') if self.pos + 1 < self.text.len() => self.pos += 2,
+                Some(b) if b >= 0x20 && b != b'\\' => self.pos += 1,
+                Some(b'\\') | None => {
+                    self.pos = self.text.len();
+                    return Err(self.unexpected("a closing '\"'"));
+                }
+                Some(_) => return Err(self.unexpected("control characters escaped in strings")),
+            }
+        }
+        self.pos += 1;
+        let lexeme = &self.text[start..self.pos];
+        serde_json::from_str(lexeme)
+            .map_err(|_| self.error(at, "a string whose escapes are valid Unicode", quoted(lexeme)))
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Vec<Node>, MifError> {
+        let mut items = Vec::new();
+        self.pos += 1;
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.pos += 1;
+            return Ok(items);
+        }
+        loop {
+            self.skip_space();
+            items.push(self.value(depth)?);
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.pos += 1,
+                Some(b']') => break,
+                _ => return Err(self.unexpected("',' or ']'")),
+            }
+        }
+        self.pos += 1;
+        Ok(items)
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Vec<(String, Node)>, MifError> {
+        let mut entries = Vec::new();
+        let mut seen = HashSet::new();
+        self.pos += 1;
+        self.skip_space();
+        if self.peek() == Some(b'}') {
+            self.pos += 1;
+            return Ok(entries);
+        }
+        loop {
+            self.skip_space();
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("a key in double quotes"));
+            }
+            let at = self.here();
+            let key = self.string()?;
+            if !seen.insert(key.clone()) {
+                return Err(self.error(at, "each key once", format!("a second {}", quoted(&key))));
+            }
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("':'"));
+            }
+            self.pos += 1;
+            self.skip_space();
+            let value = self.value(depth)?;
+            entries.push((key, value));
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.pos += 1,
+                Some(b'}') => break,
+                _ => return Err(self.unexpected("',' or '}'")),
+            }
+        }
+        self.pos += 1;
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Value;
+
+    #[test]
+    fn agrees_with_serde_json() {
+        for text in [
+            r#"{"a": [1, -0.5e3, true, null, "\u00e9\ud83d\ude00\/"], "b": {}}"#,
+            "[]",
+            " \"x\" ",
+            "0.125",
+        ] {
+            let ours = serde_json::Value::from(Value::from(read(text, Form::Json).unwrap()));
+            assert_eq!(ours, serde_json::from_str::<serde_json::Value>(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn keeps_every_digit_and_every_key() {
+        let text = r#"{"$serde_json::private::Number":"12","b":1E05,"a":-0.10,"c":123456789012345678901234567890}"#;
+        assert_eq!(Value::from(read(text, Form::Json).unwrap()).to_string(), text);
+    }
+
+    #[test]
+    fn refuses_what_json_refuses() {
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\":1,}",
+            "01",
+            "1.",
+            "+1",
+            "nul",
+            "\"\\ud800\"",
+            "\"a\nb\"",
+            "\"\\",
+            "\"\\é\"",
+            "1 2",
+            "{a:1}",
+            "{\"a\":1,\"a\":2}",
+            "'x'",
+            "NaN",
+            "\"\\u12\"",
+        ] {
+            assert!(read(text, Form::Json).is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn bounds_nesting() {
+        let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(read(&deep(MAX_DEPTH), Form::Json).is_ok());
+        assert!(read(&deep(MAX_DEPTH + 1), Form::Json).is_err());
+        assert!(read(&"[".repeat(1_000_000), Form::Json).is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the `mif` crate as its users see it.
+
+#![expect(clippy::unwrap_used, reason = "tests; clippy exempts only functions marked #[test]")]
+
+mod detail;
+mod errors;
+mod generate;
+mod hostile;
+mod layout;
+mod round_trip;
+mod samples;

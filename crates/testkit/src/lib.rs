@@ -1,0 +1,21 @@
+//! What Atlatl's tests have in common: corpora, hostile payloads, sample texts, real programs.
+//! Development only.
+//!
+//! ```
+//! use mif::Detail;
+//!
+//! let memories = testkit::corpus::memories(200, 42);
+//! let lines = testkit::corpus::lines(&memories, Detail::Light);
+//! assert_eq!(lines.len(), 200);
+//! assert_eq!(lines, testkit::corpus::lines(&testkit::corpus::memories(200, 42), Detail::Light));
+//! ```
+//!
+//! Everything is deterministic: the same arguments give the same bytes on every machine.
+
+pub mod corpus;
+pub mod hostile;
+mod random;
+pub mod text;
+pub mod tool;
+
+pub use random::SplitMix64;

@@ -1,0 +1,48 @@
+//! Real programs that some tests need.
+
+use std::{env, path::PathBuf};
+
+/// Finds a program on `PATH`.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if the program is not there: a test that skips
+/// itself where `jq` is missing proves nothing.
+pub fn require(name: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|candidate| is_program(candidate))
+        .unwrap_or_else(|| {
+            panic!("this test runs the real `{name}`, which is not on PATH; install it with: sudo apt-get install {name}")
+        })
+}
+
+#[cfg(unix)]
+fn is_program(candidate: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    candidate
+        .metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(candidate: &std::path::Path) -> bool {
+    candidate.is_file() || candidate.with_extension("exe").is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_is_there() {
+        assert!(require("sh").is_absolute());
+    }
+
+    #[test]
+    #[should_panic(expected = "sudo apt-get install no-such-program")]
+    fn says_how_to_install_what_is_not() {
+        require("no-such-program");
+    }
+}

@@ -1,0 +1,117 @@
+//! The command line: what was typed, handed to one function per command.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::repository::Repository;
+use crate::{check, conformance, docs, output, references, soak};
+
+/// Gates, generated references and long runs of the Atlatl repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check crate arrows, file shapes, dependencies, hygiene, threats and links.
+    Check(TestsArgs),
+    /// Check the clause table against the tests, and print it.
+    Conformance(ConformanceArgs),
+    /// Run the examples in README.md and docs/.
+    Docs(DocsArgs),
+    /// Write the generated reference documents, or check that they are fresh.
+    References(ReferencesArgs),
+    /// Run the long runs and record them under bench/runs/.
+    Soak(SoakArgs),
+}
+
+/// Where the names of the existing tests come from.
+#[derive(Debug, Args)]
+pub(crate) struct TestsArgs {
+    /// A saved `cargo nextest list --workspace --message-format json`; asked from cargo when absent.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tests: Option<PathBuf>,
+}
+
+/// What `conformance` reads beside the clause table.
+#[derive(Debug, Args)]
+pub(crate) struct ConformanceArgs {
+    #[command(flatten)]
+    pub(crate) tests: TestsArgs,
+    /// `JUnit` report of a finished run: the table then says what that run showed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+}
+
+/// Where the `atlatl` program is.
+#[derive(Debug, Args)]
+pub(crate) struct BinArgs {
+    /// Directory of the built `atlatl`; built with the dev profile when absent.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) bin: Option<PathBuf>,
+}
+
+/// Which documents to execute.
+#[derive(Debug, Args)]
+pub(crate) struct DocsArgs {
+    #[command(flatten)]
+    pub(crate) bin: BinArgs,
+    /// Documents to run; README.md and all of docs/ when none is named.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What to do with the generated documents.
+#[derive(Debug, Args)]
+pub(crate) struct ReferencesArgs {
+    #[command(flatten)]
+    pub(crate) bin: BinArgs,
+    /// Write nothing; fail when a document is stale.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// Which long runs to start.
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// One run by name; all of them when absent.
+    #[arg(value_parser = soak::names())]
+    pub(crate) name: Option<String>,
+}
+
+/// Parses the command line and runs the command; the exit code says whether it passed.
+pub(crate) fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = Repository::open().and_then(|repository| match cli.command {
+        Command::Check(args) => check::run(&repository, &args),
+        Command::Conformance(args) => conformance::run(&repository, &args),
+        Command::Docs(args) => docs::run(&repository, &args),
+        Command::References(args) => references::run(&repository, &args),
+        Command::Soak(args) => soak::run(&repository, &args),
+    });
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,66 @@
+//! The built `atlatl` program, which examples and references are made with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::args::BinArgs;
+use crate::repository::Repository;
+
+/// A directory that holds the `atlatl` program.
+#[derive(Debug)]
+pub(crate) struct Atlatl {
+    dir: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    target_directory: PathBuf,
+}
+
+impl Atlatl {
+    /// Takes the directory that was given, or builds the program with the dev profile.
+    pub(crate) fn find(repository: &Repository, args: &BinArgs) -> Result<Self> {
+        let dir = match &args.bin {
+            Some(dir) => dir.clone(),
+            None => Self::build(repository)?,
+        };
+        let dir = dir.canonicalize().with_context(|| format!("{}", dir.display()))?;
+        if !dir.join("atlatl").is_file() {
+            bail!("no atlatl program in {}", dir.display());
+        }
+        Ok(Self { dir })
+    }
+
+    fn build(repository: &Repository) -> Result<PathBuf> {
+        let status = repository.cargo(&["build", "--quiet", "--package", "atlatl-lro"]).status()?;
+        if !status.success() {
+            bail!("cargo build --package atlatl-lro: {status}");
+        }
+        let metadata: Metadata =
+            repository.cargo_json(&["metadata", "--format-version", "1", "--no-deps"])?;
+        Ok(metadata.target_directory.join("debug"))
+    }
+
+    /// The directory, for PATH.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Stdout of the program with `args`, in an empty environment.
+    pub(crate) fn stdout(&self, args: &[&str]) -> Result<String> {
+        let output = Command::new(self.dir.join("atlatl"))
+            .args(args)
+            .env_clear()
+            .output()
+            .context("starting atlatl")?;
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr);
+            bail!("atlatl {}: {}\n{}", args.join(" "), output.status, reason.trim_end());
+        }
+        String::from_utf8(output.stdout)
+            .with_context(|| format!("output of atlatl {}", args.join(" ")))
+    }
+}

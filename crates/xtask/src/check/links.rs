@@ -1,0 +1,109 @@
+//! Links: every relative link in a Markdown file leads to a file, and its anchor to a heading.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::markdown::Document;
+use crate::repository::{Repository, has_extension};
+
+/// Looks at every Markdown file.
+pub(super) fn check(repository: &Repository, files: &[String]) -> Result<Vec<String>> {
+    let mut known: BTreeSet<PathBuf> = files.iter().map(PathBuf::from).collect();
+    known.extend(files.iter().flat_map(|file| Path::new(file).ancestors().map(Path::to_path_buf)));
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| is_document(file)) {
+        let text = repository.read(file)?;
+        for (line, target) in targets(&Document::parse(&text)) {
+            let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let Some(path) = resolve(Path::new(file), path).filter(|path| known.contains(path))
+            else {
+                findings.push(format!("{file}:{line}: no such file, {target}"));
+                continue;
+            };
+            if anchor.is_empty() || !has_extension(&path, "md") {
+                continue;
+            }
+            let text = repository.read(&path)?;
+            if !Document::parse(&text).anchors().iter().any(|known| known == anchor) {
+                findings.push(format!("{file}:{line}: no such heading, {target}"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Markdown below the crates and among the examples is test data, a crate's README aside.
+fn is_document(file: &str) -> bool {
+    let data = file.starts_with("crates/") || file.starts_with("docs/examples/");
+    has_extension(file, "md") && (!data || file.ends_with("/README.md"))
+}
+
+/// The relative link targets outside code, with their line numbers.
+fn targets(document: &Document<'_>) -> Vec<(usize, String)> {
+    let mut targets = Vec::new();
+    for (number, line) in &document.prose {
+        // Inline code is every second piece between backticks.
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
+        let inline = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let defined = prose.strip_prefix('[').and_then(|rest| rest.split_once("]: "));
+        let found = inline.chain(defined.map(|(_, target)| target));
+        let found = found.filter_map(|target| target.split_whitespace().next());
+        let relative = found.filter(|target| !target.contains("://") && !is_mail(target));
+        targets.extend(relative.map(|target| (*number, target.to_owned())));
+    }
+    targets
+}
+
+fn is_mail(target: &str) -> bool {
+    target.starts_with("mailto:")
+}
+
+/// The path below the root that `target` means in `file`; `None` when it leaves the checkout.
+fn resolve(file: &Path, target: &str) -> Option<PathBuf> {
+    if target.is_empty() {
+        return Some(file.to_path_buf());
+    }
+    let mut resolved = file.parent()?.to_path_buf();
+    for part in Path::new(target).components() {
+        match part {
+            Component::Normal(name) => resolved.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => resolved.pop().then_some(())?,
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(resolved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_targets_are_found_outside_code() {
+        let document = Document::parse(
+            "[a](x.md) and `[b](no.md)` and [c](https://a.example) [d](y.md#z \"title\")\n\
+             ```\n[e](no.md)\n```\n[f]: ../w.md\n",
+        );
+        let found: Vec<_> = targets(&document).into_iter().map(|(_, target)| target).collect();
+        assert_eq!(found, ["x.md", "y.md#z", "../w.md"]);
+    }
+
+    #[test]
+    fn test_data_is_no_document() {
+        assert!(is_document("docs/a.md") && is_document("crates/mif/README.md"));
+        assert!(!is_document("crates/mif/tests/it/a.memory.md") && !is_document("docs/a.txt"));
+    }
+
+    #[test]
+    fn targets_are_resolved_beside_their_file() {
+        let file = Path::new("docs/a.md");
+        assert_eq!(resolve(file, "../README.md"), Some("README.md".into()));
+        assert_eq!(resolve(file, "decisions/"), Some("docs/decisions".into()));
+        assert_eq!(resolve(file, ""), Some("docs/a.md".into()));
+        assert_eq!(resolve(file, "../../shared/x.md"), None);
+        assert_eq!(resolve(file, "/etc/passwd"), None);
+    }
+}

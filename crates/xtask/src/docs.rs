@@ -1,0 +1,121 @@
+//! `cargo xtask docs`: the examples in README.md and docs/ print what they say.
+//!
+//! In a block marked `console` each `$ command` (continued by `> ` lines) is followed by what it
+//! prints, both streams together. `[..]` stands for any text within a line, `...` alone on a line
+//! for any lines. A command that fails is an error unless the example shows its status, as in
+//! `$ command; echo $?`. `console,no-run=reason` is not executed, and says why. A block marked
+//! `toml,config` is handed to `atlatl config check`.
+
+mod console;
+mod expectation;
+mod sandbox;
+
+use anyhow::{Context, Result};
+
+use crate::args::DocsArgs;
+use crate::atlatl::Atlatl;
+use crate::markdown::{Block, Document};
+use crate::output;
+use crate::repository::{Repository, has_extension};
+use sandbox::Sandbox;
+
+/// What a block's info string asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    /// Commands and their output.
+    Console,
+    /// A configuration file.
+    Config,
+    /// Not executed, for a stated reason.
+    NoRun,
+    /// Not ours to look at.
+    Other,
+}
+
+/// Runs the examples of every document, or of those named.
+pub(crate) fn run(repository: &Repository, args: &DocsArgs) -> Result<bool> {
+    let atlatl = Atlatl::find(repository, &args.bin)?;
+    let mut findings = Vec::new();
+    let mut examples = 0;
+    for file in documents(repository, args)? {
+        let text = repository.read(&file)?;
+        let sandbox = Sandbox::new(repository, &atlatl)?;
+        for block in Document::parse(&text).blocks {
+            let at = format!("{file}:{}", block.line);
+            match check(&sandbox, &block) {
+                Ok((ran, wrong)) => {
+                    examples += ran;
+                    findings.extend(wrong.into_iter().map(|finding| format!("{at}: {finding}")));
+                }
+                Err(error) => findings.push(format!("{at}: {error:#}")),
+            }
+        }
+    }
+    Ok(output::verdict(&format!("{examples} examples in the documents"), &findings))
+}
+
+fn documents(repository: &Repository, args: &DocsArgs) -> Result<Vec<String>> {
+    if !args.files.is_empty() {
+        let names = args.files.iter().map(|file| file.to_str().map(str::to_owned));
+        return names.collect::<Option<_>>().context("a file name that is not UTF-8");
+    }
+    let mut files = repository.files()?;
+    files.retain(|file| {
+        let document = file.starts_with("docs/") && !file.starts_with("docs/examples/");
+        file == "README.md" || (document && has_extension(file, "md"))
+    });
+    Ok(files)
+}
+
+/// Runs one block: how many examples it held, and what was wrong.
+fn check(sandbox: &Sandbox, block: &Block<'_>) -> Result<(usize, Vec<String>)> {
+    match kind(block.info)? {
+        Kind::Console => {
+            let steps = console::parse(&block.body)?;
+            let wrong = steps.iter().map(|step| sandbox.run(step)).collect::<Result<Vec<_>>>()?;
+            Ok((steps.len(), wrong.into_iter().flatten().collect()))
+        }
+        Kind::Config => {
+            let wrong = sandbox.check_config(&block.body.join("\n"))?;
+            Ok((1, wrong.into_iter().collect()))
+        }
+        Kind::NoRun | Kind::Other => Ok((0, Vec::new())),
+    }
+}
+
+fn kind(info: &str) -> Result<Kind> {
+    match info {
+        "console" => Ok(Kind::Console),
+        "toml,config" => Ok(Kind::Config),
+        _ => match info.strip_prefix("console,") {
+            None => Ok(Kind::Other),
+            Some(mark) => {
+                let reason = mark.strip_prefix("no-run=").filter(|reason| !reason.is_empty());
+                reason.map(|_| Kind::NoRun).with_context(|| {
+                    format!("`{info}`: write `console`, or `console,no-run=reason`")
+                })
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_strings_say_what_to_do() {
+        assert_eq!(kind("console").unwrap(), Kind::Console);
+        assert_eq!(kind("toml,config").unwrap(), Kind::Config);
+        assert_eq!(kind("console,no-run=needs-network").unwrap(), Kind::NoRun);
+        assert_eq!(kind("toml").unwrap(), Kind::Other);
+        assert_eq!(kind("").unwrap(), Kind::Other);
+    }
+
+    #[test]
+    fn a_block_that_is_not_run_needs_a_reason() {
+        assert!(kind("console,no-run").is_err());
+        assert!(kind("console,no-run=").is_err());
+        assert!(kind("console,norun=x").is_err());
+    }
+}

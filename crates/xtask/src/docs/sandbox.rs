@@ -1,0 +1,160 @@
+//! The place where one document's examples run: an own directory, home and environment.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::console::Step;
+use super::expectation::{difference, matches};
+use crate::atlatl::Atlatl;
+use crate::repository::Repository;
+
+/// Files that examples may use, copied into the working directory.
+const EXAMPLES: &str = "docs/examples";
+/// No example may take longer.
+const TIMEOUT_SECONDS: &str = "60";
+
+/// A temporary directory that lives as long as its document is being run.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    dir: TempDir,
+    path: String,
+}
+
+impl Sandbox {
+    /// Makes the directory, with the example files in it and `atlatl` first on the path.
+    pub(super) fn new(repository: &Repository, atlatl: &Atlatl) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        for name in ["work", "home"] {
+            fs::create_dir(dir.path().join(name))?;
+        }
+        let examples = repository.path(EXAMPLES);
+        if examples.is_dir() {
+            copy(&examples, &dir.path().join("work"))?;
+        }
+        let inherited = std::env::var("PATH").context("PATH")?;
+        Ok(Self { dir, path: format!("{}:{inherited}", atlatl.dir().display()) })
+    }
+
+    /// Runs one command; says what was wrong, if anything.
+    pub(super) fn run(&self, step: &Step) -> Result<Option<String>> {
+        // One stream, so that both are compared in the order they were written.
+        let script = format!("exec 2>&1\n{}", step.command);
+        let output = self.command(&["bash", "-c", &script]).output().context("starting bash")?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<&str> = printed.lines().collect();
+        let mut wrong = Vec::new();
+        if !output.status.success() {
+            wrong.push(format!("{} (to show it: `; echo $?`)", output.status));
+        }
+        if !matches(&step.expected, &lines) {
+            wrong.push(format!(
+                "printed (+) is not what is said (-){}",
+                difference(&step.expected, &lines)
+            ));
+        }
+        let report = format!("$ {}: {}", step.command, wrong.join("; "));
+        Ok((!wrong.is_empty()).then_some(report))
+    }
+
+    /// Checks a configuration file; says what was wrong, if anything.
+    pub(super) fn check_config(&self, text: &str) -> Result<Option<String>> {
+        let file = self.dir.path().join("example.toml");
+        fs::write(&file, text)?;
+        let mut command = self.command(&["atlatl", "config", "check"]);
+        let output = command.arg(&file).output().context("starting atlatl")?;
+        let reason = || String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        Ok((!output.status.success()).then(reason))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let root = self.dir.path();
+        let home = root.join("home");
+        let mut command = Command::new("timeout");
+        command
+            .arg(TIMEOUT_SECONDS)
+            .args(args)
+            .current_dir(root.join("work"))
+            .stdin(Stdio::null())
+            .env_clear()
+            .env("PATH", &self.path)
+            .env("LC_ALL", "C.UTF-8")
+            .env("HOME", &home);
+        for name in ["CACHE", "CONFIG", "DATA", "STATE"] {
+            command.env(format!("XDG_{name}_HOME"), home.join(name.to_lowercase()));
+        }
+        command
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            fs::create_dir(&target)?;
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::args::BinArgs;
+
+    /// A sandbox with a stand-in for `atlatl` that fails on the word `bad`.
+    fn sandbox() -> (TempDir, Sandbox) {
+        let bin = tempfile::tempdir().unwrap();
+        let program = bin.path().join("atlatl");
+        fs::write(&program, "#!/bin/sh\necho \"$1\"\n! grep bad \"$3\" >&2\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let repository = Repository::open().unwrap();
+        let args = BinArgs { bin: Some(bin.path().to_path_buf()) };
+        let atlatl = Atlatl::find(&repository, &args).unwrap();
+        (bin, Sandbox::new(&repository, &atlatl).unwrap())
+    }
+
+    fn run(sandbox: &Sandbox, command: &str, expected: &[&str]) -> Option<String> {
+        let expected = expected.iter().map(|&line| line.to_owned()).collect();
+        sandbox.run(&Step { command: command.to_owned(), expected }).unwrap()
+    }
+
+    #[test]
+    fn files_stay_from_command_to_command() {
+        let (_bin, sandbox) = sandbox();
+        assert_eq!(run(&sandbox, "echo one > file", &[]), None);
+        assert_eq!(run(&sandbox, "cat file; pwd >&2", &["one", "[..]/work"]), None);
+    }
+
+    #[test]
+    fn the_environment_is_the_sandboxs_own() {
+        let (_bin, sandbox) = sandbox();
+        let command = "echo \"$HOME $XDG_CONFIG_HOME ${CARGO-none}\"; command -v atlatl";
+        assert_eq!(run(&sandbox, command, &["[..]/home [..]/home/config none", "/[..]"]), None);
+    }
+
+    #[test]
+    fn wrong_output_and_failures_are_reported() {
+        let (_bin, sandbox) = sandbox();
+        let report = run(&sandbox, "echo b", &["a"]).unwrap();
+        assert!(report.ends_with("\n    - a\n    + b"), "{report}");
+        assert!(run(&sandbox, "exit 3", &[]).unwrap().contains("exit status: 3"));
+        assert_eq!(run(&sandbox, "(exit 3); echo $?", &["3"]), None);
+    }
+
+    #[test]
+    fn configurations_are_handed_to_the_program() {
+        let (_bin, sandbox) = sandbox();
+        assert_eq!(sandbox.check_config("good = 1").unwrap(), None);
+        assert_eq!(sandbox.check_config("bad = 1").unwrap(), Some("bad = 1".to_owned()));
+    }
+}

@@ -1,0 +1,19 @@
+//! The project's own commands: gates, generated references, long runs.
+
+mod args;
+mod atlatl;
+mod check;
+mod conformance;
+mod docs;
+mod generated;
+mod markdown;
+mod output;
+mod references;
+mod repository;
+mod run_record;
+mod soak;
+mod test_list;
+
+fn main() -> std::process::ExitCode {
+    args::run()
+}

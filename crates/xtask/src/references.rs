@@ -1,0 +1,69 @@
+//! `cargo xtask references`: documents made from the program and the tables, never by hand.
+
+mod cli;
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::args::ReferencesArgs;
+use crate::atlatl::Atlatl;
+use crate::conformance::{self, ClauseTable};
+use crate::output;
+use crate::repository::Repository;
+
+const REFRESH: &str = "cargo xtask references";
+
+/// A generated document: where it lies, and what makes its text.
+struct Reference {
+    path: &'static str,
+    generate: fn(&Repository, &Atlatl) -> Result<String>,
+}
+
+const REFERENCES: &[Reference] = &[
+    Reference { path: "docs/reference/cli.md", generate: |_, atlatl| cli::reference(atlatl) },
+    Reference {
+        path: "docs/reference/configuration.md",
+        generate: |_, atlatl| atlatl.stdout(&["config", "reference"]),
+    },
+    Reference {
+        path: "docs/reference/conformance.md",
+        generate: |repository, _| Ok(conformance::reference(&ClauseTable::load(repository)?)),
+    },
+];
+
+/// Writes the documents, or with `--check` says which are stale.
+pub(crate) fn run(repository: &Repository, args: &ReferencesArgs) -> Result<bool> {
+    let atlatl = Atlatl::find(repository, &args.bin)?;
+    let mut findings = Vec::new();
+    for reference in REFERENCES {
+        match reference.refresh(repository, &atlatl, args.check) {
+            Ok(stale) => findings.extend(stale),
+            Err(error) => findings.push(format!("{}: {error:#}", reference.path)),
+        }
+    }
+    Ok(output::verdict("generated references", &findings))
+}
+
+impl Reference {
+    fn refresh(
+        &self,
+        repository: &Repository,
+        atlatl: &Atlatl,
+        check: bool,
+    ) -> Result<Option<String>> {
+        let body = (self.generate)(repository, atlatl)?;
+        let text = format!("<!-- Made by `{REFRESH}`. -->\n\n{}\n", body.trim());
+        let path = repository.path(self.path);
+        if fs::read_to_string(&path).is_ok_and(|old| old == text) {
+            return Ok(None);
+        }
+        if check {
+            return Ok(Some(format!("{}: stale; run `{REFRESH}`", self.path)));
+        }
+        fs::create_dir_all(path.parent().context("a reference lies in a folder")?)?;
+        fs::write(&path, text)?;
+        output::line(format_args!("wrote {}", self.path));
+        Ok(None)
+    }
+}

@@ -1,0 +1,127 @@
+//! The record of a run: what ran, when, on which commit and machine, and what came out.
+
+mod machine;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use self::machine::Machine;
+use crate::repository::Repository;
+
+const FOLDER: &str = "bench/runs";
+
+/// One run, as it is kept under `bench/runs/`.
+#[derive(Debug, Serialize)]
+pub(crate) struct RunRecord<T> {
+    name: String,
+    /// The command that repeats the run.
+    command: String,
+    started_at: DateTime<Utc>,
+    commit: Commit,
+    machine: Machine,
+    results: T,
+}
+
+/// The state of the checkout that was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Commit {
+    short: String,
+    /// Whether the working tree held changes that are in no commit.
+    dirty: bool,
+}
+
+impl Commit {
+    fn read(repository: &Repository) -> Result<Self> {
+        // A checkout before its first commit has no HEAD to name.
+        let short = repository.git(&["rev-parse", "--verify", "--quiet", "--short=10", "HEAD"]);
+        Ok(Self {
+            short: short.map_or_else(|_| "uncommitted".to_owned(), |id| id.trim().to_owned()),
+            dirty: !repository.git(&["status", "--porcelain"])?.is_empty(),
+        })
+    }
+}
+
+impl RunRecord<()> {
+    /// Stamps a run that begins now.
+    pub(crate) fn begin(repository: &Repository, name: &str, command: &str) -> Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            command: command.to_owned(),
+            started_at: now()?,
+            commit: Commit::read(repository)?,
+            machine: Machine::read(),
+            results: (),
+        })
+    }
+
+    /// Adds what came out.
+    pub(crate) fn finish<T: Serialize>(self, results: T) -> RunRecord<T> {
+        let Self { name, command, started_at, commit, machine, results: () } = self;
+        RunRecord { name, command, started_at, commit, machine, results }
+    }
+}
+
+impl<T: Serialize> RunRecord<T> {
+    /// What came out.
+    pub(crate) fn results(&self) -> &T {
+        &self.results
+    }
+
+    /// The line that stands over a table made from this run.
+    pub(crate) fn caption(&self) -> String {
+        let changed = if self.commit.dirty { " with changes" } else { "" };
+        format!(
+            "Measured {} at commit {}{changed} on {}. Repeat: `{}`.",
+            self.started_at.format("%Y-%m-%d"),
+            self.commit.short,
+            self.machine.line(),
+            self.command
+        )
+    }
+
+    /// Writes the record; a later run of the same day and commit replaces it.
+    pub(crate) fn write(&self, repository: &Repository) -> Result<PathBuf> {
+        let file = PathBuf::from(FOLDER).join(self.file_name());
+        let path = repository.path(&file);
+        fs::create_dir_all(repository.path(FOLDER))?;
+        let text = serde_json::to_string_pretty(self)?;
+        fs::write(&path, text + "\n").with_context(|| format!("{}", file.display()))?;
+        Ok(file)
+    }
+
+    fn file_name(&self) -> String {
+        let date = self.started_at.format("%Y-%m-%d");
+        format!("{date}-{}-{}.json", self.name, self.commit.short)
+    }
+}
+
+fn now() -> Result<DateTime<Utc>> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    DateTime::from_timestamp(i64::try_from(seconds)?, 0).context("a clock beyond the calendar")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_says_when_what_and_which_commit() {
+        let record = RunRecord {
+            name: "soak".to_owned(),
+            command: "cargo xtask soak".to_owned(),
+            started_at: DateTime::from_timestamp(1_794_700_800, 0).unwrap(),
+            commit: Commit { short: "0123456789".to_owned(), dirty: true },
+            machine: Machine::read(),
+            results: (),
+        };
+        assert_eq!(record.file_name(), "2026-11-15-soak-0123456789.json");
+        let caption = record.caption();
+        assert!(caption.starts_with("Measured 2026-11-15 at commit 0123456789 with changes on "));
+        assert!(caption.ends_with(". Repeat: `cargo xtask soak`."));
+    }
+}

@@ -1,0 +1,179 @@
+//! `cargo xtask soak`: runs too long for every commit, kept as records under `bench/runs/`.
+
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+
+use crate::args::SoakArgs;
+use crate::repository::Repository;
+use crate::run_record::RunRecord;
+use crate::{generated, output};
+
+/// The document that shows the last runs, in its part called `soak`.
+const DOCUMENT: &str = "docs/performance.md";
+/// How many cases a property test tries; the tests read it.
+const CASES_VARIABLE: &str = "ATLATL_SOAK_CASES";
+/// Lines of a test's own output that begin so are kept in the record.
+const SUMMARY_MARK: &str = "soak:";
+
+/// One long run.
+struct Soak {
+    name: &'static str,
+    shows: &'static str,
+    cases: u32,
+    packages: &'static [&'static str],
+    /// A nextest filter expression.
+    filter: &'static str,
+}
+
+const SOAKS: &[Soak] = &[
+    Soak {
+        name: "fidelity",
+        shows: "records found in any payload keep their lexemes, and payloads can be put together again",
+        cases: 100_000,
+        packages: &["lro-core"],
+        filter: "test(/^fidelity::prop_/)",
+    },
+    Soak {
+        name: "mif-forms",
+        shows: "a memory survives export and import in its three forms",
+        cases: 100_000,
+        packages: &["atlatl-mif"],
+        filter: "test(/^round_trip::/)",
+    },
+];
+
+/// What one long run came to.
+#[derive(Debug, Serialize)]
+struct SoakResult {
+    name: &'static str,
+    shows: &'static str,
+    cases: u32,
+    command: String,
+    passed: bool,
+    exit_status: Option<i32>,
+    seconds: f64,
+    summary: Vec<String>,
+}
+
+/// The names that the command line accepts.
+pub(crate) fn names() -> PossibleValuesParser {
+    SOAKS.iter().map(|soak| soak.name).collect::<Vec<_>>().into()
+}
+
+/// Runs one or all, writes the record and, after a run of all, the table of the document.
+pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
+    let chosen = args.name.as_deref();
+    let soaks = SOAKS.iter().filter(|soak| chosen.is_none_or(|name| name == soak.name));
+    let (name, command) = match chosen {
+        Some(name) => (format!("soak-{name}"), format!("cargo xtask soak {name}")),
+        None => ("soak".to_owned(), "cargo xtask soak".to_owned()),
+    };
+    let record = RunRecord::begin(repository, &name, &command)?;
+    let results = soaks.map(|soak| soak.run(repository)).collect::<Result<Vec<_>>>()?;
+    let record = record.finish(results);
+    output::line(format_args!("wrote {}", record.write(repository)?.display()));
+    let table = table(record.results());
+    output::line(&table);
+    if chosen.is_none() {
+        let body = format!("{}\n\n{table}", record.caption());
+        generated::write(repository, DOCUMENT, "soak", &body)?;
+    }
+    Ok(record.results().iter().all(|result| result.passed))
+}
+
+impl Soak {
+    fn command(&self, repository: &Repository) -> Command {
+        let mut command = repository.cargo(&["nextest", "run", "--locked", "--cargo-profile"]);
+        command.args(["release", "--profile", "soak", "--all-features"]);
+        command.args(["--success-output", "immediate", "--color", "never"]);
+        for package in self.packages {
+            command.args(["--package", package]);
+        }
+        command.args(["--filterset", self.filter]);
+        command.env(CASES_VARIABLE, self.cases.to_string());
+        command
+    }
+
+    fn run(&self, repository: &Repository) -> Result<SoakResult> {
+        output::progress(format_args!("soak {}: {} cases", self.name, self.cases));
+        let mut command = self.command(repository);
+        let written = written(&command);
+        let started = Instant::now();
+        // nextest reports on stderr, tests' own output included.
+        let mut child = command.stderr(Stdio::piped()).spawn().context("starting cargo nextest")?;
+        let stderr = child.stderr.take().context("the child has a piped stderr")?;
+        let mut summary = Vec::new();
+        for line in BufReader::new(stderr).lines() {
+            let line = line?;
+            output::progress(&line);
+            let text = line.trim();
+            if text.starts_with(SUMMARY_MARK) || text.starts_with("Summary [") {
+                summary.push(text.to_owned());
+            }
+        }
+        let status = child.wait()?;
+        Ok(SoakResult {
+            name: self.name,
+            shows: self.shows,
+            cases: self.cases,
+            command: written,
+            passed: status.success(),
+            exit_status: status.code(),
+            seconds: started.elapsed().as_secs_f64(),
+            summary,
+        })
+    }
+}
+
+/// The command as one would type it.
+fn written(command: &Command) -> String {
+    let mut words: Vec<String> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.display(), value?.display())))
+        .collect();
+    words.push(command.get_program().display().to_string());
+    for arg in command.get_args().map(|arg| arg.display().to_string()) {
+        let plain = arg.chars().all(|c| c.is_ascii_alphanumeric() || "-_=/.".contains(c));
+        words.push(if plain { arg } else { format!("'{arg}'") });
+    }
+    words.join(" ")
+}
+
+fn table(results: &[SoakResult]) -> String {
+    let mut text =
+        String::from("| run | shows | cases | result | seconds |\n|---|---|--:|---|--:|");
+    for SoakResult { name, shows, cases, passed, seconds, .. } in results {
+        let verdict = if *passed { "passed" } else { "FAILED" };
+        let _ = write!(text, "\n| {name} | {shows} | {cases} | {verdict} | {seconds:.0} |");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_can_be_typed() {
+        let repository = Repository::open().unwrap();
+        assert_eq!(
+            written(&SOAKS[0].command(&repository)),
+            "ATLATL_SOAK_CASES=100000 cargo nextest run --locked --cargo-profile release \
+             --profile soak --all-features --success-output immediate --color never \
+             --package lro-core --filterset 'test(/^fidelity::prop_/)'"
+        );
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for soak in SOAKS {
+            assert_eq!(SOAKS.iter().filter(|other| other.name == soak.name).count(), 1);
+        }
+    }
+}
