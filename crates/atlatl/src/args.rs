@@ -31,14 +31,15 @@ Exit status:
 /// Flags which every command takes.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct Global {
-    /// The form of the output [default: human on a terminal, json in a pipe]
-    #[arg(long, global = true, value_enum, value_name = "FORM")]
+    /// human or json [default: human on a terminal, else json]
+    #[arg(long, global = true, value_enum, value_name = "FORM", hide_possible_values = true)]
     pub(crate) output: Option<Mode>,
-    /// Read this configuration file in place of the system's, the user's and the project's
+    /// Read this configuration file and no other
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Set one key, above every file and variable: --set prompt.offload.enabled=false
-    #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
+    /// Set one key, above every file and variable:
+    /// --set prompt.offload.enabled=false
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE", verbatim_doc_comment)]
     pub(crate) assignments: Vec<String>,
 }
 
@@ -47,10 +48,10 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Say what a tool result is and whether it would be offloaded
     ///
-    /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. Says what
-    /// was recognised, how many tokens it would take, what would be done with it and why.
-    /// Nothing is stored: without --dry-run the command does not run.
-    #[command(verbatim_doc_comment)]
+    /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text.
+    /// Says what was recognised, how many tokens it would take, what would be done
+    /// with it and why. Nothing is stored, and without --dry-run nothing is done.
+    #[command(verbatim_doc_comment, after_long_help = command::offload::EXAMPLES)]
     Offload(command::offload::Args),
     /// Show, describe and check the configuration
     #[command(subcommand)]

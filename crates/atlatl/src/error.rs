@@ -2,6 +2,8 @@
 
 use std::{io, process::ExitCode};
 
+use lro_core::records::PayloadChanged;
+
 use crate::settings::Problems;
 
 /// The exit status, as the help documents it.
@@ -88,6 +90,12 @@ impl From<io::Error> for Error {
             return Self { status: Status::Success, reports: Vec::new() };
         }
         Self::new(Status::Failure, format!("cannot write the output: {error}"))
+    }
+}
+
+impl From<PayloadChanged> for Error {
+    fn from(error: PayloadChanged) -> Self {
+        Self::failure(error.to_string())
     }
 }
 

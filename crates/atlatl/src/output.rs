@@ -1,5 +1,7 @@
 //! All printing: data to standard output, everything else to standard error.
 
+mod facts;
+
 use std::{
     borrow::Cow,
     fmt::{Display, Write as _},
@@ -10,6 +12,7 @@ use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+pub(crate) use self::facts::Facts;
 use crate::error::{Error, Status};
 
 /// The form of the data.
@@ -66,6 +69,11 @@ impl Output {
         self.data.write_all(table.to_string().as_bytes())
     }
 
+    /// Data as labelled facts.
+    pub(crate) fn facts(&mut self, facts: &Facts) -> io::Result<()> {
+        self.data.write_all(facts.to_string().as_bytes())
+    }
+
     /// A remark that is no data.
     pub(crate) fn note(&mut self, text: impl Display) -> io::Result<()> {
         labelled(&mut self.rest, NOTE, "note", &text.to_string())
@@ -88,7 +96,7 @@ fn labelled(to: &mut impl Write, style: Style, label: &str, text: &str) -> io::R
     writeln!(to, "{style}{label}:{style:#} {}", printable(text))
 }
 
-/// Columns of text, each under its heading. With empty headings only the rows are printed.
+/// Columns of text, each under its heading.
 pub(crate) struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -128,9 +136,7 @@ impl Display for Table {
             line.truncate(line.trim_end().len());
             line
         };
-        if self.headings.iter().any(|heading| !heading.is_empty()) {
-            writeln!(formatter, "{HEADING}{}{HEADING:#}", padded(&self.headings))?;
-        }
+        writeln!(formatter, "{HEADING}{}{HEADING:#}", padded(&self.headings))?;
         for row in &self.rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
             writeln!(formatter, "{}", padded(&cells))?;
@@ -166,8 +172,5 @@ mod tests {
         table.row(["long".to_owned(), String::new(), String::new()]);
         let plain = anstream::adapter::strip_str(&table.to_string()).to_string();
         assert_eq!(plain, "KEY   VALUE     ORIGIN\né     12345678  x\nlong\n");
-        let mut bare = Table::new(["", ""]);
-        bare.row(["kind".to_owned(), "text".to_owned()]);
-        assert_eq!(bare.to_string(), "kind  text\n");
     }
 }

@@ -1,11 +1,14 @@
 //! Assess: the whole way from a result to a decision, without storing anything.
 
 use crate::operation::Operation;
-use crate::records::{Content, Found, PayloadChanged, RecordLines};
-use crate::survey::Survey;
+use crate::records::{Content, Found, PayloadChanged, RecordForm, RecordLines, RecordSet};
+use crate::survey::{Survey, valid_start};
 use crate::threshold::{Decision, Delivery, Reason, Rules, Threshold};
 use crate::tokens::{self, Estimate, Method, Tokenizer, Tokens};
 use crate::tool_result::ToolResult;
+
+/// Chunks in which a payload in memory is written, and sampled.
+const LINES_CHUNK: usize = 16 * 1024;
 
 /// What a result is, how large, and where it goes.
 #[derive(Debug, Clone)]
@@ -38,10 +41,17 @@ pub fn assess_result(
 ) -> Assessment {
     let parts: Vec<&[u8]> = result.parts.iter().map(|part| part.payload.as_bytes()).collect();
     let mut assessment = assess_parts(&parts, tool, rules, tokenizer);
-    if result.is_error {
-        assessment.decision = Decision { delivery: Delivery::Inline, reason: Reason::ToolFailed };
+    let untouched = if result.is_error {
+        Some(Reason::ToolFailed)
     } else if !result.complete {
-        assessment.decision = Decision { delivery: Delivery::Inline, reason: Reason::Unfinished };
+        Some(Reason::Unfinished)
+    } else if parts.is_empty() {
+        Some(Reason::NoText)
+    } else {
+        None
+    };
+    if let Some(reason) = untouched {
+        assessment.decision = Decision { delivery: Delivery::Inline, reason };
     }
     assessment
 }
@@ -55,6 +65,8 @@ fn assess_parts(
     let (payload, further) = parts.split_first().map_or((&[][..], &[][..]), |(p, f)| (*p, f));
     let found = Found::of(payload);
     let memory = Operation::of_tool(tool).is_memory();
+    // Spec A7: where a set of records is the payload, the set alone decides.
+    let further = if memory && found.records().is_some() { &[][..] } else { further };
     let mut known = None;
     let mut estimate = |threshold| {
         *known.get_or_insert_with(|| {
@@ -66,11 +78,14 @@ fn assess_parts(
             for part in further {
                 let more = estimate_payload(part, &Found::of(part), threshold, tokenizer);
                 all.tokens.0 += more.tokens.0;
+                if all.method == Method::Counted {
+                    all.method = more.method;
+                }
             }
             all
         })
     };
-    let bytes = parts.iter().map(|part| part.len() as u64).sum();
+    let bytes = (payload.len() + further.iter().map(|part| part.len()).sum::<usize>()) as u64;
     let decision = rules.decide(tool, bytes, &mut estimate);
     let estimate = estimate(rules.threshold);
     Assessment { found, estimate, decision }
@@ -78,15 +93,20 @@ fn assess_parts(
 
 /// Spec T2: for memory operations the record lines are what is estimated.
 fn estimate_lines(payload: &[u8], found: &Found, tokenizer: &dyn Tokenizer) -> Estimate {
-    let Some(records) = found.records() else {
-        return tokens::estimate(found.measure, head(payload), tokenizer);
+    let measure = match &found.content {
+        Content::Binary => return estimate_binary(found),
+        // The lines of a table are ours; what came is its text.
+        Content::Records(RecordSet { form: RecordForm::Table { .. }, .. })
+        | Content::Document
+        | Content::Text => {
+            return tokens::estimate(found.measure, &tokens::sample(text(payload)), tokenizer);
+        }
+        Content::Records(records) => records.measure,
     };
-    if !records.measure.needs_tokenizer() {
-        return tokens::estimate(records.measure, "", tokenizer);
+    if !measure.needs_tokenizer() {
+        return tokens::estimate(measure, "", tokenizer);
     }
-    let (lines, _) = lines(payload, found, tokens::SAMPLE_BYTES).unwrap_or_default();
-    // The line breaks are ours; the measure is that of the records.
-    tokens::estimate(records.measure, &lines.replace('\n', ""), tokenizer)
+    tokens::estimate(measure, &sample_lines(payload, found), tokenizer)
 }
 
 /// Conformance V4: what any other tool said is counted by a real tokenizer, up to the threshold.
@@ -97,27 +117,56 @@ fn estimate_payload(
     tokenizer: &dyn Tokenizer,
 ) -> Estimate {
     if found.content == Content::Binary {
-        // It would reach the client as base64: four characters for three bytes, and rarely more
-        // than two of them to a token.
-        let tokens = Tokens(found.measure.bytes.div_ceil(3) * 2);
-        return Estimate { tokens, method: Method::BoundFromAbove };
+        return estimate_binary(found);
     }
-    let text = std::str::from_utf8(payload).unwrap_or_default();
+    let text = text(payload);
     let limit = threshold.tokens().0.saturating_add(1);
     match tokenizer.count_till(text, limit) {
         Ok(Some(tokens)) => Estimate { tokens, method: Method::Counted },
         // Beyond the threshold for certain; a sample says roughly by how much.
         Ok(None) => {
-            let sampled = tokens::count(found.measure, text, tokenizer);
+            let sampled = tokens::count(found.measure, &tokens::sample(text), tokenizer);
             Estimate { tokens: sampled.tokens.max(Tokens(limit)), ..sampled }
         }
-        Err(_) => tokens::count(found.measure, text, tokenizer),
+        Err(_) => tokens::count(found.measure, "", tokenizer),
     }
 }
 
-fn head(payload: &[u8]) -> &str {
-    let text = std::str::from_utf8(payload).unwrap_or_default();
-    &text[..text.floor_char_boundary(tokens::SAMPLE_BYTES)]
+/// It would reach the client as base64: four characters for three bytes, and rarely more than two
+/// of them to a token.
+fn estimate_binary(found: &Found) -> Estimate {
+    Estimate { tokens: Tokens(found.measure.bytes.div_ceil(3) * 2), method: Method::AsBase64 }
+}
+
+/// The payload of anything but binary content.
+fn text(payload: &[u8]) -> &str {
+    std::str::from_utf8(payload).unwrap_or_default()
+}
+
+/// Pieces of the record lines from all over the payload; all of them while they are few.
+fn sample_lines(payload: &[u8], found: &Found) -> String {
+    let Some(records) = found.records() else { return String::new() };
+    let mut writer = RecordLines::new(records);
+    let (mut kept, mut out) = (String::new(), Vec::new());
+    let every = payload.len().div_ceil(tokens::SAMPLE_BYTES).max(1);
+    // A piece may begin or end inside a character, and the line breaks are ours.
+    let mut keep = |piece: &[u8]| {
+        let text = String::from_utf8_lossy(piece);
+        kept.extend(text.chars().filter(|c| !matches!(*c, '\n' | char::REPLACEMENT_CHARACTER)));
+    };
+    for (i, chunk) in payload.chunks(LINES_CHUNK).enumerate() {
+        if writer.feed(chunk, &mut out).is_err() {
+            return String::new();
+        }
+        if i % every == 0 {
+            keep(&out);
+        }
+        out.clear();
+    }
+    if writer.finish(&mut out).is_ok() {
+        keep(&out);
+    }
+    kept
 }
 
 /// The first record lines of a payload in memory, until there are `enough` bytes, and the survey of
@@ -130,7 +179,7 @@ pub fn lines(
     let Some(records) = found.records() else { return Ok((String::new(), Survey::default())) };
     let mut writer = RecordLines::new(records);
     let (mut kept, mut out) = (Vec::new(), Vec::new());
-    for chunk in payload.chunks(64 * 1024) {
+    for chunk in payload.chunks(LINES_CHUNK) {
         writer.feed(chunk, &mut out)?;
         if kept.len() < enough {
             kept.append(&mut out);
@@ -141,5 +190,5 @@ pub fn lines(
     if kept.len() < enough {
         kept.append(&mut out);
     }
-    Ok((String::from_utf8(kept).unwrap_or_default(), survey))
+    Ok((valid_start(kept), survey))
 }

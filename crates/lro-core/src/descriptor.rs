@@ -16,11 +16,12 @@ use crate::preview::{Cut, Preview};
 use crate::recipe::{JqRecipe, Optional, recipes};
 use crate::records::{Content, Found};
 use crate::reference::{Reference, ResultId};
+use crate::shape::LeftOut;
 use crate::survey::Survey;
-use crate::tokens::Tokens;
+use crate::tokens::{Measure, Tokens};
 
-/// Characters that the field list of a compact descriptor may take.
-const FIELDS_CHARS: usize = 480;
+/// What the field list of a compact descriptor may cost, in tokens.
+const FIELDS_COST: u64 = 190;
 
 /// Spec G1: the compact response returned when results are offloaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,6 +137,9 @@ pub struct CompactSummary {
     /// Fields that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_fields: Option<usize>,
+    /// In place of it where there are too many different ones to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_fields_at_least: Option<usize>,
 }
 
 /// What is known of a result once it is stored.
@@ -217,7 +221,12 @@ impl Stored<'_> {
             Content::Text => (None, "text"),
             Content::Binary => (None, "binary"),
         };
-        let (fields, more) = self.fields();
+        let (fields, left_out) = self.fields();
+        let (more_fields, more_fields_at_least) = match left_out {
+            LeftOut::Exactly(0) => (None, None),
+            LeftOut::Exactly(more) => (Some(more), None),
+            LeftOut::AtLeast(more) => (None, Some(more)),
+        };
         CompactDescriptor {
             lro: self.lro(look.preview),
             offloaded: true,
@@ -230,13 +239,15 @@ impl Stored<'_> {
                 detail,
                 top_namespaces: self.survey.top_namespaces.clone(),
                 score_range: self.score_range,
-                more_fields: (more > 0).then_some(more),
+                more_fields,
+                more_fields_at_least,
             },
             file_path: self.path.to_owned(),
             fields,
             guidance: guidance::in_one_line(
                 look.extraction,
                 &self.found.content,
+                detail,
                 self.estimated,
                 self.path,
                 self.id.reference(),
@@ -264,19 +275,24 @@ impl Stored<'_> {
     }
 
     /// As many fields as the descriptor has room for, and how many are left out.
-    fn fields(&self) -> (Map<String, Value>, usize) {
+    fn fields(&self) -> (Map<String, Value>, LeftOut) {
         let all = self.survey.shape.fields();
-        let mut room = FIELDS_CHARS;
+        let mut room = FIELDS_COST;
         let mut listed = Map::new();
         for (name, types) in &all {
-            let cost = name.chars().count() + types.len() + 6;
+            let cost =
+                Measure::of(name.as_bytes()).cost() + Measure::of(types.as_bytes()).cost() + 2;
             if cost > room {
                 break;
             }
             room -= cost;
             listed.insert(name.clone(), Value::String(types.clone()));
         }
-        let left_out = all.len() - listed.len();
+        let unlisted = all.len() - listed.len();
+        let left_out = match self.survey.shape.fields_left_out() {
+            LeftOut::Exactly(more) => LeftOut::Exactly(more + unlisted),
+            LeftOut::AtLeast(more) => LeftOut::AtLeast(more + unlisted),
+        };
         (listed, left_out)
     }
 }

@@ -70,17 +70,21 @@ pub fn for_memories(
     }
 }
 
-/// Guidance in one line, for anything.
+/// Guidance in one line, for anything; `detail` where it is a set of memories.
 pub fn in_one_line(
     extraction: Extraction,
     content: &Content,
+    detail: Option<Detail>,
     tokens: Tokens,
     path: &str,
     reference: Reference,
 ) -> String {
     let (what, shell, native) = match content {
         Content::Records(records) => (
-            format!("{} records", records.count),
+            match detail {
+                Some(detail) => format!("{} memories at {detail} detail", records.count),
+                None => format!("{} records", records.count),
+            },
             format!("tail -n +2 {} | jq -c . | head -n 5", shell_word(path)),
             format!("lro_extract(ref=\"{reference}\", query=\".\", limit=5)"),
         ),

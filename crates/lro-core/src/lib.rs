@@ -52,7 +52,7 @@ pub use policy::{FixedPolicy, Policies, Policy};
 pub use preview::{Cut, Preview};
 pub use recipe::{Input, JqRecipe, Optional, RECIPES, Recipe, recipes};
 pub use reference::{NotAReference, Reference, ResultId};
-pub use shape::{Presence, Shape};
+pub use shape::{LeftOut, Presence, Shape};
 pub use survey::Survey;
 pub use threshold::{
     DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, Rules, Threshold,

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// Whether every character of `text` can be shown as it is. Line breaks and tabs can.
 pub fn is_neutral(text: &str) -> bool {
-    !text.chars().any(is_hidden)
+    !text.char_indices().any(|(i, c)| is_hidden(c) && !is_line_break(text, i))
 }
 
 /// `text` with its hidden characters made visible.
@@ -19,8 +19,8 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_hidden(c) {
+    for (i, c) in text.char_indices() {
+        if is_hidden(c) && !is_line_break(text, i) {
             // Writing to a String cannot fail.
             let _ = write!(shown, "<U+{:04X}>", u32::from(c));
         } else {
@@ -28,6 +28,11 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// Whether a carriage return at `i` is one half of a line break; alone it hides what came before.
+fn is_line_break(text: &str, i: usize) -> bool {
+    text[i..].starts_with("\r\n")
 }
 
 fn is_hidden(c: char) -> bool {
@@ -39,8 +44,8 @@ fn is_hidden(c: char) -> bool {
         | '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
         | '\u{180B}'..='\u{180F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
         | '\u{FE00}'..='\u{FE0F}'   // variation selectors
-        | '\u{FFF9}'..='\u{FFFB}'
-        | '\u{1D173}'..='\u{1D17A}'
+        | '\u{FFF0}'..='\u{FFFB}' // unassigned and interlinear
+        | '\u{13430}'..='\u{1343F}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
         | '\u{E0000}'..='\u{E0FFF}' // tags and further variation selectors
         => true,
         c => c.is_control(),
@@ -66,7 +71,7 @@ mod tests {
             neutralise("a\u{202e}b\u{e0041}\u{1b}[31m\u{200b}"),
             "a<U+202E>b<U+E0041><U+001B>[31m<U+200B>"
         );
-        for plain in ["tab\there\n", "\u{e9}\u{4e2d}\u{1F600}\u{627}", ""] {
+        for plain in ["tab\there\r\n", "\u{e9}\u{4e2d}\u{1F600}\u{627}", ""] {
             assert!(matches!(neutralise(plain), Cow::Borrowed(_)), "{plain}");
         }
         assert_eq!(label("abcdef", 3), "abc\u{2026}");

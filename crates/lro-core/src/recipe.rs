@@ -53,12 +53,19 @@ pub struct Optional {
     title: Presence,
     namespace: Presence,
     tags: Presence,
+    content: Presence,
+    provenance: Presence,
 }
 
 impl Optional {
     /// Every record has every field.
-    pub const ALWAYS: Self =
-        Self { title: Presence::Always, namespace: Presence::Always, tags: Presence::Always };
+    pub const ALWAYS: Self = Self {
+        title: Presence::Always,
+        namespace: Presence::Always,
+        tags: Presence::Always,
+        content: Presence::Always,
+        provenance: Presence::Always,
+    };
 
     /// What the shape of the records says.
     pub fn of(shape: &Shape) -> Self {
@@ -66,6 +73,8 @@ impl Optional {
             title: shape.string(&["title"]),
             namespace: shape.string(&["namespace"]),
             tags: shape.array(&["tags"]),
+            content: shape.string(&["content"]),
+            provenance: shape.object(&["provenance"]),
         }
     }
 }
@@ -74,16 +83,10 @@ impl Optional {
 pub fn recipes(detail: Detail, optional: Optional) -> Vec<Recipe> {
     use Input::{EachRecord, WholeSet};
 
-    let text = |field: &'static str, presence| match presence {
-        Presence::Always => format!(".{field}"),
-        _ => format!("(.{field} // \"\")"),
-    };
-    let title = text("title", optional.title);
-    let namespace = text("namespace", optional.namespace);
-    let tags = match optional.tags {
-        Presence::Always => ".tags",
-        _ => "(.tags // [])",
-    };
+    let title = or_else("title", optional.title, "strings", "\"\"");
+    let namespace = or_else("namespace", optional.namespace, "strings", "\"\"");
+    let tags = or_else("tags", optional.tags, "arrays", "[]");
+    let content = or_else("content", optional.content, "strings", "\"\"");
     let mut all = vec![
         ("List titles with namespaces", EachRecord, true, format!("[{title}, {namespace}] | @tsv")),
         (
@@ -122,7 +125,7 @@ pub fn recipes(detail: Detail, optional: Optional) -> Vec<Recipe> {
         "Full-text search in content",
         EachRecord,
         false,
-        "select(.content | test(\"keyword\"; \"i\"))".to_owned(),
+        format!("select({content} | test(\"keyword\"; \"i\"))"),
     );
     all.extend(match detail {
         Detail::Light => [
@@ -141,6 +144,9 @@ pub fn recipes(detail: Detail, optional: Optional) -> Vec<Recipe> {
             ),
         ],
         Detail::Medium => [by_confidence(".confidence"), full_text],
+        Detail::Full if optional.provenance == Presence::Mixed => {
+            [by_confidence("(.provenance | objects | .confidence)"), full_text]
+        }
         Detail::Full => [by_confidence(".provenance.confidence"), full_text],
     });
     all.into_iter()
@@ -153,6 +159,16 @@ pub fn recipes(detail: Detail, optional: Optional) -> Vec<Recipe> {
             filter,
         })
         .collect()
+}
+
+/// A field of the wanted type, or what to take where it is missing. Only where it may be something
+/// else altogether is its type asked for, since every word of a recipe is read ten times.
+fn or_else(field: &str, presence: Presence, of_type: &str, otherwise: &str) -> String {
+    match presence {
+        Presence::Always => format!(".{field}"),
+        Presence::Mixed => format!("((.{field} | {of_type}) // {otherwise})"),
+        Presence::Sometimes | Presence::Never => format!("(.{field} // {otherwise})"),
+    }
 }
 
 impl Recipe {

@@ -81,6 +81,8 @@ pub enum RecordForm {
     },
     /// Rows under a header of column names (CSV, TSV).
     Table {
+        /// Where the header begins.
+        start: u64,
         /// What stands between two cells.
         delimiter: Delimiter,
         /// The columns, in order.

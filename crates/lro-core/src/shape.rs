@@ -6,8 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{Container, Events, Kind, decode, encode};
+use crate::json::{Container, Events, Kind, decode};
 use crate::neutral;
+use crate::tokens::Measure;
 
 /// Levels told: a record's fields, theirs, and those of the objects in an array.
 const LEVELS: usize = 3;
@@ -16,11 +17,25 @@ const FIELDS_CAP: usize = 64;
 const NESTED_FIELDS_CAP: usize = 24;
 const NODES_CAP: usize = 512;
 const NAME_CAP: usize = 64;
+/// What a line schema may cost, in tokens.
+const SCHEMA_COST: u64 = 420;
+/// What a field costs besides its name.
+const FIELD_COST: u64 = 6;
 
 /// What all records have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shape {
     nodes: Vec<Node>,
+}
+
+/// How many fields are not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "it is known or it is not")]
+pub enum LeftOut {
+    /// So many.
+    Exactly(usize),
+    /// So many in one record, and perhaps others in others.
+    AtLeast(usize),
 }
 
 /// How often a field is there, and as what.
@@ -31,8 +46,10 @@ pub enum Presence {
     Never,
     /// In every record, and always of the kind asked for.
     Always,
-    /// Missing in some, or sometimes of another kind.
+    /// Missing or null in some, otherwise of the kind asked for.
     Sometimes,
+    /// Sometimes of another kind.
+    Mixed,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,18 +60,33 @@ struct Node {
     fields: Vec<Field>,
     /// The node of an array's elements.
     items: Option<usize>,
-    /// There are fields that are not listed.
-    unlisted: bool,
+    /// The most fields of one object that are not listed.
+    unlisted: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
-    lexeme: Box<[u8]>,
+    name: Box<str>,
     node: usize,
     /// In how many objects it stood; one that stands twice in one object counts once.
     objects: u64,
     /// The object that it was last counted in.
     counted_in: u64,
+}
+
+impl Field {
+    /// What naming it costs the reader, with the punctuation and the type around the name.
+    fn cost(&self) -> u64 {
+        Measure::of(self.name.as_bytes()).cost() + FIELD_COST
+    }
+}
+
+/// Which fields of an object a schema tells.
+#[derive(Clone, Copy)]
+enum Told {
+    Nothing,
+    /// The first so many.
+    Fields(usize),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,6 +115,10 @@ impl Kinds {
         self.0 == 1 << kind as u8
     }
 
+    fn only_or_null(self, kind: Kind) -> bool {
+        self.0 & !(1 << Kind::Null as u8) & !(1 << kind as u8) == 0
+    }
+
     /// The names of JSON Schema; a number takes the integers in.
     fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES
@@ -104,9 +140,7 @@ impl Shape {
         builder.nodes[0].kinds.add(Kind::Object);
         builder.nodes[0].objects = count;
         for (name, kinds) in columns {
-            let lexeme = encode(name);
-            let lexeme = &lexeme.as_bytes()[1..lexeme.len() - 1];
-            let Some((_, node)) = builder.field(0, usize::MAX, lexeme) else { break };
+            let Some((_, node)) = builder.field(0, usize::MAX, name) else { break };
             for kind in kinds {
                 builder.nodes[node].kinds.add(*kind);
             }
@@ -116,11 +150,40 @@ impl Shape {
     }
 
     /// The line schema (Spec R8): a JSON Schema that every record line satisfies.
+    ///
+    /// Told level by level within a budget, since a schema that says less is still true and one
+    /// longer than the records would be absurd.
     pub fn line_schema(&self) -> Value {
-        self.schema(0)
+        let mut told = vec![Told::Nothing; self.nodes.len()];
+        let mut left = SCHEMA_COST;
+        let mut level = vec![0];
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for index in level {
+                next.extend(self.nodes[index].items);
+                let fields: Vec<(usize, u64)> =
+                    self.nameable(index).map(|field| (field.node, field.cost())).collect();
+                let fitting = fields
+                    .iter()
+                    .scan(left, |left, (_, cost)| {
+                        *left = left.checked_sub(*cost)?;
+                        Some(*left)
+                    })
+                    .count();
+                // A record's own fields are worth telling even if they are not all; a part of an
+                // inner object's would only mislead.
+                if index == 0 || fitting == fields.len() {
+                    left -= fields[..fitting].iter().map(|(_, cost)| cost).sum::<u64>();
+                    next.extend(fields[..fitting].iter().map(|(node, _)| *node));
+                    told[index] = Told::Fields(fitting);
+                }
+            }
+            level = next;
+        }
+        self.schema(0, &told)
     }
 
-    fn schema(&self, index: usize) -> Value {
+    fn schema(&self, index: usize, told: &[Told]) -> Value {
         let Some(node) = self.nodes.get(index) else { return json!({}) };
         let mut schema = Map::new();
         let names: Vec<&str> = node.kinds.names().collect();
@@ -129,23 +192,28 @@ impl Shape {
             [name] => drop(schema.insert("type".to_owned(), json!(name))),
             names => drop(schema.insert("type".to_owned(), json!(names))),
         }
-        let properties: Map<String, Value> =
-            self.told(index).map(|(name, field)| (name, self.schema(field.node))).collect();
-        if !properties.is_empty() {
-            let required: Vec<Value> = self
-                .told(index)
-                .filter(|(_, field)| field.objects == node.objects)
-                .map(|(name, _)| Value::String(name))
+        let fields = match told[index] {
+            Told::Fields(count) => count,
+            Told::Nothing => 0,
+        };
+        let fields: Vec<&Field> = self.nameable(index).take(fields).collect();
+        if !fields.is_empty() {
+            let required: Vec<Value> = fields
+                .iter()
+                .filter(|field| field.objects == node.objects)
+                .map(|field| json!(field.name))
                 .collect();
             // Said only where it distinguishes: a schema without it means that all are there or
             // that none is reliable, and the space is the reader's.
-            if !required.is_empty() && required.len() < properties.len() {
+            if !required.is_empty() && required.len() < fields.len() {
                 schema.insert("required".to_owned(), Value::Array(required));
             }
-            schema.insert("properties".to_owned(), Value::Object(properties));
+            let properties =
+                fields.iter().map(|field| (field.name.to_string(), self.schema(field.node, told)));
+            schema.insert("properties".to_owned(), Value::Object(properties.collect()));
         }
         if let Some(items) = node.items {
-            let items = self.schema(items);
+            let items = self.schema(items, told);
             if items.as_object().is_some_and(|items| !items.is_empty()) {
                 schema.insert("items".to_owned(), items);
             }
@@ -154,30 +222,41 @@ impl Shape {
     }
 
     /// The fields that can be named to a reader.
-    fn told(&self, index: usize) -> impl Iterator<Item = (String, &Field)> {
+    fn nameable(&self, index: usize) -> impl Iterator<Item = &Field> {
         let node = &self.nodes[index];
-        // A dictionary's names are data; a record's own are worth telling even if they are not all.
-        let dictionary = index > 0 && node.unlisted && node.fields.len() == NESTED_FIELDS_CAP;
-        node.fields.iter().filter(move |_| !dictionary).filter_map(|field| {
-            let name = decode(&field.lexeme)?;
-            let told = name.chars().count() <= NAME_CAP && neutral::is_neutral(&name);
-            told.then(|| (name.into_owned(), field))
+        // A dictionary's names are data, not fields.
+        let dictionary = index > 0 && node.unlisted > 0 && node.fields.len() == NESTED_FIELDS_CAP;
+        node.fields.iter().filter(move |field| {
+            !dictionary
+                && field.name.chars().count() <= NAME_CAP
+                && neutral::is_neutral(&field.name)
         })
     }
 
-    /// The fields of a record with their types, for a compact descriptor.
+    /// The fields of a record with their types.
     pub fn fields(&self) -> Vec<(String, String)> {
         let Some(record) = self.nodes.first() else { return Vec::new() };
-        self.told(0)
-            .map(|(name, field)| {
+        self.nameable(0)
+            .map(|field| {
                 let kinds = self.nodes[field.node].kinds;
                 let mut types: Vec<&str> = kinds.names().collect();
                 if field.objects < record.objects && !kinds.has(Kind::Null) {
                     types.push("absent");
                 }
-                (name, types.join("|"))
+                (field.name.to_string(), types.join("|"))
             })
             .collect()
+    }
+
+    /// How many fields of a record [`fields`](Self::fields) leaves out: exactly, or at least so
+    /// many where there were too many different ones to tell them apart.
+    pub fn fields_left_out(&self) -> LeftOut {
+        let Some(record) = self.nodes.first() else { return LeftOut::Exactly(0) };
+        let unnamed = record.fields.len() - self.nameable(0).count();
+        match record.unlisted {
+            0 => LeftOut::Exactly(unnamed),
+            most => LeftOut::AtLeast(unnamed + most),
+        }
     }
 
     /// Whether the field `path` is a string in every record.
@@ -190,20 +269,31 @@ impl Shape {
         self.presence(path, Kind::Array)
     }
 
+    /// Whether the field `path` is an object in every record.
+    pub fn object(&self, path: &[&str]) -> Presence {
+        self.presence(path, Kind::Object)
+    }
+
     fn presence(&self, path: &[&str], kind: Kind) -> Presence {
         let mut index = 0;
         let mut always = true;
         for name in path {
             let Some(node) = self.nodes.get(index) else { return Presence::Never };
-            let Some(field) = node.fields.iter().find(|f| *f.lexeme == *name.as_bytes()) else {
-                // A field that is not listed may well be there.
-                return if node.unlisted { Presence::Sometimes } else { Presence::Never };
+            let Some(field) = node.fields.iter().find(|field| *field.name == **name) else {
+                // A field that is not listed may well be there, as anything.
+                return if node.unlisted > 0 { Presence::Mixed } else { Presence::Never };
             };
+            if !node.kinds.only_or_null(Kind::Object) {
+                return Presence::Mixed;
+            }
             always &= node.kinds.only(Kind::Object) && field.objects == node.objects;
             index = field.node;
         }
-        let fits = self.nodes.get(index).is_some_and(|node| node.kinds.only(kind));
-        if always && fits { Presence::Always } else { Presence::Sometimes }
+        match self.nodes.get(index) {
+            Some(node) if !node.kinds.only_or_null(kind) => Presence::Mixed,
+            Some(node) if always && node.kinds.only(kind) => Presence::Always,
+            _ => Presence::Sometimes,
+        }
     }
 }
 
@@ -230,6 +320,7 @@ struct Frame {
     container: Container,
     /// The field that is likely to come next: most records have theirs in the same order.
     next: usize,
+    unlisted: usize,
 }
 
 impl ShapeBuilder {
@@ -266,11 +357,11 @@ impl ShapeBuilder {
         }
     }
 
-    /// The place of the field `lexeme` among the fields of `object`, and its node.
+    /// The place of the field `name` among the fields of `object`, and its node.
     #[inline]
-    fn field(&mut self, object: usize, expected: usize, lexeme: &[u8]) -> Option<(usize, usize)> {
+    fn field(&mut self, object: usize, expected: usize, name: &str) -> Option<(usize, usize)> {
         let node = &mut self.nodes[object];
-        let is_it = |field: &Field| *field.lexeme == *lexeme;
+        let is_it = |field: &Field| *field.name == *name;
         let found = match node.fields.get(expected) {
             Some(field) if is_it(field) => Some(expected),
             _ => node.fields.iter().position(is_it),
@@ -286,12 +377,9 @@ impl ShapeBuilder {
         let cap = if object == 0 { FIELDS_CAP } else { NESTED_FIELDS_CAP };
         let new = if node.fields.len() < cap { self.add_node() } else { None };
         let node = &mut self.nodes[object];
-        let Some(new) = new else {
-            node.unlisted = true;
-            return None;
-        };
-        let lexeme = lexeme.into();
-        node.fields.push(Field { lexeme, node: new, objects: 1, counted_in: node.objects });
+        let new = new?;
+        let name = name.into();
+        node.fields.push(Field { name, node: new, objects: 1, counted_in: node.objects });
         Some((node.fields.len() - 1, new))
     }
 }
@@ -322,10 +410,10 @@ impl Events for ShapeBuilder {
             self.below = 1;
             // What is in it is not listed, and must not be taken for absent.
             if let Some(node) = node {
-                self.nodes[node].unlisted = true;
+                self.nodes[node].unlisted = 1;
             }
         } else {
-            self.open.push(Frame { node, container, next: 0 });
+            self.open.push(Frame { node, container, next: 0, unlisted: 0 });
         }
     }
 
@@ -347,17 +435,20 @@ impl Events for ShapeBuilder {
             return;
         }
         self.member = None;
-        let Some(&Frame { node: Some(object), next, .. }) = self.open.last() else { return };
-        match lexeme {
-            Some(lexeme) if lexeme.len() <= NAME_CAP * 4 => {
-                if let Some((place, node)) = self.field(object, next, lexeme) {
-                    self.member = Some(node);
-                    if let Some(frame) = self.open.last_mut() {
-                        frame.next = place + 1;
-                    }
-                }
-            }
-            _ => self.nodes[object].unlisted = true,
+        let Some(frame) = self.open.last_mut() else { return };
+        let Some(object) = frame.node else { return };
+        let next = frame.next;
+        // The same name may be spelled with escapes and without.
+        let name = lexeme.filter(|lexeme| lexeme.len() <= NAME_CAP * 4).and_then(decode);
+        let found = name.and_then(|name| self.field(object, next, &name));
+        let Some(frame) = self.open.last_mut() else { return };
+        if let Some((place, node)) = found {
+            self.member = Some(node);
+            frame.next = place + 1;
+        } else {
+            frame.unlisted += 1;
+            let unlisted = &mut self.nodes[object].unlisted;
+            *unlisted = frame.unlisted.max(*unlisted);
         }
     }
 }
@@ -402,9 +493,40 @@ mod tests {
     fn presence_tells_always_from_sometimes_and_never() {
         let some = shape(r#"{"t":"x","t":"y","p":{"c":1}}, {"p":{"c":"2"}}, {"t":"z","p":{}}"#);
         assert_eq!(some.string(&["t"]), Presence::Sometimes);
-        assert_eq!(some.string(&["p", "c"]), Presence::Sometimes);
+        assert_eq!(some.string(&["p", "c"]), Presence::Mixed);
+        assert_eq!(some.object(&["p"]), Presence::Always);
         assert_eq!(some.string(&["q"]), Presence::Never);
         assert_eq!(shape(r#"{"t":"x"}, {"t":"y"}"#).string(&["t"]), Presence::Always);
+    }
+
+    #[test]
+    fn a_name_spelled_in_two_ways_is_one_field() {
+        let records = r#"{"a":1,"\u0061":"x","b":1}, {"\u0061":2.5}, {"a":null,"c":[]}"#;
+        let schema = shape(records).line_schema();
+        assert_eq!(schema["properties"]["a"], json!({"type": ["null", "number", "string"]}));
+        assert_eq!(schema["required"], json!(["a"]));
+    }
+
+    #[test]
+    fn a_schema_stays_within_its_budget() {
+        let inner: Vec<String> = (0..20).map(|i| format!(r#""setting_{i}":{i}"#)).collect();
+        let outer: Vec<String> =
+            (0..20).map(|i| format!(r#""provider_{i}":{{{}}}"#, inner.join(","))).collect();
+        let glyphs: Vec<String> =
+            (0..60).map(|i| format!(r#""{}{i}":1"#, "\u{13080}".repeat(50))).collect();
+        for record in [outer, glyphs] {
+            let schema = shape(&format!("{{{}}}", record.join(","))).line_schema();
+            let cost = Measure::of(schema.to_string().as_bytes()).cost();
+            assert!(cost < 2 * SCHEMA_COST, "{cost}: {schema}");
+        }
+    }
+
+    #[test]
+    fn fields_beyond_the_cap_are_counted() {
+        let fields: Vec<String> = (0..200).map(|i| format!(r#""f{i}":{i}"#)).collect();
+        let shape = shape(&format!("{{{}}}", fields.join(",")));
+        assert_eq!(shape.fields().len(), FIELDS_CAP);
+        assert_eq!(shape.fields_left_out(), LeftOut::AtLeast(200 - FIELDS_CAP));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) const HEAD_CAP: usize = crate::tokens::SAMPLE_BYTES;
 
 const TOP_NAMESPACES: usize = 5;
 const NAMESPACES_CAP: usize = 4096;
+/// A longer one is no namespace worth naming.
+const NAMESPACE_BYTES: usize = 256;
 const NAMESPACE_LABEL_CHARS: usize = 80;
 
 /// What the records of one payload are like.
@@ -25,7 +27,7 @@ pub struct Survey {
     pub shape: Shape,
     /// The most frequent namespaces, at most five, hidden characters made visible.
     pub top_namespaces: Vec<String>,
-    /// The first lines, whole ones only.
+    /// The first lines, whole ones only; the beginning of the first where it is too long to keep.
     pub head: String,
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct SurveyBuilder {
     base: usize,
     count: u64,
     shape: Source,
-    namespaces: HashMap<Vec<u8>, u64>,
+    namespaces: HashMap<String, u64>,
     /// The member just named is a record's `namespace`.
     at_namespace: bool,
     head: Vec<u8>,
@@ -72,7 +74,7 @@ enum Source {
 
 impl SurveyBuilder {
     pub(crate) fn new(base: usize) -> Self {
-        Self::with(base, 0, Source::Scanned(ShapeBuilder::new(base)))
+        Self::with(base, Source::Scanned(ShapeBuilder::new(base)))
     }
 
     pub(crate) fn of_table(columns: &[Column], count: u64) -> Self {
@@ -84,19 +86,24 @@ impl SurveyBuilder {
             };
             (column.name.as_str(), kinds)
         });
-        Self::with(0, count, Source::Known(Shape::of_columns(columns, count)))
+        Self::with(0, Source::Known(Shape::of_columns(columns, count)))
     }
 
-    fn with(base: usize, count: u64, shape: Source) -> Self {
+    fn with(base: usize, shape: Source) -> Self {
         Self {
             base,
-            count,
+            count: 0,
             shape,
             namespaces: HashMap::new(),
             at_namespace: false,
             head: Vec::new(),
             head_full: false,
         }
+    }
+
+    /// Counts records that did not come as events.
+    pub(crate) fn add(&mut self, records: u64) {
+        self.count += records;
     }
 
     /// Takes note of lines that were written.
@@ -109,17 +116,17 @@ impl SurveyBuilder {
     }
 
     pub(crate) fn finish(self) -> Survey {
-        let mut namespaces: Vec<(Vec<u8>, u64)> = self.namespaces.into_iter().collect();
+        let mut namespaces: Vec<(String, u64)> = self.namespaces.into_iter().collect();
         namespaces.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let top_namespaces = namespaces
             .iter()
-            .filter_map(|(lexeme, _)| decode(lexeme))
             .take(TOP_NAMESPACES)
-            .map(|name| neutral::label(&name, NAMESPACE_LABEL_CHARS))
+            .map(|(name, _)| neutral::label(name, NAMESPACE_LABEL_CHARS))
             .collect();
-        let whole = self.head.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
         let mut head = self.head;
-        head.truncate(whole);
+        if let Some(end) = head.iter().rposition(|b| *b == b'\n') {
+            head.truncate(end + 1);
+        }
         Survey {
             count: self.count,
             shape: match self.shape {
@@ -127,10 +134,17 @@ impl SurveyBuilder {
                 Source::Known(shape) => shape,
             },
             top_namespaces,
-            // Whole lines of a payload that was UTF-8.
-            head: String::from_utf8(head).unwrap_or_default(),
+            head: valid_start(head),
         }
     }
+}
+
+/// As much of `bytes` as is UTF-8: all but a character that was cut at the end.
+pub(crate) fn valid_start(mut bytes: Vec<u8>) -> String {
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        bytes.truncate(error.valid_up_to());
+    }
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 impl Events for SurveyBuilder {
@@ -146,11 +160,14 @@ impl Events for SurveyBuilder {
     fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         if self.at_namespace && depth == self.base + 1 {
             self.at_namespace = false;
-            if let (Kind::String, Some(name)) = (kind, lexeme) {
-                if let Some(count) = self.namespaces.get_mut(name) {
+            if kind == Kind::String
+                && let Some(name) = lexeme.filter(|lexeme| lexeme.len() <= NAMESPACE_BYTES)
+                && let Some(name) = decode(name)
+            {
+                if let Some(count) = self.namespaces.get_mut(name.as_ref()) {
                     *count += 1;
                 } else if self.namespaces.len() < NAMESPACES_CAP {
-                    self.namespaces.insert(name.to_vec(), 1);
+                    self.namespaces.insert(name.into_owned(), 1);
                 }
             }
         }

@@ -72,6 +72,8 @@ pub enum Reason {
     ToolFailed,
     /// The result is not final: the client still has something to do.
     Unfinished,
+    /// There is no text in it, only images and the like, which stay where they are.
+    NoText,
     /// A policy of this tool says so, whatever the size.
     Policy {
         /// The glob it stands under.

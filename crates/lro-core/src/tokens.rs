@@ -5,6 +5,7 @@
 //! is first *measured* (three counts, at memory speed), and a real tokenizer is asked only where
 //! the counts say that the estimate would mislead. docs/performance.md has the error table.
 
+use std::borrow::Cow;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,8 @@ pub struct Measure {
     pub bytes: u64,
     /// Unicode characters.
     pub chars: u64,
-    /// Characters from U+0280 on: beyond the Latin blocks.
+    /// Characters from U+0280 on, beyond the Latin blocks; in record lines `\u` escapes as well,
+    /// which some servers write for every such character.
     pub beyond_latin: u64,
 }
 
@@ -69,12 +71,30 @@ impl Measure {
         self.beyond_latin * 50 > self.chars
     }
 
+    fn without_tokenizer(self) -> Tokens {
+        let latin = self.chars.saturating_sub(self.beyond_latin);
+        // What characters have beyond their first byte is the rest of the bytes.
+        Tokens(latin.div_ceil(4) + self.beyond_latin + (self.bytes - self.chars))
+    }
+
+    /// A rough number of tokens, taken rather too high: for what must fit into a budget.
+    ///
+    /// Records are full of ids and dates, which take a token for two and a half characters.
+    pub(crate) fn cost(self) -> u64 {
+        let latin = self.chars.saturating_sub(self.beyond_latin);
+        (latin * 2).div_ceil(5) + (self.bytes - self.chars)
+    }
+
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             bytes: self.bytes - earlier.bytes,
             chars: self.chars - earlier.chars,
             beyond_latin: self.beyond_latin - earlier.beyond_latin,
         }
+    }
+
+    pub(crate) fn with_unicode_escapes(self, count: u64) -> Self {
+        Self { beyond_latin: self.beyond_latin + count, ..self }
     }
 
     /// The same text without `count` ASCII characters of it.
@@ -143,9 +163,11 @@ pub enum Method {
     Counted,
     /// A sample counted, the rest in proportion.
     Sampled,
-    /// The tokenizer failed: as many tokens as characters beyond Latin plus a quarter of the rest,
-    /// each taken from above.
-    BoundFromAbove,
+    /// Without a tokenizer, or with one that failed: characters ÷ 4 as far as they are Latin, and a
+    /// token for every byte beyond.
+    WithoutTokenizer,
+    /// Data that is no text: what it would take as base64.
+    AsBase64,
 }
 
 /// A number of tokens and how it was come by.
@@ -160,8 +182,24 @@ pub struct Estimate {
 /// The most text that is tokenized for one estimate; longer ones are sampled.
 pub(crate) const SAMPLE_BYTES: usize = 128 * 1024;
 
-/// Spec T2: the estimate for record lines. `sample` is the beginning of the text that was measured,
-/// at least [`SAMPLE_BYTES`] of it where there is so much.
+/// In how many pieces, spread over the text, a sample is taken: a result rarely is the same
+/// throughout.
+const PIECES: usize = 8;
+
+/// The text itself while it is short, and pieces from all over it when it is not.
+pub fn sample(text: &str) -> Cow<'_, str> {
+    if text.len() <= SAMPLE_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let piece = SAMPLE_BYTES / PIECES;
+    let cut = |at: usize| text.floor_char_boundary(at);
+    (0..PIECES)
+        .map(|i| i * (text.len() - piece) / (PIECES - 1))
+        .map(|start| &text[cut(start)..cut(start + piece)])
+        .collect()
+}
+
+/// Spec T2: the estimate for record lines, of which `sample` is a [`sample`].
 pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     if measure.needs_tokenizer() {
         count(measure, sample, tokenizer)
@@ -170,27 +208,23 @@ pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Es
     }
 }
 
-/// The real number of tokens, counted as far as [`SAMPLE_BYTES`] of `sample` reach and in
-/// proportion to the characters beyond.
+/// The real number of tokens: counted where `sample` is the whole text, in proportion to the
+/// characters where it is a part.
 pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {
-    let sample = &sample[..sample.floor_char_boundary(SAMPLE_BYTES)];
-    match tokenizer.count_till(sample, u64::MAX) {
-        Ok(Some(tokens)) if sample.len() as u64 >= measure.bytes => {
+    let counted = tokenizer.count_till(sample, u64::MAX).ok().flatten();
+    match counted {
+        Some(tokens) if sample.len() as u64 >= measure.bytes => {
             Estimate { tokens, method: Method::Counted }
         }
-        Ok(Some(tokens)) => {
-            let sampled = u128::from(Measure::of(sample.as_bytes()).chars.max(1));
+        // A sample of nothing says nothing.
+        Some(tokens) if !sample.is_empty() => {
+            let sampled = u128::from(Measure::of(sample.as_bytes()).chars);
             let all = u128::from(tokens.0) * u128::from(measure.chars);
             let tokens = u64::try_from(all.div_ceil(sampled)).unwrap_or(u64::MAX);
             Estimate { tokens: Tokens(tokens), method: Method::Sampled }
         }
         // f36: a failure must never look like a small result.
-        Ok(None) | Err(TokenizerFailed) => Estimate {
-            tokens: Tokens(
-                (measure.chars - measure.beyond_latin).div_ceil(4) + measure.beyond_latin * 2,
-            ),
-            method: Method::BoundFromAbove,
-        },
+        _ => Estimate { tokens: measure.without_tokenizer(), method: Method::WithoutTokenizer },
     }
 }
 
@@ -223,7 +257,7 @@ mod tests {
         let text = "\u{8a18}\u{61b6}".repeat(1000);
         let measure = Measure::of(text.as_bytes());
         let estimate = estimate(measure, &text, &NoTokenizer);
-        assert_eq!(estimate.method, Method::BoundFromAbove);
+        assert_eq!(estimate.method, Method::WithoutTokenizer);
         assert!(estimate.tokens >= Tokens(measure.chars), "{estimate:?}");
     }
 
@@ -240,11 +274,28 @@ mod tests {
 
     #[cfg(feature = "tokenizer")]
     #[test]
+    fn f36_an_empty_sample_never_counts_as_nothing() {
+        let measure = Measure::of("\u{8a18}".repeat(50_000).as_bytes());
+        let estimate = estimate(measure, "", &O200k);
+        assert_eq!(estimate.method, Method::WithoutTokenizer);
+        assert!(estimate.tokens >= Tokens(50_000), "{estimate:?}");
+    }
+
+    #[test]
+    fn a_sample_reaches_the_end_of_the_text() {
+        let text = "a\u{e9}".repeat(SAMPLE_BYTES) + "end";
+        let sample = sample(&text);
+        assert!(sample.len() <= SAMPLE_BYTES && sample.len() > SAMPLE_BYTES - 4 * PIECES);
+        assert!(sample.starts_with('a') && sample.ends_with("end"));
+    }
+
+    #[cfg(feature = "tokenizer")]
+    #[test]
     fn a_long_text_is_sampled_in_proportion() {
         let text =
             "\u{5927}\u{304d}\u{306a}\u{7d50}\u{679c}\u{3092}\u{8aad}\u{3080}\n".repeat(40_000);
         let measure = Measure::of(text.as_bytes());
-        let sampled = estimate(measure, &text, &O200k);
+        let sampled = estimate(measure, &sample(&text), &O200k);
         assert_eq!(sampled.method, Method::Sampled);
         let real = bpe_openai::o200k_base().count(&text) as u64;
         assert!(sampled.tokens.0.abs_diff(real) * 100 < real, "{sampled:?} {real}");

@@ -6,12 +6,13 @@
 //! of a known form, read as raw lexemes.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json::same_lexemes;
-use crate::records::{Content, Found};
+use crate::json::{decode, same_lexemes};
+use crate::records::{Content, Found, RecordForm};
 
 /// A tool result, its payload taken.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct Part<'a> {
     pub origin: Origin,
     /// The content: JSON as it came, or the text of a block with its escapes resolved.
     pub payload: Cow<'a, str>,
+    /// The member under which `structuredContent` holds the same text, where that is all it holds.
+    pub wrapper: Option<Cow<'a, str>>,
 }
 
 /// Where a piece of content stood.
@@ -52,20 +55,19 @@ pub enum Origin {
     UndecodableText,
 }
 
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
     structured_content: Option<&'a RawValue>,
-    #[serde(default)]
-    is_error: bool,
+    is_error: Option<bool>,
     #[serde(borrow, default)]
     result_type: Option<Cow<'a, str>>,
 }
 
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct Block<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
@@ -76,24 +78,28 @@ struct Block<'a> {
 const BLOCK_KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
 
 impl<'a> ToolResult<'a> {
-    /// Reads `json` as a tool result; `None` where it is something else.
+    /// Reads `json` as a tool result; `None` where it looks like something else. Blocks of a kind
+    /// we do not know are left where they are, as long as something else says what this is.
     pub fn read(json: &'a str) -> Option<Self> {
         let envelope: Envelope<'a> = serde_json::from_str(json).ok()?;
-        let blocks: Vec<Block<'a>> = serde_json::from_str(envelope.content?.get()).ok()?;
-        if !blocks.iter().all(|block| BLOCK_KINDS.contains(&block.kind.as_ref())) {
+        let blocks: Vec<Block<'a>> = match envelope.content {
+            Some(content) => serde_json::from_str(content.get()).ok()?,
+            None => Vec::new(),
+        };
+        let known = |block: &Block<'_>| BLOCK_KINDS.contains(&block.kind.as_ref());
+        let says_so = envelope.structured_content.is_some()
+            || (envelope.content.is_some()
+                && (envelope.is_error.is_some() || envelope.result_type.is_some()));
+        if !says_so && !blocks.iter().any(known) {
             return None;
         }
         let texts: Vec<Part<'a>> =
             blocks.iter().filter(|b| b.kind == "text").filter_map(|b| b.text.map(text)).collect();
-        let other_blocks = blocks.len() - texts.len();
-        if texts.is_empty() && other_blocks == 0 && envelope.structured_content.is_none() {
-            return None;
-        }
         Some(Self {
-            is_error: envelope.is_error,
+            is_error: envelope.is_error.unwrap_or_default(),
             complete: envelope.result_type.is_none_or(|kind| kind == "complete"),
+            other_blocks: blocks.len() - texts.len(),
             parts: parts(envelope.structured_content.map(RawValue::get), texts),
-            other_blocks,
         })
     }
 
@@ -104,41 +110,56 @@ impl<'a> ToolResult<'a> {
 }
 
 fn text(raw: &RawValue) -> Part<'_> {
-    match serde_json::from_str::<Borrowed<'_>>(raw.get()) {
-        Ok(Borrowed(payload)) => Part { origin: Origin::Text, payload },
+    let (origin, payload) = match serde_json::from_str::<Borrowed<'_>>(raw.get()) {
+        Ok(Borrowed(payload)) => (Origin::Text, payload),
         // A lone surrogate: no UTF-8 stands for it, so the lexeme itself is the content.
-        Err(_) => Part { origin: Origin::UndecodableText, payload: Cow::Borrowed(raw.get()) },
-    }
+        Err(_) => (Origin::UndecodableText, Cow::Borrowed(raw.get())),
+    };
+    Part { origin, payload, wrapper: None }
 }
 
 /// A string that borrows where it has no escapes; serde's own `Cow` never does.
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn parts<'a>(structured: Option<&'a str>, mut texts: Vec<Part<'a>>) -> Vec<Part<'a>> {
-    if let Some(json) = structured {
+    let Some(json) = structured else { return joined(texts) };
+    if let Some((name, inside)) = only_member(json) {
         // f30: a server's wrapper around one string, which the text block gives decoded.
-        if let [only] = texts.as_slice()
-            && wraps(json, &only.payload)
+        if let [only] = texts.as_mut_slice()
+            && is_string(inside, &only.payload)
         {
+            only.wrapper = Some(name);
             return texts;
         }
-        // f12: the same content once.
-        texts.retain(|part| !same_json(json, &part.payload));
-        texts.insert(0, Part { origin: Origin::Structured, payload: Cow::Borrowed(json) });
-        return texts;
+        // f12: a wrapper around a value or a list, which the text blocks give as well.
+        if says_the_same(inside, &texts) {
+            texts.clear();
+        }
     }
-    if texts.len() > 1 && texts.iter().all(|part| is_container(&part.payload)) {
-        let lines: Vec<&str> = texts.iter().map(|part| part.payload.trim()).collect();
-        return vec![Part { origin: Origin::TextBlocks, payload: Cow::Owned(lines.join("\n")) }];
-    }
+    texts.retain(|part| !same_json(json, &part.payload));
+    let payload = Cow::Borrowed(json);
+    texts.insert(0, Part { origin: Origin::Structured, payload, wrapper: None });
     texts
 }
 
+/// Several text blocks that are one JSON object or array each are records; others stay apart.
+fn joined(texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
+    if texts.len() < 2 || !texts.iter().all(|part| is_container(&part.payload)) {
+        return texts;
+    }
+    let lines: Vec<&str> = texts.iter().map(|part| part.payload.trim()).collect();
+    let payload = Cow::Owned(lines.join("\n"));
+    vec![Part { origin: Origin::TextBlocks, payload, wrapper: None }]
+}
+
 fn is_container(text: &str) -> bool {
-    let form = Found::of(text.as_bytes()).content;
-    text.trim_start().starts_with(['{', '['])
-        && matches!(form, Content::Records(_) | Content::Document)
+    let one = match Found::of(text.as_bytes()).content {
+        Content::Document => true,
+        Content::Records(records) => matches!(records.form, RecordForm::Array { .. }),
+        _ => false,
+    };
+    one && text.trim_start().starts_with(['{', '['])
 }
 
 fn same_json(json: &str, text: &str) -> bool {
@@ -148,15 +169,62 @@ fn same_json(json: &str, text: &str) -> bool {
         && same_lexemes(json.as_bytes(), text.as_bytes())
 }
 
-/// Whether `json` is an object whose only member is the string `text`.
-fn wraps(json: &str, text: &str) -> bool {
-    let mut lexemes = crate::json::Lexemes(json.as_bytes());
-    let mut next = || lexemes.next();
-    next() == Some(b"{")
-        && next().is_some_and(|key| key.starts_with(b"\""))
-        && next() == Some(b":")
-        && next().is_some_and(|value| matches!(value, [b'"', inside @ .., b'"'] if crate::json::decode(inside).as_deref() == Some(text)))
-        && next() == Some(b"}")
+/// Whether the JSON string `json` stands for `text`.
+fn is_string(json: &str, text: &str) -> bool {
+    matches!(json.as_bytes(), [b'"', inside @ .., b'"'] if decode(inside).as_deref() == Some(text))
+}
+
+/// Whether the text blocks give `json` again: as one value, or element by element.
+fn says_the_same(json: &str, texts: &[Part<'_>]) -> bool {
+    let same = |json: &str, text: &Part<'_>| {
+        same_json(json, &text.payload) || is_string(json, &text.payload)
+    };
+    if let [only] = texts
+        && same(json, only)
+    {
+        return true;
+    }
+    serde_json::from_str::<Vec<&RawValue>>(json).is_ok_and(|elements| {
+        elements.len() == texts.len()
+            && elements.iter().zip(texts).all(|(element, text)| same(element.get(), text))
+    })
+}
+
+/// The name and the value of an object's one and only member.
+fn only_member(json: &str) -> Option<(Cow<'_, str>, &str)> {
+    let Members(members) = serde_json::from_str(json).ok()?;
+    let mut members = members.into_iter();
+    let (name, value) = members.next()?;
+    members.next().is_none().then(|| (name, value.get()))
+}
+
+/// An object's members as they came, one that stands twice included.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Borrowed(name), value)) = map.next_entry()? {
+                    members.push((name, value));
+                    // Two are already too many for what is asked.
+                    if members.len() == 2 {
+                        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                    }
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
 }
 
 #[cfg(test)]
@@ -196,12 +264,53 @@ mod tests {
     }
 
     #[test]
+    fn f30_the_wrappers_name_is_kept() {
+        let json = r#"{"content":[{"type":"text","text":"all of it"}],"structuredContent":{"content":"all of it"}}"#;
+        let result = ToolResult::read(json).unwrap();
+        assert_eq!(result.payload().unwrap().wrapper.as_deref(), Some("content"));
+        assert_eq!(result.parts.len(), 1);
+    }
+
+    #[test]
+    fn f12_a_wrapped_value_given_again_as_text_is_taken_once() {
+        for texts in [
+            r#"{"type":"text","text":"[{\"id\": 0}, {\"id\": 1}]"}"#,
+            r#"{"type":"text","text":"{\"id\":0}"},{"type":"text","text":"{ \"id\": 1 }"}"#,
+        ] {
+            let json = format!(
+                r#"{{"content":[{texts}],"structuredContent":{{"result":[{{"id":0}},{{"id":1}}]}}}}"#
+            );
+            let whole = r#"{"result":[{"id":0},{"id":1}]}"#.to_owned();
+            assert_eq!(origins(&json), [(Origin::Structured, whole)]);
+        }
+        let strings = r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"result":["a","b"]}}"#;
+        assert_eq!(origins(strings).len(), 1);
+        let other = r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"c"}],"structuredContent":{"result":["a","b"]}}"#;
+        assert_eq!(origins(other).len(), 3);
+    }
+
+    #[test]
+    fn f11_an_error_is_seen_whatever_stands_beside_it() {
+        for json in [
+            r#"{"content":[{"type":"text","text":"x"},{"type":"video","data":""}],"isError":true}"#,
+            r#"{"content":[],"isError":true}"#,
+            r#"{"structuredContent":{"a":1},"isError":true}"#,
+        ] {
+            assert!(ToolResult::read(json).unwrap().is_error, "{json}");
+        }
+        let unsaid = r#"{"content":[{"type":"text","text":"x"}],"isError":null}"#;
+        assert!(!ToolResult::read(unsaid).unwrap().is_error);
+    }
+
+    #[test]
     fn blocks_of_json_become_lines_and_others_stay_apart() {
         let json = r#"{"content":[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"{\"a\":2}\n"}]}"#;
         assert_eq!(origins(json), [(Origin::TextBlocks, "{\"a\":1}\n{\"a\":2}".to_owned())]);
         let mixed =
             r#"{"content":[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"done"}]}"#;
         assert_eq!(origins(mixed).len(), 2);
+        let lines = r#"{"content":[{"type":"text","text":"{\"a\":1}\n{\"a\":2}"},{"type":"text","text":"{}"}]}"#;
+        assert_eq!(origins(lines).len(), 2);
     }
 
     #[test]
@@ -219,6 +328,7 @@ mod tests {
             r#"{"content":[]}"#,
             r#"{"content":"x"}"#,
             r#"{"content":[{"type":"paragraph"}]}"#,
+            r#"{"isError":true}"#,
             r#"{"content":[{"text":"x"}]}"#,
             "text",
         ] {

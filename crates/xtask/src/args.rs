@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::repository::Repository;
-use crate::{check, conformance, docs, output, references, soak};
+use crate::{bench, check, conformance, docs, output, references, soak};
 
 /// Gates, generated references and long runs of the Atlatl repository.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ enum Command {
     References(ReferencesArgs),
     /// Run the long runs and record them under bench/runs/.
     Soak(SoakArgs),
+    /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
+    Bench(BenchArgs),
 }
 
 /// Where the names of the existing tests come from.
@@ -84,6 +86,19 @@ pub(crate) struct SoakArgs {
     pub(crate) name: Option<String>,
 }
 
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    pub(crate) name: Bench,
+}
+
+/// The benchmarks there are.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Bench {
+    /// Finding and measuring records, the estimate's error, descriptor sizes
+    Core,
+}
+
 /// Parses the command line and runs the command; the exit code says whether it passed.
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -93,6 +108,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Docs(args) => docs::run(&repository, &args),
         Command::References(args) => references::run(&repository, &args),
         Command::Soak(args) => soak::run(&repository, &args),
+        Command::Bench(args) => bench::run(&repository, &args),
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

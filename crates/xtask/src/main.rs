@@ -2,6 +2,7 @@
 
 mod args;
 mod atlatl;
+mod bench;
 mod check;
 mod conformance;
 mod docs;

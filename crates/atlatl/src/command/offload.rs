@@ -1,6 +1,9 @@
 //! `atlatl offload`: what would become of a tool result.
 
+mod count;
+mod descriptor;
 mod report;
+mod rules;
 mod text;
 
 use std::{
@@ -9,8 +12,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lro_core::{Rules, Threshold, config::Config};
-
 use self::report::Report;
 use crate::{
     error::{Error, Status},
@@ -18,15 +19,22 @@ use crate::{
     settings::{Settings, Sources},
 };
 
+/// Shown below the help.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  atlatl offload --dry-run result.json
+  atlatl offload --dry-run --tool read_file < result.json
+  atlatl offload --dry-run --set proxy.threshold_tokens=500 rows.csv";
+
 /// What was typed behind `atlatl offload`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Say what would be done, and do nothing
     #[arg(long, required = true)]
     dry_run: bool,
-    /// The tool that returned the result, which policies and thresholds depend on [default:
-    /// `recall_memories` if the records are memories]
-    #[arg(long, value_name = "NAME")]
+    /// The tool that returned it, for policies and thresholds
+    /// [default: `recall_memories` if it is memories]
+    #[arg(long, value_name = "NAME", verbatim_doc_comment)]
     tool: Option<String>,
     /// The result [default: standard input]
     file: Option<PathBuf>,
@@ -36,41 +44,30 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     debug_assert!(args.dry_run, "clap demands it");
     let settings = Settings::load(sources)?;
-    let input = read(args.file.as_deref())?;
     let directory = settings
         .output_dir()
         .map_err(|error| Error::failure(format!("prompt.offload.output_dir: {error}")))?;
-    let report = Report::of(&input, args.tool.as_deref(), &settings.config, &directory);
+    let input = read(args.file.as_deref())?;
+    let report = Report::of(&input, args.tool.as_deref(), &settings.config, &directory)?;
     match output.mode() {
         Mode::Json => output.json(&report)?,
-        Mode::Human => output.table(&text::table(&report))?,
+        Mode::Human => output.facts(&text::facts(&report))?,
     }
     Ok(Status::Success)
 }
 
 fn read(file: Option<&Path>) -> Result<Vec<u8>, Error> {
+    let unreadable = |name: &dyn std::fmt::Display, error: io::Error| {
+        Error::failure(format!("{name}: cannot be read: {error}"))
+    };
     if let Some(file) = file {
-        return fs::read(file)
-            .map_err(|error| Error::failure(format!("{}: {error}", file.display())));
+        return fs::read(file).map_err(|error| unreadable(&file.display(), error));
     }
     if io::stdin().is_terminal() {
         return Err(Error::usage("no result given: standard input is a terminal")
             .with_hint("atlatl offload --dry-run FILE"));
     }
     let mut input = Vec::new();
-    io::stdin()
-        .read_to_end(&mut input)
-        .map_err(|error| Error::failure(format!("standard input: {error}")))?;
+    io::stdin().read_to_end(&mut input).map_err(|error| unreadable(&"standard input", error))?;
     Ok(input)
-}
-
-/// What decides about a result of a memory operation, or of another tool.
-fn rules(config: &Config, memory: bool) -> Rules<'_> {
-    let offload = &config.prompt.offload;
-    let threshold = if memory {
-        Threshold::Above(offload.threshold_tokens)
-    } else {
-        Threshold::From(config.proxy.threshold_tokens)
-    };
-    Rules { enabled: offload.enabled, threshold, policies: &config.proxy.policy }
 }

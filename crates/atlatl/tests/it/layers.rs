@@ -21,9 +21,9 @@ fn text(tokens: u32) -> String {
 fn each_layer_is_above_the_one_before() {
     let program = Program::new();
     assert_eq!(threshold(&program, &[]), "1600 default");
-    let program = program.file("home/.config/atlatl/config.toml", &text(2));
+    let program = program.file("home/.config/atlatl/config.toml", text(2));
     assert_eq!(threshold(&program, &[]), "2 [DIR]/home/.config/atlatl/config.toml:3");
-    let program = program.file("work/atlatl.toml", &text(3));
+    let program = program.file("work/atlatl.toml", text(3));
     assert_eq!(threshold(&program, &[]), "3 atlatl.toml:3");
     let program = program.variable("ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS", "4");
     assert_eq!(threshold(&program, &[]), "4 ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS");
@@ -36,7 +36,7 @@ fn a_named_file_takes_the_place_of_the_others() {
     let program = Program::new()
         .file("home/.config/atlatl/config.toml", "proxy.ttl_seconds = 1\n")
         .file("work/atlatl.toml", "this is not TOML")
-        .file("work/mine.toml", &text(7));
+        .file("work/mine.toml", text(7));
     assert_eq!(threshold(&program, &["--config", "mine.toml"]), "7 mine.toml:3");
     let run = program.run(&["--config", "mine.toml", "config", "show"]);
     assert_eq!(run.json()["proxy"]["ttl_seconds"], 86400);

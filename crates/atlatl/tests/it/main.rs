@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 
 mod check;
+mod decision;
 mod layers;
+mod offload;
 mod program;
 mod reference;
 mod schema;

@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::PathBuf,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -30,10 +31,10 @@ impl Program {
 
     /// Writes a file, named from the temporary directory: `work/…` is the working directory,
     /// `home/.config/atlatl/config.toml` the user's file.
-    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+    pub(crate) fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         let path: PathBuf = self.dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        fs::write(path, content).unwrap();
         self
     }
 
@@ -43,14 +44,25 @@ impl Program {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Run {
-        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_atlatl"))
+        self.run_with_input(args, b"")
+    }
+
+    /// Runs with `input` on standard input.
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &[u8]) -> Run {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_atlatl"))
             .args(args)
             .current_dir(self.dir.path().join("work"))
             .env_clear()
             .env("HOME", self.dir.path().join("home"))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .unwrap();
+        // A command that does not read its input may be gone by now.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| {
             let dir = self.dir.path().to_str().unwrap();
             String::from_utf8(bytes).unwrap().replace(dir, "[DIR]")

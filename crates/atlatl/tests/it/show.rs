@@ -164,6 +164,7 @@ fn origins_for_a_person() {
     ledger.path                       "" = {state dir}/ledger.jsonl          default
     ledger.retention_days             90                                     default
     --- stderr
+    note: ATLATL_PROMPT__OFFLOAD__TTL_SECONDS: no command reads `prompt.offload.ttl_seconds` yet
     note: atlatl.toml:4: no command reads `spool.max_files` yet
     "#);
 }
@@ -213,7 +214,7 @@ fn a_file_cannot_steer_the_terminal() {
         .file("work/atlatl.toml", "proxy.policy.\"a\\u001b[2J\\u009b\" = \"inline\"\n")
         .run(&["config", "show", "--origin", "--output", "human"]);
     let rows = run.lines("proxy.policy");
-    assert!(rows[0].starts_with(r#"proxy.policy."a\u001b[2J\u{9b}""#), "{rows:?}");
+    assert!(rows[0].starts_with(r#"proxy.policy."a\u001b[2J<U+009B>""#), "{rows:?}");
 }
 
 #[test]

@@ -18,22 +18,20 @@ fn help_says_what_there_is() {
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
-      config  Show, describe and check the configuration
-      help    Print this message or the help of the given subcommand(s)
+      offload  Say what a tool result is and whether it would be offloaded
+      config   Show, describe and check the configuration
+      help     Print this message or the help of the given subcommand(s)
 
     Options:
           --output <FORM>
-              The form of the output [default: human on a terminal, json in a pipe]
-
-              Possible values:
-              - human: For a person at a terminal
-              - json:  For a program
+              human or json [default: human on a terminal, else json]
 
           --config <FILE>
-              Read this configuration file in place of the system's, the user's and the project's
+              Read this configuration file and no other
 
           --set <KEY=VALUE>
-              Set one key, above every file and variable: --set prompt.offload.enabled=false
+              Set one key, above every file and variable:
+              --set prompt.offload.enabled=false
 
       -h, --help
               Print help (see a summary with '-h')
@@ -63,23 +61,71 @@ fn help_says_what_there_is() {
       help    Print this message or the help of the given subcommand(s)
 
     Options:
-          --output <FORM>
-              The form of the output [default: human on a terminal, json in a pipe]
+          --output <FORM>    human or json [default: human on a terminal, else json]
+          --config <FILE>    Read this configuration file and no other
+          --set <KEY=VALUE>  Set one key, above every file and variable:
+                             --set prompt.offload.enabled=false
+      -h, --help             Print help
+    --- stderr
+    ");
+}
 
-              Possible values:
-              - human: For a person at a terminal
-              - json:  For a program
+#[test]
+fn help_says_how_to_ask_about_a_result() {
+    insta::assert_snapshot!(Program::new().run(&["offload", "--help"]), @"
+    status: 0
+    --- stdout
+    Say what a tool result is and whether it would be offloaded
+
+    Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text.
+    Says what was recognised, how many tokens it would take, what would be done
+    with it and why. Nothing is stored, and without --dry-run nothing is done.
+
+    Usage: atlatl offload [OPTIONS] --dry-run [FILE]
+
+    Arguments:
+      [FILE]
+              The result [default: standard input]
+
+    Options:
+          --dry-run
+              Say what would be done, and do nothing
+
+          --output <FORM>
+              human or json [default: human on a terminal, else json]
 
           --config <FILE>
-              Read this configuration file in place of the system's, the user's and the project's
+              Read this configuration file and no other
+
+          --tool <NAME>
+              The tool that returned it, for policies and thresholds
+              [default: `recall_memories` if it is memories]
 
           --set <KEY=VALUE>
-              Set one key, above every file and variable: --set prompt.offload.enabled=false
+              Set one key, above every file and variable:
+              --set prompt.offload.enabled=false
 
       -h, --help
               Print help (see a summary with '-h')
+
+    Examples:
+      atlatl offload --dry-run result.json
+      atlatl offload --dry-run --tool read_file < result.json
+      atlatl offload --dry-run --set proxy.threshold_tokens=500 rows.csv
     --- stderr
     ");
+}
+
+#[test]
+fn help_fits_80_columns() {
+    let commands: [&[&str]; 5] =
+        [&[], &["offload"], &["config", "show"], &["config", "schema"], &["config", "check"]];
+    for command in commands {
+        for flag in ["-h", "--help"] {
+            let run = Program::new().run(&[command, &[flag]].concat());
+            assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{run}");
+        }
+    }
 }
 
 #[test]

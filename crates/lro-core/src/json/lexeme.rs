@@ -44,6 +44,12 @@ fn same_string(a: &[u8], b: &[u8]) -> bool {
         && matches!((decode(a), decode(b)), (Some(a), Some(b)) if a == b)
 }
 
+/// `text` without the white space of JSON at its start; a form feed is none.
+pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
+    let space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    &text[text.iter().take_while(|byte| space(byte)).count()..]
+}
+
 /// Splits valid JSON into its lexemes.
 pub(crate) struct Lexemes<'a>(pub(crate) &'a [u8]);
 
@@ -51,7 +57,7 @@ impl<'a> Iterator for Lexemes<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.0.trim_ascii_start();
+        let rest = trim_start(self.0);
         let length = match rest.first()? {
             b'"' => string_length(rest),
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,

@@ -7,7 +7,10 @@
 //! and leaves every lexeme alone: big integers, duplicate keys and lone surrogates are not its
 //! business. UTF-8 is checked by the caller. docs/decisions/0002 says why no crate does this.
 
-/// The longest string lexeme that is handed to [`Events`] when it crosses a chunk.
+use super::runs::{skip_plain, spaces};
+use super::state::{Carried, Digits, Role, State, Word};
+
+/// The longest string lexeme that is handed to [`Events`], wherever the chunks are cut.
 pub(crate) const LEXEME_CAP: usize = 4096;
 
 /// The deepest nesting accepted; what is deeper is not treated as JSON.
@@ -46,88 +49,14 @@ pub(crate) trait Events {
     fn key(&mut self, _lexeme: Option<&[u8]>) {}
     /// Insignificant white space.
     fn space(&mut self, _start: u64, _end: u64) {}
+    /// A `\u` escape in a string or a name.
+    fn unicode_escape(&mut self) {}
 }
 
 /// The bytes are not JSON, or not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub(crate) at: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// A value must come.
-    Value,
-    /// Right after `[`.
-    ValueOrClose,
-    /// Right after `{`.
-    KeyOrClose,
-    /// After a comma in an object.
-    Key,
-    Colon,
-    CommaOrClose,
-    /// Behind a whole root value: another may follow on a later line.
-    Between {
-        line_break: bool,
-    },
-    Text(Role),
-    Escape(Role),
-    Hex(Role, u8),
-    Number(Digits),
-    /// So many bytes of the word have come.
-    Literal(Word, u8),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Key,
-    Value,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
-    True,
-    False,
-    Null,
-}
-
-impl Word {
-    fn bytes(self) -> &'static [u8] {
-        match self {
-            Self::True => b"true",
-            Self::False => b"false",
-            Self::Null => b"null",
-        }
-    }
-}
-
-/// How far a number has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Digits {
-    Minus,
-    Zero,
-    Integer,
-    Point,
-    Fraction,
-    E,
-    Sign,
-    Exponent,
-}
-
-/// The part of an unfinished string that lay in earlier chunks.
-enum Carried {
-    Nothing,
-    Text(Vec<u8>),
-    TooLong,
-}
-
-impl Carried {
-    fn lexeme(&self) -> Option<&[u8]> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Nothing | Self::TooLong => None,
-        }
-    }
 }
 
 pub(crate) struct Scanner {
@@ -191,7 +120,7 @@ impl Scanner {
                     i + 1
                 }
                 (State::Number(digits), _) => self.number(chunk, i, digits, events)?,
-                (State::Escape(role), _) => self.escape(byte, i, role)?,
+                (State::Escape(role), _) => self.escape(byte, i, role, events)?,
                 (State::Hex(role, left), _) => self.hex(byte, i, role, left)?,
                 (State::Literal(word, come), _) => self.literal(byte, i, word, come, events)?,
                 (_, b' ' | b'\t' | b'\n' | b'\r') => self.space(chunk, i, events),
@@ -273,7 +202,9 @@ impl Scanner {
         i: usize,
         events: &mut E,
     ) -> Result<usize, Malformed> {
-        if self.stack.pop() != Some(container) {
+        // The bracket of the array that the input is the inside of does not belong to it.
+        let outermost = self.inside_array && self.stack.len() == 1;
+        if outermost || self.stack.pop() != Some(container) {
             return Err(self.malformed(i));
         }
         let kind = match container {
@@ -304,14 +235,11 @@ impl Scanner {
         let mut i = start;
         let mut line_break = false;
         loop {
-            // Indented JSON is largely made of spaces: up to eight in one step.
-            if let Some(word) = chunk[i..].first_chunk::<8>() {
-                let others = u64::from_le_bytes(*word) ^ (ONES * 0x20);
-                let spaces = others.trailing_zeros() as usize / 8;
-                i += spaces;
-                if spaces == 8 {
-                    continue;
-                }
+            // Indented JSON is largely made of spaces.
+            let spaces = spaces(chunk, i);
+            i += spaces;
+            if spaces == 8 {
+                continue;
             }
             match chunk.get(i) {
                 Some(b' ' | b'\t' | b'\r') => {}
@@ -365,7 +293,8 @@ impl Scanner {
             Some(b'"') => {
                 let part = &chunk[self.text_from..i];
                 if matches!(self.carried, Carried::Nothing) {
-                    self.end_text(role, i + 1, Some(part), events);
+                    let lexeme = (part.len() <= LEXEME_CAP).then_some(part);
+                    self.end_text(role, i + 1, lexeme, events);
                 } else {
                     self.carry(part);
                     let carried = std::mem::replace(&mut self.carried, Carried::Nothing);
@@ -416,7 +345,16 @@ impl Scanner {
         }
     }
 
-    fn escape(&mut self, byte: u8, i: usize, role: Role) -> Result<usize, Malformed> {
+    fn escape<E: Events>(
+        &mut self,
+        byte: u8,
+        i: usize,
+        role: Role,
+        events: &mut E,
+    ) -> Result<usize, Malformed> {
+        if byte == b'u' {
+            events.unicode_escape();
+        }
         self.state = match byte {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::Text(role),
             b'u' => State::Hex(role, 4),
@@ -503,39 +441,6 @@ impl Scanner {
         self.end_value(kind, i, None, events);
         Ok(())
     }
-}
-
-/// A byte times this is a word of eight of it.
-const ONES: u64 = 0x0101_0101_0101_0101;
-
-/// The index of the first byte from `i` on that ends a run of plain string bytes: a quote, a
-/// backslash or a control character. Eight bytes at a time; the masks are the classic
-/// "word has a zero byte" tests.
-#[inline]
-fn skip_plain(chunk: &[u8], mut i: usize) -> usize {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    // 0x22 is the quote, 0x5C the backslash, 0x20 the first character that is no control.
-    while let Some(word) = chunk.get(i..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*word);
-        let quote = word ^ (ONES * 0x22);
-        let backslash = word ^ (ONES * 0x5C);
-        let hit = (quote.wrapping_sub(ONES) & !quote)
-            | (backslash.wrapping_sub(ONES) & !backslash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        let hit = hit & HIGH;
-        if hit != 0 {
-            // Borrows only travel upwards, so the lowest marked byte is always a true hit.
-            return i + (hit.trailing_zeros() / 8) as usize;
-        }
-        i += 8;
-    }
-    while let Some(&byte) = chunk.get(i) {
-        if byte == b'"' || byte == b'\\' || byte < 0x20 {
-            break;
-        }
-        i += 1;
-    }
-    i
 }
 
 #[cfg(test)]

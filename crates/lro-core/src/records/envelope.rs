@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::finder::BYTE_ORDER_MARK;
 use super::{RecordForm, RecordSet};
 use crate::json::{Events, Scanner};
 
@@ -20,15 +21,14 @@ impl Envelope {
     pub fn of(payload: &[u8], records: &RecordSet) -> Option<Self> {
         let RecordForm::Array { span, .. } = &records.form else { return None };
         let (start, end) = (usize::try_from(span.start).ok()?, usize::try_from(span.end).ok()?);
-        let mut around = Vec::with_capacity(payload.len() - (end - start));
-        around.extend_from_slice(payload.get(..start)?);
-        around.extend_from_slice(payload.get(end..)?);
-        let lead = around.len() - around.trim_ascii_start().len();
-        let lead = if around.starts_with(b"\xEF\xBB\xBF") { 3 } else { lead };
+        let around = [payload.get(..start)?, payload.get(end..)?].concat();
+        let unmarked = around.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&around);
+        let lead = around.len() - unmarked.len();
         let mut compact =
             Compact { text: &around, kept: Vec::new(), from: lead, cut: start, at: 0 };
         let mut scanner = Scanner::new(lead as u64);
         scanner.feed(&around[lead..], &mut compact).ok()?;
+        scanner.finish(&mut compact).ok()?;
         compact.copy_to(around.len());
         Some(Self { at: compact.at, json: String::from_utf8(compact.kept).ok()? })
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::table::TableSniffer;
 use super::utf8::Utf8Check;
 use super::{Content, Found, RecordForm, RecordSet};
-use crate::json::{Events, Kind, Scanner, decode};
+use crate::json::{Events, Kind, Scanner, decode, trim_start};
 use crate::tokens::Measure;
 
 /// Small enough that one window is still in the cache for every look that is taken at it.
@@ -17,10 +17,12 @@ const PATH_CAP: usize = 32;
 /// What may surround an array of objects that makes up less than half of its document.
 const ENVELOPE_CAP: u64 = 1024;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Finds the records of a payload that arrives in chunks.
 pub struct Finder {
+    /// The beginning of the payload as long as it may become a byte order mark.
+    held: Vec<u8>,
     utf8: Utf8Check,
     nul: bool,
     measure: Measure,
@@ -30,7 +32,7 @@ pub struct Finder {
 enum Looking {
     /// Only a byte order mark and white space so far.
     AtStart {
-        mark: usize,
+        mark: u64,
     },
     Json(Box<JsonFinder>),
     Table(Box<TableSniffer>),
@@ -47,6 +49,7 @@ impl Finder {
     /// A finder that has seen nothing yet.
     pub fn new() -> Self {
         Self {
+            held: Vec::new(),
             utf8: Utf8Check::default(),
             nul: false,
             measure: Measure::default(),
@@ -56,6 +59,14 @@ impl Finder {
 
     /// Looks at the next chunk.
     pub fn feed(&mut self, chunk: &[u8]) {
+        if self.measure.bytes == 0 && (!self.held.is_empty() || may_be_mark(chunk)) {
+            self.held.extend_from_slice(chunk);
+            if !may_be_mark(&self.held) {
+                let held = std::mem::take(&mut self.held);
+                held.chunks(WINDOW).for_each(|window| self.feed_window(window));
+            }
+            return;
+        }
         for window in chunk.chunks(WINDOW) {
             self.feed_window(window);
         }
@@ -86,14 +97,14 @@ impl Finder {
     fn settle(&mut self, window: &[u8]) -> usize {
         let Looking::AtStart { mark } = &mut self.looking else { return 0 };
         let base = self.measure.bytes;
-        let mut i = 0;
-        while base + i as u64 == *mark as u64
-            && window.get(i).is_some_and(|byte| BYTE_ORDER_MARK.get(*mark) == Some(byte))
-        {
-            *mark += 1;
-            i += 1;
-        }
-        let rest = window[i..].trim_ascii_start();
+        let unmarked = match window.strip_prefix(BYTE_ORDER_MARK) {
+            Some(unmarked) if base == 0 => {
+                *mark = BYTE_ORDER_MARK.len() as u64;
+                unmarked
+            }
+            _ => window,
+        };
+        let rest = trim_start(unmarked);
         let skipped = window.len() - rest.len();
         match rest.first() {
             None => {}
@@ -102,8 +113,8 @@ impl Finder {
                 lead += Measure::of(&window[..skipped]);
                 self.looking = Looking::Json(Box::new(JsonFinder::new(lead)));
             }
-            Some(_) if base + skipped as u64 == *mark as u64 => {
-                self.looking = Looking::Table(Box::default());
+            Some(_) if base + skipped as u64 == *mark => {
+                self.looking = Looking::Table(Box::new(TableSniffer::new(*mark)));
             }
             Some(_) => self.looking = Looking::Text,
         }
@@ -111,7 +122,11 @@ impl Finder {
     }
 
     /// Ends the payload.
-    pub fn finish(self) -> Found {
+    pub fn finish(mut self) -> Found {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            self.feed_window(&held);
+        }
         let measure = self.measure;
         let content = match self.looking {
             _ if self.nul || !self.utf8.finish() => Content::Binary,
@@ -126,6 +141,11 @@ impl Finder {
     }
 }
 
+/// Whether the beginning of a payload is that of a byte order mark, and not yet all of it.
+fn may_be_mark(start: &[u8]) -> bool {
+    !start.is_empty() && start.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(start)
+}
+
 /// Looks for the record array, or for records line by line, in what seems to be JSON.
 struct JsonFinder {
     scanner: Scanner,
@@ -137,6 +157,7 @@ struct Search {
     /// The counts of what lies before the first significant byte.
     lead: Measure,
     space: u64,
+    unicode_escapes: u64,
     roots: u64,
     /// The name of the member being read, per open object around the point of reading.
     path: Vec<Option<Vec<u8>>>,
@@ -152,6 +173,7 @@ struct OpenArray {
     all_objects: bool,
     before: Measure,
     space_before: u64,
+    escapes_before: u64,
 }
 
 struct FoundArray {
@@ -196,8 +218,9 @@ impl JsonFinder {
         if self.scanner.finish(&mut visit).is_err() {
             return Content::Text;
         }
-        let Search { roots, space, lead, largest, .. } = self.search;
-        let significant = measure.since(lead).without_ascii(space);
+        let Search { roots, space, unicode_escapes, lead, largest, .. } = self.search;
+        let significant =
+            measure.since(lead).without_ascii(space).with_unicode_escapes(unicode_escapes);
         if roots > 1 {
             let form = RecordForm::Lines { start: lead.bytes };
             return Content::Records(RecordSet { form, count: roots, measure: significant });
@@ -251,10 +274,14 @@ impl Events for Visit<'_> {
         match kind {
             Kind::Array if self.search.too_deep == 0 => {
                 let before = self.measure_to(at + 1);
-                let space_before = self.search.space;
-                let all_objects = true;
-                self.search.open =
-                    Some(OpenArray { depth, count: 0, all_objects, before, space_before });
+                self.search.open = Some(OpenArray {
+                    depth,
+                    count: 0,
+                    all_objects: true,
+                    before,
+                    space_before: self.search.space,
+                    escapes_before: self.search.unicode_escapes,
+                });
             }
             Kind::Object if self.search.path.len() == PATH_CAP => self.search.too_deep += 1,
             Kind::Object => self.search.path.push(None),
@@ -288,6 +315,10 @@ impl Events for Visit<'_> {
     fn space(&mut self, start: u64, end: u64) {
         self.search.space += end - start;
     }
+
+    fn unicode_escape(&mut self) {
+        self.search.unicode_escapes += 1;
+    }
 }
 
 impl Visit<'_> {
@@ -297,7 +328,9 @@ impl Visit<'_> {
         let Some(open) = self.search.open.take() else { return };
         let commas = open.count.saturating_sub(1);
         let space = self.search.space - open.space_before;
-        let measure = measure.since(open.before).without_ascii(space + commas);
+        let escapes = self.search.unicode_escapes - open.escapes_before;
+        let measure =
+            measure.since(open.before).without_ascii(space + commas).with_unicode_escapes(escapes);
         if self.search.largest.as_ref().is_some_and(|found| found.measure.bytes >= measure.bytes) {
             return;
         }

@@ -3,6 +3,8 @@
 //! Lexemes are copied as they came; only white space between them is left out, so that a record is
 //! one line. What a reader of the records wants to know beforehand is surveyed on the way.
 
+use std::ops::Range;
+
 use super::table::TableLines;
 use super::{RecordForm, RecordSet};
 use crate::json::{Events, Kind, Scanner};
@@ -12,10 +14,19 @@ use crate::survey::{Survey, SurveyBuilder};
 pub struct RecordLines {
     source: Source,
     survey: SurveyBuilder,
+    /// The part of the payload that holds the records.
+    span: Range<u64>,
+    fed: u64,
+    expected: u64,
 }
 
 enum Source {
-    Json { scanner: Scanner, base: usize, fed: u64, start: u64, end: u64, writing: bool },
+    /// `base` containers are open around a record; `writing` while in one.
+    Json {
+        scanner: Scanner,
+        base: usize,
+        writing: bool,
+    },
     Table(Box<TableLines>),
 }
 
@@ -27,51 +38,37 @@ pub struct PayloadChanged;
 impl RecordLines {
     /// Prepares to write what [`Finder`](super::Finder) found.
     pub fn new(records: &RecordSet) -> Self {
-        let json = |scanner, base, start, end| Source::Json {
-            scanner,
-            base,
-            fed: 0,
-            start,
-            end,
-            writing: false,
-        };
-        let (source, survey) = match &records.form {
-            RecordForm::Array { span, .. } => (
-                json(Scanner::inside_array(span.start), 1, span.start, span.end),
-                SurveyBuilder::new(1),
-            ),
-            RecordForm::Lines { start } => {
-                (json(Scanner::new(*start), 0, *start, u64::MAX), SurveyBuilder::new(0))
+        let json = |scanner, base| Source::Json { scanner, base, writing: false };
+        let (source, survey, span) = match &records.form {
+            RecordForm::Array { span, .. } => {
+                let scanner = Scanner::inside_array(span.start);
+                (json(scanner, 1), SurveyBuilder::new(1), span.clone())
             }
-            RecordForm::Table { delimiter, columns } => (
+            RecordForm::Lines { start } => {
+                (json(Scanner::new(*start), 0), SurveyBuilder::new(0), *start..u64::MAX)
+            }
+            RecordForm::Table { start, delimiter, columns } => (
                 Source::Table(Box::new(TableLines::new(*delimiter, columns))),
                 SurveyBuilder::of_table(columns, records.count),
+                *start..u64::MAX,
             ),
         };
-        Self { source, survey }
+        Self { source, survey, span, fed: 0, expected: records.count }
     }
 
     /// Takes the next chunk of the payload and appends to `out` what follows from it. `out` grows
     /// by no more than the chunk, a table's labels aside.
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
         let from = out.len();
+        let (chunk, at) = clip(chunk, self.fed, &self.span, &mut self.fed);
         match &mut self.source {
-            Source::Table(table) => {
-                if !chunk.is_empty() {
-                    table.feed(chunk, out);
-                }
-            }
-            Source::Json { scanner, base, fed, start, end, writing } => {
-                let (chunk, at) = clip(chunk, *fed, *start..*end, fed);
-                let mut copy = Copy {
-                    survey: &mut self.survey,
-                    base: *base,
-                    chunk,
-                    at,
-                    copied: 0,
-                    writing,
-                    out,
-                };
+            // To the table an empty chunk is its end.
+            Source::Table(_) if chunk.is_empty() => {}
+            Source::Table(table) => self.survey.add(table.feed(chunk, out)?),
+            Source::Json { scanner, base, writing } => {
+                let survey = &mut self.survey;
+                let mut copy =
+                    Copy { survey, base: *base, chunk, at, copied: 0, writing, out: &mut *out };
                 scanner.feed(chunk, &mut copy).map_err(|_| PayloadChanged)?;
                 copy.flush(chunk.len());
             }
@@ -84,33 +81,30 @@ impl RecordLines {
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Survey, PayloadChanged> {
         let from = out.len();
         match &mut self.source {
-            Source::Table(table) => table.feed(&[], out),
-            Source::Json { scanner, base, fed, end, writing, .. } => {
-                let at = (*fed).min(*end);
+            Source::Table(table) => self.survey.add(table.feed(&[], out)?),
+            Source::Json { scanner, base, writing } => {
+                let (survey, at) = (&mut self.survey, self.fed.min(self.span.end));
                 let mut copy = Copy {
-                    survey: &mut self.survey,
+                    survey,
                     base: *base,
                     chunk: &[],
                     at,
                     copied: 0,
                     writing,
-                    out,
+                    out: &mut *out,
                 };
                 scanner.finish(&mut copy).map_err(|_| PayloadChanged)?;
             }
         }
         self.survey.written(&out[from..]);
-        Ok(self.survey.finish())
+        let survey = self.survey.finish();
+        // Spec F2 rests on this: as many lines as the header will say.
+        if survey.count == self.expected { Ok(survey) } else { Err(PayloadChanged) }
     }
 }
 
 /// The part of `chunk`, which begins at `at`, that lies in `span`, and where that part begins.
-fn clip<'a>(
-    chunk: &'a [u8],
-    at: u64,
-    span: std::ops::Range<u64>,
-    fed: &mut u64,
-) -> (&'a [u8], u64) {
+fn clip<'a>(chunk: &'a [u8], at: u64, span: &Range<u64>, fed: &mut u64) -> (&'a [u8], u64) {
     *fed = at + chunk.len() as u64;
     let inside = |offset: u64| {
         usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX).min(chunk.len())

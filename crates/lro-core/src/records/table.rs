@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde::Serialize;
 
-use super::RecordForm;
+use super::{PayloadChanged, RecordForm};
 use crate::json::encode;
 
 const HEADER_CAP: usize = 64 * 1024;
@@ -123,6 +123,7 @@ impl<'a> Row<'a> {
 /// Decides whether a payload is a table.
 #[derive(Default)]
 pub(super) struct TableSniffer {
+    start: u64,
     header: Vec<u8>,
     rows: Option<Rows>,
     delimiter: Option<Delimiter>,
@@ -131,6 +132,11 @@ pub(super) struct TableSniffer {
 }
 
 impl TableSniffer {
+    /// For a payload whose header begins at `start`.
+    pub(super) fn new(start: u64) -> Self {
+        Self { start, ..Self::default() }
+    }
+
     /// Looks at the next chunk; false as soon as it cannot be a table.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> bool {
         if self.rows.is_some() {
@@ -175,7 +181,10 @@ impl TableSniffer {
     pub(super) fn finish(mut self) -> Option<(RecordForm, u64)> {
         let whole = self.rows.is_some() && self.read(&[]);
         let delimiter = self.delimiter.filter(|_| whole && self.count >= 2)?;
-        Some((RecordForm::Table { delimiter, columns: self.columns }, self.count))
+        Some((
+            RecordForm::Table { start: self.start, delimiter, columns: self.columns },
+            self.count,
+        ))
     }
 }
 
@@ -195,9 +204,11 @@ fn header(row: Row<'_>) -> Option<Vec<Column>> {
     columns.filter(|columns| columns.len() >= 2)
 }
 
-/// Whether a cell is, as it stands, a number of JSON.
+/// Whether a cell is, as it stands, a number of JSON, and one that every reader reads alike: an
+/// identifier of more than fifteen digits would be rounded by many.
 fn is_number(cell: &[u8]) -> bool {
     cell.last().is_some_and(u8::is_ascii_digit)
+        && cell.iter().filter(|b| b.is_ascii_digit()).count() <= 15
         && cell.iter().all(|b| b.is_ascii_digit() || b"+-.eE".contains(b))
         && serde_json::from_slice::<&serde_json::value::RawValue>(cell).is_ok()
 }
@@ -208,7 +219,6 @@ pub(super) struct TableLines {
     /// `{"name":` of the first column, `,"name":` of the others.
     labels: Vec<(String, bool)>,
     header_seen: bool,
-    mark: usize,
 }
 
 impl TableLines {
@@ -221,38 +231,43 @@ impl TableLines {
                 (format!("{open}{}:", encode(&column.name)), column.numeric)
             })
             .collect();
-        Self { rows: Rows::new(delimiter), labels, header_seen: false, mark: 0 }
+        Self { rows: Rows::new(delimiter), labels, header_seen: false }
     }
 
-    /// Appends the lines of the rows that end in `chunk`; an empty chunk ends the table.
-    pub(super) fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<u8>) {
-        while let Some((first, rest)) = chunk.split_first()
-            && b"\xEF\xBB\xBF".get(self.mark) == Some(first)
-        {
-            self.mark += 1;
-            chunk = rest;
-        }
-        if !chunk.is_empty() {
-            // The mark stands at the very beginning or nowhere.
-            self.mark = 3;
-        }
+    /// Appends the lines of the rows that end in `chunk`, and returns how many; an empty chunk ends
+    /// the table.
+    pub(super) fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<u64, PayloadChanged> {
         let (labels, header_seen) = (&self.labels, &mut self.header_seen);
-        // The first pass has seen every row fit.
-        let _ = self.rows.feed(chunk, |row| {
+        let mut written = Ok(0);
+        let read = self.rows.feed(chunk, |row| {
             if !std::mem::replace(header_seen, true) {
                 return;
             }
-            for ((label, numeric), cell) in labels.iter().zip(row.cells()) {
-                out.extend_from_slice(label.as_bytes());
-                match (numeric, cell) {
-                    (true, []) => out.extend_from_slice(b"null"),
-                    (true, number) => out.extend_from_slice(number),
-                    (false, text) => {
-                        out.extend_from_slice(encode(&String::from_utf8_lossy(text)).as_bytes());
-                    }
-                }
-            }
-            out.extend_from_slice(b"}\n");
+            written = match (written, write(row, labels, out)) {
+                (Ok(count), Ok(())) => Ok(count + 1),
+                _ => Err(PayloadChanged),
+            };
         });
+        read.map_err(|Overflow| PayloadChanged).and(written)
     }
+}
+
+fn write(row: Row<'_>, labels: &[(String, bool)], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
+    if row.width() != labels.len() {
+        return Err(PayloadChanged);
+    }
+    for ((label, numeric), cell) in labels.iter().zip(row.cells()) {
+        out.extend_from_slice(label.as_bytes());
+        match (numeric, cell) {
+            (true, []) => out.extend_from_slice(b"null"),
+            (true, number) if is_number(number) => out.extend_from_slice(number),
+            (true, _) => return Err(PayloadChanged),
+            (false, text) => {
+                let text = std::str::from_utf8(text).map_err(|_| PayloadChanged)?;
+                out.extend_from_slice(encode(text).as_bytes());
+            }
+        }
+    }
+    out.extend_from_slice(b"}\n");
+    Ok(())
 }

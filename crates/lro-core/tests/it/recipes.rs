@@ -183,3 +183,42 @@ fn r6_every_recipe_works_in_fifty_hostile_directories() {
         assert_eq!(std::fs::read_dir(entry.unwrap().path()).unwrap().count(), 1);
     }
 }
+
+#[test]
+fn r7_every_recipe_answers_where_fields_are_of_another_kind() {
+    let plain = r#"{"id":"1","memory_type":"semantic","created":"2026-01-01","title":"a keyword","namespace":"_semantic","tags":["TAG"],"content":"keyword","confidence":0.5,"provenance":{"confidence":0.5}}"#;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("records.jsonl");
+    for odd in [
+        r#""title":5"#,
+        r#""title":[1]"#,
+        r#""title":null"#,
+        r#""namespace":7"#,
+        r#""tags":"TAG""#,
+        r#""tags":null"#,
+        r#""content":null"#,
+        r#""content":{}"#,
+        r#""provenance":"me""#,
+        r#""provenance":null"#,
+        r#""provenance":[1]"#,
+        r#""confidence":"high""#,
+    ] {
+        let line = format!(
+            r#"{{"id":"2","memory_type":"semantic","created":"2026-01-02","content":"c",{odd}}}"#
+        );
+        let offloaded = Offloaded::of(&format!("[{plain},{line}]"), "recall_memories");
+        assert!(offloaded.survey.is_of_memories());
+        std::fs::write(&path, offloaded.file(Detail::Full)).unwrap();
+        for detail in DETAILS {
+            let descriptor = offloaded.full(path.to_str().unwrap(), detail, Extraction::Shell, 0);
+            for recipe in &descriptor.response.jq_recipes {
+                assert!(
+                    run("dash", &recipe.command, directory.path())
+                        .contains(|c: char| c.is_alphanumeric()),
+                    "{odd}: {}",
+                    recipe.command
+                );
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! What a payload is taken for.
 
 use lro_core::lines;
-use lro_core::records::{Content, Delimiter, Found, RecordForm};
+use lro_core::records::{Content, Delimiter, Envelope, Finder, Found, PayloadChanged, RecordForm};
 
 fn content(payload: &str) -> Content {
     Found::of(payload.as_bytes()).content
@@ -64,19 +64,24 @@ fn lines_of_json_are_records() {
 #[test]
 fn tables_are_records_with_typed_columns() {
     let csv =
-        "id,name,score\n1,\"Ann, \"\"A\"\"\",0.50\n2,Bob,\n3,\"two\nlines\",12345678901234567890\n";
+        "id,name,score\n1,\"Ann, \"\"A\"\"\",0.50\n2,Bob,\n3,\"two\nlines\",123456789012345\n";
     assert_eq!(
         record_lines(csv),
         [
             r#"{"id":1,"name":"Ann, \"A\"","score":0.50}"#,
             r#"{"id":2,"name":"Bob","score":null}"#,
-            r#"{"id":3,"name":"two\nlines","score":12345678901234567890}"#,
+            r#"{"id":3,"name":"two\nlines","score":123456789012345}"#,
         ]
     );
+    // U+FF29 begins with the first byte of a byte order mark.
+    assert_eq!(record_lines("\u{ff29}d,n\n1,a\n2,b\n").len(), 2);
     let tsv = "\u{feff}code\tname\r\n007\tx, y\r\n008\tz\r\n";
     let Content::Records(records) = content(tsv) else { panic!() };
-    let RecordForm::Table { delimiter, columns } = &records.form else { panic!() };
+    let RecordForm::Table { delimiter, columns, .. } = &records.form else { panic!() };
     assert_eq!((*delimiter, records.count), (Delimiter::Tab, 2));
+    let ids = "id,n\n1234567890123456,1\n2,2\n";
+    // Sixteen digits are an identifier, which a reader of doubles would round.
+    assert_eq!(record_lines(ids)[0], r#"{"id":"1234567890123456","n":1}"#);
     // 007 is not a number of JSON: the column keeps its zeros.
     assert!(!columns[0].numeric);
     assert_eq!(record_lines(tsv)[0], r#"{"code":"007","name":"x, y"}"#);
@@ -105,5 +110,50 @@ fn text_and_binary_are_neither_parsed_nor_guessed_at() {
     for binary in [&b"\xff\xfe"[..], b"a\0b", b"{\"a\":\"\xff\"}", b"[1,2]\0", b"a,b\n1,2\n3,\xc3"]
     {
         assert_eq!(Found::of(binary).content, Content::Binary, "{binary:?}");
+    }
+}
+
+#[test]
+fn what_is_found_does_not_depend_on_the_chunks() {
+    let long_name = format!("{{\"{}\":[{}]}}", "k".repeat(5000), ["{\"a\":1}"; 900].join(","));
+    for payload in [
+        "\u{feff}{\"rows\":[{\"a\":1},{\"a\":2}]}",
+        "\u{feff}a,b\n1,2\n3,4\n",
+        "\u{ff29}d,n\n1,a\n2,b\n",
+        "\u{feff}{}\n{}\n",
+        "\u{feff}",
+        &long_name,
+    ] {
+        let whole = Found::of(payload.as_bytes());
+        for size in [1, 2, 3, 5, 100, 4095, 20_000] {
+            let mut finder = Finder::new();
+            payload.as_bytes().chunks(size).for_each(|chunk| finder.feed(chunk));
+            assert_eq!(finder.finish(), whole, "{size}");
+        }
+    }
+}
+
+#[test]
+fn white_space_that_is_not_jsons_makes_it_text() {
+    assert_eq!(content("\u{c}[1,2]"), Content::Text);
+    assert_eq!(content("\u{feff}\u{c}{\"a\":[1]}"), Content::Text);
+}
+
+#[test]
+fn a_payload_that_changed_is_noticed() {
+    for (first, second) in [
+        ("[{\"a\":1},{\"a\":2}]", "[{\"a\":1}"),
+        ("[{\"a\":1},{\"a\":2}]", ""),
+        ("[{\"a\":1},{\"a\":2}]", "[]\n[1]            "),
+        ("{\"a\":1}\n{\"a\":2}\n", "{\"a\":1}\n"),
+        ("a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2\n"),
+        ("a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2\nx\ny,z,w\n"),
+        ("a,b\n1,2\n3,4\n", "a,b\n1,2\nx,y\n"),
+    ] {
+        let found = Found::of(first.as_bytes());
+        let outcome = lines(second.as_bytes(), &found, usize::MAX);
+        assert_eq!(outcome.err(), Some(PayloadChanged), "{first:?} {second:?}");
+        let records = found.records().unwrap();
+        assert_eq!(Envelope::of(second.as_bytes(), records).map(|envelope| envelope.json), None);
     }
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lro_core::threshold::{Delivery, Reason};
+use lro_core::tool_result::ToolResult;
 use lro_core::{
-    DEFAULT_OFFLOAD_THRESHOLD_TOKENS, Detail, JqRecipe, NoTokenizer, OffloadHeader,
+    DEFAULT_OFFLOAD_THRESHOLD_TOKENS, Detail, JqRecipe, NoTokenizer, O200k, OffloadHeader,
     OffloadResponse, OffloadSummary, OffloadedResult, Operation, Policies, Rules, Threshold,
-    Tokens, assess,
+    Tokenizer, Tokens, assess, assess_result,
 };
 use serde_json::json;
 
@@ -150,4 +151,77 @@ fn d1_records_keep_the_level_they_were_asked_for() {
         assert!(offloaded.survey.is_of_memories());
         assert_eq!(offloaded.survey.detail(), detail);
     }
+}
+
+/// The real tokenizer, an estimate and its decision.
+fn assessed(payload: &[u8], tool: &str) -> (Tokens, Delivery) {
+    let policies = Policies::default();
+    let rules = Rules { enabled: true, threshold: Threshold::Above(1600), policies: &policies };
+    let assessment = assess(payload, tool, &rules, &O200k);
+    (assessment.estimate.tokens, assessment.decision.delivery)
+}
+
+#[test]
+fn f36_a_large_result_in_any_script_is_never_taken_for_a_small_one() {
+    for padding in 0..4 {
+        let text = "\u{8a18}\u{61b6}".repeat(150_000);
+        let payload =
+            format!(r#"{{"memories":[{{"id":"{}","c":"{text}"}}]}}"#, "x".repeat(padding));
+        let (tokens, delivery) = assessed(payload.as_bytes(), "recall_memories");
+        assert!(tokens > Tokens(150_000), "{padding}: {tokens}");
+        assert_eq!(delivery, Delivery::Offload);
+    }
+    let binary = assessed(&vec![0xFF; 100_000], "recall_memories");
+    assert_eq!(binary.1, Delivery::Offload);
+}
+
+#[test]
+fn f36_escaped_characters_count_as_what_they_stand_for() {
+    let text = r"\u8a18\u61b6".repeat(500);
+    let payload = format!(r#"{{"memories":[{{"c":"{text}"}}]}}"#);
+    let (tokens, _) = assessed(payload.as_bytes(), "recall_memories");
+    let real = O200k.count_till(&payload, u64::MAX).unwrap().unwrap();
+    assert!(tokens.0 * 10 > real.0 * 9, "{tokens} of {real}");
+}
+
+#[test]
+fn a_sample_sees_more_than_the_beginning() {
+    let english =
+        vec![r#"{"t":"plain words in a plain sentence, again and again"}"#; 4000].join(",");
+    let other = vec!["{\"t\":\"\u{9f98}\u{9f49}\u{9f96}\u{9ea4}\u{9c7b}\"}"; 12_000].join(",");
+    let payload = format!("[{english},{other}]");
+    let (tokens, _) = assessed(payload.as_bytes(), "recall_memories");
+    let real = O200k.count_till(&payload, u64::MAX).unwrap().unwrap();
+    assert!(tokens.0 * 4 > real.0 * 3, "{tokens} of {real}");
+}
+
+#[test]
+fn a7_the_set_of_memories_decides_and_not_the_text_made_from_it() {
+    let set = payload(&lines_of(4000, 4));
+    let text = "formatted ".repeat(2000);
+    let json =
+        json!({"content": [{"type": "text", "text": text}], "structuredContent": 0}).to_string();
+    let json = json.replace(r#""structuredContent":0"#, &format!(r#""structuredContent":{set}"#));
+    let result = ToolResult::read(&json).unwrap();
+    assert_eq!(result.parts.len(), 2);
+    let policies = Policies::default();
+    let rules = Rules { enabled: true, threshold: Threshold::Above(1600), policies: &policies };
+    let assessment = assess_result(&result, "inject_context", &rules, &NoTokenizer);
+    assert_eq!(
+        (assessment.estimate.tokens, assessment.decision.delivery),
+        (Tokens(1000), Delivery::Inline)
+    );
+    let other = assess_result(&result, "another_tool", &rules, &NoTokenizer);
+    assert!(other.estimate.tokens > Tokens(5000));
+}
+
+#[test]
+fn f14_a_result_of_images_alone_is_never_offloaded() {
+    let json = r#"{"content":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#;
+    let policies: Policies =
+        [("*", lro_core::Policy::Fixed(lro_core::FixedPolicy::Offload))].into_iter().collect();
+    let rules = Rules { enabled: true, threshold: Threshold::From(1), policies: &policies };
+    let result = ToolResult::read(json).unwrap();
+    let decision = assess_result(&result, "screenshot", &rules, &NoTokenizer).decision;
+    assert_eq!((decision.delivery, decision.reason), (Delivery::Inline, Reason::NoText));
 }

@@ -132,8 +132,12 @@ pub(crate) fn value() -> impl Strategy<Value = Tree> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Tree::Array),
             // Few names, so that some stand twice in one object.
-            prop::collection::vec((prop_oneof![string(), "\"[a-c]\""], inner), 0..6)
-                .prop_map(Tree::Object),
+            // and spelled in more than one way.
+            prop::collection::vec(
+                (prop_oneof![string(), "\"([a-c]|\\\\u006[1-3])\""], inner),
+                0..6
+            )
+            .prop_map(Tree::Object),
         ]
     })
 }

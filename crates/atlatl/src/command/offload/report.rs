@@ -1,147 +1,195 @@
 //! The report: what was recognised in a result, and what would be done with it.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use lro_core::{
-    Assessment, Extraction, Look, O200k, Operation, ResultId, Stored, Survey, Tokenizer as _,
-    Tokens, assess, assess_result,
-    config::{Config, DescriptorForm},
+    LeftOut, Measure, O200k, Operation, assess, assess_result,
+    config::Config,
     lines,
-    records::{Content, Found, RecordForm},
+    records::{Content, Found, PayloadChanged, RecordForm},
     threshold::{Decision, Delivery},
-    tokens::Method,
     tool_result::{Origin, ToolResult},
 };
 use serde::Serialize;
 
-/// Real tokens are counted one by one up to here, and sampled beyond.
-const COUNT_BYTES: usize = 8 * 1024 * 1024;
+use super::{
+    count::{self, COUNT_BYTES, Counted, TokenCounts},
+    descriptor::Descriptor,
+    rules::{deciding_key, rules},
+};
 
 /// As a program reads it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    /// Where the payload stood: in a tool result, or it is the whole input.
-    pub(crate) source: Source,
-    pub(crate) kind: Kind,
+pub(super) struct Report {
+    pub(super) kind: Kind,
+    /// Where the payload stood; nothing if it is the whole input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) records: Option<Records>,
-    /// The size of the payload.
-    pub(crate) bytes: u64,
-    pub(crate) characters: u64,
-    pub(crate) tool: String,
-    pub(crate) tokens: TokenCounts,
-    pub(crate) decision: Decision,
+    pub(super) tool_result: Option<Place>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) descriptor: Option<Descriptor>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Source {
-    Input,
-    ToolResult {
-        origin: Option<Origin>,
-        /// Text that says something else than the payload.
-        further_parts: usize,
-        /// Images and the like, which stay where they are.
-        other_blocks: usize,
-    },
+    pub(super) records: Option<Records>,
+    /// The size of the payload and of the texts beside it.
+    pub(super) bytes: u64,
+    /// Nothing where it is no text.
+    pub(super) characters: Option<u64>,
+    /// Nothing where nobody named it.
+    pub(super) tool: Option<Tool>,
+    pub(super) tokens: TokenCounts,
+    pub(super) decision: Decided,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) descriptor: Option<Descriptor>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(super) enum Kind {
     Memories,
     Records,
     Json,
     Text,
     Binary,
+    /// No payload at all.
+    Nothing,
+}
+
+/// The payload's place in a tool result.
+#[derive(Debug, Serialize)]
+pub(super) struct Place {
+    pub(super) payload: Option<Origin>,
+    /// Texts that say something else than the payload.
+    pub(super) further_texts: usize,
+    /// Images and the like, which stay where they are.
+    pub(super) other_blocks: usize,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Records {
-    pub(crate) count: u64,
+pub(super) struct Records {
+    pub(super) count: u64,
     #[serde(flatten)]
-    pub(crate) form: RecordForm,
-    pub(crate) fields: serde_json::Map<String, serde_json::Value>,
+    pub(super) form: RecordForm,
+    pub(super) fields: serde_json::Map<String, serde_json::Value>,
+    /// Fields that are not listed; a least number where there are too many different ones to tell.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) fields_left_out: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct TokenCounts {
-    pub(crate) estimated: Tokens,
-    pub(crate) method: Method,
-    pub(crate) real: Tokens,
-    pub(crate) real_method: Method,
+pub(super) struct Tool {
+    pub(super) name: String,
+    pub(super) origin: ToolOrigin,
 }
 
-/// What the client would get in place of the result.
+/// How a tool's name is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToolOrigin {
+    /// It was given.
+    Flag,
+    /// The records are memories, so a memory operation must have returned them.
+    Assumed,
+}
+
 #[derive(Debug, Serialize)]
-pub(crate) struct Descriptor {
-    pub(crate) form: DescriptorForm,
-    /// Its real tokens, preview included. The reference in it is a sample, so another one may make
-    /// it a few tokens longer or shorter.
-    pub(crate) tokens: Tokens,
+pub(super) struct Decided {
+    #[serde(flatten)]
+    pub(super) decision: Decision,
+    /// The configuration key that another decision would need.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<String>,
 }
 
 impl Report {
     /// Reports on `input`, a result of `tool`, to be stored in `directory`.
-    pub(crate) fn of(input: &[u8], tool: Option<&str>, config: &Config, directory: &Path) -> Self {
+    pub(super) fn of(
+        input: &[u8],
+        tool: Option<&str>,
+        config: &Config,
+        directory: &Path,
+    ) -> Result<Self, PayloadChanged> {
         let result = std::str::from_utf8(input).ok().and_then(ToolResult::read);
-        let (payload, source) = match &result {
-            None => (input, Source::Input),
-            Some(result) => {
-                let part = result.payload();
-                let source = Source::ToolResult {
-                    origin: part.map(|part| part.origin),
-                    further_parts: result.parts.len().saturating_sub(1),
-                    other_blocks: result.other_blocks,
-                };
-                (part.map_or(&[][..], |part| part.payload.as_bytes()), source)
+        let mut parts = result.iter().flat_map(|result| &result.parts).map(|part| &*part.payload);
+        let payload = match result {
+            Some(_) => parts.next().unwrap_or_default().as_bytes(),
+            None => input,
+        };
+        let further: Vec<&str> = parts.collect();
+        let found = Found::of(payload);
+        let (lines, survey) = lines(payload, &found, COUNT_BYTES)?;
+        let kind = Kind::of(&found, survey.is_of_memories());
+        let tool = Tool::of(tool, kind);
+        let name = tool.as_ref().map_or("", |tool| &tool.name);
+        let operation = Operation::of_tool(name);
+        let memory = operation.is_memory();
+        let rules = rules(config, memory);
+        let assessment = match &result {
+            Some(result) => assess_result(result, name, &rules, &O200k),
+            None => assess(payload, name, &rules, &O200k),
+        };
+        let descriptor = (assessment.decision.delivery == Delivery::Offload)
+            .then(|| Descriptor::of(payload, &operation, &assessment, &survey, config, directory));
+
+        let mut whole = found.measure;
+        for text in &further {
+            whole += Measure::of(text.as_bytes());
+        }
+        let (of, all, texts) = match found.records() {
+            Some(records) if memory && !is_table(&records.form) => {
+                // The line breaks are ours, and not in the measure of the records.
+                let text = Cow::Owned(lines.replace('\n', ""));
+                (Counted::Records, records.measure, vec![text])
+            }
+            _ => {
+                // What is no UTF-8 is binary, and not counted.
+                let payload = str::from_utf8(payload).unwrap_or_default();
+                let texts = [payload].into_iter().chain(further.iter().copied());
+                (Counted::Result, whole, texts.map(Cow::Borrowed).collect())
             }
         };
-        let found = Found::of(payload);
-        let (lines, survey) = lines(payload, &found, COUNT_BYTES).unwrap_or_default();
-        let memories = survey.is_of_memories();
-        let tool = tool.unwrap_or(if memories { "recall_memories" } else { "tool" });
-        let operation = Operation::of_tool(tool);
-        let rules = super::rules(config, operation.is_memory());
-        let assessment = match &result {
-            Some(result) => assess_result(result, tool, &rules, &O200k),
-            None => assess(payload, tool, &rules, &O200k),
+        let tokens = TokenCounts {
+            of,
+            estimated: assessment.estimate,
+            real: (kind != Kind::Binary)
+                .then(|| count::real(texts.iter().map(|text| &**text), all)),
         };
-        let text = if operation.is_memory() && found.records().is_some() {
-            lines.replace('\n', "")
-        } else {
-            String::from_utf8_lossy(&payload[..payload.len().min(COUNT_BYTES)]).into_owned()
-        };
-        let further: Vec<&str> = result
-            .iter()
-            .flat_map(|r| r.parts.iter().skip(1))
-            .map(|p| p.payload.as_ref())
-            .collect();
-        let descriptor = (assessment.decision.delivery == Delivery::Offload)
-            .then(|| Descriptor::of(&operation, &assessment, &survey, payload, config, directory));
-        Self {
-            source,
-            kind: Kind::of(&found.content, memories),
+
+        let key = deciding_key(&assessment.decision.reason, config, name, memory);
+        Ok(Self {
+            kind,
+            tool_result: result.as_ref().map(|result| Place {
+                payload: result.payload().map(|part| part.origin),
+                further_texts: further.len(),
+                other_blocks: result.other_blocks,
+            }),
             records: found.records().map(|records| Records {
                 count: records.count,
                 form: records.form.clone(),
                 fields: survey.shape.fields().into_iter().map(|(k, v)| (k, v.into())).collect(),
+                fields_left_out: match survey.shape.fields_left_out() {
+                    LeftOut::Exactly(more) | LeftOut::AtLeast(more) => more,
+                },
             }),
-            bytes: found.measure.bytes,
-            characters: found.measure.chars,
-            tool: tool.to_owned(),
-            tokens: TokenCounts::of(&assessment, &text, &further),
-            decision: assessment.decision,
+            bytes: whole.bytes,
+            characters: (kind != Kind::Binary).then_some(whole.chars),
+            tool,
+            tokens,
+            decision: Decided { decision: assessment.decision, key },
             descriptor,
-        }
+        })
     }
 }
 
+fn is_table(form: &RecordForm) -> bool {
+    matches!(form, RecordForm::Table { .. })
+}
+
 impl Kind {
-    fn of(content: &Content, memories: bool) -> Self {
-        match content {
+    fn of(found: &Found, memories: bool) -> Self {
+        match found.content {
+            _ if found.measure.bytes == 0 => Self::Nothing,
             Content::Records(_) if memories => Self::Memories,
             Content::Records(_) => Self::Records,
             Content::Document => Self::Json,
@@ -151,72 +199,13 @@ impl Kind {
     }
 }
 
-impl TokenCounts {
-    /// The counts of `text`, which is what the estimate is of, and of the `further` parts.
-    fn of(assessment: &Assessment, text: &str, further: &[&str]) -> Self {
-        let found = &assessment.found;
-        let measure = match found.records() {
-            Some(records) if text.len() as u64 <= records.measure.bytes => records.measure,
-            _ => found.measure,
+impl Tool {
+    fn of(named: Option<&str>, kind: Kind) -> Option<Self> {
+        let (name, origin) = match named {
+            Some(name) => (name, ToolOrigin::Flag),
+            None if kind == Kind::Memories => ("recall_memories", ToolOrigin::Assumed),
+            None => return None,
         };
-        let whole = text.len() as u64 >= measure.bytes;
-        let counted = O200k.count_till(text, u64::MAX).ok().flatten().filter(|_| whole);
-        let (mut real, real_method) = if let Some(tokens) = counted {
-            (tokens, Method::Counted)
-        } else {
-            let sampled = lro_core::tokens::count(measure, text, &O200k);
-            (sampled.tokens, sampled.method)
-        };
-        for part in further {
-            real.0 += O200k.count_till(part, u64::MAX).ok().flatten().unwrap_or_default().0;
-        }
-        let estimate = assessment.estimate;
-        Self { estimated: estimate.tokens, method: estimate.method, real, real_method }
-    }
-}
-
-impl Descriptor {
-    fn of(
-        operation: &Operation,
-        assessment: &Assessment,
-        survey: &Survey,
-        payload: &[u8],
-        config: &Config,
-        directory: &Path,
-    ) -> Self {
-        // A sample, so that the same result always gives the same figure.
-        let id = ResultId::new(1_794_700_800_000, 0x5a17_9c03_e46b_d28f_11c7);
-        let name = format!("atlatl-{}-{id}.jsonl", operation.as_str());
-        let path = directory.join(name).display().to_string();
-        let head = &payload[..payload.len().min(64 * 1024)];
-        let text_head = String::from_utf8_lossy(head);
-        let stored = Stored {
-            id,
-            path: &path,
-            readable_path: true,
-            expires_at: chrono::DateTime::from_timestamp_nanos(1_794_700_800_000_000_000),
-            operation,
-            found: &assessment.found,
-            survey,
-            text_head: &text_head,
-            estimated: assessment.estimate.tokens,
-            score_range: None,
-            total_matches: None,
-        };
-        let offload = &config.prompt.offload;
-        let look = Look {
-            extraction: Extraction::Shell,
-            preview: Tokens(u64::from(offload.preview_tokens)),
-        };
-        let memory = operation.is_memory() && survey.is_of_memories();
-        let form = if memory { offload.descriptor } else { DescriptorForm::Compact };
-        let text = if form == DescriptorForm::Full {
-            serde_json::to_string(&stored.full_descriptor(survey.detail(), look))
-        } else {
-            let detail = memory.then(|| survey.detail());
-            serde_json::to_string(&stored.compact_descriptor(detail, look))
-        };
-        let tokens = O200k.count_till(&text.unwrap_or_default(), u64::MAX);
-        Self { form, tokens: tokens.ok().flatten().unwrap_or_default() }
+        Some(Self { name: name.to_owned(), origin })
     }
 }

@@ -3,139 +3,214 @@
 use lro_core::{
     config::DescriptorForm,
     records::{Delimiter, RecordForm},
-    threshold::{Delivery, Reason, Threshold},
-    tokens::Method,
+    threshold::{Decision, Delivery, Reason, Threshold},
+    tokens::{Estimate, Method},
     tool_result::Origin,
 };
+use serde_json::Value;
 
-use super::report::{Kind, Records, Report, Source};
-use crate::output::Table;
+use super::{
+    count::{Counted, TokenCounts},
+    report::{Kind, Place, Records, Report, Tool, ToolOrigin},
+};
+use crate::output::Facts;
 
-/// Fields shown in a line; the rest is counted.
-const FIELDS_SHOWN: usize = 12;
+/// Characters that the list of fields may take: about five lines. The fields left out are counted.
+const FIELDS_CHARS: usize = 320;
 
-/// One row a fact.
-pub(super) fn table(report: &Report) -> Table {
-    let mut table = Table::new(["", ""]);
-    let mut row = |label: &str, text: String| table.row([label.to_owned(), text]);
-    row("recognised", recognised(report));
-    if let Some(source) = source(report.source) {
-        row("found in", source);
+/// The report, fact by fact.
+pub(super) fn facts(report: &Report) -> Facts {
+    let mut facts = Facts::default();
+    facts.text("recognised", &recognised(report));
+    if let Some(place) = &report.tool_result {
+        facts.text("found in", &found_in(place));
     }
-    row(
-        "size",
-        format!("{} bytes, {} characters", grouped(report.bytes), grouped(report.characters)),
-    );
     if let Some(records) = &report.records {
-        row("fields", fields(records));
+        facts.list("fields", &fields(records));
     }
-    let tokens = &report.tokens;
-    row("tokens", format!("{} estimated ({})", grouped(tokens.estimated.0), method(tokens.method)));
-    row("", format!("{} real (o200k, {})", grouped(tokens.real.0), method(tokens.real_method)));
-    row("decision", decision(report));
+    facts.text("size", &size(report));
+    let (first, second) = tokens(&report.tokens);
+    facts.text("tokens", &first);
+    if let Some(second) = second {
+        facts.text("", &second);
+    }
+    facts.text("tool", &tool(report.tool.as_ref()));
+    facts.text("decision", &decision(&report.decision.decision, report.tokens.estimated));
+    if let Some(key) = &report.decision.key {
+        facts.text("decided by", key);
+    }
     if let Some(descriptor) = &report.descriptor {
         let form = match descriptor.form {
             DescriptorForm::Full => "full",
             _ => "compact",
         };
-        let size = grouped(descriptor.tokens.0);
-        row("in its place", format!("a {form} descriptor of about {size} tokens"));
+        let tokens = grouped(descriptor.tokens.0);
+        facts.text("in its place", &format!("a {form} descriptor of about {tokens} tokens"));
     }
-    table
+    facts
 }
 
 fn recognised(report: &Report) -> String {
-    let what = match (report.kind, &report.records) {
-        (Kind::Json, _) => return "one JSON document".to_owned(),
-        (Kind::Text, _) | (_, None) if report.kind != Kind::Binary => return "text".to_owned(),
-        (Kind::Memories, _) => "memories",
-        (Kind::Binary, _) => return "binary data".to_owned(),
-        _ => "records",
+    let (one, many) = match report.kind {
+        Kind::Memories => ("memory", "memories"),
+        Kind::Records => ("record", "records"),
+        Kind::Json => return "one JSON document".to_owned(),
+        Kind::Text => return "text".to_owned(),
+        Kind::Binary => return "binary data".to_owned(),
+        Kind::Nothing => return "nothing: there is no text".to_owned(),
     };
-    let Some(records) = &report.records else { return what.to_owned() };
-    let form = match &records.form {
+    let Some(records) = &report.records else { return many.to_owned() };
+    let place = match &records.form {
         RecordForm::Array { path, .. } if path.is_empty() => "a JSON array".to_owned(),
-        RecordForm::Array { path, .. } => format!("the JSON array at .{}", path.join(".")),
+        RecordForm::Array { path, .. } => format!("the JSON array at {}", jq_path(path)),
         RecordForm::Table { delimiter: Delimiter::Tab, .. } => "a table (TSV)".to_owned(),
         RecordForm::Table { .. } => "a table (CSV)".to_owned(),
         _ => "JSON lines".to_owned(),
     };
-    format!("{} {what} in {form}", grouped(records.count))
+    format!("{} in {place}", counted(records.count, one, many))
 }
 
-fn source(source: Source) -> Option<String> {
-    let Source::ToolResult { origin, further_parts, other_blocks } = source else { return None };
-    let place = match origin {
-        Some(Origin::Structured) => "structuredContent",
-        Some(Origin::TextBlocks) => "its text blocks",
-        Some(Origin::UndecodableText) => "a text block that is no UTF-8",
-        Some(_) => "its text block",
-        None => "no text",
-    };
-    let further = match further_parts {
-        0 => String::new(),
-        1 => ", 1 further text".to_owned(),
-        more => format!(", {more} further texts"),
-    };
-    let other = match other_blocks {
-        0 => String::new(),
-        1 => ", 1 other block that stays as it is".to_owned(),
-        more => format!(", {more} other blocks that stay as they are"),
-    };
-    Some(format!("a tool result: {place}{further}{other}"))
+/// The path as any jq takes it.
+fn jq_path(path: &[String]) -> String {
+    let mut shown = String::new();
+    for name in path {
+        let plain = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+            && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+        if plain || shown.is_empty() {
+            shown.push('.');
+        }
+        // Before version 1.7 jq refuses a dot in front of an inner bracket.
+        let quoted = if plain { name.clone() } else { format!("[{}]", Value::from(&**name)) };
+        shown.push_str(&quoted);
+    }
+    shown
 }
 
-fn fields(records: &Records) -> String {
-    let shown: Vec<String> = records
-        .fields
-        .iter()
-        .take(FIELDS_SHOWN)
-        .map(|(name, types)| format!("{name} {}", types.as_str().unwrap_or_default()))
-        .collect();
-    let left = records.fields.len().saturating_sub(FIELDS_SHOWN);
-    let more = if left > 0 { format!(", {left} more") } else { String::new() };
-    shown.join(", ") + &more
+fn found_in(place: &Place) -> String {
+    let payload = match place.payload {
+        Some(Origin::Structured) => "structuredContent of a tool result",
+        Some(Origin::TextBlocks) => "the text blocks of a tool result",
+        Some(Origin::UndecodableText) => "a text block of a tool result that cannot be decoded",
+        Some(_) => "a text block of a tool result",
+        None => "a tool result",
+    };
+    let mut found = vec![payload.to_owned()];
+    if place.further_texts > 0 {
+        let texts = counted(place.further_texts as u64, "more text", "more texts");
+        found.push(format!("{texts} beside it"));
+    }
+    if place.other_blocks > 0 {
+        let blocks = counted(place.other_blocks as u64, "other block is", "other blocks are");
+        found.push(format!("{blocks} left alone"));
+    }
+    found.join("; ")
 }
 
-fn method(method: Method) -> &'static str {
-    match method {
-        Method::CharactersByFour => "characters \u{f7} 4",
-        Method::Counted => "counted",
-        Method::Sampled => "from a sample",
-        _ => "bound from above",
+fn size(report: &Report) -> String {
+    let bytes = counted(report.bytes, "byte", "bytes");
+    match report.characters {
+        Some(characters) => format!("{bytes}, {}", counted(characters, "character", "characters")),
+        None => bytes,
     }
 }
 
-fn decision(report: &Report) -> String {
-    let delivery = match report.decision.delivery {
+fn fields(records: &Records) -> Vec<String> {
+    if records.fields.is_empty() {
+        return vec!["none".to_owned()];
+    }
+    let mut room = FIELDS_CHARS;
+    let mut fields: Vec<String> = records
+        .fields
+        .iter()
+        .map(|(name, types)| format!("{name} {}", types.as_str().unwrap_or_default()))
+        .take_while(|field| {
+            let fits = field.chars().count() < room;
+            room = room.saturating_sub(field.chars().count() + 2);
+            fits
+        })
+        .collect();
+    let left_out = records.fields.len() - fields.len() + records.fields_left_out;
+    if left_out > 0 {
+        fields.push(format!("{left_out} more"));
+    }
+    fields
+}
+
+/// The estimate and the real count, or one of them where both are the same.
+fn tokens(tokens: &TokenCounts) -> (String, Option<String>) {
+    let of = match tokens.of {
+        Counted::Records => " for the records",
+        Counted::Result => "",
+    };
+    let estimated = grouped(tokens.estimated.tokens.0);
+    if tokens.estimated.method == Method::Counted && tokens.real == Some(tokens.estimated) {
+        return (format!("{estimated}{of} (counted with o200k)"), None);
+    }
+    let how = match tokens.estimated.method {
+        Method::CharactersByFour => "characters \u{f7} 4",
+        Method::Counted => "counted",
+        Method::Sampled => "from a sample",
+        Method::AsBase64 => "as base64",
+        _ => "without a tokenizer",
+    };
+    let real = tokens.real.map(|real| {
+        let how = match real.method {
+            Method::Counted => "counted with o200k",
+            Method::Sampled => "o200k, from the first 8 MiB",
+            _ => "estimated: the tokenizer failed",
+        };
+        format!("{} real ({how})", grouped(real.tokens.0))
+    });
+    (format!("{estimated} estimated{of} ({how})"), real)
+}
+
+fn tool(tool: Option<&Tool>) -> String {
+    match tool {
+        Some(Tool { name, origin: ToolOrigin::Flag }) => name.clone(),
+        Some(Tool { name, origin: ToolOrigin::Assumed }) => {
+            format!("{name}, assumed since these are memories (see --tool)")
+        }
+        None => "not given (name it with --tool to apply its policy)".to_owned(),
+    }
+}
+
+fn decision(decision: &Decision, estimated: Estimate) -> String {
+    let delivery = match decision.delivery {
         Delivery::Inline => "inline",
         Delivery::Offload => "offload",
     };
-    let estimated = grouped(report.tokens.estimated.0);
-    let why = match &report.decision.reason {
-        Reason::Disabled => "prompt.offload.enabled is false".to_owned(),
-        Reason::ToolFailed => "the tool said that it failed".to_owned(),
-        Reason::Unfinished => "the result is not final".to_owned(),
-        Reason::Policy { glob } => format!("proxy.policy.\"{glob}\" says so"),
+    let why = match &decision.reason {
+        Reason::Disabled => "offloading is switched off".to_owned(),
+        Reason::ToolFailed => "the tool reported an error, which the model has to see".to_owned(),
+        Reason::Unfinished => "the result is not the final one".to_owned(),
+        Reason::NoText => "there is no text to store".to_owned(),
+        Reason::Policy { .. } => "a policy says so, whatever the size".to_owned(),
         Reason::Bytes { bytes, threshold } => {
-            format!("{} bytes cannot be more than {} tokens", grouped(*bytes), limit(*threshold))
+            let over = match threshold {
+                Threshold::Above(_) => "more than ",
+                _ => "",
+            };
+            let bytes = counted(*bytes, "byte is", "bytes are");
+            format!("{bytes} too few for {over}{} tokens", grouped(threshold.tokens().0))
         }
         Reason::Estimate { threshold } => {
-            let relation = match (report.decision.delivery, threshold) {
+            let are = match (decision.delivery, threshold) {
                 (Delivery::Offload, Threshold::Above(_)) => "more than",
                 (Delivery::Offload, _) => "at least",
                 (Delivery::Inline, Threshold::Above(_)) => "not more than",
                 (Delivery::Inline, _) => "less than",
             };
-            format!("{estimated} tokens are {relation} {}", limit(*threshold))
+            let tokens = grouped(estimated.tokens.0);
+            format!("{tokens} tokens are {are} {}", grouped(threshold.tokens().0))
         }
-        _ => String::new(),
+        // A reason that is newer than this list.
+        reason => format!("{reason:?}"),
     };
-    format!("{delivery}: {why}, for {}", report.tool)
+    format!("{delivery}: {why}")
 }
 
-fn limit(threshold: Threshold) -> String {
-    grouped(threshold.tokens().0)
+fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
 /// A number with its thousands apart.
@@ -160,5 +235,13 @@ mod tests {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }
+    }
+
+    #[test]
+    fn paths_are_as_jq_takes_them() {
+        let path =
+            |names: &[&str]| jq_path(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(path(&["data", "rows_2"]), ".data.rows_2");
+        assert_eq!(path(&["a b", "2x", "\"", ""]), r#".["a b"]["2x"]["\""][""]"#);
     }
 }

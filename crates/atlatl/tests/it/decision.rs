@@ -1,0 +1,270 @@
+//! `atlatl offload --dry-run`: what is decided, and why; and how the command is called.
+
+use mif::Detail;
+use serde_json::json;
+
+use crate::{
+    offload::{ask, memories},
+    program::Program,
+};
+
+/// The rows of the report about the tool and the decision.
+fn decision(result: &str, args: &[&str]) -> String {
+    let run = ask(result, &[args, &["--output", "human"]].concat());
+    let rows = ["tool ", "decision ", "decided by ", "in its place "];
+    let is_asked_for = |line: &&str| rows.iter().any(|row| line.starts_with(row));
+    run.stdout.lines().filter(is_asked_for).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn f35_a_policy_decides_before_any_threshold() {
+    let offload = ["--set", r#"proxy.policy."read_*"="offload""#, "--tool"];
+    insta::assert_snapshot!(decision("short", &[&offload[..], &["read_file"]].concat()), @r#"
+    tool          read_file
+    decision      offload: a policy says so, whatever the size
+    decided by    proxy.policy."read_*"
+    in its place  a compact descriptor of about 186 tokens
+    "#);
+    insta::assert_snapshot!(decision("short", &[&offload[..], &["write_file"]].concat()), @"
+    tool        write_file
+    decision    inline: 5 bytes are too few for 10,000 tokens
+    decided by  proxy.threshold_tokens
+    ");
+    let long = "word ".repeat(20_000);
+    let inline = ["--set", "proxy.policy.get_page=inline", "--tool", "get_page"];
+    insta::assert_snapshot!(decision(&long, &inline), @r#"
+    tool        get_page
+    decision    inline: a policy says so, whatever the size
+    decided by  proxy.policy."get_page"
+    "#);
+    let run = ask(&long, &inline).json();
+    assert_eq!(
+        run["decision"],
+        json!({
+            "delivery": "inline",
+            "because": "policy",
+            "glob": "get_page",
+            "key": "proxy.policy.\"get_page\"",
+        })
+    );
+    assert!(run.get("descriptor").is_none());
+}
+
+#[test]
+fn f35_a_tool_may_have_a_threshold_of_its_own() {
+    let own = ["--set", "proxy.policy.read_*={ threshold_tokens = 50 }", "--tool", "read_file"];
+    insta::assert_snapshot!(decision(&"word ".repeat(60), &own), @r#"
+    tool          read_file
+    decision      offload: 61 tokens are at least 50
+    decided by    proxy.policy."read_*"
+    in its place  a compact descriptor of about 245 tokens
+    "#);
+    insta::assert_snapshot!(decision(&"word ".repeat(20), &own), @r#"
+    tool        read_file
+    decision    inline: 21 tokens are less than 50
+    decided by  proxy.policy."read_*"
+    "#);
+}
+
+#[test]
+fn f35_a_policy_for_every_tool_includes_the_one_without_a_name() {
+    let every = ["--set", "proxy.policy.*=offload"];
+    insta::assert_snapshot!(decision("short", &every), @r#"
+    tool          not given (name it with --tool to apply its policy)
+    decision      offload: a policy says so, whatever the size
+    decided by    proxy.policy."*"
+    in its place  a compact descriptor of about 183 tokens
+    "#);
+    let others = ["--set", "proxy.policy.t*=offload"];
+    insta::assert_snapshot!(decision("short", &others), @"
+    tool        not given (name it with --tool to apply its policy)
+    decision    inline: 5 bytes are too few for 10,000 tokens
+    decided by  proxy.threshold_tokens
+    ");
+}
+
+#[test]
+fn f35_offloading_can_be_switched_off() {
+    let off = ["--set", "prompt.offload.enabled=false"];
+    insta::assert_snapshot!(decision(&memories(500, Detail::Light), &off), @"
+    tool        recall_memories, assumed since these are memories (see --tool)
+    decision    inline: offloading is switched off
+    decided by  prompt.offload.enabled
+    ");
+}
+
+#[test]
+fn f35_another_tools_result_is_offloaded_from_10_000_tokens_on() {
+    let words = |count: usize| "a".to_owned() + &" a".repeat(count - 1);
+    insta::assert_snapshot!(decision(&words(9_999), &[]), @"
+    tool        not given (name it with --tool to apply its policy)
+    decision    inline: 9,999 tokens are less than 10,000
+    decided by  proxy.threshold_tokens
+    ");
+    insta::assert_snapshot!(decision(&words(10_000), &[]), @"
+    tool          not given (name it with --tool to apply its policy)
+    decision      offload: 10,000 tokens are at least 10,000
+    decided by    proxy.threshold_tokens
+    in its place  a compact descriptor of about 496 tokens
+    ");
+    insta::assert_snapshot!(decision(&words(2_000), &[]), @"
+    tool        not given (name it with --tool to apply its policy)
+    decision    inline: 3,999 bytes are too few for 10,000 tokens
+    decided by  proxy.threshold_tokens
+    ");
+}
+
+/// One memory of so many characters.
+fn memory(characters: usize) -> String {
+    let memory = |content: &str| {
+        json!([{
+            "id": "a",
+            "memory_type": "semantic",
+            "created": "2026-01-05T08:00:00Z",
+            "content": content,
+        }])
+        .to_string()
+    };
+    // The brackets around it are no part of the record.
+    let rest = memory("").len() - 2;
+    memory(&"x".repeat(characters - rest))
+}
+
+#[test]
+fn t4_memories_are_offloaded_above_1600_tokens_only() {
+    insta::assert_snapshot!(decision(&memory(6400), &[]), @"
+    tool        recall_memories, assumed since these are memories (see --tool)
+    decision    inline: 1,600 tokens are not more than 1,600
+    decided by  prompt.offload.threshold_tokens
+    ");
+    insta::assert_snapshot!(decision(&memory(6401), &[]), @"
+    tool          recall_memories, assumed since these are memories (see --tool)
+    decision      offload: 1,601 tokens are more than 1,600
+    decided by    prompt.offload.threshold_tokens
+    in its place  a full descriptor of about 1,042 tokens
+    ");
+    // No token is shorter than a byte.
+    insta::assert_snapshot!(decision(&memory(1598), &[]), @"
+    tool        recall_memories, assumed since these are memories (see --tool)
+    decision    inline: 1,600 bytes are too few for more than 1,600 tokens
+    decided by  prompt.offload.threshold_tokens
+    ");
+}
+
+#[test]
+fn the_tool_says_whether_it_is_a_memory_operation() {
+    let memories = memories(20, Detail::Full);
+    insta::assert_snapshot!(decision(&memories, &[]), @"
+    tool          recall_memories, assumed since these are memories (see --tool)
+    decision      offload: 2,963 tokens are more than 1,600
+    decided by    prompt.offload.threshold_tokens
+    in its place  a full descriptor of about 1,277 tokens
+    ");
+    insta::assert_snapshot!(decision(&memories, &["--tool", "search_memories"]), @"
+    tool          search_memories
+    decision      offload: 2,963 tokens are more than 1,600
+    decided by    prompt.offload.threshold_tokens
+    in its place  a full descriptor of about 1,264 tokens
+    ");
+    insta::assert_snapshot!(decision(&memories, &["--tool", "export_rows"]), @"
+    tool        export_rows
+    decision    inline: 3,330 tokens are less than 10,000
+    decided by  proxy.threshold_tokens
+    ");
+}
+
+#[test]
+fn f11_an_error_is_never_offloaded() {
+    let result = json!({
+        "content": [{"type": "text", "text": "no such table: rows ".repeat(10_000)}],
+        "isError": true,
+    });
+    insta::assert_snapshot!(decision(&result.to_string(), &["--set", "proxy.policy.*=offload"]), @"
+    tool        not given (name it with --tool to apply its policy)
+    decision    inline: the tool reported an error, which the model has to see
+    ");
+    insta::assert_snapshot!(ask(result.to_string(), &[]), @r#"
+    status: 0
+    --- stdout
+    {
+      "kind": "text",
+      "tool_result": {
+        "payload": "text",
+        "further_texts": 0,
+        "other_blocks": 0
+      },
+      "bytes": 200000,
+      "characters": 200000,
+      "tool": null,
+      "tokens": {
+        "of": "result",
+        "estimated": {
+          "tokens": 50008,
+          "method": "sampled"
+        },
+        "real": {
+          "tokens": 50001,
+          "method": "counted"
+        }
+      },
+      "decision": {
+        "delivery": "inline",
+        "because": "tool_failed"
+      }
+    }
+    --- stderr
+    "#);
+}
+
+#[test]
+fn an_unfinished_result_stays_inline() {
+    let result = json!({
+        "content": [{"type": "text", "text": "working on it"}],
+        "resultType": "task",
+    });
+    insta::assert_snapshot!(decision(&result.to_string(), &["--set", "proxy.policy.*=offload"]), @"
+    tool        not given (name it with --tool to apply its policy)
+    decision    inline: the result is not the final one
+    ");
+}
+
+#[test]
+fn the_result_comes_from_a_file_or_from_standard_input() {
+    let program = Program::new().file("work/rows.json", "[{\"a\":1},{\"a\":2}]");
+    let from_file = program.run(&["offload", "--dry-run", "rows.json"]);
+    let piped = program.run_with_input(&["offload", "--dry-run"], b"[{\"a\":1},{\"a\":2}]");
+    assert_eq!(from_file.status, 0);
+    assert_eq!(from_file.to_string(), piped.to_string());
+    assert_eq!(piped.json()["records"]["count"], 2);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_exits_with_1() {
+    insta::assert_snapshot!(Program::new().run(&["offload", "--dry-run", "none.json"]), @"
+    status: 1
+    --- stdout
+    --- stderr
+    error: none.json: cannot be read: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(Program::new().run(&["offload", "--dry-run", "."]), @"
+    status: 1
+    --- stdout
+    --- stderr
+    error: .: cannot be read: Is a directory (os error 21)
+    ");
+}
+
+#[test]
+fn nothing_is_done_without_dry_run() {
+    insta::assert_snapshot!(Program::new().run(&["offload"]), @"
+    status: 2
+    --- stdout
+    --- stderr
+    error: the following required arguments were not provided:
+      --dry-run
+
+    Usage: atlatl offload --dry-run [FILE]
+
+    For more information, try '--help'.
+    ");
+}

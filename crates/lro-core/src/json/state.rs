@@ -1,0 +1,77 @@
+//! State: what the scanner expects next.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// A value must come.
+    Value,
+    /// Right after `[`.
+    ValueOrClose,
+    /// Right after `{`.
+    KeyOrClose,
+    /// After a comma in an object.
+    Key,
+    Colon,
+    CommaOrClose,
+    /// Behind a whole root value: another may follow on a later line.
+    Between {
+        line_break: bool,
+    },
+    Text(Role),
+    Escape(Role),
+    Hex(Role, u8),
+    Number(Digits),
+    /// So many bytes of the word have come.
+    Literal(Word, u8),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Key,
+    Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    True,
+    False,
+    Null,
+}
+
+impl Word {
+    pub(super) fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::True => b"true",
+            Self::False => b"false",
+            Self::Null => b"null",
+        }
+    }
+}
+
+/// How far a number has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Digits {
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    E,
+    Sign,
+    Exponent,
+}
+
+/// The part of an unfinished string that lay in earlier chunks.
+pub(super) enum Carried {
+    Nothing,
+    Text(Vec<u8>),
+    TooLong,
+}
+
+impl Carried {
+    pub(super) fn lexeme(&self) -> Option<&[u8]> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Nothing | Self::TooLong => None,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `bench`: measures, keeps the raw run and writes its tables into docs/performance.md.
+
+mod core;
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::args::{Bench, BenchArgs};
+use crate::repository::Repository;
+use crate::run_record::RunRecord;
+use crate::{generated, output};
+
+const DOCUMENT: &str = "docs/performance.md";
+
+/// Runs one benchmark.
+pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
+    let (name, package, tables) = match args.name {
+        Bench::Core => ("core", "lro-core", core::tables),
+    };
+    let command = format!("cargo xtask bench {name}");
+    let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
+    output::progress(format_args!("bench {name}: building and measuring"));
+    let run = repository
+        .cargo(&["bench", "--locked", "--all-features", "--package", package, "--bench", name])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting cargo bench")?;
+    ensure!(run.status.success(), "cargo bench failed: {}", run.status);
+    let results: Value = serde_json::from_slice(&run.stdout).context("the benchmark's output")?;
+    let record = record.finish(results);
+    let file = record.write(repository)?;
+    output::line(format_args!("wrote {}", file.display()));
+    for (part, table) in tables(record.results())? {
+        output::line(&table);
+        let body = format!("{}\n\n{table}", record.caption());
+        generated::write(repository, DOCUMENT, part, &body)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,109 @@
+//! The tables of `bench core`.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// The parts of docs/performance.md that this benchmark writes, with their tables.
+pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
+    Ok(vec![
+        ("core scan", scan(results).context("scan")?),
+        ("core tokens", tokens(results).context("tokens")?),
+        ("core descriptors", descriptors(results).context("descriptors")?),
+    ])
+}
+
+fn scan(results: &Value) -> Option<String> {
+    let mut table = String::from(
+        "| payload of 100 MB | run | MB/s | times the fastest bare scan | memory beyond the payload |\n\
+         |---|---|--:|--:|--:|",
+    );
+    for payload in results["scan"].as_array()? {
+        for (i, run) in payload["best_of_rounds"].as_array()?.iter().enumerate() {
+            let name = if i == 0 { payload["payload"].as_str()? } else { "" };
+            let speed = run["megabytes_per_second"].as_f64()?;
+            let ratio = run["times_the_fastest_bare_scan"].as_f64()?;
+            let what = run["run"].as_str()?;
+            let memory = if what == "find and measure" {
+                format!("{:.1} MiB", payload["bytes_beyond_payload"].as_f64()? / 1_048_576.0)
+            } else {
+                String::new()
+            };
+            // Writing to a String cannot fail.
+            let _ = write!(table, "\n| {name} | {what} | {speed:.0} | {ratio:.2} | {memory} |");
+        }
+    }
+    Some(table)
+}
+
+fn tokens(results: &Value) -> Option<String> {
+    let mut table = String::from(
+        "| text | characters | real (o200k) | characters ÷ 4 | error | our estimate | error | how |\n\
+         |---|--:|--:|--:|--:|--:|--:|---|",
+    );
+    for row in results["tokens"].as_array()? {
+        let real = row["real_tokens"].as_f64()?;
+        let error = |tokens: f64| format!("{:+.0} %", (tokens / real - 1.0) * 100.0);
+        let quarter = row["characters_by_four"].as_f64()?;
+        let ours = row["estimate"]["tokens"].as_f64()?;
+        let _ = write!(
+            table,
+            "\n| {} | {} | {real} | {quarter} | {} | {ours} | {} | {} |",
+            row["text"].as_str()?,
+            row["characters"],
+            error(quarter),
+            error(ours),
+            row["estimate"]["method"].as_str()?.replace('_', " "),
+        );
+    }
+    Some(table)
+}
+
+fn descriptors(results: &Value) -> Option<String> {
+    let mut table = String::from(
+        "| detail | guidance | 500 memories inline | full | full, with preview | compact | compact, with preview |\n\
+         |---|---|--:|--:|--:|--:|--:|",
+    );
+    for row in results["descriptors"].as_array()? {
+        let _ = write!(
+            table,
+            "\n| {} | {} | {} | {} | {} | {} | {} |",
+            row["detail"].as_str()?,
+            row["guidance"].as_str()?,
+            row["inline_tokens"],
+            row["full"],
+            row["full_with_preview"],
+            row["compact"],
+            row["compact_with_preview"],
+        );
+    }
+    Some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_becomes_tables_and_a_broken_one_an_error() {
+        let results = json!({
+            "scan": [{"payload": "p", "bytes_beyond_payload": 1_048_576, "best_of_rounds": [
+                {"run": "bare", "megabytes_per_second": 1000.4, "times_the_fastest_bare_scan": 1.0},
+                {"run": "find and measure", "megabytes_per_second": 500.0,
+                 "times_the_fastest_bare_scan": 2.001},
+            ]}],
+            "tokens": [{"text": "t", "characters": 8, "real_tokens": 4, "characters_by_four": 2,
+                        "estimate": {"tokens": 4, "method": "counted"}}],
+            "descriptors": [],
+        });
+        let tables = tables(&results).unwrap();
+        assert!(tables[0].1.ends_with(
+            "\n| p | bare | 1000 | 1.00 |  |\n|  | find and measure | 500 | 2.00 | 1.0 MiB |"
+        ));
+        assert!(tables[1].1.ends_with("\n| t | 8 | 4 | 2 | -50 % | 4 | +0 % | counted |"));
+        assert!(super::tables(&json!({})).is_err());
+    }
+}
