@@ -67,6 +67,8 @@ struct Node {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     name: Box<str>,
+    /// Whether its name without escapes is spelled as it reads.
+    plain: bool,
     node: usize,
     /// In how many objects it stood; one that stands twice in one object counts once.
     objects: u64,
@@ -75,6 +77,15 @@ struct Field {
 }
 
 impl Field {
+    /// Counts it in the object with this number, once.
+    #[inline]
+    fn count_in(&mut self, object: u64) {
+        if self.counted_in != object {
+            self.counted_in = object;
+            self.objects += 1;
+        }
+    }
+
     /// What naming it costs the reader, with the punctuation and the type around the name.
     fn cost(&self) -> u64 {
         Measure::of(self.name.as_bytes()).cost() + FIELD_COST
@@ -140,7 +151,7 @@ impl Shape {
         builder.nodes[0].kinds.add(Kind::Object);
         builder.nodes[0].objects = count;
         for (name, kinds) in columns {
-            let Some((_, node)) = builder.field(0, usize::MAX, name) else { break };
+            let Some((_, node)) = builder.field(0, name) else { break };
             for kind in kinds {
                 builder.nodes[node].kinds.add(*kind);
             }
@@ -357,29 +368,38 @@ impl ShapeBuilder {
         }
     }
 
-    /// The place of the field `name` among the fields of `object`, and its node.
+    /// The place among the fields of `object` of the one that `lexeme` names, and its node.
     #[inline]
-    fn field(&mut self, object: usize, expected: usize, name: &str) -> Option<(usize, usize)> {
+    fn named(&mut self, object: usize, expected: usize, lexeme: &[u8]) -> Option<(usize, usize)> {
+        // Nearly every name is the one expected, and spelled without escapes.
         let node = &mut self.nodes[object];
-        let is_it = |field: &Field| *field.name == *name;
-        let found = match node.fields.get(expected) {
-            Some(field) if is_it(field) => Some(expected),
-            _ => node.fields.iter().position(is_it),
-        };
-        if let Some(found) = found {
+        if let Some(field) = node.fields.get_mut(expected)
+            && field.plain
+            && field.name.as_bytes() == lexeme
+        {
+            field.count_in(node.objects);
+            return Some((expected, field.node));
+        }
+        if lexeme.len() > NAME_CAP * 4 {
+            return None;
+        }
+        // The same name may be spelled with escapes and without.
+        self.field(object, &decode(lexeme)?)
+    }
+
+    /// The place of the field `name` among the fields of `object`, and its node.
+    fn field(&mut self, object: usize, name: &str) -> Option<(usize, usize)> {
+        let node = &mut self.nodes[object];
+        if let Some(found) = node.fields.iter().position(|field| *field.name == *name) {
             let field = &mut node.fields[found];
-            if field.counted_in != node.objects {
-                field.counted_in = node.objects;
-                field.objects += 1;
-            }
+            field.count_in(node.objects);
             return Some((found, field.node));
         }
         let cap = if object == 0 { FIELDS_CAP } else { NESTED_FIELDS_CAP };
-        let new = if node.fields.len() < cap { self.add_node() } else { None };
+        let new = if node.fields.len() < cap { self.add_node()? } else { return None };
         let node = &mut self.nodes[object];
-        let new = new?;
-        let name = name.into();
-        node.fields.push(Field { name, node: new, objects: 1, counted_in: node.objects });
+        let (plain, name) = (!name.contains('\\'), name.into());
+        node.fields.push(Field { name, plain, node: new, objects: 1, counted_in: node.objects });
         Some((node.fields.len() - 1, new))
     }
 }
@@ -435,12 +455,8 @@ impl Events for ShapeBuilder {
             return;
         }
         self.member = None;
-        let Some(frame) = self.open.last_mut() else { return };
-        let Some(object) = frame.node else { return };
-        let next = frame.next;
-        // The same name may be spelled with escapes and without.
-        let name = lexeme.filter(|lexeme| lexeme.len() <= NAME_CAP * 4).and_then(decode);
-        let found = name.and_then(|name| self.field(object, next, &name));
+        let Some(&Frame { node: Some(object), next, .. }) = self.open.last() else { return };
+        let found = lexeme.and_then(|lexeme| self.named(object, next, lexeme));
         let Some(frame) = self.open.last_mut() else { return };
         if let Some((place, node)) = found {
             self.member = Some(node);
@@ -505,6 +521,15 @@ mod tests {
         let schema = shape(records).line_schema();
         assert_eq!(schema["properties"]["a"], json!({"type": ["null", "number", "string"]}));
         assert_eq!(schema["required"], json!(["a"]));
+    }
+
+    #[test]
+    fn a_name_that_reads_like_an_escape_is_another_field() {
+        // A backslash and an n, and a line break.
+        let records = r#"{"\\n":1}, {"\n":"x"}, {"\\n":2}"#;
+        let schema = shape(records).line_schema();
+        assert_eq!(schema["properties"]["\\n"], json!({"type": "integer"}));
+        assert_eq!(schema["properties"]["\n"], json!({"type": "string"}));
     }
 
     #[test]

@@ -82,6 +82,29 @@ proptest! {
     }
 
     #[test]
+    fn prop_every_line_satisfies_the_line_schema(
+        records in prop::collection::vec(tree::value(), 1..8),
+        chunk in 1usize..200,
+    ) {
+        let payload = Tree::Array(records).compact();
+        let found = find(&payload, chunk);
+        let mut writer = RecordLines::new(found.records().unwrap());
+        let mut out = Vec::new();
+        for part in payload.as_bytes().chunks(chunk) {
+            writer.feed(part, &mut out).unwrap();
+        }
+        let schema = writer.finish(&mut out).unwrap().shape.line_schema();
+        prop_assert!(jsonschema::meta::is_valid(&schema), "{}", schema);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for line in String::from_utf8(out).unwrap().lines() {
+            // A lone surrogate, great depth or a number beyond all range is no value to validate.
+            if let Ok(record) = serde_json::from_str::<serde_json::Value>(line) {
+                prop_assert!(validator.is_valid(&record), "{}\n{}", line, schema);
+            }
+        }
+    }
+
+    #[test]
     fn prop_lines_of_json_are_records_as_they_are(
         trees in prop::collection::vec(tree::value(), 2..8),
         spaces in tree::spaces(),
