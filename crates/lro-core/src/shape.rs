@@ -4,9 +4,11 @@
 //! it is told. Deep levels, objects used as dictionaries and names that are no names are left out,
 //! which makes a JSON Schema say less but never wrong.
 
-use serde_json::{Map, Value, json};
+mod builder;
+mod schema;
 
-use crate::json::{Container, Events, Kind, decode};
+pub(crate) use self::builder::ShapeBuilder;
+use crate::json::Kind;
 use crate::neutral;
 use crate::tokens::Measure;
 
@@ -17,8 +19,6 @@ const FIELDS_CAP: usize = 64;
 const NESTED_FIELDS_CAP: usize = 24;
 const NODES_CAP: usize = 512;
 const NAME_CAP: usize = 64;
-/// What a line schema may cost, in tokens.
-const SCHEMA_COST: u64 = 420;
 /// What a field costs besides its name.
 const FIELD_COST: u64 = 6;
 
@@ -92,14 +92,6 @@ impl Field {
     }
 }
 
-/// Which fields of an object a schema tells.
-#[derive(Clone, Copy)]
-enum Told {
-    Nothing,
-    /// The first so many.
-    Fields(usize),
-}
-
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Kinds(u8);
 
@@ -142,96 +134,6 @@ impl Kinds {
 }
 
 impl Shape {
-    /// A shape of plain columns.
-    pub(crate) fn of_columns<'a>(
-        columns: impl IntoIterator<Item = (&'a str, &'static [Kind])>,
-        count: u64,
-    ) -> Self {
-        let mut builder = ShapeBuilder::new(0);
-        builder.nodes[0].kinds.add(Kind::Object);
-        builder.nodes[0].objects = count;
-        for (name, kinds) in columns {
-            let Some((_, node)) = builder.field(0, name) else { break };
-            for kind in kinds {
-                builder.nodes[node].kinds.add(*kind);
-            }
-        }
-        builder.nodes[0].fields.iter_mut().for_each(|field| field.objects = count);
-        builder.finish()
-    }
-
-    /// The line schema (Spec R8): a JSON Schema that every record line satisfies.
-    ///
-    /// Told level by level within a budget, since a schema that says less is still true and one
-    /// longer than the records would be absurd.
-    pub fn line_schema(&self) -> Value {
-        let mut told = vec![Told::Nothing; self.nodes.len()];
-        let mut left = SCHEMA_COST;
-        let mut level = vec![0];
-        while !level.is_empty() {
-            let mut next = Vec::new();
-            for index in level {
-                next.extend(self.nodes[index].items);
-                let fields: Vec<(usize, u64)> =
-                    self.nameable(index).map(|field| (field.node, field.cost())).collect();
-                let fitting = fields
-                    .iter()
-                    .scan(left, |left, (_, cost)| {
-                        *left = left.checked_sub(*cost)?;
-                        Some(*left)
-                    })
-                    .count();
-                // A record's own fields are worth telling even if they are not all; a part of an
-                // inner object's would only mislead.
-                if index == 0 || fitting == fields.len() {
-                    left -= fields[..fitting].iter().map(|(_, cost)| cost).sum::<u64>();
-                    next.extend(fields[..fitting].iter().map(|(node, _)| *node));
-                    told[index] = Told::Fields(fitting);
-                }
-            }
-            level = next;
-        }
-        self.schema(0, &told)
-    }
-
-    fn schema(&self, index: usize, told: &[Told]) -> Value {
-        let Some(node) = self.nodes.get(index) else { return json!({}) };
-        let mut schema = Map::new();
-        let names: Vec<&str> = node.kinds.names().collect();
-        match names.as_slice() {
-            [] => {}
-            [name] => drop(schema.insert("type".to_owned(), json!(name))),
-            names => drop(schema.insert("type".to_owned(), json!(names))),
-        }
-        let fields = match told[index] {
-            Told::Fields(count) => count,
-            Told::Nothing => 0,
-        };
-        let fields: Vec<&Field> = self.nameable(index).take(fields).collect();
-        if !fields.is_empty() {
-            let required: Vec<Value> = fields
-                .iter()
-                .filter(|field| field.objects == node.objects)
-                .map(|field| json!(field.name))
-                .collect();
-            // Said only where it distinguishes: a schema without it means that all are there or
-            // that none is reliable, and the space is the reader's.
-            if !required.is_empty() && required.len() < fields.len() {
-                schema.insert("required".to_owned(), Value::Array(required));
-            }
-            let properties =
-                fields.iter().map(|field| (field.name.to_string(), self.schema(field.node, told)));
-            schema.insert("properties".to_owned(), Value::Object(properties.collect()));
-        }
-        if let Some(items) = node.items {
-            let items = self.schema(items, told);
-            if items.as_object().is_some_and(|items| !items.is_empty()) {
-                schema.insert("items".to_owned(), items);
-            }
-        }
-        Value::Object(schema)
-    }
-
     /// The fields that can be named to a reader.
     fn nameable(&self, index: usize) -> impl Iterator<Item = &Field> {
         let node = &self.nodes[index];
@@ -308,169 +210,11 @@ impl Shape {
     }
 }
 
-/// Takes the shape of records while they are scanned.
-#[derive(Debug)]
-pub(crate) struct ShapeBuilder {
-    /// Containers open around a record.
-    base: usize,
-    nodes: Vec<Node>,
-    open: Vec<Frame>,
-    /// The node of the member whose name came last.
-    member: Option<usize>,
-    /// The node of the scalar being read.
-    scalar: Option<usize>,
-    /// Containers open below the levels that are told.
-    below: usize,
-}
-
-/// An open container of a record.
-#[derive(Debug)]
-struct Frame {
-    /// `None` where it is not told.
-    node: Option<usize>,
-    container: Container,
-    /// The field that is likely to come next: most records have theirs in the same order.
-    next: usize,
-    unlisted: usize,
-}
-
-impl ShapeBuilder {
-    pub(crate) fn new(base: usize) -> Self {
-        let nodes = vec![Node::default()];
-        Self { base, nodes, open: Vec::new(), member: None, scalar: None, below: 0 }
-    }
-
-    pub(crate) fn finish(self) -> Shape {
-        Shape { nodes: self.nodes }
-    }
-
-    fn add_node(&mut self) -> Option<usize> {
-        if self.nodes.len() == NODES_CAP {
-            return None;
-        }
-        self.nodes.push(Node::default());
-        Some(self.nodes.len() - 1)
-    }
-
-    /// The node for the value that begins.
-    #[inline]
-    fn place(&mut self) -> Option<usize> {
-        let Some(frame) = self.open.last() else { return Some(0) };
-        match (frame.container, frame.node) {
-            (Container::Object, _) => self.member.take(),
-            (Container::Array, None) => None,
-            (Container::Array, Some(array)) => {
-                if self.nodes[array].items.is_none() {
-                    self.nodes[array].items = self.add_node();
-                }
-                self.nodes[array].items
-            }
-        }
-    }
-
-    /// The place among the fields of `object` of the one that `lexeme` names, and its node.
-    #[inline]
-    fn named(&mut self, object: usize, expected: usize, lexeme: &[u8]) -> Option<(usize, usize)> {
-        // Nearly every name is the one expected, and spelled without escapes.
-        let node = &mut self.nodes[object];
-        if let Some(field) = node.fields.get_mut(expected)
-            && field.plain
-            && field.name.as_bytes() == lexeme
-        {
-            field.count_in(node.objects);
-            return Some((expected, field.node));
-        }
-        if lexeme.len() > NAME_CAP * 4 {
-            return None;
-        }
-        // The same name may be spelled with escapes and without.
-        self.field(object, &decode(lexeme)?)
-    }
-
-    /// The place of the field `name` among the fields of `object`, and its node.
-    fn field(&mut self, object: usize, name: &str) -> Option<(usize, usize)> {
-        let node = &mut self.nodes[object];
-        if let Some(found) = node.fields.iter().position(|field| *field.name == *name) {
-            let field = &mut node.fields[found];
-            field.count_in(node.objects);
-            return Some((found, field.node));
-        }
-        let cap = if object == 0 { FIELDS_CAP } else { NESTED_FIELDS_CAP };
-        let new = if node.fields.len() < cap { self.add_node()? } else { return None };
-        let node = &mut self.nodes[object];
-        let (plain, name) = (!name.contains('\\'), name.into());
-        node.fields.push(Field { name, plain, node: new, objects: 1, counted_in: node.objects });
-        Some((node.fields.len() - 1, new))
-    }
-}
-
-impl Events for ShapeBuilder {
-    #[inline]
-    fn begin(&mut self, kind: Kind, _: u64, depth: usize) {
-        let container = match kind {
-            Kind::Array => Some(Container::Array),
-            Kind::Object => Some(Container::Object),
-            _ => None,
-        };
-        if self.below > 0 {
-            self.below += usize::from(container.is_some());
-            return;
-        }
-        let node = self.place();
-        let Some(container) = container else {
-            self.scalar = node;
-            return;
-        };
-        if let Some(node) = node {
-            let node = &mut self.nodes[node];
-            node.kinds.add(kind);
-            node.objects += u64::from(container == Container::Object);
-        }
-        if depth - self.base == LEVELS {
-            self.below = 1;
-            // What is in it is not listed, and must not be taken for absent.
-            if let Some(node) = node {
-                self.nodes[node].unlisted = 1;
-            }
-        } else {
-            self.open.push(Frame { node, container, next: 0, unlisted: 0 });
-        }
-    }
-
-    #[inline]
-    fn end(&mut self, kind: Kind, _: u64, _: usize, _: Option<&[u8]>) {
-        let container = matches!(kind, Kind::Array | Kind::Object);
-        if self.below > 0 {
-            self.below -= usize::from(container);
-        } else if container {
-            self.open.pop();
-        } else if let Some(node) = self.scalar.take() {
-            self.nodes[node].kinds.add(kind);
-        }
-    }
-
-    #[inline]
-    fn key(&mut self, lexeme: Option<&[u8]>) {
-        if self.below > 0 {
-            return;
-        }
-        self.member = None;
-        let Some(&Frame { node: Some(object), next, .. }) = self.open.last() else { return };
-        let found = lexeme.and_then(|lexeme| self.named(object, next, lexeme));
-        let Some(frame) = self.open.last_mut() else { return };
-        if let Some((place, node)) = found {
-            self.member = Some(node);
-            frame.next = place + 1;
-        } else {
-            frame.unlisted += 1;
-            let unlisted = &mut self.nodes[object].unlisted;
-            *unlisted = frame.unlisted.max(*unlisted);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::schema::SCHEMA_COST;
     use super::*;
     use crate::json::Scanner;
 

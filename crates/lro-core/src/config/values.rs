@@ -274,6 +274,9 @@ mod tests {
     fn t1_one_threshold_with_its_default_type_and_key() {
         let default: u32 = Config::default().prompt.offload.threshold_tokens;
         assert_eq!(default, 1600);
+        assert_eq!(default as usize, crate::DEFAULT_OFFLOAD_THRESHOLD_TOKENS);
+        let generic = Config::default().proxy.threshold_tokens;
+        assert_eq!(generic as usize, crate::DEFAULT_GENERIC_THRESHOLD_TOKENS);
         let row = key("prompt.offload.threshold_tokens").unwrap();
         assert_eq!((row.kind, row.default), (Kind::U32 { min: 1 }, "1600"));
         let set = Config::from_values([(row.name, json!(u32::MAX))]).unwrap();
