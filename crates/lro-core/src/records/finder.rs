@@ -58,14 +58,18 @@ impl Finder {
     }
 
     /// Looks at the next chunk.
-    pub fn feed(&mut self, chunk: &[u8]) {
-        if self.measure.bytes == 0 && (!self.held.is_empty() || may_be_mark(chunk)) {
-            self.held.extend_from_slice(chunk);
-            if !may_be_mark(&self.held) {
-                let held = std::mem::take(&mut self.held);
-                held.chunks(WINDOW).for_each(|window| self.feed_window(window));
+    pub fn feed(&mut self, mut chunk: &[u8]) {
+        if self.measure.bytes == 0 {
+            // The first bytes by themselves: a mark must be seen whole or not at all.
+            let missing = BYTE_ORDER_MARK.len() - self.held.len();
+            let (start, rest) = chunk.split_at(missing.min(chunk.len()));
+            self.held.extend_from_slice(start);
+            if self.held.is_empty() || may_be_mark(&self.held) {
+                return;
             }
-            return;
+            let held = std::mem::take(&mut self.held);
+            self.feed_window(&held);
+            chunk = rest;
         }
         for window in chunk.chunks(WINDOW) {
             self.feed_window(window);
