@@ -46,6 +46,27 @@ const SOAKS: &[Soak] = &[
         packages: &["atlatl-mif"],
         filter: "test(/^round_trip::/)",
     },
+    Soak {
+        name: "spool-forms",
+        shows: "what was stored gives back what came: lexemes of arrays and lines, bytes of anything else",
+        cases: 100_000,
+        packages: &["lro-spool"],
+        filter: "test(/^stored::prop_/)",
+    },
+    Soak {
+        name: "spool-sweep",
+        shows: "a sweeper against writers, readers and a jumping clock deletes nothing unexpired and nothing foreign",
+        cases: 100_000,
+        packages: &["lro-spool"],
+        filter: "test(/^state_machine::/)",
+    },
+    Soak {
+        name: "spool-crash",
+        shows: "writers killed at random moments leave no torn file, and nothing after the next start",
+        cases: 1_000,
+        packages: &["lro-spool"],
+        filter: "test(/^crash::/)",
+    },
 ];
 
 /// What one long run came to.

@@ -1,0 +1,161 @@
+//! An operating system that fails on demand.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+use crate::os::{Links, Lock, Os, RealOs, Stat};
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// `ENOSPC`.
+    NoSpace,
+    /// `EIO`.
+    Io,
+    /// `EDQUOT`.
+    Quota,
+    /// `EINTR`: the call would succeed the next time.
+    Interrupted,
+    /// A write takes half of its bytes; other calls succeed.
+    ShortWrite,
+}
+
+/// Whether a fault goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// One call fails.
+    Once,
+    /// That call and every later one.
+    FromThenOn,
+}
+
+/// The real operating system, except that the Nth call fails.
+#[derive(Debug)]
+pub struct FaultyOs {
+    calls: AtomicU64,
+    fail_at: u64,
+    fault: Fault,
+    lasting: Lasting,
+}
+
+impl FaultyOs {
+    /// Fails at call number `fail_at`, counted from 1; 0 never fails.
+    pub fn new(fail_at: u64, fault: Fault, lasting: Lasting) -> Self {
+        Self { calls: AtomicU64::new(0), fail_at, fault, lasting }
+    }
+
+    /// Whether it has come to the call that fails.
+    pub fn fired(&self) -> bool {
+        self.fail_at > 0 && self.calls.load(Ordering::SeqCst) >= self.fail_at
+    }
+
+    fn due(&self) -> bool {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        match self.lasting {
+            Lasting::Once => call == self.fail_at,
+            Lasting::FromThenOn => self.fail_at > 0 && call >= self.fail_at,
+        }
+    }
+
+    fn call<T>(&self, real: impl FnOnce(RealOs) -> io::Result<T>) -> io::Result<T> {
+        if !self.due() {
+            return real(RealOs);
+        }
+        Err(match self.fault {
+            Fault::NoSpace => Errno::NOSPC.into(),
+            Fault::Io => Errno::IO.into(),
+            Fault::Quota => Errno::DQUOT.into(),
+            Fault::Interrupted => Errno::INTR.into(),
+            Fault::ShortWrite => return real(RealOs),
+        })
+    }
+}
+
+impl Os for FaultyOs {
+    fn user(&self) -> u32 {
+        RealOs.user()
+    }
+
+    fn open_dir(&self, path: &Path, links: Links) -> io::Result<OwnedFd> {
+        self.call(|os| os.open_dir(path, links))
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.call(|os| os.make_dir(path, mode))
+    }
+
+    fn open_dir_at(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+        self.call(|os| os.open_dir_at(dir, name))
+    }
+
+    fn make_dir_at(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<()> {
+        self.call(|os| os.make_dir_at(dir, name, mode))
+    }
+
+    fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
+        self.call(|os| os.create(dir, name, mode))
+    }
+
+    fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+        self.call(|os| os.open(dir, name))
+    }
+
+    fn set_mode(&self, file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+        self.call(|os| os.set_mode(file, mode))
+    }
+
+    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+        if self.fault == Fault::ShortWrite && self.due() {
+            return RealOs.write(file, &bytes[..bytes.len().div_ceil(2)]);
+        }
+        if self.fault == Fault::ShortWrite {
+            return RealOs.write(file, bytes);
+        }
+        self.call(|os| os.write(file, bytes))
+    }
+
+    fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.call(|os| os.read_at(file, buf, offset))
+    }
+
+    fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        self.call(|os| os.sync_data(file))
+    }
+
+    fn sync_dir(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+        self.call(|os| os.sync_dir(dir))
+    }
+
+    fn rename(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()> {
+        self.call(|os| os.rename(dir, from, to))
+    }
+
+    fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+        self.call(|os| os.unlink(dir, name))
+    }
+
+    fn stat(&self, file: BorrowedFd<'_>) -> io::Result<Stat> {
+        self.call(|os| os.stat(file))
+    }
+
+    fn stat_at(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<Stat> {
+        self.call(|os| os.stat_at(dir, name))
+    }
+
+    fn lock(&self, file: BorrowedFd<'_>, lock: Lock) -> io::Result<bool> {
+        self.call(|os| os.lock(file, lock))
+    }
+
+    fn names(&self, dir: BorrowedFd<'_>) -> io::Result<Vec<String>> {
+        self.call(|os| os.names(dir))
+    }
+
+    fn free_bytes(&self, dir: BorrowedFd<'_>) -> io::Result<u64> {
+        self.call(|os| os.free_bytes(dir))
+    }
+}

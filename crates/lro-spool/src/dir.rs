@@ -1,0 +1,168 @@
+//! Directory: results as files, by the rules that keep them private, whole and ours.
+//!
+//! Everything goes through a directory that is held open; a name is one parsed component, opened
+//! without following links, and looked at before it is believed. Writers and readers hold locks
+//! that the system drops with their process, so that a leftover is known by not being locked.
+
+mod draft;
+mod folder;
+mod gone;
+mod options;
+mod reader;
+mod sweep;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use self::draft::DirDraft;
+use self::folder::{Folder, Found, Locked};
+use self::gone::Gone;
+pub use self::options::{DirKind, DirOptions, Sharing};
+use self::reader::DirReader;
+use crate::address::Address;
+use crate::error::{Foreign, SpoolError};
+use crate::name::{Entry, FileName, Piece};
+use crate::os::Lock;
+use crate::scope::Scope;
+use crate::spool::{Draft, Listed, NewResult, Spool, StoredResult, Swept};
+
+/// A spool in a directory. Clones share it.
+#[derive(Debug, Clone)]
+pub struct DirSpool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    options: DirOptions,
+    folder: Folder,
+    /// The private directory whose folders are the scopes, where there are scopes.
+    root: Option<Folder>,
+    gone: Gone,
+}
+
+impl DirSpool {
+    /// Opens a directory, making it where `options` say it is our own, and clears what writers
+    /// that died left in it.
+    ///
+    /// `path` is absolute, and is what descriptors will show.
+    pub fn open(path: &Path, options: DirOptions) -> Result<Self, SpoolError> {
+        let (folder, root) = match (options.kind, options.scope) {
+            (DirKind::Flat, _) => (Folder::flat(path, &options)?, None),
+            (DirKind::Private, None) => (Folder::private(path, &options)?, None),
+            (DirKind::Private, Some(scope)) => {
+                let root = Folder::private(path, &options)?;
+                (root.private_within(&scope.to_string(), &options)?, Some(root))
+            }
+        };
+        let shared = Shared { options, folder, root, gone: Gone::default() };
+        // What cannot be cleared now stays hidden, and the next sweep tries again.
+        let mut swept = Swept::default();
+        shared.each_folder(|_, folder| folder.clear_leftovers(&mut swept));
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// The directory that holds this spool's files.
+    pub fn path(&self) -> &Path {
+        &self.0.folder.path
+    }
+}
+
+impl Spool for DirSpool {
+    fn create(&self, new: NewResult) -> Result<Box<dyn Draft>, SpoolError> {
+        Ok(Box::new(DirDraft::begin(Arc::clone(&self.0), new)?))
+    }
+
+    fn open(
+        &self,
+        address: &Address,
+        now: DateTime<Utc>,
+    ) -> Result<Box<dyn StoredResult>, SpoolError> {
+        let found = self.0.find(address)?;
+        if found.listed.sidecar.is_expired(found.listed.id(), now) {
+            return Err(found.listed.expired());
+        }
+        if self.0.folder.lock(&found, Lock::Shared)? != Locked::ByUs {
+            return Err(self.0.not_found(address));
+        }
+        Ok(Box::new(DirReader::new(Arc::clone(&self.0), found)))
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
+        let mut all = Vec::new();
+        for name in self.0.folder.results()? {
+            match self.0.folder.examine(&name, self.0.options.ttl) {
+                Ok(found) => all.push(found.listed),
+                Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        all.sort_by_key(Listed::id);
+        Ok(all)
+    }
+
+    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+        let found = self.0.find(address)?;
+        match self.0.folder.lock(&found, Lock::ExclusiveNow)? {
+            Locked::ByUs if self.0.folder.unlink_result(&found)? => Ok(found.listed),
+            Locked::ByOthers => Err(SpoolError::InUse { name: found.listed.name }),
+            Locked::ByUs | Locked::Gone => Err(self.0.not_found(address)),
+        }
+    }
+
+    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+        Ok(self.0.sweep(now))
+    }
+}
+
+impl Shared {
+    /// Our folder, and those of the other scopes under the same root, with their names.
+    fn each_folder(&self, mut visit: impl FnMut(Option<Scope>, &Folder)) {
+        visit(None, &self.folder);
+        let Some(root) = &self.root else { return };
+        let scopes = root.names().unwrap_or_default().into_iter().filter_map(|n| n.parse().ok());
+        for scope in scopes.filter(|scope| Some(*scope) != self.options.scope) {
+            if let Ok(folder) = root.existing_within(&scope.to_string(), &self.options) {
+                visit(Some(scope), &folder);
+            }
+        }
+    }
+
+    /// Finds a result of this scope and opens its file.
+    fn find(&self, address: &Address) -> Result<Found, SpoolError> {
+        let names: Vec<FileName> = match address {
+            Address::Name(name) => vec![name.clone()],
+            Address::Path { folder, name } if *folder == self.folder.path => vec![name.clone()],
+            // Spec V5: a path is compared with the one that descriptors showed, and never opened.
+            Address::Path { folder, name } => {
+                let path = folder.join(name.to_string());
+                return Err(SpoolError::NotOurs { path, why: Foreign::Elsewhere });
+            }
+            Address::Id(id) => {
+                let names = self.folder.results()?;
+                names.into_iter().filter(|name| name.id() == *id).collect()
+            }
+        };
+        let mut error = self.not_found(address);
+        for name in names {
+            match self.folder.examine(&name, self.options.ttl) {
+                Ok(found) => return Ok(found),
+                Err(SpoolError::NotFound { .. }) => {}
+                // Someone else may have planted a file of that identity beside ours.
+                Err(other) => error = other,
+            }
+        }
+        Err(error)
+    }
+
+    fn not_found(&self, address: &Address) -> SpoolError {
+        let asked = address.to_string();
+        self.gone.expired(address.id()).unwrap_or(SpoolError::NotFound { asked })
+    }
+}
+
+/// The data files among a folder's entries.
+fn results(names: &[String]) -> Vec<FileName> {
+    let entries = names.iter().filter_map(|name| Entry::parse(name));
+    entries.filter(|e| e.piece == Piece::Data && !e.draft).map(|e| e.name).collect()
+}

@@ -1,0 +1,249 @@
+//! Draft: a result on its way into a directory, under names that say so.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+
+use lro_core::records::Envelope;
+
+use super::Shared;
+use super::folder::{HEADER_CAP, Locked, SIDECAR_CAP};
+use crate::error::{Limit, SpoolError};
+use crate::name::{Extension, FileName, PART_CAP, Piece};
+use crate::os::{Lock, Os, again};
+use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
+use crate::spool::{Draft, Listed, NewResult, PartNumber};
+
+/// How much is written between two looks at the quotas.
+const CHECK_EVERY: u64 = 64 << 20;
+/// How many files are synced at the same time.
+const SYNCED_TOGETHER: usize = 8;
+/// How often a sweeper may be faster than the lock on a new file.
+const CREATE_ATTEMPTS: usize = 16;
+
+pub(super) struct DirDraft {
+    shared: Arc<Shared>,
+    new: NewResult,
+    name: FileName,
+    /// The data, then the parts, then the sidecar: the order in which a failure takes them back.
+    files: Vec<PieceFile>,
+    roles: Vec<PartRole>,
+    unchecked: u64,
+    /// A write failed, so the bytes are not all there.
+    failed: bool,
+}
+
+struct PieceFile {
+    piece: Piece,
+    file: OwnedFd,
+    bytes: u64,
+    shown: Shown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Under the name of a draft.
+    AsDraft,
+    /// Under its final name.
+    AsResult,
+}
+
+impl DirDraft {
+    pub(super) fn begin(shared: Arc<Shared>, new: NewResult) -> Result<Self, SpoolError> {
+        let name = new.name();
+        if shared.free()? < shared.options.quota.min_free_bytes {
+            shared.make_room(new.created_at)?;
+        }
+        let (files, roles) = (Vec::new(), Vec::new());
+        let mut draft = Self { shared, new, name, files, roles, unchecked: 0, failed: false };
+        draft.add(Piece::Data)?;
+        if draft.new.extension == Extension::Jsonl {
+            // Spec F1: line 1 is the header.
+            let mut line = json(&draft.new.header);
+            line.push(b'\n');
+            let line = draft.bounded(Piece::Data, line, HEADER_CAP)?;
+            draft.append(0, &line)?;
+        }
+        Ok(draft)
+    }
+
+    /// Creates a file nobody else has, and locks it so that no sweeper takes it for a leftover.
+    fn add(&mut self, piece: Piece) -> Result<(), SpoolError> {
+        let (folder, mode) = (&self.shared.folder, self.shared.options.file_mode());
+        let draft = piece.draft_of(&self.name);
+        let io = |op, error| SpoolError::io(op, folder.at(&draft), error);
+        for _ in 0..CREATE_ATTEMPTS {
+            let file =
+                again(|| folder.os.create(folder.fd.as_fd(), &draft, mode)).map_err(|error| {
+                    match error.kind() {
+                        io::ErrorKind::AlreadyExists => {
+                            SpoolError::Taken { name: self.name.clone() }
+                        }
+                        _ => io("create", error),
+                    }
+                })?;
+            // From here on the file goes with the draft.
+            self.files.push(PieceFile { piece, file, bytes: 0, shown: Shown::AsDraft });
+            let file = &self.files[self.files.len() - 1].file;
+            if folder.lock_file(file, &draft, Lock::Exclusive)? == Locked::ByUs {
+                // The umask may have taken from the mode, and shall not decide.
+                return again(|| folder.os.set_mode(file.as_fd(), mode))
+                    .map_err(|error| io("set permissions of", error));
+            }
+            self.files.pop();
+        }
+        Err(io("lock", io::Error::from(io::ErrorKind::WouldBlock)))
+    }
+
+    fn append(&mut self, index: usize, bytes: &[u8]) -> Result<(), SpoolError> {
+        let appended = self.try_append(index, bytes);
+        self.failed |= appended.is_err();
+        appended
+    }
+
+    fn try_append(&mut self, index: usize, mut bytes: &[u8]) -> Result<(), SpoolError> {
+        let shared = &self.shared;
+        let PieceFile { piece, file, bytes: total, .. } = &mut self.files[index];
+        while !bytes.is_empty() {
+            let written = again(|| shared.options.os.write(file.as_fd(), bytes))
+                .and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
+                .map_err(|e| SpoolError::io("write", shared.folder.at(&piece.of(&self.name)), e))?;
+            bytes = &bytes[written..];
+            *total += written as u64;
+            self.unchecked += written as u64;
+        }
+        if self.files.iter().map(|f| f.bytes).sum::<u64>() > shared.options.quota.max_bytes {
+            return Err(SpoolError::Full { limit: Limit::Bytes });
+        }
+        if self.unchecked >= CHECK_EVERY {
+            self.unchecked = 0;
+            shared.make_room(self.new.created_at)?;
+        }
+        Ok(())
+    }
+
+    /// A file that could not be read back is not begun.
+    fn bounded(&self, piece: Piece, bytes: Vec<u8>, cap: usize) -> Result<Vec<u8>, SpoolError> {
+        if bytes.len() < cap {
+            return Ok(bytes);
+        }
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "header or envelope too large");
+        Err(SpoolError::io("write", self.shared.folder.at(&piece.of(&self.name)), source))
+    }
+
+    /// Makes all files safe, then gives them their names: the data last, so that it is never seen
+    /// without its sidecar.
+    fn show(&mut self) -> Result<(), SpoolError> {
+        let folder = &self.shared.folder;
+        let io = |op, piece: Piece, error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => SpoolError::Taken { name: self.name.clone() },
+            _ => SpoolError::io(op, folder.at(&piece.of(&self.name)), error),
+        };
+        for batch in self.files.chunks(SYNCED_TOGETHER) {
+            sync_together(&*folder.os, batch).map_err(|(piece, e)| io("sync", piece, e))?;
+        }
+        for PieceFile { piece, shown, .. } in self.files.iter_mut().rev() {
+            if *piece == Piece::Data {
+                // The sidecar's name is a claim that others count: of several writers the last to
+                // make its claim sees those of all the others, and their sizes.
+                self.shared.make_room(self.new.created_at)?;
+            }
+            let (from, to) = (piece.draft_of(&self.name), piece.of(&self.name));
+            again(|| folder.os.rename(folder.fd.as_fd(), &from, &to))
+                .map_err(|e| io("rename", *piece, e))?;
+            *shown = Shown::AsResult;
+        }
+        again(|| folder.os.sync_dir(folder.fd.as_fd())).map_err(|e| io("sync", Piece::Data, e))
+    }
+}
+
+impl Draft for DirDraft {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
+        self.append(0, bytes)
+    }
+
+    fn add_part(&mut self, role: PartRole) -> Result<PartNumber, SpoolError> {
+        let number = u16::try_from(self.files.len()).ok().filter(|n| *n <= PART_CAP);
+        let number = number.ok_or(SpoolError::Full { limit: Limit::Files })?;
+        self.add(Piece::Part(number))?;
+        self.roles.push(role);
+        Ok(PartNumber(number))
+    }
+
+    fn write_part(&mut self, part: PartNumber, bytes: &[u8]) -> Result<(), SpoolError> {
+        let index = usize::from(part.0);
+        if index == 0 || index >= self.files.len() {
+            return Err(SpoolError::NotFound { asked: Piece::Part(part.0).of(&self.name) });
+        }
+        self.append(index, bytes)
+    }
+
+    fn commit(
+        mut self: Box<Self>,
+        form: StoredForm,
+        envelope: Option<Envelope>,
+    ) -> Result<Listed, SpoolError> {
+        if self.failed {
+            let source = io::Error::other("an earlier write failed");
+            return Err(SpoolError::io(
+                "commit",
+                self.shared.folder.at(&self.name.to_string()),
+                source,
+            ));
+        }
+        let parts = self.roles.iter().zip(&self.files[1..]);
+        let parts = parts.map(|(role, file)| FurtherPart::new(*role, file.bytes)).collect();
+        let sidecar = Sidecar::new(&self.new, form, envelope, self.files[0].bytes, parts);
+        let written = self.bounded(Piece::Sidecar, json(&sidecar), SIDECAR_CAP)?;
+        self.add(Piece::Sidecar)?;
+        self.append(self.files.len() - 1, &written)?;
+        self.show()?;
+        self.files.clear();
+        let path = self.shared.folder.at(&self.name.to_string());
+        Ok(Listed::new(self.name.clone(), Some(path), sidecar))
+    }
+}
+
+impl Drop for DirDraft {
+    fn drop(&mut self) {
+        let folder = &self.shared.folder;
+        for PieceFile { piece, shown, .. } in &self.files {
+            let name = match shown {
+                Shown::AsDraft => piece.draft_of(&self.name),
+                Shown::AsResult => piece.of(&self.name),
+            };
+            // What stays is hidden or an orphan, unlocked from now on, and the next sweep's.
+            let _ = again(|| folder.os.unlink(folder.fd.as_fd(), &name));
+        }
+    }
+}
+
+/// Makes some files safe at once: a file system that is asked for several at the same time commits
+/// its journal once, and each commit is what a small result waits for.
+fn sync_together(os: &dyn Os, files: &[PieceFile]) -> Result<(), (Piece, io::Error)> {
+    let sync = |file: &PieceFile| {
+        again(|| os.sync_data(file.file.as_fd())).map_err(|error| (file.piece, error))
+    };
+    let Some((first, others)) = files.split_first() else { return Ok(()) };
+    thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter()
+            .map(|file| (file, thread::Builder::new().spawn_scoped(scope, move || sync(file))))
+            .collect();
+        let mut synced = sync(first);
+        for (file, thread) in others {
+            let other = match thread {
+                Ok(thread) => thread.join().expect("a call to the system does not panic"),
+                // No thread to be had: one after the other then.
+                Err(_) => sync(file),
+            };
+            synced = synced.and(other);
+        }
+        synced
+    })
+}
+
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("text, numbers and times have a JSON form")
+}

@@ -1,0 +1,134 @@
+//! Errors, by what a caller can do about them.
+
+use std::io;
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+
+use crate::name::FileName;
+
+/// Why a spool did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpoolError {
+    /// There is no such result: the reference is wrong, or belongs to another scope.
+    #[error("no stored result {asked}")]
+    NotFound {
+        /// What was asked for.
+        asked: String,
+    },
+    /// The result has had its time. Final: asking again helps only after the call is made again.
+    #[error("the result of `{operation}` expired at {expires_at}; make that call again")]
+    Expired {
+        /// The operation, as in file names.
+        operation: String,
+        /// The tool as its server called it: text from outside, not to be trusted.
+        tool: String,
+        /// When its time was up.
+        expires_at: DateTime<Utc>,
+    },
+    /// Something bears our name or lies where ours belongs, and is not to be touched.
+    #[error("{} is not ours: {why}", path.display())]
+    NotOurs {
+        /// Where it lies.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: Foreign,
+    },
+    /// There is no room; a later attempt may succeed, a smaller result too.
+    #[error("no room to store the result: {limit}")]
+    Full {
+        /// What there is too little of.
+        limit: Limit,
+    },
+    /// The identity is in use; take another.
+    #[error("{name} exists already")]
+    Taken {
+        /// The name.
+        name: FileName,
+    },
+    /// Someone reads it right now; try again later.
+    #[error("{name} is being read")]
+    InUse {
+        /// The name.
+        name: FileName,
+    },
+    /// The operating system refused.
+    #[error("could not {op} {}", path.display())]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+/// What makes a file or directory foreign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// It lies in another folder.
+    Elsewhere,
+    /// A link, a directory, a pipe: not what it should be.
+    WrongKind,
+    /// It belongs to another user.
+    OtherOwner,
+    /// It has a second name.
+    MoreLinks,
+    /// Others can read or write it.
+    OpenToOthers,
+    /// It lacks our header.
+    NoHeader,
+}
+
+impl std::fmt::Display for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Elsewhere => "it lies in another folder",
+            Self::WrongKind => "it is a link or of another kind",
+            Self::OtherOwner => "it belongs to another user",
+            Self::MoreLinks => "it has a second name",
+            Self::OpenToOthers => "others have access to it",
+            Self::NoHeader => "it lacks our header",
+        })
+    }
+}
+
+/// What there is too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// `spool.max_bytes`.
+    Bytes,
+    /// `spool.max_files`.
+    Files,
+    /// `spool.min_free_bytes`.
+    FreeSpace,
+    /// The file system itself is full, or its quota is.
+    Device,
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "spool.max_bytes is reached",
+            Self::Files => "spool.max_files is reached",
+            Self::FreeSpace => "less than spool.min_free_bytes would stay free",
+            Self::Device => "the file system is full",
+        })
+    }
+}
+
+impl SpoolError {
+    /// What the operating system's answer means for the caller.
+    pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full { limit: Limit::Device }
+            }
+            _ => Self::Io { op, path: path.into(), source },
+        }
+    }
+}

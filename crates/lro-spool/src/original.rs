@@ -1,0 +1,98 @@
+//! Original: the payload put together again from its stored form.
+//!
+//! A record array comes back lexeme for lexeme, white space between lexemes left out, as do JSON
+//! lines; anything else comes back byte for byte.
+
+use std::io::{self, Write};
+
+use crate::error::SpoolError;
+use crate::sidecar::{PartRole, StoredForm};
+use crate::spool::{PartNumber, PositionedRead, StoredResult};
+
+const CHUNK: usize = 256 * 1024;
+
+/// Why the original could not be given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OriginalError {
+    /// The spool could not be read.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The receiver took no more.
+    #[error("could not write the original payload")]
+    Write(#[from] io::Error),
+    /// The sidecar does not say how: it is lost, or someone wrote to it.
+    #[error("the sidecar no longer says what the payload was")]
+    Unknown,
+}
+
+/// Writes the payload of a stored result to `out`.
+pub fn original(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), OriginalError> {
+    let sidecar = &stored.listed().sidecar;
+    let kept = sidecar.parts.iter().position(|part| part.role == PartRole::Original);
+    if let Some(index) = kept {
+        let number = u16::try_from(index + 1).map_err(|_| OriginalError::Unknown)?;
+        let part = stored.part(PartNumber(number))?;
+        return copy(&*part, 0, |chunk| out.write_all(chunk));
+    }
+    match (sidecar.content, &sidecar.envelope) {
+        (StoredForm::Array, Some(envelope)) => {
+            let around = envelope.json.split_at_checked(envelope.at);
+            let (before, after) = around.ok_or(OriginalError::Unknown)?;
+            out.write_all(before.as_bytes())?;
+            // A line break between two records becomes a comma; the one behind the last goes.
+            let mut pending = false;
+            copy(stored, records_begin(stored)?, |chunk| {
+                for line in chunk.split_inclusive(|b| *b == b'\n') {
+                    if std::mem::replace(&mut pending, false) {
+                        out.write_all(b",")?;
+                    }
+                    let text = line.strip_suffix(b"\n");
+                    pending = text.is_some();
+                    out.write_all(text.unwrap_or(line))?;
+                }
+                Ok(())
+            })?;
+            out.write_all(after.as_bytes())?;
+            Ok(())
+        }
+        (StoredForm::Lines, _) => {
+            copy(stored, records_begin(stored)?, |chunk| out.write_all(chunk))
+        }
+        (StoredForm::Document | StoredForm::Text | StoredForm::Binary, _) => {
+            copy(stored, 0, |chunk| out.write_all(chunk))
+        }
+        (StoredForm::Array | StoredForm::Table, _) => Err(OriginalError::Unknown),
+    }
+}
+
+/// Where the first record line begins: behind the header.
+pub fn records_begin(stored: &dyn StoredResult) -> Result<u64, SpoolError> {
+    let (mut buf, mut at) = ([0; 4096], 0);
+    loop {
+        let read = stored.read_at(at, &mut buf)?;
+        if let Some(i) = buf[..read].iter().position(|b| *b == b'\n') {
+            return Ok(at + i as u64 + 1);
+        }
+        if read == 0 {
+            return Ok(at);
+        }
+        at += read as u64;
+    }
+}
+
+fn copy<R: PositionedRead + ?Sized>(
+    from: &R,
+    mut at: u64,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), OriginalError> {
+    let mut buf = vec![0; CHUNK];
+    loop {
+        let read = from.read_at(at, &mut buf)?;
+        if read == 0 {
+            return Ok(());
+        }
+        write(&buf[..read])?;
+        at += read as u64;
+    }
+}

@@ -1,0 +1,154 @@
+//! The real operating system, through rustix.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::{Kind, Links, Lock, Os, Stat};
+
+/// The operating system we run on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealOs;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const CREATE: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl Os for RealOs {
+    fn user(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn open_dir(&self, path: &Path, links: Links) -> io::Result<OwnedFd> {
+        let flags = match links {
+            Links::Follow => DIRECTORY,
+            Links::Refuse => DIRECTORY | OFlags::NOFOLLOW,
+        };
+        Ok(fs::open(path, flags, Mode::empty())?)
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        Ok(fs::mkdir(path, Mode::from_raw_mode(mode))?)
+    }
+
+    fn open_dir_at(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+        Ok(fs::openat(dir, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
+    }
+
+    fn make_dir_at(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<()> {
+        Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
+    }
+
+    fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
+        Ok(fs::openat(dir, name, CREATE, Mode::from_raw_mode(mode))?)
+    }
+
+    fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+        Ok(fs::openat(dir, name, READ, Mode::empty())?)
+    }
+
+    fn set_mode(&self, file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+        Ok(fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
+    fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(file, bytes)?)
+    }
+
+    fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pread(file, buf, offset)?)
+    }
+
+    fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        #[cfg(target_vendor = "apple")]
+        return Ok(fs::fsync(file)?);
+        #[cfg(not(target_vendor = "apple"))]
+        Ok(fs::fdatasync(file)?)
+    }
+
+    fn sync_dir(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(fs::fsync(dir)?)
+    }
+
+    fn rename(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()> {
+        match fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
+            // A file system that cannot: a second name never replaces either.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::linkat(dir, from, dir, to, AtFlags::empty())?;
+                Ok(fs::unlinkat(dir, from, AtFlags::empty())?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+        Ok(fs::unlinkat(dir, name, AtFlags::empty())?)
+    }
+
+    fn stat(&self, file: BorrowedFd<'_>) -> io::Result<Stat> {
+        Ok(stat(&fs::fstat(file)?))
+    }
+
+    fn stat_at(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<Stat> {
+        Ok(stat(&fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    fn lock(&self, file: BorrowedFd<'_>, lock: Lock) -> io::Result<bool> {
+        let operation = match lock {
+            Lock::Shared => FlockOperation::LockShared,
+            Lock::Exclusive => FlockOperation::LockExclusive,
+            Lock::ExclusiveNow => FlockOperation::NonBlockingLockExclusive,
+        };
+        match fs::flock(file, operation) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn names(&self, dir: BorrowedFd<'_>) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(dir)? {
+            if let Ok(name) = entry?.file_name().to_str() {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn free_bytes(&self, dir: BorrowedFd<'_>) -> io::Result<u64> {
+        let space = fs::fstatvfs(dir)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}
+
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless,
+    trivial_numeric_casts,
+    reason = "the widths and signs of these fields differ between platforms"
+)]
+fn stat(stat: &fs::Stat) -> Stat {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    };
+    Stat {
+        kind,
+        owner: stat.st_uid,
+        mode: (stat.st_mode as u32) & 0o7777,
+        links: stat.st_nlink as u64,
+        bytes: stat.st_size as u64,
+        identity: (stat.st_dev as u64, stat.st_ino as u64),
+    }
+}

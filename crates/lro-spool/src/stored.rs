@@ -1,0 +1,195 @@
+//! Stored form: a payload becomes header and record lines, or stays as it is.
+//!
+//! Companion specification §12. The payload is fed a second time, in chunks of any size; memory
+//! does not grow with it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use lro_core::records::{Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet};
+use lro_core::{Detail, OffloadHeader, Operation, ResultId, Survey, Tokens};
+
+use crate::error::SpoolError;
+use crate::name::Extension;
+use crate::sidecar::{PartRole, StoredForm};
+use crate::spool::{Draft, Listed, NewResult, PartNumber, Spool};
+
+/// What may stand around a record array and still be kept in the sidecar. Around more, the payload
+/// is kept as it came, so that neither memory nor sidecar grow with it.
+const ENVELOPE_CAP: u64 = 1 << 20;
+
+/// A longer query is cut: the header is one line that every reader takes into memory.
+const QUERY_CAP: usize = 8192;
+
+/// What is to be stored, besides the payload itself.
+#[derive(Debug, Clone)]
+pub struct ToStore<'a> {
+    /// The identity it gets.
+    pub id: ResultId,
+    /// The tool as its server calls it.
+    pub tool: &'a str,
+    /// The query, where there was one; its first 8,192 characters are kept.
+    pub query: Option<String>,
+    /// The detail level of the records.
+    pub detail: Detail,
+    /// What the first pass found.
+    pub found: &'a Found,
+    /// The tokens it would have taken.
+    pub estimated: Tokens,
+    /// The time now.
+    pub created_at: DateTime<Utc>,
+    /// How long it shall live.
+    pub ttl: Duration,
+}
+
+/// Why a payload was not stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The spool refused.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The second pass saw other bytes than the first: find the records again.
+    #[error(transparent)]
+    PayloadChanged(#[from] PayloadChanged),
+}
+
+/// A payload on its way into a spool. Dropped before [`finish`](Self::finish) it leaves nothing.
+pub struct Storing {
+    draft: Box<dyn Draft>,
+    form: StoredForm,
+    records: Option<(RecordSet, RecordLines)>,
+    /// The bytes outside a record array, white space and all.
+    around: Option<Vec<u8>>,
+    original: Option<PartNumber>,
+    fed: u64,
+    expected: u64,
+    lines: Vec<u8>,
+}
+
+impl Storing {
+    /// Begins to store a payload.
+    pub fn begin(spool: &dyn Spool, what: ToStore<'_>) -> Result<Self, StoreError> {
+        let form = StoredForm::of(&what.found.content).ok_or(PayloadChanged)?;
+        let records = what.found.records();
+        let extension = match form {
+            StoredForm::Array | StoredForm::Lines | StoredForm::Table => Extension::Jsonl,
+            StoredForm::Document => Extension::Json,
+            StoredForm::Text => Extension::Txt,
+            StoredForm::Binary => Extension::Bin,
+        };
+        let operation = Operation::of_tool(what.tool);
+        let header = OffloadHeader::new(
+            &operation,
+            what.query.map(|query| query.chars().take(QUERY_CAP).collect()),
+            records.map_or(0, |records| records.count),
+            what.estimated,
+            what.detail,
+            what.created_at,
+        );
+        let mut draft = spool.create(NewResult {
+            id: what.id,
+            operation,
+            tool: what.tool.to_owned(),
+            extension,
+            header,
+            created_at: what.created_at,
+            ttl: what.ttl,
+        })?;
+        let expected = what.found.measure.bytes;
+        let around = match records.map(|records| &records.form) {
+            Some(RecordForm::Array { span, .. }) => {
+                Some(expected.saturating_sub(span.end - span.start))
+            }
+            _ => None,
+        };
+        let kept = around.is_some_and(|bytes| bytes <= ENVELOPE_CAP);
+        let original = if form == StoredForm::Table || (around.is_some() && !kept) {
+            Some(draft.add_part(PartRole::Original)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            draft,
+            form,
+            records: records.map(|records| (records.clone(), RecordLines::new(records))),
+            around: kept.then(Vec::new),
+            original,
+            fed: 0,
+            expected,
+            lines: Vec::new(),
+        })
+    }
+
+    /// Takes the next chunk of the payload.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+        if let Some(part) = self.original {
+            self.draft.write_part(part, chunk)?;
+        }
+        if let Some((records, lines)) = &mut self.records {
+            if let (Some(around), RecordForm::Array { span, .. }) =
+                (&mut self.around, &records.form)
+            {
+                let cut = |at: u64| {
+                    let inside = usize::try_from(at.saturating_sub(self.fed));
+                    inside.unwrap_or(usize::MAX).min(chunk.len())
+                };
+                around.extend_from_slice(&chunk[..cut(span.start)]);
+                around.extend_from_slice(&chunk[cut(span.end)..]);
+            }
+            self.lines.clear();
+            lines.feed(chunk, &mut self.lines)?;
+            self.draft.write(&self.lines)?;
+        } else {
+            self.draft.write(chunk)?;
+        }
+        self.fed += chunk.len() as u64;
+        Ok(())
+    }
+
+    /// Adds a text of the same tool result that says something else.
+    pub fn add_text(&mut self, text: &str) -> Result<PartNumber, StoreError> {
+        let part = self.draft.add_part(PartRole::Text)?;
+        self.draft.write_part(part, text.as_bytes())?;
+        Ok(part)
+    }
+
+    /// Ends the payload. Once this returns, the result is safe, and may be spoken of.
+    pub fn finish(mut self) -> Result<(Listed, Survey), StoreError> {
+        if self.fed != self.expected {
+            return Err(PayloadChanged.into());
+        }
+        let (mut envelope, mut survey) = (None, Survey::default());
+        if let Some((mut records, lines)) = self.records {
+            self.lines.clear();
+            survey = lines.finish(&mut self.lines)?;
+            self.draft.write(&self.lines)?;
+            if let Some(around) = self.around {
+                if let RecordForm::Array { span, .. } = &mut records.form {
+                    // The records are cut out already: what is left of their place is its start.
+                    span.end = span.start;
+                }
+                envelope = Some(Envelope::of(&around, &records).ok_or(PayloadChanged)?);
+            }
+        }
+        Ok((self.draft.commit(self.form, envelope)?, survey))
+    }
+}
+
+/// Stores a payload that lies in memory, with further texts of the same tool result.
+pub fn store(
+    spool: &dyn Spool,
+    what: ToStore<'_>,
+    payload: &[u8],
+    texts: &[&str],
+) -> Result<(Listed, Survey), StoreError> {
+    const CHUNK: usize = 256 * 1024;
+    let mut storing = Storing::begin(spool, what)?;
+    for chunk in payload.chunks(CHUNK) {
+        storing.feed(chunk)?;
+    }
+    for text in texts {
+        storing.add_text(text)?;
+    }
+    storing.finish()
+}

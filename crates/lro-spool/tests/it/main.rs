@@ -1,0 +1,16 @@
+//! The spool as its users see it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::print_stderr, reason = "a long run says what it came to, a skipped test why")]
+
+mod addresses;
+mod contract;
+mod crash;
+mod crowd;
+mod expiry;
+mod faults;
+mod fixture;
+mod planted;
+mod private;
+mod state_machine;
+mod stored;

@@ -1,0 +1,53 @@
+//! A server's tool handler with offloading: what a server author would start from.
+//!
+//! `cargo run -p lro --example embed`
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::sync::Arc;
+
+use lro::{CLEANUP_INTERVAL, Custodian, Delivered, Incoming, Moment, Offloader};
+use lro_core::config::Config;
+use lro_spool::{DirOptions, DirSpool};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Once, when the server starts.
+    let directory = std::env::temp_dir().join(format!("lro-embed-{}", std::process::id()));
+    let spool = DirSpool::open(&directory, DirOptions::private())?;
+    let offloader = Arc::new(Offloader::new(Arc::new(spool), &Config::default()));
+    let clock = || Moment::of_system().now;
+    let custodian = Custodian::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
+
+    // For every call of a tool, after the tool has done its work.
+    for count in [10, 10_000] {
+        let result = list_issues(count);
+        println!("{count} issues, {} bytes: {}", result.len(), answer(&offloader, &result));
+    }
+
+    drop(custodian);
+    std::fs::remove_dir_all(directory)?;
+    Ok(())
+}
+
+/// What the client gets.
+fn answer(offloader: &Offloader, result: &str) -> String {
+    let incoming = Incoming::payload("list_issues", result.as_bytes());
+    match offloader.deliver(&incoming, Moment::of_system()) {
+        Delivered::Inline(_) => "the result as it is".to_owned(),
+        Delivered::Offloaded(offloaded) => {
+            format!("a descriptor of {} bytes", offloaded.descriptor.len())
+        }
+        Delivered::Truncated(truncated) => {
+            format!("{} of {} records", truncated.kept, truncated.of)
+        }
+        Delivered::PassedOn(warning) => format!("the result as it is, and a warning: {warning}"),
+        _ => "something this example is too old for".to_owned(),
+    }
+}
+
+/// The tool itself, which knows nothing of offloading.
+fn list_issues(count: usize) -> String {
+    let issue = |n| format!(r#"{{"number":{n},"title":"Issue number {n}","state":"open"}}"#);
+    let issues: Vec<String> = (1..=count).map(issue).collect();
+    format!(r#"{{"total":{count},"issues":[{}]}}"#, issues.join(","))
+}

@@ -1,0 +1,54 @@
+//! Custodian: the task `offload_cleanup`, on a thread of its own.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::offloader::Offloader;
+
+/// Spec L2: how often it runs by default.
+pub const CLEANUP_INTERVAL: Duration = Duration::from_hours(1);
+
+/// Sweeps at once and then at every interval, until it is dropped; dropping it waits for a sweep
+/// that is under way.
+#[derive(Debug)]
+pub struct Custodian {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Custodian {
+    /// Starts to sweep for `offloader`. `clock` says what time it is.
+    pub fn start(
+        offloader: Arc<Offloader>,
+        interval: Duration,
+        clock: impl Fn() -> DateTime<Utc> + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let thread =
+            std::thread::Builder::new().name("offload_cleanup".to_owned()).spawn(move || {
+                loop {
+                    // What cannot be swept now is tried again at the next interval.
+                    let _ = offloader.sweep(clock());
+                    if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Custodian {
+    fn drop(&mut self) {
+        // The thread wakes when the sender goes.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A sweep that panicked has nothing left to clean up here.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Large Result Offloading for authors of servers: deliver a result as it is, or store it and
+//! deliver a descriptor.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use lro::{Delivered, Incoming, Moment, Offloader};
+//! use lro_core::config::Config;
+//! use lro_spool::{DirOptions, DirSpool};
+//!
+//! # let home = tempfile::tempdir()?;
+//! # let path = home.path().join("results");
+//! let spool = DirSpool::open(&path, DirOptions::private())?;
+//! let offloader = Offloader::new(Arc::new(spool), &Config::default());
+//!
+//! let issues: Vec<String> =
+//!     (0..5000).map(|n| format!(r#"{{"number":{n},"title":"An issue of some length"}}"#)).collect();
+//! let payload = format!(r#"{{"total":5000,"issues":[{}]}}"#, issues.join(","));
+//!
+//! let incoming = Incoming::payload("list_issues", payload.as_bytes());
+//! match offloader.deliver(&incoming, Moment::of_system()) {
+//!     Delivered::Offloaded(offloaded) => {
+//!         assert!(offloaded.descriptor.len() < 3000);
+//!         assert!(offloaded.descriptor.starts_with(r#"{"lro":{"ref":"lro:"#));
+//!     }
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod custodian;
+mod delivered;
+mod event;
+mod incoming;
+mod ledger;
+mod moment;
+mod offloader;
+mod truncated;
+
+pub use custodian::{CLEANUP_INTERVAL, Custodian};
+pub use delivered::{Delivered, Offloaded, Warning};
+pub use event::{Event, EventKind, EventSink, NoEvents};
+pub use incoming::{Body, Incoming};
+pub use ledger::Ledger;
+pub use moment::Moment;
+pub use offloader::Offloader;
+pub use truncated::Truncated;

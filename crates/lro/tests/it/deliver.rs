@@ -1,0 +1,133 @@
+//! What is stored, and what the client is told of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lro::{CLEANUP_INTERVAL, Custodian, Delivered, Incoming, Ledger, Offloader};
+use lro_core::config::Config;
+use lro_core::tool_result::ToolResult;
+use lro_spool::{Address, DirOptions, DirSpool, original};
+use serde_json::Value;
+
+use crate::fixture::{Fixture, moment, recalled};
+
+#[test]
+fn a_small_result_stays_inline_and_nothing_is_written() {
+    let fixture = Fixture::new();
+    let payload = recalled(3);
+    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+    assert!(matches!(fixture.offloader.deliver(&incoming, moment()), Delivered::Inline(_)));
+    assert!(fixture.files().is_empty() && fixture.watcher.names().is_empty());
+}
+
+#[test]
+fn a_large_recall_becomes_a_file_and_a_full_descriptor() {
+    let fixture = Fixture::new();
+    let payload = recalled(200);
+    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, moment()) else {
+        panic!("not offloaded")
+    };
+    let descriptor: Value = serde_json::from_str(&offloaded.descriptor).unwrap();
+    assert_eq!(descriptor["summary"]["count"], 200);
+    assert_eq!(descriptor["summary"]["score_range"], serde_json::json!([0.8, 0.999]));
+    assert_eq!(descriptor["lro"]["total_matches"], 205);
+    assert_eq!(descriptor["jq_recipes"].as_array().unwrap().len(), 10);
+    let file = std::fs::read_to_string(descriptor["file_path"].as_str().unwrap()).unwrap();
+    let header: Value = serde_json::from_str(file.lines().next().unwrap()).unwrap();
+    assert_eq!((&header["type"], &header["count"]), (&"lro_header".into(), &200.into()));
+    assert_eq!(file.lines().count(), 201);
+    assert_eq!(fixture.watcher.names(), ["ResultOffloaded"]);
+}
+
+#[test]
+fn f6_scores_never_reach_the_file() {
+    let fixture = Fixture::new();
+    let payload = recalled(200);
+    let incoming = Incoming::payload("search_memories", payload.as_bytes());
+    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, moment()) else {
+        panic!("not offloaded")
+    };
+    let file = std::fs::read_to_string(offloaded.listed.path.as_ref().unwrap()).unwrap();
+    assert!(!file.contains("score"));
+}
+
+#[test]
+fn f30_the_decoded_payload_is_stored_with_what_else_was_said() {
+    let fixture = Fixture::new();
+    let text = format!("[{}]", vec![r#"{"id":1,"name":"some name"}"#; 4000].join(","));
+    let json = serde_json::json!({"content": [
+        {"type": "text", "text": text},
+        {"type": "text", "text": "and a remark"},
+    ]})
+    .to_string();
+    let result = ToolResult::read(&json).unwrap();
+    let incoming = Incoming::tool_result("list_things", &result);
+    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, moment()) else {
+        panic!("not offloaded")
+    };
+    let address = Address::from(offloaded.listed.id());
+    let reader = fixture.offloader.spool().open(&address, moment().now).unwrap();
+    let mut whole = Vec::new();
+    original(&*reader, &mut whole).unwrap();
+    assert_eq!(whole, text.as_bytes());
+    assert_eq!(reader.listed().sidecar.parts.len(), 1);
+    // A third party's result gets the compact form.
+    assert!(!offloaded.descriptor.contains("jq_recipes"));
+}
+
+#[test]
+fn l2_each_expired_result_is_told_of_once() {
+    let fixture = Fixture::new();
+    let payload = recalled(200);
+    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+    fixture.offloader.deliver(&incoming, moment());
+    let hour = Duration::from_hours(1);
+    assert!(fixture.offloader.sweep(moment().now + hour / 2).unwrap().expired.is_empty());
+    assert_eq!(fixture.offloader.sweep(moment().now + hour).unwrap().expired.len(), 1);
+    assert!(fixture.offloader.sweep(moment().now + hour).unwrap().expired.is_empty());
+    assert_eq!(fixture.watcher.names(), ["ResultOffloaded", "OffloadFileExpired"]);
+    assert!(fixture.files().is_empty());
+}
+
+#[test]
+fn l2_the_custodian_sweeps_at_once_and_stops_when_dropped() {
+    let Fixture { dir, watcher, offloader } = Fixture::new();
+    let payload = recalled(200);
+    offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
+    let later = moment().now + Duration::from_hours(2);
+    let offloader = Arc::new(offloader);
+    let custodian = Custodian::start(Arc::clone(&offloader), CLEANUP_INTERVAL, move || later);
+    let patience = Instant::now();
+    while !watcher.names().contains(&"OffloadFileExpired") {
+        assert!(patience.elapsed() < Duration::from_secs(10), "nothing was swept");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let stopping = Instant::now();
+    drop(custodian.unwrap());
+    assert!(stopping.elapsed() < Duration::from_secs(1));
+    assert_eq!(Arc::strong_count(&offloader), 1);
+    drop(dir);
+}
+
+#[test]
+fn the_ledger_has_a_line_for_each_event_and_no_contents() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.jsonl");
+    let spool = DirSpool::open(&dir.path().join("spool"), DirOptions::private()).unwrap();
+    let offloader = Offloader::new(Arc::new(spool), &Config::default())
+        .with_events(Arc::new(Ledger::open(&path).unwrap()));
+    let payload = recalled(200);
+    offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
+    offloader.sweep(moment().now + Duration::from_hours(2)).unwrap();
+    let ledger = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<Value> = ledger.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines[0]["event"], "ResultOffloaded");
+    assert_eq!((&lines[0]["records"], &lines[0]["tool"]), (&200.into(), &"recall_memories".into()));
+    assert_eq!(lines[1]["event"], "OffloadFileExpired");
+    assert_eq!(lines.len(), 2);
+    let first: Value = serde_json::from_str(&payload).unwrap();
+    assert!(!ledger.contains(first["memories"][0]["title"].as_str().unwrap()));
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+}

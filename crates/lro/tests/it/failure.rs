@@ -1,0 +1,120 @@
+//! A write that fails: the operation never does.
+
+use std::sync::Arc;
+
+use lro::{Delivered, EventSink, Incoming, Offloader};
+use lro_core::config::Config;
+use lro_spool::contract::{Fault, FaultyOs, Lasting};
+use lro_spool::os::Os;
+use lro_spool::{DirOptions, DirSpool, Quota, Spool};
+use serde_json::Value;
+
+use crate::fixture::{Fixture, Watcher, moment, recalled};
+
+fn full() -> Fixture {
+    Fixture::with(DirOptions::private().quota(Quota { max_bytes: 1000, ..Quota::NONE }))
+}
+
+#[test]
+fn l3_memories_that_cannot_be_stored_are_cut_at_a_record() {
+    let fixture = full();
+    let payload = recalled(200);
+    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+    let Delivered::Truncated(truncated) = fixture.offloader.deliver(&incoming, moment()) else {
+        panic!("not truncated")
+    };
+    let cut: Value = serde_json::from_str(&truncated.json).unwrap();
+    let whole: Value = serde_json::from_str(&payload).unwrap();
+    let kept = cut["memories"].as_array().unwrap();
+    assert_eq!((kept.len() as u64, truncated.of), (truncated.kept, 200));
+    assert_eq!(kept[..], whole["memories"].as_array().unwrap()[..kept.len()]);
+    let chars: usize = kept.iter().map(|record| record.to_string().chars().count()).sum();
+    assert!(!kept.is_empty() && chars.div_ceil(4) <= 1600);
+    assert!(truncated.warning.to_string().contains(&format!("{} of 200", truncated.kept)));
+    assert_eq!(fixture.watcher.names(), ["OffloadWriteFailed"]);
+    assert!(fixture.files().is_empty());
+}
+
+#[test]
+fn l3_one_memory_too_large_has_its_strings_cut() {
+    let fixture = full();
+    let memory = format!(
+        r#"{{"id":"a","memory_type":"semantic","created":"2026-01-01","content":"{}"}}"#,
+        "long ".repeat(9000)
+    );
+    let payload = format!(r#"{{"count":1,"memories":[{memory}]}}"#);
+    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+    let Delivered::Truncated(truncated) = fixture.offloader.deliver(&incoming, moment()) else {
+        panic!("not truncated")
+    };
+    let cut: Value = serde_json::from_str(&truncated.json).unwrap();
+    assert_eq!(cut["memories"][0]["id"], "a");
+    assert!(cut["memories"][0]["content"].as_str().unwrap().ends_with("characters)"));
+}
+
+#[test]
+fn f34_another_partys_result_is_passed_on_whole() {
+    let fixture = full();
+    let payload = "words and words ".repeat(9000);
+    let incoming = Incoming::payload("read_page", payload.as_bytes());
+    let Delivered::PassedOn(warning) = fixture.offloader.deliver(&incoming, moment()) else {
+        panic!("not passed on")
+    };
+    assert!(warning.to_string().contains("could not be stored"));
+    assert_eq!(fixture.watcher.names(), ["OffloadWriteFailed"]);
+}
+
+#[test]
+fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
+    let payload = recalled(200);
+    for fault in [Fault::NoSpace, Fault::Io, Fault::Quota, Fault::Interrupted, Fault::ShortWrite] {
+        for lasting in [Lasting::Once, Lasting::FromThenOn] {
+            if matches!((fault, lasting), (Fault::Interrupted, Lasting::FromThenOn)) {
+                // A call that is interrupted for ever never returns.
+                continue;
+            }
+            let mut outcomes = 0;
+            for call in 1.. {
+                let os = Arc::new(FaultyOs::new(call, fault, lasting));
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("spool");
+                let options = DirOptions::private().os(Arc::clone(&os) as Arc<dyn Os>);
+                let Ok(spool) = DirSpool::open(&path, options) else { continue };
+                let watcher = Arc::new(Watcher::default());
+                let offloader = Offloader::new(Arc::new(spool), &Config::default())
+                    .with_events(Arc::clone(&watcher) as Arc<dyn EventSink>);
+                let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+                let event = match offloader.deliver(&incoming, moment()) {
+                    Delivered::Offloaded(offloaded) => {
+                        let file = std::fs::read_to_string(offloaded.listed.path.unwrap()).unwrap();
+                        assert_eq!(file.lines().count(), 201);
+                        "ResultOffloaded"
+                    }
+                    Delivered::Truncated(truncated) => {
+                        serde_json::from_str::<Value>(&truncated.json).unwrap();
+                        "OffloadWriteFailed"
+                    }
+                    other => panic!("{fault:?} at {call}: {other:?}"),
+                };
+                assert_eq!(watcher.names(), [event]);
+                drop(offloader);
+                // The next start clears what is hidden. A disk that died at the very last sync kept
+                // a whole result, which it did not let us take back: it expires like any other.
+                let clean = DirSpool::open(&path, DirOptions::private()).unwrap();
+                let kept = clean.list().unwrap();
+                for listed in &kept {
+                    let file = std::fs::read_to_string(listed.path.as_ref().unwrap()).unwrap();
+                    assert_eq!(file.lines().count(), 201, "{fault:?} at {call}");
+                }
+                let expected = usize::from(event == "ResultOffloaded");
+                let as_expected = kept.len() == expected || lasting == Lasting::FromThenOn;
+                assert!(as_expected, "{fault:?} at {call}: {}", kept.len());
+                outcomes += 1;
+                if !os.fired() {
+                    break;
+                }
+            }
+            assert!(outcomes > 3, "{fault:?} never reached a delivery");
+        }
+    }
+}

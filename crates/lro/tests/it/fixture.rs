@@ -1,0 +1,73 @@
+//! An offloader on a real directory, and a list of what happened.
+
+use std::sync::{Arc, Mutex};
+
+use lro::{Event, EventKind, EventSink, Moment, Offloader};
+use lro_core::config::Config;
+use lro_spool::{DirOptions, DirSpool};
+use tempfile::TempDir;
+
+#[derive(Default)]
+pub(crate) struct Watcher(Mutex<Vec<Event>>);
+
+impl EventSink for Watcher {
+    fn publish(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+impl Watcher {
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let name = |event: &Event| match event.kind {
+            EventKind::ResultOffloaded { .. } => "ResultOffloaded",
+            EventKind::OffloadWriteFailed { .. } => "OffloadWriteFailed",
+            EventKind::OffloadFileExpired(_) => "OffloadFileExpired",
+            _ => "another",
+        };
+        self.0.lock().unwrap().iter().map(name).collect()
+    }
+}
+
+pub(crate) struct Fixture {
+    pub(crate) dir: TempDir,
+    pub(crate) watcher: Arc<Watcher>,
+    pub(crate) offloader: Offloader,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(DirOptions::private())
+    }
+
+    pub(crate) fn with(options: DirOptions) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = DirSpool::open(&dir.path().join("spool"), options).unwrap();
+        let watcher = Arc::new(Watcher::default());
+        let events = Arc::clone(&watcher) as Arc<dyn EventSink>;
+        let offloader = Offloader::new(Arc::new(spool), &Config::default()).with_events(events);
+        Self { dir, watcher, offloader }
+    }
+
+    /// The names of all files in the spool, hidden ones included.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path().join("spool")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+pub(crate) fn moment() -> Moment {
+    Moment { now: "2026-11-15T12:00:00Z".parse().unwrap(), random: 7 }
+}
+
+/// What `recall_memories` returns for so many memories.
+pub(crate) fn recalled(count: usize) -> String {
+    let memories = testkit::corpus::memories(count, 42);
+    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let scores: Vec<String> = (0..count).map(|i| format!("0.{:03}", 999 - i)).collect();
+    format!(
+        r#"{{"count":{count},"total_matches":{},"memories":[{}],"scores":[{}],"next_cursor":null}}"#,
+        count + 5,
+        lines.join(","),
+        scores.join(",")
+    )
+}
