@@ -9,7 +9,7 @@ use lro_core::config::{Config, DescriptorForm, OffloadConfig};
 use lro_core::threshold::Delivery;
 use lro_core::{
     Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Policies, Rules, Stored,
-    Threshold, Tokenizer, Tokens, assess, assess_result,
+    Threshold, Tokenizer, Tokens, assess, assess_result, lines,
 };
 use lro_spool::{Listed, Spool, SpoolError, StoreError, Swept, ToStore, store};
 
@@ -124,11 +124,12 @@ impl Offloader {
         let ttl =
             if memory { Duration::from_secs(self.offload.ttl_seconds) } else { self.generic_ttl };
         let payload = incoming.main();
+        let detail = Self::detail(incoming, operation, assessment)?;
         let what = ToStore {
             id: at.result_id(),
             tool: incoming.tool,
             query: incoming.query.map(str::to_owned),
-            detail: incoming.detail.unwrap_or_else(|| operation.default_detail()),
+            detail,
             found: &assessment.found,
             estimated: assessment.estimate.tokens,
             created_at: at.now,
@@ -156,9 +157,7 @@ impl Offloader {
             preview: Tokens(u64::from(self.offload.preview_tokens)),
         };
         let memories = memory && survey.is_of_memories();
-        let detail: Option<Detail> =
-            memories.then(|| incoming.detail.unwrap_or_else(|| survey.detail()));
-        let descriptor = match detail {
+        let descriptor = match memories.then_some(detail) {
             Some(detail) if self.offload.descriptor == DescriptorForm::Full => {
                 serde_json::to_string(&stored.full_descriptor(detail, look))
             }
@@ -173,6 +172,23 @@ impl Offloader {
         };
         self.events.publish(Event { time: at.now, result: listed.id(), kind });
         Ok(Offloaded { descriptor, listed })
+    }
+
+    /// The detail level that header and descriptor name alike. The header is the first line, so the
+    /// records of a memory operation that nobody spoke for are looked through beforehand.
+    fn detail(
+        incoming: &Incoming<'_>,
+        operation: &Operation,
+        assessment: &Assessment,
+    ) -> Result<Detail, StoreError> {
+        if let Some(asked) = incoming.detail {
+            return Ok(asked);
+        }
+        if !operation.is_memory() {
+            return Ok(operation.default_detail());
+        }
+        let (_, survey) = lines(incoming.main(), &assessment.found, 0)?;
+        Ok(if survey.is_of_memories() { survey.detail() } else { operation.default_detail() })
     }
 
     /// Spec L3 and conformance decision 9: a failed write never fails the operation.

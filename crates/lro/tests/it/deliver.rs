@@ -37,6 +37,11 @@ fn a_large_recall_becomes_a_file_and_a_full_descriptor() {
     let header: Value = serde_json::from_str(file.lines().next().unwrap()).unwrap();
     assert_eq!((&header["type"], &header["count"]), (&"lro_header".into(), &200.into()));
     assert_eq!(file.lines().count(), 201);
+    // Nobody said which level these are; file and descriptor name the one they show.
+    assert_eq!(
+        (&header["detail"], &descriptor["summary"]["detail"]),
+        (&"full".into(), &"full".into())
+    );
     assert_eq!(fixture.watcher.names(), ["ResultOffloaded"]);
 }
 
