@@ -8,8 +8,8 @@ use crate::{command, output::Mode};
 
 /// Keeps large tool results out of a model's context window.
 ///
-/// Atlatl decides when a tool result is too large for a model's context window, and
-/// describes it instead. This version stores nothing and serves nothing: the
+/// Atlatl decides when a tool result is too large for a model's context window,
+/// stores it, and describes it instead. This version serves nothing yet: the
 /// commands below are all there is.
 #[derive(Debug, Parser)]
 #[command(name = "atlatl", version, after_help = EXIT_STATUS, verbatim_doc_comment)]
@@ -46,13 +46,18 @@ pub(crate) struct Global {
 /// The commands, one file each under `command/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Say what a tool result is and whether it would be offloaded
+    /// Store a tool result if it is large, and print what takes its place
     ///
-    /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text.
-    /// Says what was recognised, how many tokens it would take, what would be done
-    /// with it and why. Nothing is stored, and without --dry-run nothing is done.
+    /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
+    /// small one is printed as it is. A large one is stored, and its descriptor is
+    /// printed: the same object that a client gets, indented on a terminal.
+    /// With --dry-run nothing is stored; it says what was recognised, how many tokens
+    /// it would take, what would be done with it and why.
     #[command(verbatim_doc_comment, after_long_help = command::offload::EXAMPLES)]
     Offload(command::offload::Args),
+    /// List, show and clean stored results
+    #[command(subcommand)]
+    Results(command::results::Command),
     /// Show, describe and check the configuration
     #[command(subcommand)]
     Config(command::config::Command),

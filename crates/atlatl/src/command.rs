@@ -5,6 +5,7 @@
 
 pub(crate) mod config;
 pub(crate) mod offload;
+pub(crate) mod results;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -35,6 +36,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
     let sources = Sources::of_process(&args.global);
     match &args.command {
         Command::Offload(args) => offload::run(args, &sources, output),
+        Command::Results(command) => results::run(command, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
 }

@@ -3,6 +3,7 @@
 use std::{io, process::ExitCode};
 
 use lro_core::records::PayloadChanged;
+use lro_spool::SpoolError;
 
 use crate::settings::Problems;
 
@@ -90,6 +91,18 @@ impl From<io::Error> for Error {
             return Self { status: Status::Success, reports: Vec::new() };
         }
         Self::new(Status::Failure, format!("cannot write the output: {error}"))
+    }
+}
+
+impl From<SpoolError> for Error {
+    fn from(error: SpoolError) -> Self {
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            message = format!("{message}: {error}");
+            cause = error.source();
+        }
+        Self::failure(message)
     }
 }
 

@@ -5,6 +5,8 @@ mod command;
 mod error;
 mod output;
 mod settings;
+mod stores;
+mod watch;
 
 fn main() -> std::process::ExitCode {
     command::run(std::env::args_os())

@@ -1,6 +1,8 @@
 //! All printing: data to standard output, everything else to standard error.
 
+mod amount;
 mod facts;
+mod indent;
 
 use std::{
     borrow::Cow,
@@ -12,7 +14,11 @@ use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-pub(crate) use self::facts::Facts;
+pub(crate) use self::{
+    amount::{counted, distance, grouped, size},
+    facts::Facts,
+    indent::indent,
+};
 use crate::error::{Error, Status};
 
 /// The form of the data.
@@ -56,6 +62,14 @@ impl Output {
     /// Data with its own line ends.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
         self.data.write_all(text.as_bytes())
+    }
+
+    /// Data as it is, byte for byte.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // Not through the stream that follows the terminal: it would take escape sequences out.
+        let mut data = self.data.as_inner().lock();
+        data.write_all(bytes)?;
+        data.flush()
     }
 
     /// Data as JSON, whatever the mode.

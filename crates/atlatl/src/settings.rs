@@ -17,11 +17,7 @@ mod problem;
 mod sources;
 mod text;
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
 
 use lro_core::config::{Config, InvalidValue};
 use serde_json::{Map, Value};
@@ -32,7 +28,7 @@ pub(crate) use self::{
     file::FileState,
     origin::Origin,
     problem::{Problem, Problems},
-    sources::Sources,
+    sources::{Sources, Surroundings},
 };
 
 /// The merged configuration, checked, with the origin of everything in it.
@@ -42,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     entries: Vec<Entry>,
     files: Vec<(String, FileState)>,
-    temp_dir: PathBuf,
+    surroundings: Surroundings,
 }
 
 impl Settings {
@@ -62,7 +58,7 @@ impl Settings {
         let config = Config::from_values(values(&entries)).map_err(|refusals| {
             refusals.into_iter().map(|refusal| blame(refusal, &entries)).collect::<Problems>()
         })?;
-        Ok(Self { config, entries, files, temp_dir: sources.temp_dir.clone() })
+        Ok(Self { config, entries, files, surroundings: sources.surroundings.clone() })
     }
 
     /// Every key, and in place of a map each of its entries, in the table's order.
@@ -81,11 +77,9 @@ impl Settings {
         self.entries.iter().filter(is_set).filter(|entry| entry.key.read_by.is_empty())
     }
 
-    /// `prompt.offload.output_dir` as an absolute path, the empty default filled in.
-    pub(crate) fn output_dir(&self) -> io::Result<PathBuf> {
-        let configured = &self.config.prompt.offload.output_dir;
-        let dir = if configured.is_empty() { &*self.temp_dir } else { Path::new(configured) };
-        std::path::absolute(dir)
+    /// What defaults are made from.
+    pub(crate) fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 }
 

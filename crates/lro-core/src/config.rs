@@ -44,7 +44,7 @@ pub use self::{
     proxy::{PathMap, ProxyConfig, ProxyTools, References},
     query::QueryConfig,
     server::ServerConfig,
-    spool::SpoolConfig,
+    spool::{ReadableBy, SpoolConfig},
 };
 
 /// The whole configuration. [`Default`] is the table's defaults.

@@ -7,10 +7,12 @@
 mod draft;
 mod folder;
 mod gone;
+mod on_demand;
 mod options;
 mod reader;
 mod sweep;
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use chrono::{DateTime, Utc};
 use self::draft::DirDraft;
 use self::folder::{Folder, Found, Locked};
 use self::gone::Gone;
+pub use self::on_demand::DirOnDemand;
 pub use self::options::{DirKind, DirOptions, Sharing};
 use self::reader::DirReader;
 use crate::address::Address;
@@ -65,6 +68,30 @@ impl DirSpool {
     /// The directory that holds this spool's files.
     pub fn path(&self) -> &Path {
         &self.0.folder.path
+    }
+
+    /// The same directory's spools for all scopes, this one first: for the person whose they are,
+    /// never for a tool.
+    pub fn scopes(&self) -> Vec<Self> {
+        let mut all = vec![self.clone()];
+        let Some(root) = &self.0.root else { return all };
+        self.0.each_folder(|scope, _| {
+            let Some(scope) = scope else { return };
+            let options = self.0.options.clone().scope(scope);
+            // What became foreign or vanished since it was listed is nobody's to show.
+            let folder = root.existing_within(&scope.to_string(), &options);
+            if let (Ok(folder), Ok(root)) = (folder, Folder::private(&root.path, &options)) {
+                let gone = Gone::default();
+                all.push(Self(Arc::new(Shared { options, folder, root: Some(root), gone })));
+            }
+        });
+        all
+    }
+
+    /// Whether the directory was removed since it was opened.
+    fn is_gone(&self) -> bool {
+        let Folder { os, fd, .. } = &self.0.folder;
+        os.stat(fd.as_fd()).is_ok_and(|stat| stat.links == 0)
     }
 }
 

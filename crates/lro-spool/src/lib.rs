@@ -58,7 +58,7 @@ mod spool;
 mod stored;
 
 pub use address::{Address, NotAnAddress};
-pub use dir::{DirKind, DirOptions, DirSpool, Sharing};
+pub use dir::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing};
 pub use error::{Foreign, Limit, SpoolError};
 pub use memory::MemorySpool;
 pub use name::{Extension, FileName, NotAName};

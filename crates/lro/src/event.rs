@@ -17,6 +17,13 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl Event {
+    /// Something that happened to `result`.
+    pub fn new(time: DateTime<Utc>, result: ResultId, kind: EventKind) -> Self {
+        Self { time, result, kind }
+    }
+}
+
 /// What happened. Contents are never part of it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

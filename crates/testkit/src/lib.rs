@@ -15,6 +15,7 @@
 pub mod corpus;
 pub mod hostile;
 mod random;
+pub mod recipes;
 pub mod text;
 pub mod tool;
 

@@ -16,7 +16,18 @@ pub(crate) struct Sources {
     pub(super) files: Vec<SourceFile>,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) assignments: Vec<String>,
-    pub(super) temp_dir: PathBuf,
+    pub(super) surroundings: Surroundings,
+}
+
+/// What defaults are made from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Surroundings {
+    pub(crate) temp_dir: PathBuf,
+    /// The directory for what a program keeps between runs, where there is a home.
+    pub(crate) state_dir: Option<PathBuf>,
+    /// The working directory, if it is still there.
+    pub(crate) working_dir: Option<PathBuf>,
+    pub(crate) uid: u32,
 }
 
 /// A file to read.
@@ -41,7 +52,7 @@ impl Sources {
             files,
             environment: env::vars_os().collect(),
             assignments: flags.assignments.clone(),
-            temp_dir: env::temp_dir(),
+            surroundings: Surroundings::of_process(),
         }
     }
 
@@ -52,6 +63,25 @@ impl Sources {
     }
 }
 
+impl Surroundings {
+    fn of_process() -> Self {
+        let variable = |name| env::var_os(name).map(PathBuf::from);
+        Self {
+            temp_dir: env::temp_dir(),
+            state_dir: xdg_dir(variable("XDG_STATE_HOME"), variable("HOME"), ".local/state"),
+            working_dir: env::current_dir().ok(),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+}
+
+/// A base directory of the XDG specification, by which a relative path is to be ignored.
+fn xdg_dir(named: Option<PathBuf>, home: Option<PathBuf>, beneath: &str) -> Option<PathBuf> {
+    named
+        .filter(|dir| dir.is_absolute())
+        .or_else(|| home.filter(|home| home.is_absolute()).map(|home| home.join(beneath)))
+}
+
 /// The system's file, the user's where there is a home, and the project's.
 pub(super) fn standard_files(
     etc: &Path,
@@ -60,11 +90,7 @@ pub(super) fn standard_files(
 ) -> Vec<SourceFile> {
     let mut files =
         vec![SourceFile { layer: FileLayer::System, path: etc.join("atlatl/config.toml") }];
-    // The XDG base directory specification: a relative path is to be ignored.
-    let user = xdg_config_home
-        .filter(|dir| dir.is_absolute())
-        .or_else(|| home.filter(|home| home.is_absolute()).map(|home| home.join(".config")));
-    if let Some(dir) = user {
+    if let Some(dir) = xdg_dir(xdg_config_home, home, ".config") {
         files.push(SourceFile { layer: FileLayer::User, path: dir.join("atlatl/config.toml") });
     }
     files.push(SourceFile { layer: FileLayer::Project, path: PathBuf::from("atlatl.toml") });

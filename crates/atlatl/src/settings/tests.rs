@@ -5,6 +5,8 @@ use std::{ffi::OsString, fs, path::Path};
 use lro_core::{FixedPolicy, Policy};
 use tempfile::TempDir;
 
+use crate::stores::output_dir;
+
 use super::{
     origin::FileLayer,
     sources::{SourceFile, standard_files},
@@ -225,9 +227,9 @@ fn the_standard_files_follow_the_base_directory_specification() {
 #[test]
 fn the_output_directory_is_absolute_and_never_empty() {
     let mut place = Place::new();
-    place.sources.temp_dir = "/var/tmp".into();
-    assert_eq!(place.load().output_dir().unwrap(), Path::new("/var/tmp"));
+    place.sources.surroundings.temp_dir = "/var/tmp".into();
+    assert_eq!(output_dir(&place.load()).unwrap(), Path::new("/var/tmp"));
     let place = place.set("prompt.offload.output_dir=here");
     let here = std::env::current_dir().unwrap().join("here");
-    assert_eq!(place.load().output_dir().unwrap(), here);
+    assert_eq!(output_dir(&place.load()).unwrap(), here);
 }

@@ -255,16 +255,10 @@ fn a_file_that_cannot_be_read_exits_with_1() {
 }
 
 #[test]
-fn nothing_is_done_without_dry_run() {
-    insta::assert_snapshot!(Program::new().run(&["offload"]), @"
-    status: 2
-    --- stdout
-    --- stderr
-    error: the following required arguments were not provided:
-      --dry-run
-
-    Usage: atlatl offload --dry-run [FILE]
-
-    For more information, try '--help'.
-    ");
+fn nothing_is_stored_by_a_dry_run() {
+    let memories = memories(50, Detail::Full);
+    let program = Program::new().file("work/result", memories);
+    assert_eq!(program.run(&["offload", "--dry-run", "result"]).status, 0);
+    assert_eq!(std::fs::read_dir(program.path("tmp")).unwrap().count(), 0);
+    assert!(!program.path("home").exists());
 }

@@ -4,10 +4,12 @@
 
 mod check;
 mod decision;
+mod deliver;
 mod layers;
 mod offload;
 mod program;
 mod reference;
+mod results;
 mod schema;
 mod show;
 mod usage;

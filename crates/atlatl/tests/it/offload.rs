@@ -14,7 +14,8 @@ fn human(result: impl AsRef<[u8]>, args: &[&str]) -> Run {
 
 /// Asks about `result`, as a program would.
 pub(crate) fn ask(result: impl AsRef<[u8]>, args: &[&str]) -> Run {
-    let program = Program::new().file("work/result", result);
+    // The size of a descriptor depends on the directory's name.
+    let program = Program::new().file("work/result", result).variable("TMPDIR", "/tmp");
     program.run(&[&["offload", "--dry-run", "result"], args].concat())
 }
 

@@ -25,7 +25,9 @@ pub(crate) struct Run {
 impl Program {
     pub(crate) fn new() -> Self {
         let dir = TempDir::new().unwrap();
-        fs::create_dir_all(dir.path().join("work")).unwrap();
+        for name in ["work", "tmp"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
         Self { dir, variables: Vec::new() }
     }
 
@@ -43,6 +45,11 @@ impl Program {
         self
     }
 
+    /// A place in the temporary directory, named as for [`file`](Self::file).
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     pub(crate) fn run(&self, args: &[&str]) -> Run {
         self.run_with_input(args, b"")
     }
@@ -54,6 +61,7 @@ impl Program {
             .current_dir(self.dir.path().join("work"))
             .env_clear()
             .env("HOME", self.dir.path().join("home"))
+            .env("TMPDIR", self.dir.path().join("tmp"))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -30,6 +30,7 @@ fn defaults_for_a_person() {
     spool.max_bytes                   10737418240
     spool.max_files                   10000
     spool.min_free_bytes              1073741824
+    spool.readable_by                 "owner"
     spool.url                         ""
     query.wall_ms                     5000
     query.memory_bytes                0 = 256 MiB + 8 × file
@@ -83,6 +84,7 @@ fn defaults_for_a_program() {
         "max_bytes": 10737418240,
         "max_files": 10000,
         "min_free_bytes": 1073741824,
+        "readable_by": "owner",
         "url": ""
       },
       "query": {
@@ -149,6 +151,7 @@ fn origins_for_a_person() {
     spool.max_bytes                   10737418240                            default
     spool.max_files                   5                                      atlatl.toml:4
     spool.min_free_bytes              1073741824                             default
+    spool.readable_by                 "owner"                                default
     spool.url                         ""                                     default
     query.wall_ms                     5000                                   default
     query.memory_bytes                0 = 256 MiB + 8 × file                 default
@@ -164,8 +167,6 @@ fn origins_for_a_person() {
     ledger.path                       "" = {state dir}/ledger.jsonl          default
     ledger.retention_days             90                                     default
     --- stderr
-    note: ATLATL_PROMPT__OFFLOAD__TTL_SECONDS: no command reads `prompt.offload.ttl_seconds` yet
-    note: atlatl.toml:4: no command reads `spool.max_files` yet
     "#);
 }
 

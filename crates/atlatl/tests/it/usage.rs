@@ -11,14 +11,15 @@ fn help_says_what_there_is() {
     --- stdout
     Keeps large tool results out of a model's context window.
 
-    Atlatl decides when a tool result is too large for a model's context window, and
-    describes it instead. This version stores nothing and serves nothing: the
+    Atlatl decides when a tool result is too large for a model's context window,
+    stores it, and describes it instead. This version serves nothing yet: the
     commands below are all there is.
 
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
-      offload  Say what a tool result is and whether it would be offloaded
+      offload  Store a tool result if it is large, and print what takes its place
+      results  List, show and clean stored results
       config   Show, describe and check the configuration
       help     Print this message or the help of the given subcommand(s)
 
@@ -75,13 +76,15 @@ fn help_says_how_to_ask_about_a_result() {
     insta::assert_snapshot!(Program::new().run(&["offload", "--help"]), @"
     status: 0
     --- stdout
-    Say what a tool result is and whether it would be offloaded
+    Store a tool result if it is large, and print what takes its place
 
-    Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text.
-    Says what was recognised, how many tokens it would take, what would be done
-    with it and why. Nothing is stored, and without --dry-run nothing is done.
+    Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
+    small one is printed as it is. A large one is stored, and its descriptor is
+    printed: the same object that a client gets, indented on a terminal.
+    With --dry-run nothing is stored; it says what was recognised, how many tokens
+    it would take, what would be done with it and why.
 
-    Usage: atlatl offload [OPTIONS] --dry-run [FILE]
+    Usage: atlatl offload [OPTIONS] [FILE]
 
     Arguments:
       [FILE]
@@ -89,7 +92,7 @@ fn help_says_how_to_ask_about_a_result() {
 
     Options:
           --dry-run
-              Say what would be done, and do nothing
+              Say what would be done and why, and store nothing
 
           --output <FORM>
               human or json [default: human on a terminal, else json]
@@ -101,16 +104,22 @@ fn help_says_how_to_ask_about_a_result() {
               The tool that returned it, for policies and thresholds
               [default: `recall_memories` if it is memories]
 
+          --query <TEXT>
+              The query that it answers, for the stored header
+
           --set <KEY=VALUE>
               Set one key, above every file and variable:
               --set prompt.offload.enabled=false
+
+          --scope <TEXT>
+              Keep it apart from other results of this directory
 
       -h, --help
               Print help (see a summary with '-h')
 
     Examples:
-      atlatl offload --dry-run result.json
-      atlatl offload --dry-run --tool read_file < result.json
+      atlatl offload result.json
+      atlatl offload --tool read_file < result.json
       atlatl offload --dry-run --set proxy.threshold_tokens=500 rows.csv
     --- stderr
     ");

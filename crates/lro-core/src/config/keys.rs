@@ -2,8 +2,10 @@
 
 use super::key::{Key, Kind};
 
-/// The commands which act on the keys of offloading today.
-const OFFLOAD: &[&str] = &["offload --dry-run"];
+/// The commands which act on the keys of deciding and describing today.
+const OFFLOAD: &[&str] = &["offload"];
+/// Those which act on where results are stored.
+const STORE: &[&str] = &["offload", "results"];
 
 /// Every key, in the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -26,7 +28,8 @@ pub const KEYS: &[Key] = &[
         Kind::U64 { min: 1 },
         "3600",
         "How long an offloaded memory result is kept, in seconds.",
-    ),
+    )
+    .for_commands(OFFLOAD),
     row(
         "prompt.offload.output_dir",
         Kind::Text,
@@ -34,7 +37,7 @@ pub const KEYS: &[Key] = &[
         "The directory that offloaded results are written to.",
     )
     .or_derived("the system's temporary directory")
-    .for_commands(OFFLOAD),
+    .for_commands(STORE),
     row(
         "prompt.offload.descriptor",
         Kind::Choice(&["full", "compact"]),
@@ -73,14 +76,16 @@ pub const KEYS: &[Key] = &[
         Kind::U64 { min: 1 },
         "86400",
         "How long such a result is kept, in seconds; the default is a day of work.",
-    ),
+    )
+    .for_commands(OFFLOAD),
     row(
         "proxy.dir",
         Kind::Text,
         r#""""#,
         "The private directory under which each scope has its folder.",
     )
-    .or_derived("{output_dir}/atlatl-{uid}"),
+    .or_derived("{output_dir}/atlatl-{uid}")
+    .for_commands(STORE),
     row(
         "proxy.tools",
         Kind::Choice(&["all", "none"]),
@@ -117,19 +122,29 @@ pub const KEYS: &[Key] = &[
         Kind::U64 { min: 1 },
         "10737418240",
         "The most bytes that stored results may take up.",
-    ),
+    )
+    .for_commands(OFFLOAD),
     row(
         "spool.max_files",
         Kind::U64 { min: 1 },
         "10000",
         "The most results that may be stored.",
-    ),
+    )
+    .for_commands(OFFLOAD),
     row(
         "spool.min_free_bytes",
         Kind::U64 { min: 0 },
         "1073741824",
         "What storing a result must leave free on the file system.",
-    ),
+    )
+    .for_commands(OFFLOAD),
+    row(
+        "spool.readable_by",
+        Kind::Choice(&["owner", "group"]),
+        r#""owner""#,
+        "Who may read stored files: their owner alone, or its group as well.",
+    )
+    .for_commands(STORE),
     row(
         "spool.url",
         Kind::Locator(&["", "s3://", "gs://", "az://"]),
@@ -200,7 +215,8 @@ pub const KEYS: &[Key] = &[
         r#""""#,
         "The file with one line of figures per offload and extraction, never with contents.",
     )
-    .or_derived("{state dir}/ledger.jsonl"),
+    .or_derived("{state dir}/ledger.jsonl")
+    .for_commands(STORE),
     row(
         "ledger.retention_days",
         Kind::U32 { min: 1 },

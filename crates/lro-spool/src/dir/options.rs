@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lro_core::config::ReadableBy;
+
 use crate::os::{Os, RealOs};
 use crate::quota::Quota;
 use crate::scope::Scope;
@@ -28,6 +30,16 @@ pub enum Sharing {
     Owner,
     /// Its group as well: for a client that runs as another user.
     Group,
+}
+
+impl From<ReadableBy> for Sharing {
+    fn from(readable_by: ReadableBy) -> Self {
+        match readable_by {
+            ReadableBy::Group => Self::Group,
+            // Whatever a later version may add, less is shown rather than more.
+            _ => Self::Owner,
+        }
+    }
 }
 
 /// How to use a directory.

@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use lro_spool::{Address, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError};
+use lro_spool::{
+    Address, DirOnDemand, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError,
+};
 
 use crate::fixture::{at, flat, id, private, put, whole};
 
@@ -103,4 +105,17 @@ fn a_relative_directory_is_refused() {
         let refused = DirSpool::open("spool".as_ref(), options);
         assert!(matches!(refused, Err(SpoolError::Io { op: "open", .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn f28_a_directory_that_was_removed_is_made_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("spool");
+    let spool = DirOnDemand::new(path.clone(), DirOptions::private().quota(Quota::NONE));
+    assert!(!path.exists(), "nothing is made before it is needed");
+    put(&spool, id(1), b"one").unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    put(&spool, id(2), b"two").unwrap();
+    assert_eq!(whole(&spool, id(2)), b"two");
+    assert!(matches!(spool.open(&id(1).into(), at(0)).map(drop), Err(SpoolError::NotFound { .. })));
 }

@@ -1,6 +1,6 @@
 //! Both implementations keep the contract.
 
-use lro_spool::{DirOptions, DirSpool, MemorySpool, Scope, contract};
+use lro_spool::{DirOnDemand, DirOptions, DirSpool, MemorySpool, Scope, contract};
 
 #[test]
 fn the_memory_spool_keeps_the_contract() {
@@ -32,5 +32,14 @@ fn a_flat_directory_keeps_the_contract() {
     contract::run(|quota| {
         let dir = tempfile::tempdir_in(&home).unwrap().keep();
         Box::new(DirSpool::open(&dir, DirOptions::flat().quota(quota)).unwrap())
+    });
+}
+
+#[test]
+fn a_directory_on_demand_keeps_the_contract() {
+    let home = tempfile::tempdir().unwrap();
+    contract::run(|quota| {
+        let dir = tempfile::tempdir_in(&home).unwrap().keep().join("spool");
+        Box::new(DirOnDemand::new(dir, DirOptions::private().quota(quota)))
     });
 }

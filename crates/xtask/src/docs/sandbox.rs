@@ -28,7 +28,7 @@ impl Sandbox {
     /// Makes the directory, with the example files in it and `atlatl` first on the path.
     pub(super) fn new(repository: &Repository, atlatl: &Atlatl) -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        for name in ["work", "home"] {
+        for name in ["work", "home", "tmp"] {
             fs::create_dir(dir.path().join(name))?;
         }
         let examples = repository.path(EXAMPLES);
@@ -44,7 +44,9 @@ impl Sandbox {
         // One stream, so that both are compared in the order they were written.
         let script = format!("exec 2>&1\n{}", step.command);
         let output = self.command(&["bash", "-c", &script]).output().context("starting bash")?;
-        let printed = String::from_utf8_lossy(&output.stdout);
+        // A document shows the temporary directory that its reader has.
+        let own = self.dir.path().join("tmp").display().to_string();
+        let printed = String::from_utf8_lossy(&output.stdout).replace(&own, "/tmp");
         let lines: Vec<&str> = printed.lines().collect();
         let mut wrong = Vec::new();
         if !output.status.success() {
@@ -82,6 +84,7 @@ impl Sandbox {
             .env_clear()
             .env("PATH", &self.path)
             .env("LC_ALL", "C.UTF-8")
+            .env("TMPDIR", root.join("tmp"))
             .env("HOME", &home);
         for name in ["CACHE", "CONFIG", "DATA", "STATE"] {
             command.env(format!("XDG_{name}_HOME"), home.join(name.to_lowercase()));

@@ -200,6 +200,20 @@ impl Kind {
 }
 
 impl Tool {
+    /// The tool that must have returned `input`, where that can be told.
+    pub(super) fn assumed(
+        input: &[u8],
+        result: Option<&ToolResult<'_>>,
+    ) -> Result<Option<Self>, PayloadChanged> {
+        let payload = match result {
+            Some(result) => result.payload().map_or(&[][..], |part| part.payload.as_bytes()),
+            None => input,
+        };
+        let found = Found::of(payload);
+        let (_, survey) = lines(payload, &found, 0)?;
+        Ok(Self::of(None, Kind::of(&found, survey.is_of_memories())))
+    }
+
     fn of(named: Option<&str>, kind: Kind) -> Option<Self> {
         let (name, origin) = match named {
             Some(name) => (name, ToolOrigin::Flag),

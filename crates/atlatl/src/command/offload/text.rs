@@ -13,7 +13,7 @@ use super::{
     count::{Counted, TokenCounts},
     report::{Kind, Place, Records, Report, Tool, ToolOrigin},
 };
-use crate::output::Facts;
+use crate::output::{Facts, counted, grouped};
 
 /// Characters that the list of fields may take: about five lines. The fields left out are counted.
 const FIELDS_CHARS: usize = 320;
@@ -209,33 +209,9 @@ fn decision(decision: &Decision, estimated: Estimate) -> String {
     format!("{delivery}: {why}")
 }
 
-fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number), if number == 1 { one } else { many })
-}
-
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 2);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
-        }
-    }
 
     #[test]
     fn paths_are_as_jq_takes_them() {

@@ -1,0 +1,84 @@
+//! `atlatl results`: what is stored, and how to get rid of it.
+
+mod clean;
+mod entry;
+mod list;
+mod path;
+mod show;
+
+use clap::Subcommand;
+use lro_spool::{Address, SpoolError};
+
+use crate::{
+    error::{Error, Status},
+    output::Output,
+    settings::{Settings, Sources},
+};
+
+/// The commands below `atlatl results`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the results stored for this directory
+    ///
+    /// Results of memory operations lie in one place for all directories, those of
+    /// other tools in a folder for the working directory and --scope.
+    #[command(verbatim_doc_comment)]
+    List(list::Args),
+    /// Show what a stored result is and how it begins
+    ///
+    /// With --original: the payload itself, as the tool returned it.
+    #[command(verbatim_doc_comment)]
+    Show(show::Args),
+    /// Print the path of a stored result's file
+    Path(path::Args),
+    /// Remove results whose time is up, or all of them
+    ///
+    /// Covers all directories of yours that Atlatl stored results for. A result that
+    /// is being read stays.
+    #[command(verbatim_doc_comment)]
+    Clean(clean::Args),
+}
+
+/// Which result is meant.
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// A reference (lro:…), its bare end, a file name or an absolute path
+    #[arg(value_name = "REF")]
+    reference: String,
+    /// The --scope that it was stored with
+    #[arg(long, value_name = "TEXT")]
+    scope: Option<String>,
+}
+
+impl Which {
+    fn address(&self) -> Result<Address, Error> {
+        self.reference.parse().map_err(|error| {
+            Error::usage(format!("{}: {error}", self.reference)).with_hint("atlatl results list")
+        })
+    }
+}
+
+/// Runs one of them.
+pub(crate) fn run(
+    command: &Command,
+    sources: &Sources,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let settings = Settings::load(sources)?;
+    match command {
+        Command::List(args) => list::run(args, &settings, output),
+        Command::Show(args) => show::run(args, &settings, output),
+        Command::Path(args) => path::run(args, &settings, output),
+        Command::Clean(args) => clean::run(args, &settings, output),
+    }
+}
+
+/// What to do about a result that is not there.
+fn missing(error: SpoolError) -> Error {
+    let hint = "it may have expired, or belong to another directory: atlatl results list --all";
+    match error {
+        SpoolError::NotFound { .. } => Error::from(error).with_hint(hint),
+        // An expired one says itself that the call has to be made again.
+        _ => error.into(),
+    }
+}

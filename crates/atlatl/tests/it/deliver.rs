@@ -1,0 +1,255 @@
+//! `atlatl offload`: a result stored by the program, and what is printed in its place.
+
+use std::{fs, path::Path, process::Command};
+
+use mif::Detail;
+use serde_json::{Value, json};
+use testkit::recipes::{answers, ask, with_matches};
+
+use crate::program::{Program, Run};
+
+const LEVELS: [(Detail, &str); 3] =
+    [(Detail::Light, "light"), (Detail::Medium, "medium"), (Detail::Full, "full")];
+
+/// What a memory server answers, with a score for each memory beside them.
+fn recalled(lines: &[String]) -> String {
+    let scores: Vec<String> = (0..lines.len()).map(|n| format!("0.{n:04}7531")).collect();
+    let (count, memories, scores) = (lines.len(), lines.join(", "), scores.join(","));
+    format!(r#"{{"count": {count}, "memories": [{memories}], "scores": [{scores}]}}"#)
+}
+
+fn memories(count: usize, detail: Detail) -> Vec<String> {
+    testkit::corpus::lines(&with_matches(testkit::corpus::memories(count, 42)), detail)
+}
+
+/// Delivers `result`, which is offloaded, and gives the run and the descriptor, its path made real.
+fn offloaded(program: &Program, args: &[&str], result: &[u8]) -> (Run, Value) {
+    let run = program.run_with_input(&[&["offload"], args].concat(), result);
+    assert_eq!((run.status, &*run.stderr), (0, ""), "{run}");
+    assert_eq!(run.stdout.lines().count(), 1, "one JSON object on one line");
+    let root = program.path("").display().to_string();
+    let text = run.stdout.replace("[DIR]/", &root);
+    let descriptor: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(descriptor["offloaded"], true, "{run}");
+    (run, descriptor)
+}
+
+fn file(descriptor: &Value) -> &Path {
+    Path::new(descriptor["file_path"].as_str().unwrap())
+}
+
+#[test]
+fn f5_without_configuration_the_file_lies_in_the_temporary_directory() {
+    let program = Program::new();
+    let result = recalled(&memories(50, Detail::Full));
+    let (_, descriptor) = offloaded(&program, &[], result.as_bytes());
+    assert_eq!(file(&descriptor).parent().unwrap(), program.path("tmp"));
+    assert!(file(&descriptor).is_file());
+
+    // Where no variable names one, it is the system's own.
+    let output = Command::new(env!("CARGO_BIN_EXE_atlatl"))
+        .args(["offload", "--tool", "recall_memories"])
+        .arg(program.file("work/result", &result).path("work/result"))
+        .env_clear()
+        .output()
+        .unwrap();
+    let descriptor: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let stored = file(&descriptor).to_owned();
+    let sidecar = format!("{}.meta.json", stored.display());
+    assert_eq!(stored.parent().unwrap(), Path::new("/tmp"));
+    fs::remove_file(stored).unwrap();
+    fs::remove_file(sidecar).unwrap();
+}
+
+#[test]
+fn f5_a_configured_directory_holds_the_file() {
+    let program = Program::new();
+    fs::create_dir(program.path("elsewhere")).unwrap();
+    let dir = program.path("elsewhere").display().to_string();
+    let set = format!("prompt.offload.output_dir={dir}");
+    let result = recalled(&memories(50, Detail::Full));
+    let (_, descriptor) = offloaded(&program, &["--set", &set], result.as_bytes());
+    assert_eq!(file(&descriptor).parent().unwrap(), Path::new(&dir));
+}
+
+/// Spec F1, F2, F3 and F6 of the file that the program writes.
+#[test]
+fn f3_the_file_has_its_header_and_every_memory_whole() {
+    for (detail, level) in LEVELS {
+        let program = Program::new();
+        let lines = memories(120, detail);
+        let args = ["--query", "what do we know", "--tool", "search_memories"];
+        let (_, descriptor) = offloaded(&program, &args, recalled(&lines).as_bytes());
+        let stored = fs::read_to_string(file(&descriptor)).unwrap();
+        let (header, records) = stored.split_once('\n').unwrap();
+        let header: Value = serde_json::from_str(header).unwrap();
+        let expected = json!({
+            "type": "lro_header", "operation": "search", "query": "what do we know", "count": 120,
+            "schema_version": "0.1.0", "detail": level,
+        });
+        for (field, value) in expected.as_object().unwrap() {
+            assert_eq!(header[field], *value, "{field} of {header}");
+        }
+        assert!(header["timestamp"].is_string() && header["estimated_tokens"].is_number());
+        assert_eq!(records.lines().collect::<Vec<_>>(), lines, "{level}");
+    }
+}
+
+#[test]
+fn f6_no_score_is_in_the_file() {
+    let program = Program::new();
+    let (_, descriptor) =
+        offloaded(&program, &[], recalled(&memories(60, Detail::Full)).as_bytes());
+    let stored = fs::read_to_string(file(&descriptor)).unwrap();
+    assert!(!stored.contains("7531") && !stored.contains("score"));
+    assert_eq!(descriptor["summary"]["score_range"], json!([0.000_075_31, 0.005_975_31]));
+}
+
+#[test]
+fn r7_every_recipe_of_a_real_descriptor_answers_right() {
+    for corpus in [testkit::corpus::memories, testkit::corpus::sparse_memories] {
+        let corpus = with_matches(corpus(500, 42));
+        for (detail, level) in LEVELS {
+            let program = Program::new();
+            let lines = testkit::corpus::lines(&corpus, detail);
+            let (_, descriptor) = offloaded(&program, &[], recalled(&lines).as_bytes());
+            let recipes = descriptor["jq_recipes"].as_array().unwrap();
+            let expected = answers(&lines, detail);
+            assert_eq!((recipes.len(), expected.len()), (10, 10));
+            for (i, (recipe, expected)) in recipes.iter().zip(&expected).enumerate() {
+                let command = recipe["command"].as_str().unwrap();
+                for shell in ["bash", "dash"] {
+                    let answer = ask(shell, command, Path::new("/"), i + 1);
+                    assert!(answer == *expected, "{} at {level} in {shell}: {command}", i + 1);
+                    assert!(!answer.is_empty(), "a recipe that matches nothing shows nothing");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn small_results_are_printed_as_they_are() {
+    for result in ["[1, 2,\n 3.50]", "", "text \u{1b}[31m", "{\"content\":[]}\n"] {
+        let run = Program::new().run_with_input(&["offload"], result.as_bytes());
+        assert_eq!((run.status, &*run.stdout, &*run.stderr), (0, result, ""));
+    }
+    let bytes = [0xff, 0x00, b'\r', b'\n'];
+    let mut program = Command::new(env!("CARGO_BIN_EXE_atlatl"));
+    let place = Program::new().file("work/result", bytes);
+    let run = program.arg("offload").arg(place.path("work/result")).output().unwrap();
+    assert_eq!(run.stdout, bytes);
+}
+
+#[test]
+fn a_descriptor_for_a_person_is_the_same_indented() {
+    let program = Program::new();
+    let args = ["--set", "proxy.threshold_tokens=1", "--tool", "list_orders"];
+    let csv = b"order,total\n1001,149.90\n1002,12.50\n";
+    let run =
+        program.run_with_input(&[&["offload"], &args[..], &["--output", "human"]].concat(), csv);
+    assert!(run.stdout.contains("\n        \"total\": 149.90\n"), "{run}");
+    let (line, _) = offloaded(&program, &args, csv);
+    let same = |text: &str| -> Vec<String> {
+        let shape: Value = serde_json::from_str(text).unwrap();
+        shape.as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(same(&run.stdout), same(&line.stdout));
+}
+
+#[test]
+fn l1_the_configured_life_is_recorded() {
+    let program = Program::new();
+    let result = recalled(&memories(50, Detail::Full));
+    for (args, seconds) in [
+        (&["--tool", "recall_memories"][..], 3600),
+        (&["--tool", "recall_memories", "--set", "prompt.offload.ttl_seconds=77"], 77),
+        (&["--tool", "get_rows", "--set", "proxy.threshold_tokens=9"], 86_400),
+        (
+            &[
+                "--tool",
+                "get_rows",
+                "--set",
+                "proxy.threshold_tokens=9",
+                "--set",
+                "proxy.ttl_seconds=5",
+            ],
+            5,
+        ),
+    ] {
+        let (_, descriptor) = offloaded(&program, args, result.as_bytes());
+        let sidecar = fs::read(format!("{}.meta.json", file(&descriptor).display())).unwrap();
+        let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
+        let time = |field: &str| -> chrono::DateTime<chrono::Utc> {
+            sidecar[field].as_str().unwrap().parse().unwrap()
+        };
+        assert_eq!((time("expires_at") - time("created_at")).num_seconds(), seconds, "{args:?}");
+    }
+}
+
+/// Spec L3, through the program: a directory that is not there, and one that is full.
+#[test]
+fn l3_a_result_that_cannot_be_stored_is_still_answered() {
+    let lines = memories(80, Detail::Full);
+    let result = recalled(&lines);
+    let args = ["offload", "--set", "prompt.offload.output_dir=/nowhere/at/all"];
+    let run = Program::new().run_with_input(&args, result.as_bytes());
+    assert_eq!(run.status, 0, "{run}");
+    let cut: Value = run.json();
+    let kept = cut["memories"].as_array().unwrap();
+    assert!(!kept.is_empty() && kept.len() < 80, "{}", kept.len());
+    for (kept, line) in kept.iter().zip(&lines) {
+        assert_eq!(*kept, serde_json::from_str::<Value>(line).unwrap());
+    }
+    let notes: Vec<&str> = run.stderr.lines().collect();
+    assert_eq!(notes.len(), 2, "{run}");
+    assert!(notes[0].contains("/nowhere/at/all: No such file or directory"), "{run}");
+    assert!(notes[1].contains(&format!("{} of 80 records follow", kept.len())), "{run}");
+
+    let program = Program::new();
+    let args = ["offload", "--tool", "get_rows", "--set", "spool.max_bytes=1000"];
+    let run = program.run_with_input(
+        &[&args[..], &["--set", "proxy.threshold_tokens=9"]].concat(),
+        result.as_bytes(),
+    );
+    assert_eq!((run.status, &*run.stdout), (0, &*result), "another party's result, whole");
+    assert!(run.stderr.contains("spool.max_bytes is reached"), "{run}");
+    let ledger = fs::read_to_string(program.path("home/.local/state/atlatl/ledger.jsonl")).unwrap();
+    assert!(ledger.contains("OffloadWriteFailed"), "{ledger}");
+}
+
+#[test]
+fn v5_each_directory_and_scope_has_a_folder_of_its_own() {
+    let program = Program::new().file("work/other/x", "");
+    let args = ["--tool", "get_rows", "--set", "proxy.threshold_tokens=9"];
+    let rows = br#"[{"n": 1, "name": "one"}, {"n": 2, "name": "two"}, {"n": 3, "name": "three"}]"#;
+    let (_, here) = offloaded(&program, &args, rows);
+    let (_, again) = offloaded(&program, &args, rows);
+    let (_, scoped) = offloaded(&program, &[&args[..], &["--scope", "review"]].concat(), rows);
+    let folder = |descriptor: &Value| file(descriptor).parent().unwrap().to_owned();
+    assert_eq!(folder(&here), folder(&again));
+    assert_ne!(folder(&here), folder(&scoped));
+    let reference = scoped["lro"]["ref"].as_str().unwrap();
+    assert_eq!(program.run(&["results", "path", reference]).status, 1);
+    assert_eq!(program.run(&["results", "path", reference, "--scope", "review"]).status, 0);
+    let path = scoped["file_path"].as_str().unwrap();
+    assert_eq!(program.run(&["results", "path", path]).status, 1, "nor by its path");
+    assert_eq!(program.run(&["results", "path", path, "--scope", "review"]).status, 0);
+}
+
+#[test]
+fn f07_a_group_may_read_where_configured() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let rows = br#"[{"n": 1, "name": "one"}, {"n": 2, "name": "two"}, {"n": 3, "name": "three"}]"#;
+    let args = ["--tool", "get_rows", "--set", "proxy.threshold_tokens=9"];
+    let (_, private) = offloaded(&Program::new(), &args, rows);
+    assert!(!file(&private).exists(), "gone with its place");
+    for (set, expected) in [("owner", (0o700, 0o600)), ("group", (0o750, 0o640))] {
+        let program = Program::new();
+        let set = format!("spool.readable_by={set}");
+        let (_, descriptor) = offloaded(&program, &[&args[..], &["--set", &set]].concat(), rows);
+        let file = file(&descriptor);
+        assert_eq!((mode(file.parent().unwrap()), mode(file)), expected, "{set}");
+    }
+}

@@ -1,0 +1,188 @@
+//! `atlatl results`: what is stored, shown and cleaned.
+
+use std::{fs, thread, time::Duration};
+
+use serde_json::Value;
+
+use crate::program::Program;
+
+const ROWS: &str = r#"{"total": 3, "rows": [{"n": 1, "name": "one"}, {"n": 2.50, "name": "two"}, {"n": 3, "name": "three"}]}"#;
+
+/// Stores `result` and gives its reference.
+fn store(program: &Program, result: &str, args: &[&str]) -> String {
+    let all = [&["offload", "--set", "proxy.threshold_tokens=1"], args].concat();
+    let run = program.run_with_input(&all, result.as_bytes());
+    run.json()["lro"]["ref"].as_str().unwrap().to_owned()
+}
+
+/// Everything that changes from run to run, made the same.
+fn steady(text: &str, reference: &str) -> String {
+    let id = reference.trim_start_matches("lro:");
+    let text = text.replace(id, "01REFERENCE");
+    // A busy machine may take a second or two from command to command.
+    let text = text.replace("1 s ago", "0 s ago").replace("2 s ago", "0 s ago");
+    let scope = text.find("/atlatl-").and_then(|at| {
+        let rest = &text[at + 1..];
+        let folder = rest.split('/').nth(1)?;
+        (folder.len() == 8).then(|| folder.to_owned())
+    });
+    let uid = rustix::process::geteuid().as_raw();
+    let text = text.replace(&format!("atlatl-{uid}/"), "atlatl-[UID]/");
+    scope.map_or(text.clone(), |scope| text.replace(&scope, "[SCOPE]"))
+}
+
+#[test]
+fn stored_results_are_listed_and_shown() {
+    let program = Program::new();
+    let reference = store(&program, ROWS, &["--tool", "get_rows", "--query", "all\u{1b}[2J"]);
+    let list = program.run(&["results", "list", "--output", "human"]);
+    insta::assert_snapshot!(steady(&list.to_string(), &reference), @"
+    status: 0
+    --- stdout
+    REF                             TOOL      RECORDS  SIZE   STORED   EXPIRES
+    lro:01REFERENCE  get_rows  3        252 B  0 s ago  in 23 h
+    --- stderr
+    ");
+    let show = program.run(&["results", "show", &reference, "--output", "human"]);
+    insta::assert_snapshot!(steady(&show.to_string(), &reference), @r#"
+    status: 0
+    --- stdout
+    result   lro:01REFERENCE
+    tool     get_rows
+    query    all<U+001B>[2J
+    holds    3 records, 252 B
+    stored   0 s ago
+    expires  in 23 h
+    path     [DIR]/tmp/atlatl-[UID]/[SCOPE]/atlatl-get_rows-01REFERENCE.jsonl
+
+    {"n":1,"name":"one"}
+    {"n":2.50,"name":"two"}
+    {"n":3,"name":"three"}
+    --- stderr
+    "#);
+    let Value::Array(listed) = program.run(&["results", "list"]).json() else { panic!() };
+    let mut shown = program.run(&["results", "show", &reference]).json();
+    let preview = shown.as_object_mut().unwrap().remove("preview").unwrap();
+    assert_eq!(listed, [shown]);
+    assert_eq!(preview.as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn all_four_names_of_a_result_are_accepted_and_nothing_else() {
+    let program = Program::new();
+    let reference = store(&program, ROWS, &["--tool", "get_rows"]);
+    let path = program.run(&["results", "path", &reference]).stdout.trim_end().to_owned();
+    let real = path.replace("[DIR]", &program.path("").display().to_string());
+    let real = real.replace("//", "/");
+    let name = real.rsplit('/').next().unwrap();
+    for text in [&*reference, &reference[4..], name, &*real] {
+        assert_eq!(program.run(&["results", "path", text]).stdout.trim_end(), path);
+    }
+    insta::assert_snapshot!(program.run(&["results", "show", "../../etc/passwd"]), @"
+    status: 2
+    --- stdout
+    --- stderr
+    error: ../../etc/passwd: neither a reference nor the name or path of a stored result
+    hint: atlatl results list
+    ");
+    insta::assert_snapshot!(
+        program.run(&["results", "show", "lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D"]), @"
+    status: 1
+    --- stdout
+    --- stderr
+    error: no stored result lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D
+    hint: it may have expired, or belong to another directory: atlatl results list --all
+    "
+    );
+}
+
+/// Not one lost byte: what came can be had again.
+#[test]
+fn the_original_comes_back() {
+    let program = Program::new();
+    let compact: String = ROWS.replace(": ", ":").replace(", ", ",");
+    for (result, original) in [
+        (ROWS, &*compact),
+        ("a,b\r\n1,\"x\ny\"\r\n2,z\r\n", "a,b\r\n1,\"x\ny\"\r\n2,z\r\n"),
+        ("plain text\n\n with lines \n", "plain text\n\n with lines \n"),
+        ("{\"one\": [1,  2.0]}\n", "{\"one\": [1,  2.0]}\n"),
+    ] {
+        let reference = store(&program, result, &["--tool", "get_rows"]);
+        let run = program.run(&["results", "show", "--original", &reference]);
+        assert_eq!(run.stdout, original, "{run}");
+    }
+}
+
+#[test]
+fn l2_what_has_expired_is_cleaned_and_told_of() {
+    let program = Program::new();
+    let short = ["--tool", "get_rows", "--set", "proxy.ttl_seconds=1"];
+    let (gone, kept) =
+        (store(&program, ROWS, &short), store(&program, ROWS, &["--tool", "get_rows"]));
+    thread::sleep(Duration::from_millis(1100));
+
+    let run = program.run(&["results", "show", &gone]);
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.contains("the result of `get_rows` expired at"), "{run}");
+    assert!(run.stderr.contains("make that call again"), "f24: final, and names the call: {run}");
+
+    let would = program.run(&["results", "clean", "--dry-run"]).json();
+    assert_eq!(would["removed"][0]["ref"], gone);
+    assert_eq!(program.run(&["results", "list"]).json().as_array().unwrap().len(), 2);
+
+    let did = program.run(&["results", "clean"]).json();
+    assert_eq!((&did["removed"], &did["bytes"]), (&would["removed"], &would["bytes"]));
+    let left = program.run(&["results", "list"]).json();
+    assert_eq!(left.as_array().unwrap().len(), 1);
+    assert_eq!(left[0]["ref"], kept);
+    let ledger = fs::read_to_string(program.path("home/.local/state/atlatl/ledger.jsonl")).unwrap();
+    let told: Vec<&str> =
+        ledger.lines().filter(|line| line.contains("OffloadFileExpired")).collect();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains(&gone), "{ledger}");
+}
+
+#[test]
+fn f22_every_offload_cleans_what_has_expired() {
+    let program = Program::new();
+    store(&program, ROWS, &["--tool", "get_rows", "--set", "proxy.ttl_seconds=1"]);
+    thread::sleep(Duration::from_millis(1100));
+    let kept = store(&program, ROWS, &["--tool", "get_rows"]);
+    let left = program.run(&["results", "list"]).json();
+    assert_eq!(left.as_array().unwrap().len(), 1);
+    assert_eq!(left[0]["ref"], kept);
+}
+
+#[test]
+fn everything_is_cleaned_when_asked_and_nothing_that_is_not_ours() {
+    let program = Program::new()
+        .file("tmp/atlatl-recall-01KA2Z3T4V5W6X7Y8Z9A0B1C2D.jsonl", "not our header\n")
+        .file("tmp/atlatl-notes.txt", "mine");
+    let memories = crate::offload::memories(50, mif::Detail::Full);
+    let recall = store(&program, &memories, &[]);
+    let rows = store(&program, ROWS, &["--tool", "get_rows", "--scope", "review"]);
+    let would = program.run(&["results", "clean", "--all", "--dry-run", "--output", "human"]);
+    assert!(
+        would.stdout.ends_with(" kB\n") && would.stdout.contains("would remove 2 results"),
+        "{would}"
+    );
+    let did = program.run(&["results", "clean", "--all"]).json();
+    let mut removed: Vec<&str> = did["removed"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gone| gone["ref"].as_str().unwrap())
+        .collect();
+    removed.sort_unstable();
+    assert_eq!(removed, [&*recall, &*rows]);
+    assert_eq!(program.run(&["results", "list", "--all"]).stdout, "[]\n");
+    assert!(program.path("tmp/atlatl-notes.txt").exists());
+    assert!(program.path("tmp/atlatl-recall-01KA2Z3T4V5W6X7Y8Z9A0B1C2D.jsonl").exists());
+}
+
+#[test]
+fn looking_makes_no_directory() {
+    let program = Program::new();
+    assert_eq!(program.run(&["results", "list"]).stdout, "[]\n");
+    assert_eq!(fs::read_dir(program.path("tmp")).unwrap().count(), 0);
+}
