@@ -16,7 +16,7 @@ use crate::{generated, output};
 
 /// The document that shows the last runs, in its part called `soak`.
 const DOCUMENT: &str = "docs/performance.md";
-/// How many cases a property test tries; the tests read it.
+/// How much a test does: cases or seconds, as the run says; the tests read it.
 const CASES_VARIABLE: &str = "ATLATL_SOAK_CASES";
 /// Lines of a test's own output that begin so are kept in the record.
 const SUMMARY_MARK: &str = "soak:";
@@ -26,6 +26,8 @@ struct Soak {
     name: &'static str,
     shows: &'static str,
     cases: u32,
+    /// What `cases` counts.
+    unit: &'static str,
     packages: &'static [&'static str],
     /// A nextest filter expression.
     filter: &'static str,
@@ -36,6 +38,7 @@ const SOAKS: &[Soak] = &[
         name: "fidelity",
         shows: "records found in any payload keep their lexemes, and payloads can be put together again",
         cases: 100_000,
+        unit: "cases",
         packages: &["lro-core"],
         filter: "test(/^fidelity::prop_/)",
     },
@@ -43,6 +46,7 @@ const SOAKS: &[Soak] = &[
         name: "mif-forms",
         shows: "a memory survives export and import in its three forms",
         cases: 100_000,
+        unit: "cases",
         packages: &["atlatl-mif"],
         filter: "test(/^round_trip::/)",
     },
@@ -50,6 +54,7 @@ const SOAKS: &[Soak] = &[
         name: "spool-forms",
         shows: "what was stored gives back what came: lexemes of arrays and lines, bytes of anything else",
         cases: 100_000,
+        unit: "cases",
         packages: &["lro-spool"],
         filter: "test(/^stored::prop_/)",
     },
@@ -57,15 +62,33 @@ const SOAKS: &[Soak] = &[
         name: "spool-sweep",
         shows: "a sweeper against writers, readers and a jumping clock deletes nothing unexpired and nothing foreign",
         cases: 100_000,
+        unit: "cases",
         packages: &["lro-spool"],
         filter: "test(/^state_machine::/)",
     },
     Soak {
         name: "spool-crash",
-        shows: "writers killed at random moments leave no torn file, and nothing after the next start",
+        shows: "writers killed at random moments and at each step leave no torn file, and nothing after the next start",
         cases: 1_000,
+        unit: "kills",
         packages: &["lro-spool"],
-        filter: "test(/^crash::/)",
+        filter: "test(/^crash/)",
+    },
+    Soak {
+        name: "spool-race",
+        shows: "links, pipes and folders put under our names while we use them lead to nothing outside",
+        cases: 60,
+        unit: "seconds",
+        packages: &["lro-spool"],
+        filter: "test(/^race::/)",
+    },
+    Soak {
+        name: "spool-processes",
+        shows: "32 processes in one directory lose nothing, keep the quotas and tell of each expired result once",
+        cases: 60,
+        unit: "seconds",
+        packages: &["lro-spool"],
+        filter: "test(/^processes::/)",
     },
 ];
 
@@ -75,6 +98,7 @@ struct SoakResult {
     name: &'static str,
     shows: &'static str,
     cases: u32,
+    unit: &'static str,
     command: String,
     passed: bool,
     exit_status: Option<i32>,
@@ -122,7 +146,7 @@ impl Soak {
     }
 
     fn run(&self, repository: &Repository) -> Result<SoakResult> {
-        output::progress(format_args!("soak {}: {} cases", self.name, self.cases));
+        output::progress(format_args!("soak {}: {} {}", self.name, self.cases, self.unit));
         let mut command = self.command(repository);
         let written = written(&command);
         let started = Instant::now();
@@ -143,6 +167,7 @@ impl Soak {
             name: self.name,
             shows: self.shows,
             cases: self.cases,
+            unit: self.unit,
             command: written,
             passed: status.success(),
             exit_status: status.code(),
@@ -167,11 +192,10 @@ fn written(command: &Command) -> String {
 }
 
 fn table(results: &[SoakResult]) -> String {
-    let mut text =
-        String::from("| run | shows | cases | result | seconds |\n|---|---|--:|---|--:|");
-    for SoakResult { name, shows, cases, passed, seconds, .. } in results {
+    let mut text = String::from("| run | shows | size | result | seconds |\n|---|---|--:|---|--:|");
+    for SoakResult { name, shows, cases, unit, passed, seconds, .. } in results {
         let verdict = if *passed { "passed" } else { "FAILED" };
-        let _ = write!(text, "\n| {name} | {shows} | {cases} | {verdict} | {seconds:.0} |");
+        let _ = write!(text, "\n| {name} | {shows} | {cases} {unit} | {verdict} | {seconds:.0} |");
     }
     text
 }

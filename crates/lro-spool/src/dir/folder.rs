@@ -159,7 +159,16 @@ impl Folder {
         let sidecar = match self.sidecar(name) {
             Ok(sidecar) => Some(sidecar),
             // Any other error may pass, and would make the result look younger or older than it is.
-            Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => None,
+            Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {
+                // Data goes before its sidecar: without a name by now it was removed meanwhile, and
+                // is no file that lost its sidecar.
+                let stat = again(|| self.os.stat(file.as_fd()))
+                    .map_err(|error| SpoolError::io("look at", self.at(&data), error))?;
+                if stat.links == 0 {
+                    return Err(SpoolError::NotFound { asked: data });
+                }
+                None
+            }
             Err(error) => return Err(error),
         };
         let sidecar = if name.extension() == Extension::Jsonl {

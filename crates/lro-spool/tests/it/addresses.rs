@@ -80,9 +80,14 @@ fn f26_another_scopes_reference_is_not_found() {
         opened(&shop, &text).unwrap();
         let other = opened(&blog, &text);
         assert!(matches!(other, Err(SpoolError::NotFound { .. })), "{other:?}");
+        let removed = blog.remove(&text.parse().unwrap());
+        assert!(matches!(removed, Err(SpoolError::NotFound { .. })), "{removed:?}");
     }
-    assert!(opened(&blog, listed.path.unwrap().to_str().unwrap()).is_err());
+    let path = listed.path.unwrap();
+    let other = opened(&blog, path.to_str().unwrap());
+    assert!(matches!(other, Err(SpoolError::NotOurs { why: Foreign::Elsewhere, .. })), "{other:?}");
     assert!(blog.list().unwrap().is_empty());
+    assert_eq!(whole(&shop, id(1)), b"of the shop", "and stays where it is");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A crowd: many writers, readers and sweepers in one directory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lro_spool::{DirOptions, DirSpool, Quota, Spool, SpoolError, StoreError, original};
 use testkit::SplitMix64;
 
 use crate::fixture::{ROWS, at, cases, entries, id, private, put, visible, whole};
+use crate::step_os::{Side, StepOs};
 
 #[test]
 fn f23_eight_threads_write_read_and_sweep_without_loss() {
@@ -77,6 +79,31 @@ fn f23_readers_win_or_lose_against_a_sweeper_but_never_read_half() {
         });
         spool.sweep(at(3_600_000)).unwrap();
         assert!(entries(&path).is_empty());
+    }
+}
+
+#[test]
+fn f23_a_result_swept_while_it_is_looked_at_is_gone_and_neither_foreign_nor_another() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("spool");
+    for payload in [ROWS, b"[1,2]", b"text"] {
+        let sweeper = private(&path);
+        // It comes between the look at the data and the one at the sidecar.
+        let opened = AtomicUsize::new(0);
+        let watch = move |step: &str, side: Side| {
+            if step == "open" && side == Side::Before {
+                let sidecars_turn = opened.fetch_add(1, Ordering::SeqCst) % 2 == 1;
+                assert!(!sidecars_turn || sweeper.sweep(at(3_600_000)).unwrap().expired.len() == 1);
+            }
+            Ok(())
+        };
+        let options = DirOptions::private().quota(Quota::NONE).os(Arc::new(StepOs(watch)));
+        let spool = DirSpool::open(&path, options).unwrap();
+        put(&private(&path), id(1), payload).unwrap();
+        let gone = spool.open(&id(1).into(), at(0)).map(drop);
+        assert!(matches!(gone, Err(SpoolError::NotFound { .. })), "{gone:?}");
+        put(&private(&path), id(2), payload).unwrap();
+        assert_eq!(spool.list().unwrap(), []);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the tests share: a time, identities, a result to store.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -13,6 +13,7 @@ use lro_spool::{
 
 pub(crate) const NOON: i64 = 1_800_000_000_000;
 pub(crate) const HOUR: Duration = Duration::from_hours(1);
+const SOAK: &str = "ATLATL_SOAK_CASES";
 pub(crate) const ROWS: &[u8] = b"name,n\nann,1\nbob,02\n";
 
 pub(crate) fn at(ms: i64) -> DateTime<Utc> {
@@ -71,9 +72,20 @@ pub(crate) fn visible(path: &Path) -> Vec<String> {
     entries(path).into_iter().filter(is_result).collect()
 }
 
-/// The number of cases of a long test: few in the gate, many in a soak.
+/// Memory where there is a file system for it, for tests that thousands of syncs would only slow.
+pub(crate) fn fast() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// The number of cases or seconds of a long test: few in the gate, many in a soak.
 pub(crate) fn cases(few: usize) -> usize {
-    std::env::var("ATLATL_SOAK_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+    std::env::var(SOAK).ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
+/// Whether this is a soak.
+pub(crate) fn is_soak() -> bool {
+    std::env::var_os(SOAK).is_some()
 }
 
 /// Whether we may act as another user; says so where not.

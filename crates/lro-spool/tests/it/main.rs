@@ -6,11 +6,16 @@
 mod addresses;
 mod contract;
 mod crash;
+mod crash_steps;
 mod crowd;
 mod expiry;
 mod faults;
 mod fixture;
+mod interleaved;
 mod planted;
 mod private;
+mod processes;
+mod race;
 mod state_machine;
+mod step_os;
 mod stored;

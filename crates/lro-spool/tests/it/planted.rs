@@ -4,10 +4,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lro_spool::{Address, DirSpool, FileName, Foreign, Spool, SpoolError};
+use lro_spool::{Address, DirOptions, DirSpool, FileName, Foreign, Quota, Spool, SpoolError};
 
 use crate::fixture::{ROWS, at, entries, flat, id, is_root, put, whole};
+use crate::step_os::{Side, StepOs};
 
 fn as_nobody(dir: &Path, script: &str) {
     let args = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-ec", script];
@@ -119,4 +122,38 @@ fn f25_leftovers_that_are_links_or_directories_stay() {
     assert_eq!(spool.sweep(at(0)).unwrap().leftovers, 0);
     assert!(name(1).is_symlink() && name(2).is_dir() && name(3).exists());
     assert_eq!(fs::read(&target).unwrap(), b"precious");
+}
+
+#[test]
+fn f25_what_took_our_files_place_before_it_is_removed_stays() {
+    for end in ["", ".meta.json", ".part-1"] {
+        let (home, _, ours) = shared();
+        let file = home.path().join(format!("{ours}{end}"));
+        let kept = home.path().join("kept");
+        // Ours was looked at and is about to be unlinked: someone puts another in its place.
+        let watch = {
+            let (name, file, kept) = (format!("{ours}{end}"), file.clone(), kept.clone());
+            let looks = AtomicUsize::new(0);
+            let expected = if end.is_empty() {
+                1
+            } else if end == ".part-1" {
+                2
+            } else {
+                4
+            };
+            move |step: &str, side: Side| {
+                let look = step == "stat_at" && side == Side::Before;
+                if look && looks.fetch_add(1, Ordering::SeqCst) + 1 == expected {
+                    fs::rename(&file, &kept).unwrap();
+                    fs::write(&file, format!("precious {name}")).unwrap();
+                }
+                Ok(())
+            }
+        };
+        let options = DirOptions::flat().quota(Quota::NONE).os(Arc::new(StepOs(watch)));
+        let spool = DirSpool::open(home.path(), options).unwrap();
+        spool.sweep(at(i64::from(i32::MAX))).unwrap();
+        assert!(kept.exists(), "{end}: exchanged");
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("precious {ours}{end}"));
+    }
 }

@@ -13,7 +13,7 @@ use lro_core::records::Found;
 use lro_spool::{DirSpool, Spool, SpoolError, StoredResult, Storing, ToStore, original};
 use testkit::SplitMix64;
 
-use crate::fixture::{ROWS, at, cases, flat, what};
+use crate::fixture::{ROWS, at, cases, fast, flat, what};
 
 struct Model {
     random: SplitMix64,
@@ -166,12 +166,6 @@ fn run(seed: u64, steps: usize) -> usize {
     assert!(model.stored.is_empty());
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), model.foreign.len());
     model.swept
-}
-
-/// Memory where there is a file system for it: thousands of syncs show nothing about a sweep.
-fn fast() -> std::path::PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! What is stored, and what the client is told of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lro::{CLEANUP_INTERVAL, Custodian, Delivered, Incoming, Ledger, Offloader};
+use lro::{
+    CLEANUP_INTERVAL, Custodian, Delivered, Event, EventSink, Incoming, Ledger, Moment, Offloader,
+};
 use lro_core::config::Config;
 use lro_core::tool_result::ToolResult;
-use lro_spool::{Address, DirOptions, DirSpool, original};
+use lro_spool::{Address, DirOptions, DirSpool, Spool, original};
 use serde_json::Value;
 
 use crate::fixture::{Fixture, moment, recalled};
@@ -135,4 +137,73 @@ fn the_ledger_has_a_line_for_each_event_and_no_contents() {
     assert!(!ledger.contains(first["memories"][0]["title"].as_str().unwrap()));
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn f23_another_partys_result_lives_a_day_and_memories_an_hour() {
+    let fixture = Fixture::new();
+    let payload = format!("[{}]", vec![r#"{"id":1,"name":"some name"}"#; 4000].join(","));
+    let memories = recalled(200);
+    for (n, tool, payload, hours) in
+        [(1, "list_things", &payload, 24), (2, "recall_memories", &memories, 1)]
+    {
+        let at = Moment { random: n, ..moment() };
+        let incoming = Incoming::payload(tool, payload.as_bytes());
+        let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, at) else {
+            panic!("not offloaded")
+        };
+        let end = at.now + Duration::from_hours(hours);
+        assert_eq!(offloaded.listed.sidecar.expires_at, end, "{tool}");
+        let before = end - Duration::from_millis(1);
+        let gone = fixture.offloader.sweep(before).unwrap().expired;
+        assert!(gone.iter().all(|gone| gone.id() != offloaded.listed.id()), "{tool}");
+        let address = Address::from(offloaded.listed.id());
+        assert!(fixture.offloader.spool().open(&address, before).is_ok(), "{tool}");
+    }
+}
+
+#[test]
+fn f28_what_a_descriptor_names_is_found_after_a_restart() {
+    let Fixture { dir, offloader, .. } = Fixture::new();
+    let payload = recalled(200);
+    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
+    let Delivered::Offloaded(offloaded) = offloader.deliver(&incoming, moment()) else {
+        panic!("not offloaded")
+    };
+    drop(offloader);
+    let descriptor: Value = serde_json::from_str(&offloaded.descriptor).unwrap();
+    let restarted = DirSpool::open(&dir.path().join("spool"), DirOptions::private()).unwrap();
+    for named in [&descriptor["lro"]["ref"], &descriptor["file_path"]] {
+        let address: Address = named.as_str().unwrap().parse().unwrap();
+        let mut whole = Vec::new();
+        original(&*restarted.open(&address, moment().now).unwrap(), &mut whole).unwrap();
+        assert_eq!(String::from_utf8(whole).unwrap(), payload, "{named}");
+    }
+}
+
+/// Whoever hears of a result reads it at once, through a spool of their own.
+struct Reader(std::path::PathBuf, Mutex<Vec<Vec<u8>>>);
+
+impl EventSink for Reader {
+    fn publish(&self, event: Event) {
+        let spool = DirSpool::open(&self.0, DirOptions::private()).unwrap();
+        let mut whole = Vec::new();
+        original(&*spool.open(&event.result.into(), event.time).unwrap(), &mut whole).unwrap();
+        self.1.lock().unwrap().push(whole);
+    }
+}
+
+#[test]
+fn f34_a_result_is_saved_whole_before_anyone_hears_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("spool");
+    let spool = DirSpool::open(&path, DirOptions::private()).unwrap();
+    let reader = Arc::new(Reader(path, Mutex::default()));
+    let offloader = Offloader::new(Arc::new(spool), &Config::default())
+        .with_events(Arc::clone(&reader) as Arc<dyn EventSink>);
+    let payload = "words and words ".repeat(90_000);
+    let incoming = Incoming::payload("read_page", payload.as_bytes());
+    assert!(matches!(offloader.deliver(&incoming, moment()), Delivered::Offloaded(_)));
+    let heard = reader.1.lock().unwrap();
+    assert!(heard.len() == 1 && heard[0] == payload.as_bytes());
 }

@@ -5,3 +5,4 @@
 mod deliver;
 mod failure;
 mod fixture;
+mod separate;
