@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use lro_core::records::PayloadChanged;
-use lro_spool::SpoolError;
+use lro_spool::{Foreign, SpoolError};
 
 use crate::settings::Problems;
 
@@ -96,14 +96,32 @@ impl From<io::Error> for Error {
 
 impl From<SpoolError> for Error {
     fn from(error: SpoolError) -> Self {
-        let mut message = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            message = format!("{message}: {error}");
-            cause = error.source();
+        let hint = match &error {
+            SpoolError::NotOurs { why: Foreign::OpenToOthers, path } => {
+                Some(format!("chmod 700 {}", path.display()))
+            }
+            SpoolError::NotOurs { why: Foreign::OtherOwner | Foreign::WrongKind, .. } => {
+                Some("name another directory: --set proxy.dir=DIR".to_owned())
+            }
+            _ => None,
+        };
+        let failure = Self::failure(with_causes(&error));
+        match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
         }
-        Self::failure(message)
     }
+}
+
+/// An error with everything that led to it.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
 }
 
 impl From<PayloadChanged> for Error {

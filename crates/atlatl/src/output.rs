@@ -7,7 +7,7 @@ mod indent;
 use std::{
     borrow::Cow,
     fmt::{Display, Write as _},
-    io::{self, IsTerminal, Stderr, Stdout, Write},
+    io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write},
 };
 
 use anstream::AutoStream;
@@ -74,8 +74,24 @@ impl Output {
 
     /// Data as JSON, whatever the mode.
     pub(crate) fn json<T: Serialize + ?Sized>(&mut self, data: &T) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut self.data, data)?;
-        writeln!(self.data)
+        let mut text = serde_json::to_string_pretty(data)?;
+        text.push('\n');
+        self.bytes(lro_core::escape_hidden(&text).as_bytes())
+    }
+
+    /// Somebody else's text as it is, byte for byte; made harmless where a person looks at it.
+    pub(crate) fn foreign(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match str::from_utf8(bytes) {
+            Ok(text) if io::stdout().is_terminal() => {
+                self.bytes(lro_core::neutralise(text).as_bytes())
+            }
+            _ => self.bytes(bytes),
+        }
+    }
+
+    /// Where data goes that is too much to hold.
+    pub(crate) fn writer(&mut self) -> impl Write {
+        BufWriter::new(self.data.as_inner().lock())
     }
 
     /// Data in aligned columns.
@@ -88,9 +104,10 @@ impl Output {
         self.data.write_all(facts.to_string().as_bytes())
     }
 
-    /// A remark that is no data.
-    pub(crate) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        labelled(&mut self.rest, NOTE, "note", &text.to_string())
+    /// A remark that is no data. Where it cannot be printed nobody is left to tell, and the data
+    /// must not suffer for it.
+    pub(crate) fn note(&mut self, text: impl Display) {
+        let _ = labelled(&mut self.rest, NOTE, "note", &text.to_string());
     }
 
     /// Says what went wrong, and what to do about it.

@@ -2,14 +2,16 @@
 
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use chrono::{DateTime, Utc};
+use lro::{Event, EventKind, EventSink};
 use lro_core::Operation;
 use lro_spool::{
-    Address, DirOnDemand, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError,
+    Address, DirOnDemand, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError, Swept,
 };
 
 use crate::{error::Error, settings::Settings};
@@ -17,9 +19,24 @@ use crate::{error::Error, settings::Settings};
 /// The two directories that results are stored in.
 pub(crate) struct Stores {
     /// Spec F5: results of memory operations, straight in the output directory.
-    memory: Arc<DirOnDemand>,
+    memory: Place,
     /// All others, in a private directory with a folder per scope.
-    other: Arc<DirOnDemand>,
+    other: Place,
+}
+
+/// A directory, and how to use it.
+struct Place {
+    path: PathBuf,
+    options: DirOptions,
+}
+
+/// Whose results are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those of this directory and scope, and of memory operations.
+    Here,
+    /// All of this person's.
+    Everywhere,
 }
 
 impl Stores {
@@ -32,10 +49,8 @@ impl Stores {
             "" => output_dir.join(format!("atlatl-{}", surroundings.uid)),
             named => absolute("proxy.dir", Path::new(named))?,
         };
-        let working_dir = surroundings.working_dir.as_deref().ok_or_else(|| {
-            Error::failure("the working directory is gone, and with it the scope of its results")
-                .with_hint("change to a directory that exists")
-        })?;
+        // A directory that is gone has results of its own still: those of a directory without name.
+        let working_dir = surroundings.working_dir.as_deref().unwrap_or(Path::new(""));
         let scope = Scope::of([
             surroundings.uid.to_string().as_bytes(),
             working_dir.as_os_str().as_encoded_bytes(),
@@ -50,46 +65,81 @@ impl Stores {
         let flat = shared(DirOptions::flat(), config.prompt.offload.ttl_seconds);
         let scoped = shared(DirOptions::private(), config.proxy.ttl_seconds).scope(scope);
         Ok(Self {
-            memory: Arc::new(DirOnDemand::new(output_dir, flat)),
-            other: Arc::new(DirOnDemand::new(private, scoped)),
+            memory: Place { path: output_dir, options: flat },
+            other: Place { path: private, options: scoped },
         })
     }
 
     /// Where results of `operation` belong.
     pub(crate) fn of_operation(&self, operation: &Operation) -> Arc<dyn Spool> {
-        if operation.is_memory() { self.memory.clone() } else { self.other.clone() }
+        let Place { path, options } =
+            if operation.is_memory() { &self.memory } else { &self.other };
+        Arc::new(DirOnDemand::new(path.clone(), options.clone()))
     }
 
-    /// The directories that exist: whoever only looks makes none.
-    pub(crate) fn existing(&self) -> Result<Vec<DirSpool>, SpoolError> {
-        let there = [&self.memory, &self.other].into_iter().filter(|store| store.path().is_dir());
-        there.map(|store| store.get()).collect()
-    }
-
-    /// The directories that exist, the folders of all scopes among them.
-    pub(crate) fn of_all_scopes(&self) -> Result<Vec<DirSpool>, SpoolError> {
-        Ok(self.existing()?.iter().flat_map(DirSpool::scopes).collect())
+    /// Visits the folders that exist: whoever only looks makes none. Returns what cannot be looked
+    /// at: one directory that someone else put in our way must not hide the other.
+    pub(crate) fn each(&self, reach: Reach, mut visit: impl FnMut(&DirSpool)) -> Vec<SpoolError> {
+        let mut failures = Vec::new();
+        for Place { path, options } in [&self.memory, &self.other] {
+            match reach {
+                Reach::Everywhere => {
+                    failures.append(&mut DirSpool::each_scope(path, options, &mut visit));
+                }
+                Reach::Here => match DirSpool::existing(path, options.clone()) {
+                    Ok(Some(store)) => visit(&store),
+                    Ok(None) => {}
+                    Err(error) => failures.push(error),
+                },
+            }
+        }
+        failures
     }
 
     /// Asks each store for `address`, until one has it.
     pub(crate) fn find<T>(
         &self,
         address: &Address,
+        reach: Reach,
         ask: impl Fn(&DirSpool) -> Result<T, SpoolError>,
     ) -> Result<T, SpoolError> {
+        let mut found = None;
         let mut missing = SpoolError::NotFound { asked: address.to_string() };
-        for store in self.existing()? {
-            match ask(&store) {
+        let failures = self.each(reach, |store| {
+            if found.is_some() {
+                return;
+            }
+            match ask(store) {
                 // The path of one directory is foreign to the other.
                 Err(
                     SpoolError::NotFound { .. }
                     | SpoolError::NotOurs { why: Foreign::Elsewhere, .. },
                 ) => {}
                 Err(error @ SpoolError::NotOurs { .. }) => missing = error,
-                other => return other,
+                other => found = Some(other),
             }
-        }
-        Err(missing)
+        });
+        found.unwrap_or_else(|| Err(failures.into_iter().next().unwrap_or(missing)))
+    }
+
+    /// Removes what has expired, everywhere, and tells `events` of each.
+    pub(crate) fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink) -> Swept {
+        let mut all = Swept::default();
+        let failures = self.each(Reach::Everywhere, |store| match store.sweep(now) {
+            Ok(mut swept) => {
+                for gone in &swept.expired {
+                    let kind = EventKind::OffloadFileExpired(Box::new(gone.clone()));
+                    events.publish(Event::new(now, gone.id(), kind));
+                }
+                all.expired.append(&mut swept.expired);
+                all.failures.append(&mut swept.failures);
+                all.in_use += swept.in_use;
+                all.leftovers += swept.leftovers;
+            }
+            Err(error) => all.failures.push(error),
+        });
+        all.failures.extend(failures);
+        all
     }
 }
 
@@ -101,7 +151,11 @@ pub(crate) fn output_dir(settings: &Settings) -> Result<PathBuf, Error> {
     absolute("prompt.offload.output_dir", dir)
 }
 
+/// Paths that lead upward are resolved once, here: as the path of a result they are refused.
 fn absolute(key: &str, dir: &Path) -> Result<PathBuf, Error> {
     let unusable = |error: io::Error| Error::failure(format!("{key}: {error}"));
+    if dir.components().any(|component| component == Component::ParentDir) {
+        return dir.canonicalize().map_err(unusable);
+    }
     std::path::absolute(dir).map_err(unusable)
 }

@@ -3,7 +3,7 @@
 use std::{
     fs::DirBuilder,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use lro::{Event, EventKind, EventSink, Ledger};
@@ -12,37 +12,59 @@ use crate::settings::Settings;
 
 /// Writes every event to the ledger, and keeps what went wrong.
 pub(crate) struct Watch {
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     ledger: Option<Ledger>,
-    failures: Mutex<Vec<String>>,
+    /// Whether it was tried to open the ledger.
+    tried: bool,
+    failures: Vec<String>,
 }
 
 impl Watch {
-    /// With the ledger that `settings` name. One that cannot be opened is said, and no reason to
-    /// stop: it holds figures, and nothing else depends on it.
+    /// With the ledger that `settings` name, which is opened when something happens.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let (ledger, failures) = match ledger_path(settings).map(|path| (open(&path), path)) {
-            None => (None, Vec::new()),
-            Some((Ok(ledger), _)) => (Some(ledger), Vec::new()),
-            Some((Err(error), path)) => {
-                (None, vec![format!("{}: the ledger cannot be opened: {error}", path.display())])
-            }
-        };
-        Self { ledger, failures: Mutex::new(failures) }
+        Self { path: ledger_path(settings), state: Mutex::default() }
     }
 
     /// What went wrong since the last time.
     pub(crate) fn failures(&self) -> Vec<String> {
-        std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.state().failures)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in it is ever half-changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A ledger that cannot be opened is said, and no reason to stop: it holds figures, and nothing
+    /// else depends on it.
+    fn ledger(&mut self, path: &Path) -> Option<&Ledger> {
+        if !std::mem::replace(&mut self.tried, true) {
+            match open(path) {
+                Ok(ledger) => self.ledger = Some(ledger),
+                Err(error) => {
+                    let path = path.display();
+                    self.failures.push(format!("{path}: the ledger cannot be opened: {error}"));
+                }
+            }
+        }
+        self.ledger.as_ref()
     }
 }
 
 impl EventSink for Watch {
     fn publish(&self, event: Event) {
+        let mut state = self.state();
         if let EventKind::OffloadWriteFailed { error, .. } = &event.kind {
-            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-            failures.push(error.clone());
+            state.failures.push(error.clone());
         }
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.path.as_deref().and_then(|path| state.ledger(path)) {
             ledger.publish(event);
         }
     }

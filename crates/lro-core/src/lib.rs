@@ -46,7 +46,7 @@ pub use descriptor::{
 pub use detail::Detail;
 pub use guidance::Extraction;
 pub use header::{INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult};
-pub use neutral::{is_neutral, neutralise};
+pub use neutral::{escape_hidden, is_neutral, neutralise};
 pub use operation::{Operation, Slug};
 pub use policy::{FixedPolicy, Policies, Policy};
 pub use preview::{Cut, Preview};

@@ -30,6 +30,28 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// JSON whose hidden characters are written as escapes: the same value, and nothing in it steers
+/// whoever looks at it.
+pub fn escape_hidden(json: &str) -> Cow<'_, str> {
+    if is_neutral(json) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    let mut units = [0; 2];
+    for c in json.chars() {
+        // Outside of texts JSON has no hidden characters but line breaks.
+        if is_hidden(c) && c != '\r' {
+            for unit in c.encode_utf16(&mut units) {
+                // Writing to a String cannot fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Whether a carriage return at `i` is one half of a line break; alone it hides what came before.
 fn is_line_break(text: &str, i: usize) -> bool {
     text[i..].starts_with("\r\n")
@@ -74,6 +96,8 @@ mod tests {
         for plain in ["tab\there\r\n", "\u{e9}\u{4e2d}\u{1F600}\u{627}", ""] {
             assert!(matches!(neutralise(plain), Cow::Borrowed(_)), "{plain}");
         }
+        let json = "{\"a\":\"\u{202e}\u{e0041}\u{7f}\"}";
+        assert_eq!(escape_hidden(json), r#"{"a":"\u202e\udb40\udc41\u007f"}"#);
         assert_eq!(label("abcdef", 3), "abc\u{2026}");
         assert_eq!(label("abc", 3), "abc");
     }

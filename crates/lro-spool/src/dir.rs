@@ -12,6 +12,7 @@ mod options;
 mod reader;
 mod sweep;
 
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,22 +71,58 @@ impl DirSpool {
         &self.0.folder.path
     }
 
-    /// The same directory's spools for all scopes, this one first: for the person whose they are,
-    /// never for a tool.
-    pub fn scopes(&self) -> Vec<Self> {
-        let mut all = vec![self.clone()];
-        let Some(root) = &self.0.root else { return all };
-        self.0.each_folder(|scope, _| {
-            let Some(scope) = scope else { return };
-            let options = self.0.options.clone().scope(scope);
-            // What became foreign or vanished since it was listed is nobody's to show.
-            let folder = root.existing_within(&scope.to_string(), &options);
-            if let (Ok(folder), Ok(root)) = (folder, Folder::private(&root.path, &options)) {
-                let gone = Gone::default();
-                all.push(Self(Arc::new(Shared { options, folder, root: Some(root), gone })));
+    /// Opens a directory as it is, for whoever only looks: nothing is made or cleared, and sweeps
+    /// and quotas do not reach beyond the one folder. `None` where there is none.
+    pub fn existing(path: &Path, options: DirOptions) -> Result<Option<Self>, SpoolError> {
+        let folder = match (options.kind, options.scope) {
+            (DirKind::Flat, _) => Folder::flat(path, &options),
+            (DirKind::Private, None) => Folder::existing(path, &options),
+            (DirKind::Private, Some(scope)) => Folder::existing(path, &options)
+                .and_then(|root| root.existing_within(&scope.to_string(), &options)),
+        };
+        match folder {
+            Ok(folder) => Ok(Some(Self::alone(folder, options))),
+            Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Visits all scopes of a directory, as [`existing`](Self::existing) opens each, one at a time:
+    /// for the person whose they are, never for a tool. Returns what cannot be looked at.
+    pub fn each_scope(
+        path: &Path,
+        options: &DirOptions,
+        mut visit: impl FnMut(&Self),
+    ) -> Vec<SpoolError> {
+        let whole = DirOptions { scope: None, ..options.clone() };
+        let root = match Self::existing(path, whole) {
+            Ok(Some(root)) => root,
+            Ok(None) => return Vec::new(),
+            Err(error) => return vec![error],
+        };
+        if options.kind == DirKind::Flat {
+            visit(&root);
+            return Vec::new();
+        }
+        let mut failures = Vec::new();
+        let names = root.0.folder.names().unwrap_or_else(|error| {
+            failures.push(error);
+            Vec::new()
         });
-        all
+        for scope in names.into_iter().filter_map(|name| name.parse::<Scope>().ok()) {
+            let options = options.clone().scope(scope);
+            match root.0.folder.existing_within(&scope.to_string(), &options) {
+                Ok(folder) => visit(&Self::alone(folder, options)),
+                Err(error) => failures.push(error),
+            }
+        }
+        failures
+    }
+
+    fn alone(folder: Folder, options: DirOptions) -> Self {
+        Self(Arc::new(Shared { options, folder, root: None, gone: Gone::default() }))
     }
 
     /// Whether the directory was removed since it was opened.

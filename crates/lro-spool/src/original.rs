@@ -62,7 +62,9 @@ pub fn original(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), Or
         (StoredForm::Document | StoredForm::Text | StoredForm::Binary, _) => {
             copy(stored, 0, |chunk| out.write_all(chunk))
         }
-        (StoredForm::Array | StoredForm::Table, _) => Err(OriginalError::Unknown),
+        (StoredForm::Array | StoredForm::Records | StoredForm::Table, _) => {
+            Err(OriginalError::Unknown)
+        }
     }
 }
 

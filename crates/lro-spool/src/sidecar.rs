@@ -48,6 +48,8 @@ pub enum StoredForm {
     Array,
     /// JSON lines.
     Lines,
+    /// Records of which it is no longer known what they were: the sidecar is lost.
+    Records,
     /// CSV or TSV.
     Table,
     /// One JSON document.
@@ -59,6 +61,14 @@ pub enum StoredForm {
 }
 
 impl StoredForm {
+    /// Whether the file has a header and then a record per line.
+    pub fn has_records(self) -> bool {
+        match self {
+            Self::Array | Self::Lines | Self::Records | Self::Table => true,
+            Self::Document | Self::Text | Self::Binary => false,
+        }
+    }
+
     /// The form of what was found; `None` for a content this version does not know.
     pub fn of(content: &Content) -> Option<Self> {
         match content {
@@ -141,7 +151,7 @@ impl Sidecar {
         Self {
             tool: header.operation.clone(),
             header,
-            content: StoredForm::Lines,
+            content: StoredForm::Records,
             bytes,
             created_at,
             expires_at: end_of_life(created_at, ttl),

@@ -73,10 +73,10 @@ impl Storing {
         let form = StoredForm::of(&what.found.content).ok_or(PayloadChanged)?;
         let records = what.found.records();
         let extension = match form {
-            StoredForm::Array | StoredForm::Lines | StoredForm::Table => Extension::Jsonl,
+            _ if form.has_records() => Extension::Jsonl,
             StoredForm::Document => Extension::Json,
             StoredForm::Text => Extension::Txt,
-            StoredForm::Binary => Extension::Bin,
+            _ => Extension::Bin,
         };
         let operation = Operation::of_tool(what.tool);
         let header = OffloadHeader::new(

@@ -41,10 +41,11 @@ pub(crate) struct Args {
     /// The query that it answers, for the stored header
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Keep it apart from other results of this directory
-    #[arg(long, value_name = "TEXT")]
+    /// Keep it apart from other results of this directory;
+    /// those of memory operations lie together
+    #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
     scope: Option<String>,
-    /// The result [default: standard input]
+    /// The result; - is standard input, the default
     file: Option<PathBuf>,
 }
 
@@ -69,7 +70,7 @@ fn read(file: Option<&Path>) -> Result<Vec<u8>, Error> {
     let unreadable = |name: &dyn std::fmt::Display, error: io::Error| {
         Error::failure(format!("{name}: cannot be read: {error}"))
     };
-    if let Some(file) = file {
+    if let Some(file) = file.filter(|file| *file != Path::new("-")) {
         return fs::read(file).map_err(|error| unreadable(&file.display(), error));
     }
     if io::stdin().is_terminal() {

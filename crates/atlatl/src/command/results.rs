@@ -13,6 +13,7 @@ use crate::{
     error::{Error, Status},
     output::Output,
     settings::{Settings, Sources},
+    stores::Reach,
 };
 
 /// The commands below `atlatl results`.
@@ -46,15 +47,26 @@ struct Which {
     #[arg(value_name = "REF")]
     reference: String,
     /// The --scope that it was stored with
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
     scope: Option<String>,
+    /// Look in every directory and scope of yours
+    #[arg(long)]
+    all: bool,
 }
 
 impl Which {
     fn address(&self) -> Result<Address, Error> {
-        self.reference.parse().map_err(|error| {
-            Error::usage(format!("{}: {error}", self.reference)).with_hint("atlatl results list")
+        let text = self.reference.trim();
+        // A person may have typed it.
+        let typed = text.to_uppercase();
+        let typed = typed.strip_prefix("LRO:").unwrap_or(&typed);
+        text.parse().or_else(|error| typed.parse().map_err(|_| error)).map_err(|error| {
+            Error::usage(format!("{text}: {error}")).with_hint("atlatl results list")
         })
+    }
+
+    fn reach(&self) -> Reach {
+        if self.all { Reach::Everywhere } else { Reach::Here }
     }
 }
 
@@ -75,7 +87,7 @@ pub(crate) fn run(
 
 /// What to do about a result that is not there.
 fn missing(error: SpoolError) -> Error {
-    let hint = "it may have expired, or belong to another directory: atlatl results list --all";
+    let hint = "it may have expired, or belong to another directory: try --all";
     match error {
         SpoolError::NotFound { .. } => Error::from(error).with_hint(hint),
         // An expired one says itself that the call has to be made again.

@@ -67,7 +67,10 @@ impl Surroundings {
     fn of_process() -> Self {
         let variable = |name| env::var_os(name).map(PathBuf::from);
         Self {
-            temp_dir: env::temp_dir(),
+            // An empty variable is as good as none.
+            temp_dir: Some(env::temp_dir())
+                .filter(|dir| !dir.as_os_str().is_empty())
+                .unwrap_or_else(|| PathBuf::from("/tmp")),
             state_dir: xdg_dir(variable("XDG_STATE_HOME"), variable("HOME"), ".local/state"),
             working_dir: env::current_dir().ok(),
             uid: rustix::process::geteuid().as_raw(),

@@ -1,6 +1,6 @@
 //! `atlatl offload`: a result stored by the program, and what is printed in its place.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use mif::Detail;
 use serde_json::{Value, json};
@@ -46,19 +46,18 @@ fn f5_without_configuration_the_file_lies_in_the_temporary_directory() {
     assert_eq!(file(&descriptor).parent().unwrap(), program.path("tmp"));
     assert!(file(&descriptor).is_file());
 
-    // Where no variable names one, it is the system's own.
-    let output = Command::new(env!("CARGO_BIN_EXE_atlatl"))
-        .args(["offload", "--tool", "recall_memories"])
-        .arg(program.file("work/result", &result).path("work/result"))
-        .env_clear()
-        .output()
-        .unwrap();
-    let descriptor: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let stored = file(&descriptor).to_owned();
-    let sidecar = format!("{}.meta.json", stored.display());
-    assert_eq!(stored.parent().unwrap(), Path::new("/tmp"));
-    fs::remove_file(stored).unwrap();
-    fs::remove_file(sidecar).unwrap();
+    // Where no variable names one, or an empty one does, it is the system's own. Only the dry run
+    // is asked: what lies there is not ours to sweep.
+    let program = program.file("work/result", &result);
+    for variable in [None, Some("")] {
+        let mut command = program.command(&["offload", "--dry-run", "result"]);
+        command.env_remove("TMPDIR").envs(variable.map(|value| ("TMPDIR", value)));
+        let own: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        command.env("TMPDIR", "/tmp");
+        let tmp: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        assert_eq!(own["descriptor"], tmp["descriptor"]);
+        assert!(own["descriptor"]["tokens"].is_number(), "{own}");
+    }
 }
 
 #[test]
@@ -135,10 +134,51 @@ fn small_results_are_printed_as_they_are() {
         assert_eq!((run.status, &*run.stdout, &*run.stderr), (0, result, ""));
     }
     let bytes = [0xff, 0x00, b'\r', b'\n'];
-    let mut program = Command::new(env!("CARGO_BIN_EXE_atlatl"));
     let place = Program::new().file("work/result", bytes);
-    let run = program.arg("offload").arg(place.path("work/result")).output().unwrap();
-    assert_eq!(run.stdout, bytes);
+    for args in [
+        &["offload", "result"][..],
+        &["offload", "result", "--set", "prompt.offload.enabled=false"],
+    ] {
+        assert_eq!(place.command(args).output().unwrap().stdout, bytes);
+    }
+    assert_eq!(fs::read_dir(place.path("tmp")).unwrap().count(), 0, "and nothing is made");
+    assert!(!place.path("home").exists());
+}
+
+/// The answer counts, not what is said beside it.
+#[test]
+fn l3_remarks_that_cannot_be_printed_do_not_stop_the_answer() {
+    let result = recalled(&memories(80, Detail::Full));
+    let program = Program::new().file("work/result", result).file("home/.local", "no directory");
+    for set in ["prompt.offload.output_dir=/nowhere", "prompt.offload.threshold_tokens=1600"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for stderr in [std::process::Stdio::from(full), closed.into()] {
+            let mut command = program.command(&["offload", "result", "--set", set]);
+            let run = command.stderr(stderr).output().unwrap();
+            assert!(run.status.success(), "{set}");
+            assert!(serde_json::from_slice::<Value>(&run.stdout).unwrap().is_object(), "{set}");
+        }
+    }
+}
+
+#[test]
+fn f42_texts_beside_the_payload_can_be_had_and_images_are_spoken_of() {
+    let rows: Vec<Value> = (0..400).map(|n| json!({"n": n, "name": format!("row {n}")})).collect();
+    let result = json!({"content": [
+        {"type": "text", "text": serde_json::to_string(&rows).unwrap()},
+        {"type": "text", "text": "and a word beside it"},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+    ]});
+    let program = Program::new();
+    let args = ["offload", "--tool", "get_rows", "--set", "proxy.threshold_tokens=9"];
+    let run = program.run_with_input(&args, result.to_string().as_bytes());
+    assert_eq!(run.stderr, "note: a block that is no text stays in the tool's result\n");
+    let reference = run.json()["lro"]["ref"].as_str().unwrap().to_owned();
+    let part = program.run(&["results", "show", &reference, "--part", "1"]);
+    assert_eq!((part.status, &*part.stdout), (0, "and a word beside it"));
+    assert_eq!(program.run(&["results", "show", &reference, "--part", "2"]).status, 1);
 }
 
 #[test]
@@ -146,15 +186,19 @@ fn a_descriptor_for_a_person_is_the_same_indented() {
     let program = Program::new();
     let args = ["--set", "proxy.threshold_tokens=1", "--tool", "list_orders"];
     let csv = b"order,total\n1001,149.90\n1002,12.50\n";
-    let run =
-        program.run_with_input(&[&["offload"], &args[..], &["--output", "human"]].concat(), csv);
+    let human = [&["offload"], &args[..], &["--output", "human"]].concat();
+    let run = program.run_with_input(&human, csv);
+    assert!(run.stdout.starts_with("{\n  "), "{run}");
     assert!(run.stdout.contains("\n        \"total\": 149.90\n"), "{run}");
     let (line, _) = offloaded(&program, &args, csv);
-    let same = |text: &str| -> Vec<String> {
-        let shape: Value = serde_json::from_str(text).unwrap();
-        shape.as_object().unwrap().keys().cloned().collect()
+    // The same but for what differs from one result to the next.
+    let steady = |run: &Run| {
+        let mut descriptor = run.json();
+        let reference = descriptor["lro"]["ref"].as_str().unwrap()[4..].to_owned();
+        descriptor["lro"]["expires_at"].take();
+        descriptor.to_string().replace(&reference, "")
     };
-    assert_eq!(same(&run.stdout), same(&line.stdout));
+    assert_eq!(steady(&run), steady(&line));
 }
 
 #[test]
@@ -243,13 +287,16 @@ fn f07_a_group_may_read_where_configured() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let rows = br#"[{"n": 1, "name": "one"}, {"n": 2, "name": "two"}, {"n": 3, "name": "three"}]"#;
     let args = ["--tool", "get_rows", "--set", "proxy.threshold_tokens=9"];
-    let (_, private) = offloaded(&Program::new(), &args, rows);
-    assert!(!file(&private).exists(), "gone with its place");
     for (set, expected) in [("owner", (0o700, 0o600)), ("group", (0o750, 0o640))] {
         let program = Program::new();
         let set = format!("spool.readable_by={set}");
         let (_, descriptor) = offloaded(&program, &[&args[..], &["--set", &set]].concat(), rows);
         let file = file(&descriptor);
         assert_eq!((mode(file.parent().unwrap()), mode(file)), expected, "{set}");
+        // Whoever changes their mind is not locked out.
+        for set in ["spool.readable_by=group", "spool.readable_by=owner"] {
+            let list = program.run(&["results", "list", "--set", set]);
+            assert_eq!((list.status, list.json().as_array().unwrap().len()), (0, 1), "{list}");
+        }
     }
 }

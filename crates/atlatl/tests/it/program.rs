@@ -54,15 +54,23 @@ impl Program {
         self.run_with_input(args, b"")
     }
 
-    /// Runs with `input` on standard input.
-    pub(crate) fn run_with_input(&self, args: &[&str], input: &[u8]) -> Run {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_atlatl"))
+    /// The program with these arguments, and nothing of the machine's environment.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atlatl"));
+        command
             .args(args)
             .current_dir(self.dir.path().join("work"))
             .env_clear()
             .env("HOME", self.dir.path().join("home"))
             .env("TMPDIR", self.dir.path().join("tmp"))
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs with `input` on standard input.
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &[u8]) -> Run {
+        let mut child = self
+            .command(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -59,10 +59,12 @@ fn stored_results_are_listed_and_shown() {
     {"n":2.50,"name":"two"}
     {"n":3,"name":"three"}
     --- stderr
+    note: 3 of 3 records
     "#);
     let Value::Array(listed) = program.run(&["results", "list"]).json() else { panic!() };
     let mut shown = program.run(&["results", "show", &reference]).json();
     let preview = shown.as_object_mut().unwrap().remove("preview").unwrap();
+    assert_eq!(shown.as_object_mut().unwrap().remove("preview_cut"), Some(false.into()));
     assert_eq!(listed, [shown]);
     assert_eq!(preview.as_array().unwrap().len(), 3);
 }
@@ -91,7 +93,7 @@ fn all_four_names_of_a_result_are_accepted_and_nothing_else() {
     --- stdout
     --- stderr
     error: no stored result lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D
-    hint: it may have expired, or belong to another directory: atlatl results list --all
+    hint: it may have expired, or belong to another directory: try --all
     "
     );
 }
@@ -181,8 +183,95 @@ fn everything_is_cleaned_when_asked_and_nothing_that_is_not_ours() {
 }
 
 #[test]
-fn looking_makes_no_directory() {
+fn looking_makes_and_clears_nothing() {
     let program = Program::new();
     assert_eq!(program.run(&["results", "list"]).stdout, "[]\n");
     assert_eq!(fs::read_dir(program.path("tmp")).unwrap().count(), 0);
+    store(&program, ROWS, &["--tool", "get_rows", "--scope", "one"]);
+    let uid = rustix::process::geteuid().as_raw();
+    let root = program.path(&format!("tmp/atlatl-{uid}"));
+    let scope = fs::read_dir(&root).unwrap().next().unwrap().unwrap().path();
+    let leftover = scope.join(".part-atlatl-get_rows-01KA2Z3T4V5W6X7Y8Z9A0B1C2D.jsonl");
+    fs::write(&leftover, "half").unwrap();
+    for args in [
+        &["list"][..],
+        &["list", "--all"],
+        &["clean", "--dry-run"],
+        &["path", "lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D"],
+    ] {
+        program.run(&[&["results"], args].concat());
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 1, "{args:?}");
+        assert!(leftover.exists(), "{args:?}");
+    }
+    assert_eq!(program.run(&["results", "clean"]).json()["leftovers"], 1);
+    assert!(!leftover.exists());
+}
+
+/// Someone else may put a directory of our name in a shared place.
+#[test]
+fn f25_a_directory_in_our_way_hides_no_other_result() {
+    let program = Program::new();
+    let memories = crate::offload::memories(50, mif::Detail::Full);
+    let recall = store(&program, &memories, &[]);
+    let uid = rustix::process::geteuid().as_raw();
+    let root = program.path(&format!("tmp/atlatl-{uid}"));
+    fs::create_dir(&root).unwrap();
+    fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let list = program.run(&["results", "list"]);
+    assert_eq!((list.status, list.json().as_array().unwrap().len()), (1, 1), "{list}");
+    assert!(list.stderr.contains("others have access to it"), "{list}");
+    assert_eq!(program.run(&["results", "path", &recall]).status, 0);
+    let clean = program.run(&["results", "clean", "--all"]);
+    assert_eq!((clean.status, clean.json()["removed"].as_array().unwrap().len()), (1, 1));
+}
+
+#[test]
+fn results_of_another_directory_are_found_when_asked_for() {
+    let program = Program::new();
+    let reference = store(&program, ROWS, &["--tool", "get_rows", "--scope", "elsewhere"]);
+    let here = program.run(&["results", "show", &reference]);
+    assert!(here.status == 1 && here.stderr.contains("try --all"), "{here}");
+    let typed = format!(" {} ", reference.to_lowercase());
+    assert_eq!(program.run(&["results", "show", "--all", &typed]).status, 0);
+}
+
+#[test]
+fn many_scopes_are_listed_and_cleaned_one_by_one() {
+    let program = Program::new();
+    for n in 0..40 {
+        store(&program, ROWS, &["--tool", "get_rows", "--scope", &n.to_string()]);
+    }
+    let limited = |args: &str| {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("ulimit -n 24; exec {} {args}", env!("CARGO_BIN_EXE_atlatl"));
+        command.args(["-c", &script]).current_dir(program.path("work")).env_clear();
+        command.env("TMPDIR", program.path("tmp")).env("HOME", program.path("home"));
+        serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(limited("results list --all").as_array().unwrap().len(), 40);
+    assert_eq!(limited("results clean --all")["removed"].as_array().unwrap().len(), 40);
+    assert_eq!(limited("results list --all").as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn records_whose_sidecar_is_lost_are_not_taken_for_the_payload() {
+    let program = Program::new();
+    let reference = store(&program, ROWS, &["--tool", "get_rows"]);
+    let shown = program.run(&["results", "path", &reference]).stdout;
+    let path = shown.trim_end().replace("[DIR]", program.path("").to_str().unwrap());
+    fs::remove_file(format!("{path}.meta.json")).unwrap();
+    assert_eq!(program.run(&["results", "show", &reference]).json()["records"], 3);
+    let run = program.run(&["results", "show", "--original", &reference]);
+    assert_eq!((run.status, &*run.stdout), (1, ""));
+    assert!(run.stderr.contains("the sidecar no longer says what the payload was"), "{run}");
+}
+
+#[test]
+fn hidden_characters_are_escaped_in_json_and_nothing_is_lost() {
+    let program = Program::new();
+    let tool = "a\u{7f}b\u{202e}c\u{9b}";
+    store(&program, ROWS, &["--tool", tool]);
+    let list = program.run(&["results", "list"]);
+    assert_eq!(list.json()[0]["tool"], tool);
+    assert!(!list.stdout.contains(['\u{7f}', '\u{202e}', '\u{9b}']), "{list}");
 }

@@ -88,7 +88,7 @@ fn help_says_how_to_ask_about_a_result() {
 
     Arguments:
       [FILE]
-              The result [default: standard input]
+              The result; - is standard input, the default
 
     Options:
           --dry-run
@@ -112,7 +112,8 @@ fn help_says_how_to_ask_about_a_result() {
               --set prompt.offload.enabled=false
 
           --scope <TEXT>
-              Keep it apart from other results of this directory
+              Keep it apart from other results of this directory;
+              those of memory operations lie together
 
       -h, --help
               Print help (see a summary with '-h')
@@ -127,8 +128,18 @@ fn help_says_how_to_ask_about_a_result() {
 
 #[test]
 fn help_fits_80_columns() {
-    let commands: [&[&str]; 5] =
-        [&[], &["offload"], &["config", "show"], &["config", "schema"], &["config", "check"]];
+    let commands: [&[&str]; 10] = [
+        &[],
+        &["offload"],
+        &["results"],
+        &["results", "list"],
+        &["results", "show"],
+        &["results", "path"],
+        &["results", "clean"],
+        &["config", "show"],
+        &["config", "schema"],
+        &["config", "check"],
+    ];
     for command in commands {
         for flag in ["-h", "--help"] {
             let run = Program::new().run(&[command, &[flag]].concat());

@@ -121,14 +121,14 @@ pub const KEYS: &[Key] = &[
         "spool.max_bytes",
         Kind::U64 { min: 1 },
         "10737418240",
-        "The most bytes that stored results may take up.",
+        "The most bytes that stored results may take up, in one directory.",
     )
     .for_commands(OFFLOAD),
     row(
         "spool.max_files",
         Kind::U64 { min: 1 },
         "10000",
-        "The most results that may be stored.",
+        "The most results that may be stored, in one directory.",
     )
     .for_commands(OFFLOAD),
     row(

@@ -67,6 +67,14 @@ impl Folder {
         Self { os, fd, path: path.to_owned() }.checked(made, options)
     }
 
+    /// A directory of our own.
+    pub(super) fn existing(path: &Path, options: &DirOptions) -> Result<Self, SpoolError> {
+        absolute(path)?;
+        let os = Arc::clone(&options.os);
+        let fd = again(|| os.open_dir(path, Links::Refuse)).map_err(|e| refused(path, e))?;
+        Self { os, fd, path: path.to_owned() }.checked(Made::Before, options)
+    }
+
     /// A directory of our own within this one, made where there is none.
     pub(super) fn private_within(
         &self,
@@ -105,12 +113,15 @@ impl Folder {
         if stat.owner != self.os.user() {
             return Err(foreign(Foreign::OtherOwner));
         }
-        let shared = options.sharing == Sharing::Group;
-        if made == Made::Before && stat.mode & (if shared { 0o027 } else { 0o077 }) != 0 {
+        // The mode for the group is ours as well: someone may have changed their mind about it. Any
+        // other access was given by someone else.
+        let ours = [options.dir_mode(), Sharing::Group.dir_mode()].contains(&(stat.mode & 0o777));
+        let open = stat.mode & (if options.sharing == Sharing::Group { 0o027 } else { 0o077 });
+        if made == Made::Before && open != 0 && !ours {
             return Err(foreign(Foreign::OpenToOthers));
         }
-        // Whatever the umask left of the mode; and a directory that was private so far.
-        if made == Made::Now || (shared && stat.mode & 0o777 != options.dir_mode()) {
+        // Whatever the umask left of the mode; and a directory that had the other mode so far.
+        if made == Made::Now || stat.mode & 0o777 != options.dir_mode() {
             again(|| self.os.set_mode(self.fd.as_fd(), options.dir_mode()))
                 .map_err(|e| io("set permissions of", e))?;
         }

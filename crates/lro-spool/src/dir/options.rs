@@ -32,6 +32,15 @@ pub enum Sharing {
     Group,
 }
 
+impl Sharing {
+    pub(super) fn dir_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o700,
+            Self::Group => 0o750,
+        }
+    }
+}
+
 impl From<ReadableBy> for Sharing {
     fn from(readable_by: ReadableBy) -> Self {
         match readable_by {
@@ -104,9 +113,6 @@ impl DirOptions {
     }
 
     pub(super) fn dir_mode(&self) -> u32 {
-        match self.sharing {
-            Sharing::Owner => 0o700,
-            Sharing::Group => 0o750,
-        }
+        self.sharing.dir_mode()
     }
 }

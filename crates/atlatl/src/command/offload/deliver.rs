@@ -38,32 +38,44 @@ pub(super) fn run(
     };
     incoming.query = args.query.as_deref();
     let at = Moment::of_system();
-    let delivered = offloader.deliver(&incoming, at);
-    for failure in watch.failures() {
-        output.note(failure)?;
-    }
-    match delivered {
+    // Remarks come behind the data, which must not depend on them.
+    let remark = match offloader.deliver(&incoming, at) {
         Delivered::Offloaded(offloaded) => {
-            let descriptor = match output.mode() {
+            let mut descriptor = match output.mode() {
                 Mode::Json => offloaded.descriptor,
                 Mode::Human => indent(&offloaded.descriptor),
             };
+            descriptor.push('\n');
             output.bytes(descriptor.as_bytes())?;
-            output.bytes(b"\n")?;
+            result.as_ref().and_then(left_out)
         }
         Delivered::Truncated(truncated) => {
-            output.note(&truncated.warning)?;
-            output.bytes(truncated.json.as_bytes())?;
-            output.bytes(b"\n")?;
+            output.bytes(format!("{}\n", truncated.json).as_bytes())?;
+            Some(truncated.warning.to_string())
         }
         Delivered::PassedOn(warning) => {
-            output.note(&warning)?;
-            output.bytes(input)?;
+            output.foreign(input)?;
+            Some(warning.to_string())
         }
         // Whatever a later version may deliver: as it came is never wrong.
-        _ => output.bytes(input)?,
-    }
+        _ => {
+            output.foreign(input)?;
+            None
+        }
+    };
     // f22: every start cleans. Results of others must not make this one fail.
-    let _ = offloader.sweep(at.now);
+    let _ = stores.sweep(at.now, &*watch);
+    for text in watch.failures().into_iter().chain(remark) {
+        output.note(text);
+    }
     Ok(())
+}
+
+/// What a client gets beside the descriptor, and this output does not show.
+fn left_out(result: &ToolResult<'_>) -> Option<String> {
+    match result.other_blocks {
+        0 => None,
+        1 => Some("a block that is no text stays in the tool's result".to_owned()),
+        more => Some(format!("{more} blocks that are no text stay in the tool's result")),
+    }
 }

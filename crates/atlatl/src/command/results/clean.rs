@@ -1,23 +1,23 @@
 //! `atlatl results clean`.
 
 use chrono::{DateTime, Utc};
-use lro::{Event, EventKind, EventSink as _, Moment};
-use lro_spool::{DirSpool, Spool as _, SpoolError};
+use lro::Moment;
+use lro_spool::{Spool as _, SpoolError, Swept};
 use serde::Serialize;
 
 use super::entry::{Entry, table};
 use crate::{
-    error::{Error, Status},
+    error::{Error, Status, with_causes},
     output::{Mode, Output, counted, size},
     settings::Settings,
-    stores::Stores,
+    stores::{Reach, Stores},
     watch::Watch,
 };
 
 /// What was typed behind it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Remove results whose time is up, and what crashed writers left [default]
+    /// Remove results whose time is up [default]
     #[arg(long, conflicts_with = "all")]
     expired: bool,
     /// Remove every result, expired or not
@@ -44,24 +44,15 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     let stores = Stores::of(settings, None)?;
     let mut cleaned = Cleaned { dry_run: args.dry_run, ..Cleaned::default() };
     if args.dry_run {
-        for store in stores.of_all_scopes()? {
-            let listed = store.list()?.into_iter();
-            let entries = listed.map(|listed| Entry::of(&listed, now));
-            cleaned.removed.extend(entries.filter(|entry| args.all || entry.expired));
-        }
+        cleaned.look(&stores, args.all, now);
     } else {
         let watch = Watch::new(settings);
-        // A sweep covers all scopes of its directory by itself.
-        for store in stores.existing()? {
-            cleaned.sweep(&store, now, &watch)?;
-        }
+        cleaned.swept(&stores.sweep(now, &watch), now);
         if args.all {
-            for store in stores.of_all_scopes()? {
-                cleaned.remove_all(&store, now)?;
-            }
+            cleaned.remove_all(&stores, now);
         }
         for failure in watch.failures() {
-            output.note(failure)?;
+            output.note(failure);
         }
     }
     cleaned.bytes = cleaned.removed.iter().map(|entry| entry.bytes).sum();
@@ -71,34 +62,51 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
 }
 
 impl Cleaned {
-    fn sweep(
-        &mut self,
-        store: &DirSpool,
-        now: DateTime<Utc>,
-        watch: &Watch,
-    ) -> Result<(), SpoolError> {
-        let swept = store.sweep(now)?;
-        self.in_use += swept.in_use;
-        self.leftovers += swept.leftovers;
-        self.failures.extend(swept.failures.iter().map(ToString::to_string));
-        for gone in swept.expired {
-            self.removed.push(Entry::of(&gone, now));
-            watch.publish(Event::new(now, gone.id(), EventKind::OffloadFileExpired(gone.into())));
-        }
-        Ok(())
+    fn look(&mut self, stores: &Stores, all: bool, now: DateTime<Utc>) {
+        let failures = stores.each(Reach::Everywhere, |store| match store.list() {
+            Ok(listed) => {
+                let entries = listed.iter().map(|listed| Entry::of(listed, now));
+                self.removed.extend(entries.filter(|entry| all || entry.expired));
+            }
+            Err(error) => self.failures.push(with_causes(&error)),
+        });
+        self.failed(&failures);
     }
 
-    fn remove_all(&mut self, store: &DirSpool, now: DateTime<Utc>) -> Result<(), SpoolError> {
-        for listed in store.list()? {
-            match store.remove(&listed.name.clone().into()) {
-                Ok(gone) => self.removed.push(Entry::of(&gone, now)),
-                Err(SpoolError::InUse { .. }) => self.in_use += 1,
-                // Someone else was faster, which is what was asked for.
-                Err(SpoolError::NotFound { .. }) => {}
-                Err(error) => self.failures.push(error.to_string()),
+    fn swept(&mut self, swept: &Swept, now: DateTime<Utc>) {
+        self.in_use = swept.in_use;
+        self.leftovers = swept.leftovers;
+        self.removed.extend(swept.expired.iter().map(|gone| Entry::of(gone, now)));
+        self.failed(&swept.failures);
+    }
+
+    fn remove_all(&mut self, stores: &Stores, now: DateTime<Utc>) {
+        // What the sweep could not remove because it is read is counted here, once.
+        self.in_use = 0;
+        let failures = stores.each(Reach::Everywhere, |store| {
+            let listed = match store.list() {
+                Ok(listed) => listed,
+                Err(error) => return self.failures.push(with_causes(&error)),
+            };
+            for listed in listed {
+                match store.remove(&listed.name.clone().into()) {
+                    Ok(gone) => self.removed.push(Entry::of(&gone, now)),
+                    Err(SpoolError::InUse { .. }) => self.in_use += 1,
+                    // Someone else was faster, which is what was asked for.
+                    Err(SpoolError::NotFound { .. }) => {}
+                    Err(error) => self.failures.push(with_causes(&error)),
+                }
+            }
+        });
+        self.failed(&failures);
+    }
+
+    fn failed(&mut self, failures: &[SpoolError]) {
+        for failure in failures.iter().map(|failure| with_causes(failure)) {
+            if !self.failures.contains(&failure) {
+                self.failures.push(failure);
             }
         }
-        Ok(())
     }
 
     fn print(&self, now: DateTime<Utc>, output: &mut Output) -> Result<(), Error> {
@@ -112,13 +120,13 @@ impl Cleaned {
         let results = counted(self.removed.len() as u64, "result", "results");
         output.line(format_args!("{verb} {results}, {}", size(self.bytes)))?;
         if self.in_use > 0 {
-            output.note(format_args!("{} being read, kept", self.in_use))?;
+            output.note(format_args!("{} being read, kept", self.in_use));
         }
         if self.leftovers > 0 {
-            output.note(format_args!("{} left by crashed writers, removed", self.leftovers))?;
+            output.note(format_args!("{} left by crashed writers, removed", self.leftovers));
         }
         for failure in &self.failures {
-            output.note(failure)?;
+            output.note(failure);
         }
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! Entry: a stored result as the commands show it.
 
-use std::path::PathBuf;
-
 use chrono::{DateTime, Utc};
 use lro_spool::{FurtherPart, Listed, StoredForm};
 use serde::Serialize;
@@ -29,7 +27,8 @@ pub(super) struct Entry {
     pub(super) created_at: DateTime<Utc>,
     pub(super) expires_at: DateTime<Utc>,
     pub(super) expired: bool,
-    pub(super) path: Option<PathBuf>,
+    /// As text, also where the system's own name is none.
+    pub(super) path: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<FurtherPart>,
 }
@@ -38,20 +37,18 @@ impl Entry {
     /// A result, looked at `now`.
     pub(super) fn of(listed: &Listed, now: DateTime<Utc>) -> Self {
         let sidecar = &listed.sidecar;
-        let records =
-            matches!(sidecar.content, StoredForm::Array | StoredForm::Lines | StoredForm::Table);
         Self {
             reference: listed.id().reference().to_string(),
             operation: listed.name.operation().to_owned(),
             tool: sidecar.tool.clone(),
             query: sidecar.header.query.clone(),
             content: sidecar.content,
-            records: records.then_some(sidecar.header.count),
+            records: sidecar.content.has_records().then_some(sidecar.header.count),
             bytes: sidecar.bytes + sidecar.parts.iter().map(|part| part.bytes).sum::<u64>(),
             created_at: sidecar.created_at,
             expires_at: sidecar.expires_at,
             expired: sidecar.is_expired(listed.id(), now),
-            path: listed.path.clone(),
+            path: listed.path.as_ref().map(|path| path.display().to_string()),
             parts: sidecar.parts.clone(),
         }
     }

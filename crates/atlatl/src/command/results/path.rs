@@ -23,7 +23,9 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     let stores = Stores::of(settings, args.which.scope.as_deref())?;
     let address = args.which.address()?;
     let path = stores
-        .find(&address, |store| Ok(store.open(&address, now)?.path().map(ToOwned::to_owned)))
+        .find(&address, args.which.reach(), |store| {
+            Ok(store.open(&address, now)?.path().map(ToOwned::to_owned))
+        })
         .map_err(missing)?
         .ok_or_else(|| Error::failure(format!("{address} has no path")))?;
     // Plain in a pipe as well, for `"$(atlatl results path …)"`.

@@ -1,10 +1,12 @@
 //! `atlatl results show`.
 
-use std::io::{self, BufWriter, Write as _};
+use std::io::Write as _;
 
 use lro::Moment;
-use lro_core::{Preview, Tokens};
-use lro_spool::{Extension, OriginalError, Spool as _, StoredResult, original, records_begin};
+use lro_core::{Cut, Preview, Tokens};
+use lro_spool::{
+    Extension, OriginalError, PartNumber, Spool as _, StoredResult, original, records_begin,
+};
 use serde::Serialize;
 
 use super::{Which, entry::Entry, missing};
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     /// Write the payload itself, put together again
     #[arg(long)]
     original: bool,
+    /// Write a further part: text beside the payload
+    #[arg(long, value_name = "N", conflicts_with = "original")]
+    part: Option<u16>,
 }
 
 /// As a program reads it.
@@ -37,26 +42,41 @@ struct Shown {
     entry: Entry,
     #[serde(skip_serializing_if = "Option::is_none")]
     preview: Option<Preview>,
+    /// Whether long texts in the preview are cut.
+    preview_cut: bool,
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let now = Moment::of_system().now;
     let stores = Stores::of(settings, args.which.scope.as_deref())?;
     let address = args.which.address()?;
-    let stored = stores.find(&address, |store| store.open(&address, now)).map_err(missing)?;
+    let stored = stores
+        .find(&address, args.which.reach(), |store| store.open(&address, now))
+        .map_err(missing)?;
     if args.original {
-        return write_original(&*stored);
+        return write_original(&*stored, output);
+    }
+    if let Some(number) = args.part {
+        return write_part(&*stored, number, output);
     }
     let entry = Entry::of(stored.listed(), now);
-    let preview = preview(&*stored)?;
+    let (preview, preview_cut) = match preview(&*stored)? {
+        Some((preview, cut)) => (Some(preview), cut == Cut::Abridged),
+        None => (None, false),
+    };
     match output.mode() {
-        Mode::Json => output.json(&Shown { entry, preview })?,
+        Mode::Json => output.json(&Shown { entry, preview, preview_cut })?,
         Mode::Human => {
             output.facts(&facts(&entry, now))?;
             output.text("\n")?;
+            if preview_cut {
+                output.note("long texts are cut here; --original has all of it");
+            }
             match preview {
                 Some(Preview::Records(records)) => {
                     records.iter().try_for_each(|record| output.line(record))?;
+                    let all = entry.records.unwrap_or_default();
+                    output.note(format_args!("{} of {all} records", records.len()));
                 }
                 Some(Preview::Text(text)) => {
                     text.lines().try_for_each(|line| output.line(line))?;
@@ -81,17 +101,19 @@ fn facts(entry: &Entry, now: chrono::DateTime<chrono::Utc>) -> Facts {
     };
     facts.text("holds", &format!("{holds}, {}", size(entry.bytes)));
     if !entry.parts.is_empty() {
-        facts.text("parts", &counted(entry.parts.len() as u64, "further part", "further parts"));
+        let parts = counted(entry.parts.len() as u64, "further part", "further parts");
+        facts.text("parts", &format!("{parts} (see --part)"));
     }
     facts.text("stored", &distance(entry.created_at, now));
     facts.text("expires", &distance(entry.expires_at, now));
     if let Some(path) = &entry.path {
-        facts.text("path", &path.display().to_string());
+        // Never broken, so that it can be copied.
+        facts.list("path", std::slice::from_ref(path));
     }
     facts
 }
 
-fn preview(stored: &dyn StoredResult) -> Result<Option<Preview>, Error> {
+fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, Cut)>, Error> {
     let records = stored.listed().name.extension() == Extension::Jsonl;
     let mut at = if records { records_begin(stored)? } else { 0 };
     let mut head = vec![0; HEAD_BYTES];
@@ -105,22 +127,40 @@ fn preview(stored: &dyn StoredResult) -> Result<Option<Preview>, Error> {
         at += read as u64;
     }
     let text = String::from_utf8_lossy(&head[..filled]);
-    let shown = if records {
+    Ok(if records {
         let whole = text.rfind('\n').map_or(&*text, |end| &text[..=end]);
         Preview::of_records(whole, PREVIEW)
     } else {
         Preview::of_text(&text, PREVIEW)
-    };
-    Ok(shown.map(|(preview, _)| preview))
+    })
 }
 
-fn write_original(stored: &dyn StoredResult) -> Result<Status, Error> {
-    let mut out = BufWriter::new(io::stdout().lock());
+fn write_original(stored: &dyn StoredResult, output: &mut Output) -> Result<Status, Error> {
+    let mut out = output.writer();
     original(stored, &mut out).map_err(|error| match error {
         OriginalError::Spool(error) => error.into(),
         OriginalError::Write(error) => error.into(),
-        other => Error::failure(other.to_string()),
+        other => Error::failure(other.to_string()).with_hint("atlatl results path REF"),
     })?;
     out.flush()?;
     Ok(Status::Success)
+}
+
+fn write_part(
+    stored: &dyn StoredResult,
+    number: u16,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let part = stored.part(PartNumber(number))?;
+    let mut out = output.writer();
+    let (mut buf, mut at) = (vec![0; HEAD_BYTES], 0);
+    loop {
+        let read = part.read_at(at, &mut buf)?;
+        if read == 0 {
+            out.flush()?;
+            return Ok(Status::Success);
+        }
+        out.write_all(&buf[..read])?;
+        at += read as u64;
+    }
 }
