@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::{command, output::Mode};
+use crate::{command, output::Form};
 
 /// Keeps large tool results out of a model's context window.
 ///
 /// Atlatl decides when a tool result is too large for a model's context window,
-/// stores it, and describes it instead. This version serves nothing yet: the
-/// commands below are all there is.
+/// stores it, describes it instead, and answers questions about it. This version
+/// serves nothing yet: the commands below are all there is.
 #[derive(Debug, Parser)]
 #[command(name = "atlatl", version, after_help = EXIT_STATUS, verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -31,9 +31,17 @@ Exit status:
 /// Flags which every command takes.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct Global {
-    /// human or json [default: human on a terminal, else json]
-    #[arg(long, global = true, value_enum, value_name = "FORM", hide_possible_values = true)]
-    pub(crate) output: Option<Mode>,
+    /// human or json [default: human on a terminal, else
+    /// json]; extract also takes table, jsonl and csv
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
+    pub(crate) output: Option<Form>,
     /// Read this configuration file and no other
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -55,6 +63,18 @@ pub(crate) enum Command {
     /// it would take, what would be done with it and why.
     #[command(verbatim_doc_comment, after_long_help = command::offload::EXAMPLES)]
     Offload(command::offload::Args),
+    /// Ask a stored result: recipe, jq, SQL, search, range
+    ///
+    /// The answers come as a table on a terminal, as a JSON array in a pipe, or as
+    /// --output jsonl or csv. How many there are is said on standard error.
+    /// Filters and statements run in a process of their own, bounded in time, memory
+    /// and output ([query] in the configuration).
+    #[command(
+        verbatim_doc_comment,
+        after_long_help = command::extract::EXAMPLES,
+        override_usage = command::extract::USAGE
+    )]
+    Extract(command::extract::Args),
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(command::results::Command),

@@ -4,6 +4,7 @@
 //! [`Command`], and an arm in `dispatch`.
 
 pub(crate) mod config;
+pub(crate) mod extract;
 pub(crate) mod offload;
 pub(crate) mod results;
 
@@ -14,7 +15,7 @@ use clap::Parser;
 use crate::{
     args::{Args, Command},
     error::{Error, Status},
-    output::Output,
+    output::{Form, Output},
     settings::Sources,
 };
 
@@ -33,9 +34,14 @@ pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
+    let many_rows = matches!(output.form(), Form::Jsonl | Form::Csv);
+    if many_rows && !matches!(args.command, Command::Extract(_)) {
+        return Err(Error::usage("only `atlatl extract` writes jsonl and csv"));
+    }
     let sources = Sources::of_process(&args.global);
     match &args.command {
         Command::Offload(args) => offload::run(args, &sources, output),
+        Command::Extract(args) => extract::run(args, &sources, output),
         Command::Results(command) => results::run(command, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }

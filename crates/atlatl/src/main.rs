@@ -9,5 +9,7 @@ mod stores;
 mod watch;
 
 fn main() -> std::process::ExitCode {
+    // Before anything else: this process may be the worker of another one.
+    lro_query::worker::enter();
     command::run(std::env::args_os())
 }

@@ -3,6 +3,7 @@
 mod amount;
 mod facts;
 mod indent;
+mod waiting;
 
 use std::{
     borrow::Cow,
@@ -18,15 +19,30 @@ pub(crate) use self::{
     amount::{counted, distance, grouped, size},
     facts::Facts,
     indent::indent,
+    waiting::Waiting,
 };
 use crate::error::{Error, Status};
 
-/// The form of the data.
+/// The form of the data that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum Form {
     /// For a person at a terminal
+    #[value(alias = "table")]
     Human,
     /// For a program
+    Json,
+    /// A JSON value per line; `extract` only
+    Jsonl,
+    /// For a spreadsheet; `extract` only
+    Csv,
+}
+
+/// For whom the data is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A person.
+    Human,
+    /// A program.
     Json,
 }
 
@@ -37,21 +53,26 @@ const NOTE: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Standard output and standard error. Colours follow the terminal and `NO_COLOR`.
 pub(crate) struct Output {
-    mode: Mode,
+    form: Form,
     data: AutoStream<Stdout>,
     rest: AutoStream<Stderr>,
 }
 
 impl Output {
     /// With the form that was asked for, or the one which fits where the output goes.
-    pub(crate) fn new(asked: Option<Mode>) -> Self {
-        let fitting = if io::stdout().is_terminal() { Mode::Human } else { Mode::Json };
-        Self { mode: asked.unwrap_or(fitting), data: anstream::stdout(), rest: anstream::stderr() }
+    pub(crate) fn new(asked: Option<Form>) -> Self {
+        let fitting = if io::stdout().is_terminal() { Form::Human } else { Form::Json };
+        Self { form: asked.unwrap_or(fitting), data: anstream::stdout(), rest: anstream::stderr() }
     }
 
     /// The form that a command's data should have.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// For whom a command's data is.
     pub(crate) fn mode(&self) -> Mode {
-        self.mode
+        if self.form == Form::Human { Mode::Human } else { Mode::Json }
     }
 
     /// One line of data.
@@ -129,13 +150,14 @@ fn labelled(to: &mut impl Write, style: Style, label: &str, text: &str) -> io::R
 
 /// Columns of text, each under its heading.
 pub(crate) struct Table {
-    headings: Vec<&'static str>,
+    headings: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(headings: impl Into<Vec<&'static str>>) -> Self {
-        Self { headings: headings.into(), rows: Vec::new() }
+    pub(crate) fn new(headings: impl IntoIterator<Item: AsRef<str>>) -> Self {
+        let headings = headings.into_iter().map(|name| printable(name.as_ref()).into_owned());
+        Self { headings: headings.collect(), rows: Vec::new() }
     }
 
     /// Adds a row: as many cells as there are headings.
@@ -151,14 +173,14 @@ impl Table {
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let headings = self.headings.iter().enumerate();
-        headings.map(|(column, heading)| width(column).max(heading.len())).collect()
+        headings.map(|(column, heading)| width(column).max(heading.chars().count())).collect()
     }
 }
 
 impl Display for Table {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let widths = self.widths();
-        let padded = |cells: &[&str]| {
+        let padded = |cells: &[String]| {
             let mut line = String::new();
             for (cell, width) in cells.iter().zip(&widths) {
                 // A String takes everything: the result says nothing.
@@ -169,8 +191,7 @@ impl Display for Table {
         };
         writeln!(formatter, "{HEADING}{}{HEADING:#}", padded(&self.headings))?;
         for row in &self.rows {
-            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            writeln!(formatter, "{}", padded(&cells))?;
+            writeln!(formatter, "{}", padded(row))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Spool: the trait behind which results are stored.
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -154,6 +155,12 @@ pub trait PositionedRead: Send + Sync {
 
     /// Reads from `offset` on and says how much; 0 only at the end or for an empty buffer.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError>;
+
+    /// The open file that holds exactly these bytes, where there is one: what can be handed to
+    /// another process without a copy.
+    fn as_file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A stored result, open for reading and protected while it is.

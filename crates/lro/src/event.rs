@@ -46,6 +46,21 @@ pub enum EventKind {
         /// Why, with its causes.
         error: String,
     },
+    /// A part of a stored result was delivered.
+    ResultExtracted {
+        /// The tool whose result it is: text from outside.
+        tool: String,
+        /// The way it was asked for: `recipe`, `jq`, `sql`, `search`, `read`.
+        way: &'static str,
+        /// How many answers were given.
+        given: u64,
+        /// How many there are.
+        total: u64,
+        /// How many records the result has.
+        records: u64,
+        /// The tokens of the reply.
+        reply_tokens: u64,
+    },
     /// Spec L2: a stored result has had its time, and is gone.
     OffloadFileExpired(Box<Listed>),
 }

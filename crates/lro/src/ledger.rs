@@ -28,6 +28,14 @@ struct Line<'a> {
     inline_method: Option<lro_core::tokens::Method>,
     #[serde(skip_serializing_if = "Option::is_none")]
     descriptor_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    way: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_tokens: Option<u64>,
 }
 
 impl Ledger {
@@ -52,6 +60,10 @@ impl EventSink for Ledger {
             inline_tokens: None,
             inline_method: None,
             descriptor_bytes: None,
+            way: None,
+            given: None,
+            total: None,
+            reply_tokens: None,
         };
         let line = match &event.kind {
             EventKind::ResultOffloaded { tool, records, inline, descriptor_bytes } => Line {
@@ -61,6 +73,16 @@ impl EventSink for Ledger {
                 inline_tokens: Some(inline.tokens.0),
                 inline_method: Some(inline.method),
                 descriptor_bytes: Some(*descriptor_bytes),
+                ..blank
+            },
+            EventKind::ResultExtracted { tool, way, given, total, records, reply_tokens } => Line {
+                event: "ResultExtracted",
+                tool,
+                records: Some(*records),
+                way: Some(way),
+                given: Some(*given),
+                total: Some(*total),
+                reply_tokens: Some(*reply_tokens),
                 ..blank
             },
             EventKind::OffloadWriteFailed { tool, .. } => {

@@ -31,17 +31,27 @@
 mod custodian;
 mod delivered;
 mod event;
+mod extract_error;
+mod extractor;
 mod incoming;
 mod ledger;
 mod moment;
 mod offloader;
+mod question;
+mod reply;
+mod spools;
 mod truncated;
 
 pub use custodian::{CLEANUP_INTERVAL, Custodian};
 pub use delivered::{Delivered, Offloaded, Warning};
 pub use event::{Event, EventKind, EventSink, NoEvents};
+pub use extract_error::ExtractError;
+pub use extractor::{Extractor, Offers};
 pub use incoming::{Body, Incoming};
 pub use ledger::Ledger;
 pub use moment::Moment;
 pub use offloader::Offloader;
+pub use question::{Question, Values, Wanted};
+pub use reply::{Reply, Unit};
+pub use spools::Spools;
 pub use truncated::Truncated;

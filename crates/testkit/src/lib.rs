@@ -12,6 +12,7 @@
 //!
 //! Everything is deterministic: the same arguments give the same bytes on every machine.
 
+pub mod built;
 pub mod corpus;
 pub mod hostile;
 mod random;

@@ -14,7 +14,8 @@ pub fn require(name: &str) -> PathBuf {
         .map(|directory| directory.join(name))
         .find(|candidate| is_program(candidate))
         .unwrap_or_else(|| {
-            panic!("this test runs the real `{name}`, which is not on PATH; install it with: sudo apt-get install {name}")
+            let package = if name == "rg" { "ripgrep" } else { name };
+            panic!("this test runs the real `{name}`, which is not on PATH; install it with: sudo apt-get install {package}")
         })
 }
 

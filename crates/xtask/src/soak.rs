@@ -90,6 +90,22 @@ const SOAKS: &[Soak] = &[
         packages: &["lro-spool"],
         filter: "test(/^processes::/)",
     },
+    Soak {
+        name: "recipes",
+        shows: "the ten recipes answer odd sets of records as the real jq does, at all levels, with any parameters",
+        cases: 10_000,
+        unit: "sets",
+        packages: &["lro-query"],
+        filter: "test(/^recipes::/)",
+    },
+    Soak {
+        name: "search",
+        shows: "lines are found as by the real rg, and 100 hostile patterns on lines of 50 MB end within 2 s",
+        cases: 5_000,
+        unit: "searches",
+        packages: &["lro-query"],
+        filter: "test(/^(searches|hostile_patterns)::/)",
+    },
 ];
 
 /// What one long run came to.

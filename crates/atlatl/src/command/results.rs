@@ -56,18 +56,22 @@ struct Which {
 
 impl Which {
     fn address(&self) -> Result<Address, Error> {
-        let text = self.reference.trim();
-        // A person may have typed it.
-        let typed = text.to_uppercase();
-        let typed = typed.strip_prefix("LRO:").unwrap_or(&typed);
-        text.parse().or_else(|error| typed.parse().map_err(|_| error)).map_err(|error| {
-            Error::usage(format!("{text}: {error}")).with_hint("atlatl results list")
-        })
+        typed_address(&self.reference)
     }
 
     fn reach(&self) -> Reach {
         if self.all { Reach::Everywhere } else { Reach::Here }
     }
+}
+
+/// The result that a person means, who may have typed the reference.
+pub(super) fn typed_address(text: &str) -> Result<Address, Error> {
+    let text = text.trim();
+    let typed = text.to_uppercase();
+    let typed = typed.strip_prefix("LRO:").unwrap_or(&typed);
+    text.parse()
+        .or_else(|error| typed.parse().map_err(|_| error))
+        .map_err(|error| Error::usage(format!("{text}: {error}")).with_hint("atlatl results list"))
 }
 
 /// Runs one of them.

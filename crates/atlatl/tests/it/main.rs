@@ -5,6 +5,7 @@
 mod check;
 mod decision;
 mod deliver;
+mod extract;
 mod layers;
 mod offload;
 mod program;

@@ -12,20 +12,22 @@ fn help_says_what_there_is() {
     Keeps large tool results out of a model's context window.
 
     Atlatl decides when a tool result is too large for a model's context window,
-    stores it, and describes it instead. This version serves nothing yet: the
-    commands below are all there is.
+    stores it, describes it instead, and answers questions about it. This version
+    serves nothing yet: the commands below are all there is.
 
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
       offload  Store a tool result if it is large, and print what takes its place
+      extract  Ask a stored result: recipe, jq, SQL, search, range
       results  List, show and clean stored results
       config   Show, describe and check the configuration
       help     Print this message or the help of the given subcommand(s)
 
     Options:
           --output <FORM>
-              human or json [default: human on a terminal, else json]
+              human or json [default: human on a terminal, else
+              json]; extract also takes table, jsonl and csv
 
           --config <FILE>
               Read this configuration file and no other
@@ -62,7 +64,8 @@ fn help_says_what_there_is() {
       help    Print this message or the help of the given subcommand(s)
 
     Options:
-          --output <FORM>    human or json [default: human on a terminal, else json]
+          --output <FORM>    human or json [default: human on a terminal, else
+                             json]; extract also takes table, jsonl and csv
           --config <FILE>    Read this configuration file and no other
           --set <KEY=VALUE>  Set one key, above every file and variable:
                              --set prompt.offload.enabled=false
@@ -95,7 +98,8 @@ fn help_says_how_to_ask_about_a_result() {
               Say what would be done and why, and store nothing
 
           --output <FORM>
-              human or json [default: human on a terminal, else json]
+              human or json [default: human on a terminal, else
+              json]; extract also takes table, jsonl and csv
 
           --config <FILE>
               Read this configuration file and no other
@@ -128,9 +132,10 @@ fn help_says_how_to_ask_about_a_result() {
 
 #[test]
 fn help_fits_80_columns() {
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 11] = [
         &[],
         &["offload"],
+        &["extract"],
         &["results"],
         &["results", "list"],
         &["results", "show"],
@@ -174,7 +179,7 @@ fn a_wrong_command_line_exits_with_2() {
     --- stdout
     --- stderr
     error: invalid value 'xml' for '--output <FORM>'
-      [possible values: human, json]
+      [possible values: human, json, jsonl, csv]
 
     For more information, try '--help'.
     ");

@@ -5,7 +5,9 @@ use super::key::{Key, Kind};
 /// The commands which act on the keys of deciding and describing today.
 const OFFLOAD: &[&str] = &["offload"];
 /// Those which act on where results are stored.
-const STORE: &[&str] = &["offload", "results"];
+const STORE: &[&str] = &["offload", "results", "extract"];
+/// Those which act on the bounds of a query.
+const EXTRACT: &[&str] = &["extract"];
 
 /// Every key, in the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -156,20 +158,23 @@ pub const KEYS: &[Key] = &[
         Kind::U64 { min: 1 },
         "5000",
         "The most time that one filter may take, in milliseconds.",
-    ),
+    )
+    .for_commands(EXTRACT),
     row(
         "query.memory_bytes",
         Kind::U64 { min: 0 },
         "0",
         "The most memory that one filter may use; 0 lets it grow with the file.",
     )
-    .or_derived("256 MiB + 8 × file"),
+    .or_derived("256 MiB + 8 × file")
+    .for_commands(EXTRACT),
     row(
         "query.output_bytes",
         Kind::U64 { min: 1 },
         "1048576",
         "The most bytes that one filter may give back.",
-    ),
+    )
+    .for_commands(EXTRACT),
     row(
         "query.workers",
         Kind::U32 { min: 1 },

@@ -1,6 +1,6 @@
 //! Reader: a result held open, with a lock that keeps the sweeper away.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::Shared;
@@ -54,6 +54,10 @@ impl PositionedRead for DirReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
         self.shared.read_at(&self.data, &self.listed.name.to_string(), offset, buf)
     }
+
+    fn as_file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.data.as_fd())
+    }
 }
 
 impl StoredResult for DirReader {
@@ -84,5 +88,9 @@ impl PositionedRead for PartReader {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
         self.shared.read_at(&self.file, &self.name, offset, buf)
+    }
+
+    fn as_file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }

@@ -1,0 +1,147 @@
+//! `atlatl extract`: questions to stored results, by the program itself.
+
+use serde_json::{Value, json};
+
+use crate::program::{Program, Run};
+
+/// Stores 200 memories and gives the reference.
+fn memories(program: &Program) -> String {
+    let memories = crate::offload::memories(200, mif::Detail::Full);
+    let run = program.run_with_input(&["offload"], memories.as_bytes());
+    run.json()["lro"]["ref"].as_str().unwrap().to_owned()
+}
+
+fn store(program: &Program, result: &str) -> String {
+    let args = ["offload", "--tool", "get_rows", "--set", "proxy.threshold_tokens=1"];
+    let run = program.run_with_input(&args, result.as_bytes());
+    run.json()["lro"]["ref"].as_str().unwrap().to_owned()
+}
+
+fn ask(program: &Program, reference: &str, args: &[&str]) -> Run {
+    let run = program.run(&[&["extract", reference], args].concat());
+    assert_eq!(run.status, 0, "{run}");
+    run
+}
+
+const COUNT: &str = "SELECT memory_type, count(*) AS n FROM results GROUP BY 1 ORDER BY n DESC";
+
+#[test]
+fn a_question_in_sql_is_answered_in_every_form() {
+    let program = Program::new();
+    let reference = memories(&program);
+    let sql = |output: &str| ask(&program, &reference, &["--sql", COUNT, "--output", output]);
+    insta::assert_snapshot!(sql("table"), @"
+    status: 0
+    --- stdout
+    memory_type  n
+    semantic     78
+    procedural   65
+    episodic     57
+    --- stderr
+    note: 3 of 3 rows
+    ");
+    insta::assert_snapshot!(sql("csv"), @"
+    status: 0
+    --- stdout
+    memory_type,n
+    semantic,78
+    procedural,65
+    episodic,57
+    --- stderr
+    note: 3 of 3 rows
+    ");
+    let jsonl = sql("jsonl").stdout;
+    let rows: Vec<Value> = jsonl.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(sql("json").json(), Value::Array(rows));
+}
+
+/// Spec V6: the environment is empty, so there is neither a shell nor jq nor rg to be found.
+#[test]
+fn v6_every_way_of_asking_works_without_any_other_program() {
+    let program = Program::new();
+    let reference = memories(&program);
+    for args in [
+        &["--recipe", "1"][..],
+        &["--recipe", "2", "--param", "namespace=_semantic"],
+        &["--query", ".title"],
+        &["--query", "group_by(.namespace) | length", "--whole"],
+        &["--query", "select(.namespace == $n) | .id", "--param", "n=_public"],
+        &["--sql", COUNT],
+        &["--search", "postgres", "--context", "1"],
+        &["--read", "0..100"],
+        &["--read", "records:0..2"],
+    ] {
+        let run = ask(&program, &reference, args);
+        assert!(!run.stdout.trim().is_empty() && run.stdout.trim() != "[]", "{args:?}: {run}");
+        assert!(run.stderr.starts_with("note: "), "{run}");
+    }
+}
+
+#[test]
+fn f03_how_many_of_how_many_is_said() {
+    let program = Program::new();
+    let reference = memories(&program);
+    let run = ask(&program, &reference, &["--query", ".id", "--limit", "3", "--offset", "10"]);
+    assert_eq!(run.json().as_array().unwrap().len(), 3);
+    assert_eq!(run.stderr, "note: 3 of 200 values; go on with --offset 13\n");
+}
+
+#[test]
+fn two_results_are_compared() {
+    let program = Program::new();
+    let new = store(&program, r#"[{"id":1},{"id":2},{"id":3}]"#);
+    let old = store(&program, r#"[{"id":1},{"id":3}]"#);
+    let sql = "SELECT id FROM results EXCEPT SELECT id FROM old";
+    let with = format!("old={old}");
+    let run = ask(&program, &new, &["--sql", sql, "--with", &with]);
+    assert_eq!(run.json(), json!([{"id": 2}]));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_a_hint() {
+    let program = Program::new();
+    let reference = store(&program, r#"[{"id":1,"title":"a"},{"id":2,"title":"b"}]"#);
+    let fails = |args: &[&str]| {
+        let run = program.run(&[&["extract", &reference], args].concat());
+        assert_ne!(run.status, 0, "{run}");
+        run.stderr
+    };
+    insta::assert_snapshot!(fails(&["--sql", "SELECT titel FROM results"]), @r#"
+    error: the query cannot be run: no such column: titel
+    hint: Nearest columns: "title".
+    "#);
+    insta::assert_snapshot!(fails(&["--sql", "DROP TABLE results"]), @"
+    error: the query cannot be run: a statement only reads
+    hint: A query only reads records and its parameters: no environment, files, clock, chance or writing. Give what it needs, the present time for example, as a parameter.
+    ");
+    insta::assert_snapshot!(fails(&["--query", "$ENV.HOME"]), @"
+    error: the query cannot be run: `$ENV` is not offered
+    hint: A query only reads records and its parameters: no environment, files, clock, chance or writing. Give what it needs, the present time for example, as a parameter.
+    ");
+    insta::assert_snapshot!(fails(&["--query", "last(range(1e15))", "--set", "query.wall_ms=300"]), @"
+    error: the query ran longer than 300 ms
+    hint: Select fewer records first, and end every generator with limit() or LIMIT.
+    ");
+    insta::assert_snapshot!(fails(&["--recipe", "1"]), @"
+    error: recipes are for memories, and this result has none
+    hint: Use query or sql with the fields of the descriptor.
+    ");
+    insta::assert_snapshot!(fails(&["--read", "5"]), @"
+    error: --read 5: no range
+    hint: --read 0..2000, --read lines:10..20, --read records:5..
+    ");
+    assert!(fails(&[]).contains("required"));
+}
+
+#[test]
+fn an_extraction_is_in_the_ledger_without_contents() {
+    let program = Program::new();
+    let reference = memories(&program);
+    ask(&program, &reference, &["--recipe", "3", "--param", "keyword=postgres"]);
+    let ledger =
+        std::fs::read_to_string(program.path("home/.local/state/atlatl/ledger.jsonl")).unwrap();
+    let line = ledger.lines().find(|line| line.contains("ResultExtracted")).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&line["way"], &line["records"]), (&json!("recipe"), &json!(200)));
+    assert!(line["given"].as_u64() > Some(0) && !ledger.contains("postgres"), "{line}");
+}

@@ -1,0 +1,82 @@
+//! What `tools/list` says.
+
+use std::sync::Arc;
+
+use lro::{Extractor, Spools};
+use lro_core::config::Config;
+use lro_core::{Detail, Extraction, O200k, Tokenizer as _, Tokens, guidance};
+use lro_mcp::Tools;
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+
+#[test]
+fn f20_all_four_definitions_take_at_most_900_tokens() {
+    let definitions = Fixture::new().tools.definitions();
+    assert_eq!(definitions.len(), 4);
+    let text = serde_json::to_string(&definitions).unwrap();
+    let Some(Tokens(tokens)) = O200k.count_till(&text, u64::MAX).unwrap() else { panic!() };
+    assert!(tokens <= 900, "{tokens}");
+    for definition in &definitions {
+        assert!(definition["description"].as_str().unwrap().len() < 2048);
+    }
+}
+
+#[test]
+fn f16_f19_names_are_short_and_tools_annotated() {
+    for definition in Fixture::new().tools.definitions() {
+        assert!(definition["name"].as_str().unwrap().len() <= 30);
+        assert_eq!(definition["annotations"]["readOnlyHint"], true);
+        assert_eq!(definition["annotations"]["openWorldHint"], false);
+        assert!(jsonschema::meta::is_valid(&definition["inputSchema"]), "{definition}");
+        assert!(definition["inputSchema"]["properties"]["ref"].is_object(), "f18: {definition}");
+    }
+}
+
+/// Without a program to run engines in, nothing speaks of them.
+#[test]
+fn f33_only_what_is_offered_is_spoken_of() {
+    let extractor = Extractor::new(Spools::new(Vec::new()), &Config::default());
+    let tools = Tools::new(Arc::new(extractor));
+    let names: Vec<Value> =
+        tools.definitions().iter().map(|definition| definition["name"].clone()).collect();
+    assert_eq!(names, ["lro_extract", "read_large_output", "search_large_output"]);
+    let text = serde_json::to_string(&tools.definitions()).unwrap().to_lowercase();
+    for word in ["jq", "sql", "query_large_output", "whole"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    assert!(!tools.has("query_large_output"));
+}
+
+/// Every call that guidance shows is one of a tool in the list, and it works.
+#[test]
+fn r10_guidance_shows_calls_that_work() {
+    let fixture = Fixture::new();
+    let reference = fixture.memories(60);
+    for detail in [Detail::Light, Detail::Medium, Detail::Full] {
+        let text = guidance::for_memories(
+            Extraction::Native,
+            60,
+            Tokens(1),
+            detail,
+            "",
+            reference.parse().unwrap(),
+        );
+        let calls: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(": lro_extract("))
+            .map(|(_, call)| call)
+            .collect();
+        assert_eq!(calls.len(), 4, "{text}");
+        for call in calls {
+            let call = call.strip_suffix(')').unwrap();
+            // ref="…", recipe=2, params={"namespace": "_semantic"}
+            let json = call
+                .replace("ref=", "\"ref\":")
+                .replace("recipe=", "\"recipe\":")
+                .replace("params=", "\"params\":")
+                .replace("query=", "\"query\":");
+            fixture.ask("lro_extract", &serde_json::from_str(&format!("{{{json}}}")).unwrap());
+        }
+    }
+}

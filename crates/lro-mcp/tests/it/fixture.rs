@@ -1,0 +1,84 @@
+//! Stored results, and tools to ask them.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use lro::{Delivered, Extractor, Incoming, Moment, Offloader, Spools};
+use lro_core::O200k;
+use lro_core::config::Config;
+use lro_mcp::{Called, Tools};
+use lro_query::Cancel;
+use lro_query::worker::Program;
+use lro_spool::{DirOptions, DirSpool, Quota, Spool};
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use tempfile::TempDir;
+
+pub(crate) struct Fixture {
+    pub(crate) home: TempDir,
+    pub(crate) spool: Arc<dyn Spool>,
+    pub(crate) config: Config,
+    pub(crate) tools: Tools,
+}
+
+pub(crate) fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_800_000_000, 0).unwrap()
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let options = DirOptions::private().quota(Quota::NONE);
+        let spool: Arc<dyn Spool> =
+            Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap());
+        let worker = testkit::built::program("lro-worker", "lro-query");
+        let extractor = Extractor::new(Spools::new(vec![spool.clone()]), &config)
+            .with_tokenizer(O200k)
+            .with_program(Program::at(worker));
+        let tools = Tools::new(Arc::new(extractor));
+        Self { home, spool, config, tools }
+    }
+
+    /// Stores what `tool` returned, whatever its size, and gives its reference.
+    pub(crate) fn store(&self, tool: &str, payload: &str) -> String {
+        let mut config = self.config.clone();
+        config.prompt.offload.threshold_tokens = 1;
+        config.proxy.threshold_tokens = 1;
+        let offloader = Offloader::new(self.spool.clone(), &config);
+        let before = self.spool.list().unwrap().len();
+        let moment = Moment { now: now(), random: before as u128 };
+        match offloader.deliver(&Incoming::payload(tool, payload.as_bytes()), moment) {
+            Delivered::Offloaded(offloaded) => offloaded.listed.id().reference().to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Stores memories at full detail.
+    pub(crate) fn memories(&self, count: usize) -> String {
+        let memories = testkit::recipes::with_matches(testkit::corpus::memories(count, 42));
+        let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+        self.store("recall_memories", &format!(r#"{{"memories":[{}]}}"#, lines.join(",")))
+    }
+
+    /// Calls a tool a minute after everything was stored.
+    pub(crate) fn call(&self, name: &str, arguments: &Value) -> Called {
+        self.call_at(name, arguments, now() + TimeDelta::minutes(1))
+    }
+
+    pub(crate) fn call_at(&self, name: &str, arguments: &Value, at: DateTime<Utc>) -> Called {
+        let arguments = to_raw_value(arguments).unwrap();
+        self.tools.call(name, Some(&arguments), at, &Cancel::default()).unwrap()
+    }
+
+    /// The first line and the lines behind it, of a call that works.
+    pub(crate) fn ask(&self, name: &str, arguments: &Value) -> (String, Vec<String>) {
+        let called = self.call(name, arguments);
+        assert!(!called.is_error, "{arguments}: {}", called.text);
+        let mut lines = called.text.lines().map(str::to_owned);
+        (lines.next().unwrap(), lines.filter(|line| !line.starts_with("Note: ")).collect())
+    }
+}

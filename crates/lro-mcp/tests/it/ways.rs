@@ -1,0 +1,179 @@
+//! The ways of asking.
+
+use serde_json::{Value, json};
+use testkit::recipes::answers;
+
+use crate::fixture::Fixture;
+
+#[test]
+fn n1_recipe_query_and_sql_exclude_each_other() {
+    let fixture = Fixture::new();
+    let reference = fixture.memories(20);
+    for arguments in [
+        json!({"ref": reference}),
+        json!({"ref": reference, "recipe": 1, "query": "."}),
+        json!({"ref": reference, "recipe": 1, "sql": "SELECT 1"}),
+        json!({"ref": reference, "query": ".", "sql": "SELECT 1"}),
+        json!({"ref": reference, "recipe": 0}),
+        json!({"ref": reference, "recipe": 11}),
+        json!({"ref": reference, "recipe": 1, "filter": "."}),
+        json!({"recipe": 1}),
+        json!([]),
+    ] {
+        let called = fixture.call("lro_extract", &arguments);
+        assert!(called.is_error && called.text.contains("\nHint: "), "{arguments}: {called:?}");
+    }
+    // A number in quotes is what some models write.
+    fixture.ask("lro_extract", &json!({"ref": reference, "recipe": "1"}));
+}
+
+/// The same answers by recipe, by jq and by SQL.
+#[test]
+fn n2_a_subset_is_returned_without_the_header() {
+    let fixture = Fixture::new();
+    let memories = testkit::recipes::with_matches(testkit::corpus::memories(40, 42));
+    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let reference =
+        fixture.store("recall_memories", &format!(r#"{{"memories":[{}]}}"#, lines.join(",")));
+    let expected = &answers(&lines, mif::Detail::Full)[1];
+    assert!(expected.len() > 3);
+    let params = json!({"namespace": "_semantic"});
+    for arguments in [
+        json!({"ref": reference, "recipe": 2, "params": params}),
+        json!({"ref": reference, "query": "select(.namespace | startswith($namespace))", "params": params}),
+        json!({"ref": reference, "query": "map(select(.namespace | startswith($namespace))) | .[]", "whole": true, "params": params}),
+        json!({"ref": reference, "sql": "SELECT json(_record) AS r FROM results WHERE substr(namespace, 1, length(:namespace)) = :namespace", "params": params}),
+    ] {
+        let mut found: Vec<String> = Vec::new();
+        let mut offset = 0;
+        // A reply is smaller than the set, so it takes several.
+        loop {
+            let mut arguments = arguments.clone();
+            arguments["offset"] = offset.into();
+            let (first, mut lines) = fixture.ask("lro_extract", &arguments);
+            assert!(first.contains(&format!("of {} ", expected.len())), "{first}");
+            assert!(!lines.iter().any(|line| line.contains("lro_header")));
+            offset += lines.len();
+            found.append(&mut lines);
+            if !first.contains("More:") {
+                break;
+            }
+            assert!(first.contains(&format!("offset={offset}")), "{first}");
+        }
+        let ids: Vec<Value> = found
+            .iter()
+            .map(|line| {
+                let value: Value = serde_json::from_str(line).unwrap();
+                match &value["r"] {
+                    Value::Null => value["id"].clone(),
+                    Value::String(text) => {
+                        serde_json::from_str::<Value>(text).unwrap()["id"].clone()
+                    }
+                    nested => nested["id"].clone(),
+                }
+            })
+            .collect();
+        let wanted: Vec<Value> = expected.iter().map(|record| record["id"].clone()).collect();
+        assert_eq!(ids, wanted, "{arguments}");
+    }
+}
+
+#[test]
+fn n3_parameters_are_data() {
+    let fixture = Fixture::new();
+    let reference = fixture.memories(30);
+    let hostile = r#"") | env, ("'; DROP TABLE results; --"#;
+    for arguments in [
+        json!({"recipe": 2, "params": {"namespace": hostile}}),
+        json!({"recipe": 7, "params": {"tag": hostile}}),
+        json!({"query": "select(.namespace == $x)", "params": {"x": hostile}}),
+        json!({"sql": "SELECT * FROM results WHERE namespace = :x", "params": {"x": hostile}}),
+    ] {
+        let mut arguments = arguments;
+        arguments["ref"] = reference.clone().into();
+        let (first, lines) = fixture.ask("lro_extract", &arguments);
+        assert!(first.starts_with("0 of 0 ") && lines.is_empty(), "{first}");
+    }
+}
+
+#[test]
+fn v1_a_range_of_characters_lines_or_records_is_read() {
+    let fixture = Fixture::new();
+    let lines: Vec<String> = (0..2000).map(|n| format!("Zeile {n} – ü\n")).collect();
+    let text = lines.concat();
+    let reference = fixture.store("read_log", &text);
+    let whole: Vec<char> = text.chars().collect();
+    let (mut read, mut start) = (String::new(), 0);
+    loop {
+        let called = fixture.call("read_large_output", &json!({"ref": reference, "start": start}));
+        let (first, body) = called.text.split_once('\n').unwrap();
+        assert!(first.contains(&format!("of {} characters", whole.len())), "{first}");
+        read.push_str(body);
+        let Some(next) = first.split("start=").nth(1) else { break };
+        start = next.trim_end_matches('.').parse().unwrap();
+    }
+    assert_eq!(read, text);
+    let arguments = json!({"filename": reference, "start": 3, "end": 5, "unit": "lines"});
+    let (first, lines) = fixture.ask("read_large_output", &arguments);
+    assert_eq!(first, "2 of 2000 lines.");
+    assert_eq!(lines, ["Zeile 3 – ü", "Zeile 4 – ü"]);
+    let memories = fixture.memories(30);
+    let arguments = json!({"ref": memories, "start": 0, "end": 1, "unit": "records"});
+    let (first, lines) = fixture.ask("read_large_output", &arguments);
+    assert_eq!(first, "1 of 30 records.");
+    assert!(lines[0].starts_with(r#"{"id":"#));
+}
+
+#[test]
+fn v2_lines_are_found_by_regular_expression() {
+    let fixture = Fixture::new();
+    let line = |n| format!("line {n} {}\n", if n % 50 == 7 { "Time-Out" } else { "ok" });
+    let text = (0..300).map(line).collect::<Vec<_>>().concat();
+    let reference = fixture.store("read_log", &text);
+    let (first, lines) = fixture.ask(
+        "search_large_output",
+        &json!({"ref": reference, "pattern": "time-?out", "max_results": 4}),
+    );
+    assert_eq!(first, "4 of 6 matching lines.");
+    let hit: Value = serde_json::from_str(&lines[1]).unwrap();
+    assert_eq!(
+        (&hit["line"], &hit["column"], &hit["text"]),
+        (&json!(57), &json!(8), &json!("line 57 Time-Out"))
+    );
+    let (first, _) = fixture.ask(
+        "search_large_output",
+        &json!({"ref": reference, "pattern": "time-?out", "case_sensitive": true}),
+    );
+    assert_eq!(first, "0 of 0 matching lines.");
+}
+
+#[test]
+fn v3_jq_runs_on_a_json_file() {
+    let fixture = Fixture::new();
+    let items: Vec<String> = (0..50).map(|n| format!(r#""k{n}":{{"v":{n}}}"#)).collect();
+    let reference = fixture.store("get_config", &format!("{{{}}}", items.join(",\n")));
+    let ask = |extra: Value| {
+        let mut arguments = json!({"filename": reference});
+        arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        fixture.ask("query_large_output", &arguments).1
+    };
+    assert_eq!(ask(json!({"query": ".k7.v"})), ["7"]);
+    assert_eq!(ask(json!({"query": "keys[0]"})), ["\"k0\""]);
+    assert_eq!(ask(json!({"query": "keys[0]", "raw": true, "compact": true})), ["k0"]);
+    assert_eq!(ask(json!({"query": "length"})), ["50"]);
+}
+
+#[test]
+fn two_results_are_compared_by_sql() {
+    let fixture = Fixture::new();
+    let rows = |range: std::ops::Range<u32>| {
+        let rows: Vec<String> = range.map(|n| format!(r#"{{"id":{n},"name":"n{n}"}}"#)).collect();
+        format!("[{}]", rows.join(","))
+    };
+    let (new, old) = (fixture.store("list", &rows(0..50)), fixture.store("list", &rows(0..47)));
+    let sql = "SELECT id, name FROM results EXCEPT SELECT id, name FROM old ORDER BY id";
+    let (first, lines) =
+        fixture.ask("lro_extract", &json!({"ref": new, "sql": sql, "with": {"old": old}}));
+    assert_eq!(first, "3 of 3 rows.");
+    assert_eq!(lines[0], r#"{"id":47,"name":"n47"}"#);
+}

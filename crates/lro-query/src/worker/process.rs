@@ -1,0 +1,337 @@
+//! Process: a worker as its parent sees it, and ends it.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+
+use super::bounds::Bounds;
+use super::descriptors;
+use super::inside::{BROKEN, PANICKED};
+use super::program::{Program, WORKER};
+use super::slots::Slot;
+use super::wire::{BODY_AT_MOST, DONE, Done, FAULT, Fault, HEAD, LINES, read_head};
+use crate::answer::Answer;
+use crate::cancel::Cancel;
+use crate::error::{QueryError, shown};
+use crate::limits::Limits;
+
+/// A worker under way. Dropped it is killed, and its place is free once it is gone.
+pub(super) struct Running {
+    /// Taken only by `drop`.
+    process: Option<(Child, Slot)>,
+    socket: Option<UnixStream>,
+    out: ChildStdout,
+    errors: ChildStderr,
+}
+
+/// How soon a cancellation is noticed.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How long a dead worker's memory may take to be given back before nobody waits for it.
+const FAREWELL: Duration = Duration::from_millis(50);
+/// The last words of a worker that are looked at.
+const WORDS: usize = 4096;
+const CHUNK: usize = 64 * 1024;
+
+impl Running {
+    pub(super) fn start(program: &Program, bounds: Bounds, slot: Slot) -> Result<Self, QueryError> {
+        let failed = |source| QueryError::Worker { doing: "be started", source };
+        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let mut child = Command::new(program.path())
+            .arg0(WORKER)
+            .args(bounds.arguments())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let pipes = child.stdout.take().zip(child.stderr.take());
+        let (out, errors) = pipes.expect("both were asked for");
+        Ok(Self { process: Some((child, slot)), socket: Some(socket), out, errors })
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        order: &[u8],
+        sources: &[BorrowedFd<'_>],
+        patience: Duration,
+    ) -> Result<(), QueryError> {
+        // Closed when told: a worker that waits for more finds an end.
+        let Some(socket) = self.socket.take() else { return Ok(()) };
+        let sent = socket
+            .set_write_timeout(Some(patience))
+            .and_then(|()| descriptors::send(&socket, order, sources));
+        match sent {
+            // It died before it listened; its last words say why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => {
+                other.map_err(|source| QueryError::Worker { doing: "be told the query", source })
+            }
+        }
+    }
+
+    pub(super) fn answer(
+        mut self,
+        deadline: Instant,
+        limits: &Limits,
+        memory: u64,
+        cancel: &Cancel,
+    ) -> Result<Answer, QueryError> {
+        let mut listener = Listener::new(limits.output);
+        let mut words = Vec::new();
+        let (mut talking, mut complaining) = (true, true);
+        let mut buf = vec![0; CHUNK];
+        while talking {
+            if cancel.is_cancelled() {
+                return Err(QueryError::Cancelled);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(QueryError::Time { wall: limits.wall_used() });
+            }
+            let errors = complaining.then(|| self.errors.as_fd());
+            let ready = wait(self.out.as_fd(), errors, left.min(GLANCE));
+            let (out_ready, errors_ready) = ready.map_err(unheard)?;
+            if out_ready {
+                let read = self.out.read(&mut buf).map_err(unheard)?;
+                talking = read > 0;
+                listener.hear(&buf[..read])?;
+                if let Some(end) = listener.end.take() {
+                    return end.into_answer(listener.lines, limits, memory);
+                }
+            }
+            if errors_ready {
+                let read = self.errors.read(&mut buf).map_err(unheard)?;
+                complaining = read > 0;
+                let room = WORDS - words.len();
+                words.extend_from_slice(&buf[..read.min(room)]);
+            }
+        }
+        while complaining && words.len() < WORDS && Instant::now() < deadline {
+            // Its end is near: the pipe is either closed or holds the last words.
+            let read = self.errors.read(&mut buf).map_err(unheard)?;
+            complaining = read > 0;
+            let room = WORDS - words.len();
+            words.extend_from_slice(&buf[..read.min(room)]);
+        }
+        let status = self.end_by(deadline);
+        Err(why_it_died(status, &words, limits, memory))
+    }
+
+    /// Waits for a worker that has closed its output.
+    fn end_by(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        let (child, _) = self.process.as_mut()?;
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some((mut child, slot)) = self.process.take() else { return };
+        // It may be gone already, which is as well.
+        let _ = child.kill();
+        let until = Instant::now() + FAREWELL;
+        while let Ok(None) = child.try_wait() {
+            if Instant::now() >= until {
+                // Giving gigabytes back takes the system longer than an asker should wait; the
+                // place stays taken until it has.
+                std::thread::spawn(move || {
+                    let _ = child.wait();
+                    drop(slot);
+                });
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn unheard(source: io::Error) -> QueryError {
+    QueryError::Worker { doing: "be heard", source }
+}
+
+/// Whether there is something to read on each of the two.
+fn wait(
+    out: BorrowedFd<'_>,
+    errors: Option<BorrowedFd<'_>>,
+    at_most: Duration,
+) -> io::Result<(bool, bool)> {
+    let mut both =
+        [out, errors.unwrap_or(out)].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let watched = if errors.is_some() { 2 } else { 1 };
+    // Below a second, and so within range.
+    let timeout = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().max(1).into() };
+    match poll(&mut both[..watched], Some(&timeout)) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return Ok((false, false)),
+        Err(error) => return Err(error.into()),
+    }
+    let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    Ok((ready(&both[0]), errors.is_some() && ready(&both[1])))
+}
+
+/// Puts frames together, and believes none of them to be as long as it likes.
+struct Listener {
+    pending: Vec<u8>,
+    lines: Vec<u8>,
+    output: u64,
+    end: Option<End>,
+}
+
+enum End {
+    Done(Done),
+    Fault(Fault),
+}
+
+impl Listener {
+    fn new(output: u64) -> Self {
+        Self { pending: Vec::new(), lines: Vec::new(), output, end: None }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
+        self.pending.extend_from_slice(bytes);
+        let mut at = 0;
+        while let Some(head) = self.pending[at..].first_chunk::<HEAD>() {
+            let (letter, length) = read_head(*head);
+            let room = self.output.saturating_sub(self.lines.len() as u64);
+            let fits = match letter {
+                LINES => length as u64 <= room,
+                DONE | FAULT => length <= BODY_AT_MOST,
+                _ => false,
+            };
+            if !fits {
+                return Err(unheard(io::Error::other("not the answer of a worker")));
+            }
+            let Some(body) = self.pending.get(at + HEAD..at + HEAD + length) else { break };
+            match letter {
+                LINES => self.lines.extend_from_slice(body),
+                DONE => self.end = Some(End::Done(parse(body)?)),
+                _ => self.end = Some(End::Fault(parse(body)?)),
+            }
+            at += HEAD + length;
+        }
+        self.pending.drain(..at);
+        Ok(())
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, QueryError> {
+    serde_json::from_slice(body).map_err(|error| unheard(error.into()))
+}
+
+impl End {
+    fn into_answer(
+        self,
+        lines: Vec<u8>,
+        limits: &Limits,
+        memory: u64,
+    ) -> Result<Answer, QueryError> {
+        let fault = match self {
+            Self::Done(done) => {
+                let done = done.cut();
+                return Ok(Answer {
+                    lines,
+                    given: done.given,
+                    total: done.total,
+                    records_read: done.records_read,
+                    failed: done.failed,
+                    kept_as_text: done.kept_as_text,
+                });
+            }
+            Self::Fault(fault) => fault.cut(),
+        };
+        Err(match fault {
+            Fault::Time => QueryError::Time { wall: limits.wall_used() },
+            Fault::Memory => QueryError::Memory { bytes: memory },
+            Fault::Output => QueryError::Output { bytes: limits.output },
+            Fault::Depth => QueryError::Depth,
+            Fault::Syntax { message, about } => QueryError::Syntax { message, about },
+            Fault::Runtime { message, record } => QueryError::Runtime { message, record },
+        })
+    }
+}
+
+/// Tells from its end what a worker died of.
+///
+/// The runtime aborts alike on a full stack and on a failed allocation, and offers no hook for
+/// either; only its last words differ. A test makes both happen.
+fn why_it_died(
+    status: Option<ExitStatus>,
+    words: &[u8],
+    limits: &Limits,
+    memory: u64,
+) -> QueryError {
+    let says = |what: &str| String::from_utf8_lossy(words).contains(what);
+    let signal = status.and_then(|status| status.signal()).and_then(Signal::from_named_raw);
+    match (signal, status.and_then(|status| status.code())) {
+        (Some(Signal::ABORT | Signal::SEGV | Signal::BUS), _) if says("overflowed its stack") => {
+            QueryError::Depth
+        }
+        (Some(Signal::SEGV), _) => QueryError::Depth,
+        // The system's own killer looks for the largest.
+        (Some(Signal::ABORT | Signal::KILL | Signal::BUS), _) => {
+            QueryError::Memory { bytes: memory }
+        }
+        (Some(Signal::XCPU), _) | (None, None) => QueryError::Time { wall: limits.wall_used() },
+        (_, Some(PANICKED)) if says("memory allocation") || says("capacity overflow") => {
+            QueryError::Memory { bytes: memory }
+        }
+        (_, Some(PANICKED)) => QueryError::Runtime {
+            message: "the engine failed on this query".to_owned(),
+            record: None,
+        },
+        (_, Some(BROKEN)) => {
+            let source = io::Error::other(shown(&String::from_utf8_lossy(words)));
+            QueryError::Worker { doing: "bound itself", source }
+        }
+        _ => QueryError::Worker {
+            doing: "answer: the program is no worker",
+            source: io::ErrorKind::UnexpectedEof.into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::write_frame;
+    use super::*;
+
+    #[test]
+    fn frames_come_in_any_pieces() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, LINES, b"1\n2\n").unwrap();
+        write_frame(&mut bytes, DONE, &serde_json::to_vec(&Done::default()).unwrap()).unwrap();
+        for size in 1..bytes.len() {
+            let mut listener = Listener::new(4);
+            for piece in bytes.chunks(size) {
+                listener.hear(piece).unwrap();
+            }
+            assert_eq!(listener.lines, b"1\n2\n");
+            assert!(listener.end.is_some());
+        }
+    }
+
+    #[test]
+    fn n5_a_worker_that_says_more_than_it_may_is_not_believed() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, LINES, b"12345").unwrap();
+        assert!(Listener::new(4).hear(&bytes).is_err());
+        assert!(Listener::new(4).hear(b"X\0\0\0\0").is_err());
+        assert!(Listener::new(1 << 40).hear(b"D\xff\xff\xff\xff").is_err());
+    }
+}

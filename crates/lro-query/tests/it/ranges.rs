@@ -1,0 +1,148 @@
+//! Ranges of characters, lines and records against what the whole text says.
+
+use lro_query::Bytes;
+use lro_query::read::{Asked, Piece, Unit, read};
+use proptest::prelude::*;
+
+const HEADER: &str = "{\"type\":\"lro_header\"}\n";
+
+fn piece(file: &[u8], begin: usize, asked: &Asked) -> Piece {
+    read(&Bytes(file), begin as u64, asked).unwrap()
+}
+
+/// The units of the whole text, in order.
+fn naive(file: &[u8], begin: usize, unit: Unit) -> Vec<String> {
+    let one = |bytes: &[u8]| {
+        bytes
+            .utf8_chunks()
+            .map(|c| c.valid().to_owned() + &"\u{FFFD}".repeat(c.invalid().len()))
+            .collect::<String>()
+    };
+    match unit {
+        Unit::Characters => one(file).chars().map(String::from).collect(),
+        Unit::Lines => file.split_inclusive(|b| *b == b'\n').map(one).collect(),
+        _ => file[begin..].split_inclusive(|b| *b == b'\n').map(one).collect(),
+    }
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => "[a-c\n\r\u{e9}\u{65e5}\u{1f642}]{1,4}".prop_map(String::into_bytes),
+        1 => proptest::sample::select(vec![0xFF_u8, 0x80, 0xC3, 0xE6, 0xF0])
+            .prop_map(|byte| vec![byte]),
+    ];
+    proptest::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
+}
+
+fn unit() -> impl Strategy<Value = Unit> {
+    proptest::sample::select(vec![Unit::Characters, Unit::Lines, Unit::Records])
+}
+
+proptest! {
+    #[test]
+    fn v1_a_range_is_what_the_whole_text_has_there(
+        body in bytes(),
+        unit in unit(),
+        start in 0_u64..30,
+        end in proptest::option::of(0_u64..40),
+    ) {
+        let file = [HEADER.as_bytes(), &body].concat();
+        let all = naive(&file, HEADER.len(), unit);
+        let asked = Asked::new(unit, start, end, usize::MAX);
+        let got = piece(&file, HEADER.len(), &asked);
+        let total = all.len() as u64;
+        let from = start.min(total);
+        let to = end.unwrap_or(total).clamp(from, total);
+        prop_assert_eq!(got.total, total);
+        prop_assert_eq!(&got.given, &(from..to));
+        let range = usize::try_from(from).unwrap()..usize::try_from(to).unwrap();
+        prop_assert_eq!(&got.text, &all[range].concat());
+        prop_assert_eq!(got.next, (to < total).then_some(to));
+        prop_assert_eq!(got.not_text, got.text.matches('\u{FFFD}').count() as u64);
+        prop_assert_eq!(got.cut, None);
+    }
+
+    #[test]
+    fn v1_pieces_that_follow_each_other_are_the_whole(
+        body in bytes(),
+        unit in unit(),
+        most in 1_usize..20,
+    ) {
+        let file = [HEADER.as_bytes(), &body].concat();
+        let all = naive(&file, HEADER.len(), unit);
+        let (mut next, mut text) = (Some(0), String::new());
+        while let Some(start) = next {
+            let got = piece(&file, HEADER.len(), &Asked::new(unit, start, None, most));
+            prop_assert_eq!(got.given.start, start);
+            prop_assert!(got.given.end > start || got.total == start);
+            text.push_str(&got.text);
+            if let Some(cut) = got.cut {
+                // The rest of a long line, by characters.
+                let line = all[usize::try_from(start).unwrap()].clone();
+                let rest = &line[got.text.len()..];
+                let characters = Asked::new(Unit::Characters, cut.next_character, Some(
+                    cut.next_character + rest.chars().count() as u64), usize::MAX);
+                let more = piece(&file, HEADER.len(), &characters);
+                prop_assert_eq!(more.text.as_str(), rest);
+                text.push_str(rest);
+            } else {
+                // A line given whole fits, unless bytes that are no text made it longer.
+                prop_assert!(got.text.len() <= most.max(4) || got.not_text > 0);
+            }
+            next = got.next;
+        }
+        prop_assert_eq!(text, all.concat());
+    }
+}
+
+/// Characters of four bytes over the border of every block that is read.
+#[test]
+fn v1_characters_are_whole_at_every_border_of_a_block() {
+    for shift in 0..4 {
+        let text = "x".repeat(shift) + &"\u{1f642}".repeat(200_000);
+        let total = 200_000 + shift as u64;
+        let got = piece(text.as_bytes(), 0, &Asked::new(Unit::Characters, 0, None, usize::MAX));
+        assert_eq!((got.total, got.not_text), (total, 0));
+        assert!(got.text == text);
+        for start in [65_534, 65_535, 65_536, 131_071, total - 1] {
+            let asked = Asked::new(Unit::Characters, start, Some(start + 2), 100);
+            let got = piece(text.as_bytes(), 0, &asked);
+            let count = (total - start).min(2);
+            assert_eq!(got.text, "\u{1f642}".repeat(usize::try_from(count).unwrap()));
+            assert_eq!(got.given, start..start + count);
+        }
+    }
+}
+
+#[test]
+fn v1_bytes_that_are_no_text_are_one_character_each() {
+    let file = b"a\xff\xe6\x97b\x80\n\xf0\x9f";
+    let got = piece(file, 0, &Asked::new(Unit::Characters, 0, None, 100));
+    assert_eq!(got.text, "a\u{fffd}\u{fffd}\u{fffd}b\u{fffd}\n\u{fffd}\u{fffd}");
+    assert_eq!((got.total, got.not_text), (9, 6));
+    let got = piece(file, 0, &Asked::new(Unit::Characters, 1, Some(4), 100));
+    assert_eq!(got.text, "\u{fffd}".repeat(3));
+    let got = piece(file, 0, &Asked::new(Unit::Lines, 1, None, 100));
+    assert_eq!((got.text.as_str(), got.not_text), ("\u{fffd}\u{fffd}", 2));
+}
+
+#[test]
+fn v1_records_are_counted_behind_the_header() {
+    let file = format!("{HEADER}{{\"n\":1}}\n{{\"n\":2}}\n{{\"n\":3}}\n");
+    let asked = Asked::new(Unit::Records, 1, Some(2), 100);
+    let got = piece(file.as_bytes(), HEADER.len(), &asked);
+    assert_eq!((got.text.as_str(), got.given, got.total), ("{\"n\":2}\n", 1..2, 3));
+    assert_eq!(got.next, Some(2));
+    let got = piece(file.as_bytes(), HEADER.len(), &Asked::new(Unit::Lines, 0, Some(1), 100));
+    assert_eq!((got.text.as_str(), got.total), (HEADER, 4));
+}
+
+#[test]
+fn v1_beyond_the_end_there_is_nothing_and_it_is_said() {
+    for unit in [Unit::Characters, Unit::Lines, Unit::Records] {
+        let got = piece(b"ab\n", 0, &Asked::new(unit, 100, None, 10));
+        assert_eq!((got.text.as_str(), got.next), ("", None));
+        assert_eq!(got.given, got.total..got.total);
+        assert_eq!(piece(b"", 0, &Asked::new(unit, 0, None, 10)).total, 0);
+    }
+}
