@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// The answers come as a table on a terminal, as a JSON array in a pipe, or as
     /// --output jsonl or csv. How many there are is said on standard error.
     /// Filters and statements run in a process of their own, bounded in time, memory
-    /// and output ([query] in the configuration).
+    /// and output (`query.*` in the configuration).
     #[command(
         verbatim_doc_comment,
         after_long_help = command::extract::EXAMPLES,

@@ -167,6 +167,8 @@ pub struct Stored<'a> {
     pub score_range: Option<(f64, f64)>,
     /// How many matches there were, where the set holds fewer.
     pub total_matches: Option<u64>,
+    /// How many texts of the same tool result are stored with it.
+    pub further_texts: u32,
 }
 
 /// How a descriptor is to look.
@@ -268,7 +270,7 @@ impl Stored<'_> {
             expires_at: self.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true),
             total_matches: self.total_matches,
             readable_path: self.readable_path,
-            parts: None,
+            parts: (self.further_texts > 0).then_some(self.further_texts + 1),
             preview: preview.map(|(preview, _)| preview),
             preview_cut: cut.then_some(true),
         }

@@ -26,6 +26,7 @@ mod header;
 mod json;
 mod neutral;
 mod operation;
+pub mod payload;
 mod policy;
 mod preview;
 mod quote;
@@ -38,7 +39,10 @@ pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
 
-pub use assess::{Assessment, assess, assess_result, lines};
+pub use assess::{
+    Assessment, LinesError, assess, assess_arrived, assess_result, assess_result_found, lines,
+    lines_arrived,
+};
 pub use descriptor::{
     CompactDescriptor, CompactSummary, FullDescriptor, Look, Lro, OffloadResponse, OffloadSummary,
     Stored,

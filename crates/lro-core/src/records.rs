@@ -13,6 +13,7 @@
 mod envelope;
 mod finder;
 mod lines;
+mod surveyed;
 mod table;
 mod utf8;
 
@@ -23,6 +24,7 @@ use serde::Serialize;
 pub use self::envelope::Envelope;
 pub use self::finder::Finder;
 pub use self::lines::{PayloadChanged, RecordLines};
+pub use self::surveyed::Surveyed;
 pub use self::table::{Column, Delimiter};
 use crate::tokens::Measure;
 

@@ -1,21 +1,15 @@
 //! Survey: what is learnt about records while their lines are written.
 
-use std::collections::HashMap;
+mod namespaces;
 
+use self::namespaces::Namespaces;
 use crate::detail::Detail;
-use crate::json::{Events, Kind, decode};
-use crate::neutral;
+use crate::json::{Events, Kind};
 use crate::records::Column;
 use crate::shape::{Presence, Shape, ShapeBuilder};
 
 /// How much of the first lines is kept for the preview and for sampling.
 pub(crate) const HEAD_CAP: usize = crate::tokens::SAMPLE_BYTES;
-
-const TOP_NAMESPACES: usize = 5;
-const NAMESPACES_CAP: usize = 4096;
-/// A longer one is no namespace worth naming.
-const NAMESPACE_BYTES: usize = 256;
-const NAMESPACE_LABEL_CHARS: usize = 80;
 
 /// What the records of one payload are like.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +54,7 @@ pub(crate) struct SurveyBuilder {
     base: usize,
     count: u64,
     shape: Source,
-    namespaces: HashMap<String, u64>,
+    namespaces: Namespaces,
     /// The member just named is a record's `namespace`.
     at_namespace: bool,
     head: Vec<u8>,
@@ -94,7 +88,7 @@ impl SurveyBuilder {
             base,
             count: 0,
             shape,
-            namespaces: HashMap::new(),
+            namespaces: Namespaces::default(),
             at_namespace: false,
             head: Vec::new(),
             head_full: false,
@@ -115,14 +109,18 @@ impl SurveyBuilder {
         }
     }
 
+    /// The survey as it stands between two records, without their lines.
+    pub(crate) fn so_far(&self) -> Survey {
+        let shape = match &self.shape {
+            Source::Scanned(builder) => builder.so_far(),
+            Source::Known(shape) => shape.clone(),
+        };
+        let top_namespaces = self.namespaces.top();
+        Survey { count: self.count, shape, top_namespaces, head: String::new() }
+    }
+
     pub(crate) fn finish(self) -> Survey {
-        let mut namespaces: Vec<(String, u64)> = self.namespaces.into_iter().collect();
-        namespaces.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let top_namespaces = namespaces
-            .iter()
-            .take(TOP_NAMESPACES)
-            .map(|(name, _)| neutral::label(name, NAMESPACE_LABEL_CHARS))
-            .collect();
+        let top_namespaces = self.namespaces.top();
         let mut head = self.head;
         if let Some(end) = head.iter().rposition(|b| *b == b'\n') {
             head.truncate(end + 1);
@@ -140,11 +138,13 @@ impl SurveyBuilder {
 }
 
 /// As much of `bytes` as is UTF-8: all but a character that was cut at the end.
-pub(crate) fn valid_start(mut bytes: Vec<u8>) -> String {
-    if let Err(error) = std::str::from_utf8(&bytes) {
-        bytes.truncate(error.valid_up_to());
-    }
-    String::from_utf8(bytes).unwrap_or_default()
+pub(crate) fn valid_start(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let mut bytes = error.into_bytes();
+        bytes.truncate(valid);
+        String::from_utf8(bytes).unwrap_or_default()
+    })
 }
 
 impl Events for SurveyBuilder {
@@ -161,14 +161,9 @@ impl Events for SurveyBuilder {
         if self.at_namespace && depth == self.base + 1 {
             self.at_namespace = false;
             if kind == Kind::String
-                && let Some(name) = lexeme.filter(|lexeme| lexeme.len() <= NAMESPACE_BYTES)
-                && let Some(name) = decode(name)
+                && let Some(name) = lexeme
             {
-                if let Some(count) = self.namespaces.get_mut(name.as_ref()) {
-                    *count += 1;
-                } else if self.namespaces.len() < NAMESPACES_CAP {
-                    self.namespaces.insert(name.into_owned(), 1);
-                }
+                self.namespaces.count(name);
             }
         }
         if let Source::Scanned(shape) = &mut self.shape {

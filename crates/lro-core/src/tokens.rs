@@ -6,7 +6,7 @@
 //! the counts say that the estimate would mislead. docs/performance.md has the error table.
 
 use std::borrow::Cow;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use serde::{Deserialize, Serialize};
 
@@ -184,19 +184,26 @@ pub(crate) const SAMPLE_BYTES: usize = 128 * 1024;
 
 /// In how many pieces, spread over the text, a sample is taken: a result rarely is the same
 /// throughout.
-const PIECES: usize = 8;
+const PIECES: u64 = 8;
 
 /// The text itself while it is short, and pieces from all over it when it is not.
 pub fn sample(text: &str) -> Cow<'_, str> {
     if text.len() <= SAMPLE_BYTES {
         return Cow::Borrowed(text);
     }
-    let piece = SAMPLE_BYTES / PIECES;
-    let cut = |at: usize| text.floor_char_boundary(at);
-    (0..PIECES)
-        .map(|i| i * (text.len() - piece) / (PIECES - 1))
-        .map(|start| &text[cut(start)..cut(start + piece)])
-        .collect()
+    // The text lies in memory, so its offsets fit.
+    let cut = |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
+    pieces(text.len() as u64).map(|piece| &text[cut(piece.start)..cut(piece.end)]).collect()
+}
+
+/// Where the pieces of a sample lie in a text of so many bytes, characters not regarded.
+pub(crate) fn pieces(bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let (count, piece) = if bytes <= SAMPLE_BYTES as u64 {
+        (1, bytes)
+    } else {
+        (PIECES, SAMPLE_BYTES as u64 / PIECES)
+    };
+    (0..count).map(move |i| i * (bytes - piece) / (PIECES - 1)).map(move |at| at..at + piece)
 }
 
 /// Spec T2: the estimate for record lines, of which `sample` is a [`sample`].
@@ -285,7 +292,7 @@ mod tests {
     fn a_sample_reaches_the_end_of_the_text() {
         let text = "a\u{e9}".repeat(SAMPLE_BYTES) + "end";
         let sample = sample(&text);
-        assert!(sample.len() <= SAMPLE_BYTES && sample.len() > SAMPLE_BYTES - 4 * PIECES);
+        assert!(sample.len() <= SAMPLE_BYTES && sample.len() > SAMPLE_BYTES - 4 * 8);
         assert!(sample.starts_with('a') && sample.ends_with("end"));
     }
 

@@ -43,6 +43,7 @@ pub fn run(make: impl Fn(Quota) -> Box<dyn Spool>) {
     a_quota_of_files_holds(&*make(Quota { max_files: 2, ..Quota::NONE }));
     a_quota_of_bytes_holds(&*make(Quota { max_bytes: 4000, ..Quota::NONE }));
     payloads_come_back(&*unlimited());
+    scratch_has_no_name(&*unlimited());
 }
 
 fn at(ms: i64) -> DateTime<Utc> {
@@ -301,4 +302,19 @@ fn payloads_come_back(spool: &dyn Spool) {
         let last = u16::try_from(listed.sidecar.parts.len()).expect("few parts");
         assert_eq!(all(&*reader.part(PartNumber(last)).expect("the text")), b"and a text");
     }
+}
+
+fn scratch_has_no_name(spool: &dyn Spool) {
+    let mut scratch = spool.scratch().expect("scratch");
+    let mut other = spool.scratch().expect("another");
+    assert!(scratch.is_empty());
+    for chunk in [&b"one"[..], b"", b" and another"] {
+        scratch.append(chunk).expect("put aside");
+    }
+    other.append(b"apart").expect("put aside");
+    assert_eq!((all(&*scratch), all(&*other)), (b"one and another".to_vec(), b"apart".to_vec()));
+    let swept = spool.sweep(at(i64::from(i32::MAX))).expect("swept");
+    assert_eq!((swept.expired.len(), swept.leftovers), (0, 0));
+    assert!(spool.list().expect("listed").is_empty());
+    assert_eq!(all(&*scratch), b"one and another");
 }

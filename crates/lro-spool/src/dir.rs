@@ -10,6 +10,7 @@ mod gone;
 mod on_demand;
 mod options;
 mod reader;
+mod scratch;
 mod sweep;
 
 use std::io;
@@ -25,12 +26,13 @@ use self::gone::Gone;
 pub use self::on_demand::DirOnDemand;
 pub use self::options::{DirKind, DirOptions, Sharing};
 use self::reader::DirReader;
+use self::scratch::DirScratch;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
 use crate::name::{Entry, FileName, Piece};
 use crate::os::Lock;
 use crate::scope::Scope;
-use crate::spool::{Draft, Listed, NewResult, Spool, StoredResult, Swept};
+use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
 
 /// A spool in a directory. Clones share it.
 #[derive(Debug, Clone)]
@@ -176,6 +178,10 @@ impl Spool for DirSpool {
 
     fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
         Ok(self.0.sweep(now))
+    }
+
+    fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
+        Ok(Box::new(DirScratch::begin(Arc::clone(&self.0))?))
     }
 }
 

@@ -43,6 +43,7 @@
 //! ```
 
 mod address;
+mod behind;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod dir;
@@ -66,5 +67,7 @@ pub use original::{OriginalError, original, records_begin};
 pub use quota::Quota;
 pub use scope::{NotAScope, Scope};
 pub use sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
-pub use spool::{Draft, Listed, NewResult, PartNumber, PositionedRead, Spool, StoredResult, Swept};
-pub use stored::{StoreError, Storing, ToStore, store};
+pub use spool::{
+    Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
+};
+pub use stored::{StoreError, Storing, ToStore, store, store_arrived};

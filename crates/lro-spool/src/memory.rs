@@ -13,7 +13,7 @@ use crate::name::{Extension, FileName};
 use crate::quota::{Quota, Usage};
 use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 use crate::spool::{
-    Draft, Listed, NewResult, PartNumber, PositionedRead, Spool, StoredResult, Swept,
+    Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
 };
 
 /// A spool in memory. Clones share it.
@@ -162,6 +162,29 @@ impl Spool for MemorySpool {
         expired.sort_by_key(|gone| gone.sidecar.expires_at);
         Ok(Swept { expired, in_use, ..Swept::default() })
     }
+
+    fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
+        Ok(Box::new(MemoryScratch(Vec::new())))
+    }
+}
+
+struct MemoryScratch(Vec<u8>);
+
+impl Scratch for MemoryScratch {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl PositionedRead for MemoryScratch {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+        Ok(copy_from(&self.0, offset, buf))
+    }
 }
 
 struct MemoryDraft {
@@ -231,13 +254,15 @@ impl PositionedRead for MemoryReader {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
-        let bytes =
-            usize::try_from(offset).ok().and_then(|o| self.stored.files[self.index].get(o..));
-        let bytes = bytes.unwrap_or_default();
-        let read = bytes.len().min(buf.len());
-        buf[..read].copy_from_slice(&bytes[..read]);
-        Ok(read)
+        Ok(copy_from(&self.stored.files[self.index], offset, buf))
     }
+}
+
+fn copy_from(bytes: &[u8], offset: u64, buf: &mut [u8]) -> usize {
+    let bytes = usize::try_from(offset).ok().and_then(|o| bytes.get(o..)).unwrap_or_default();
+    let read = bytes.len().min(buf.len());
+    buf[..read].copy_from_slice(&bytes[..read]);
+    read
 }
 
 impl StoredResult for MemoryReader {

@@ -35,7 +35,11 @@ pub trait Os: fmt::Debug + Send + Sync {
     /// Creates a directory within another.
     fn make_dir_at(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<()>;
 
-    /// Creates a file that was not there, for writing.
+    /// Creates a file without a name, for writing and reading; an error of kind
+    /// [`Unsupported`](io::ErrorKind::Unsupported) where there is no such thing.
+    fn create_unnamed(&self, dir: BorrowedFd<'_>, mode: u32) -> io::Result<OwnedFd>;
+
+    /// Creates a file that was not there, for writing and reading.
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd>;
 
     /// Opens a file for reading, without waiting for the other end of a pipe.
@@ -47,8 +51,14 @@ pub trait Os: fmt::Debug + Send + Sync {
     /// Writes some of the bytes and says how many.
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Writes some of the bytes at `offset` and says how many.
+    fn write_at(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
     /// Reads some bytes from `offset` on.
     fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Asks the system to begin making a file's bytes safe, from `offset` on; it need not.
+    fn begin_sync(&self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()>;
 
     /// Makes a file's bytes safe.
     fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()>;

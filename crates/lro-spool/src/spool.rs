@@ -39,6 +39,9 @@ use crate::sidecar::{PartRole, Sidecar, StoredForm};
 /// 8. **Quotas hold** for what is committed. Room is made by removing what has expired, oldest
 ///    first; after that the draft fails with [`Full`](SpoolError::Full).
 /// 9. **No clock, no environment.** Time and identities come in as arguments.
+/// 10. **Scratch has no name.** What was put into a [`Scratch`] can be read through it, and by
+///     nobody else; it is neither listed nor swept, and is gone with its handle, also when the
+///     process dies. It takes none of the quota of what is stored, and leaves as much free space.
 ///
 /// An implementation runs `contract::run` (feature `contract`) in its tests.
 pub trait Spool: Send + Sync {
@@ -60,6 +63,15 @@ pub trait Spool: Send + Sync {
 
     /// Removes what has expired, and what dead writers left.
     fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError>;
+
+    /// A place to put bytes aside while it is not known yet what becomes of them.
+    fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError>;
+}
+
+/// Bytes that were put aside; they go with it.
+pub trait Scratch: PositionedRead {
+    /// Appends all of the bytes, or none: after a failure those before it can still be read.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError>;
 }
 
 /// What a result is, before its bytes come.

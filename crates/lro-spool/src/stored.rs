@@ -6,13 +6,17 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::records::{Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet};
-use lro_core::{Detail, OffloadHeader, Operation, ResultId, Survey, Tokens};
+use lro_core::payload::{Payload, Unreadable, each_piece};
+use lro_core::records::{
+    Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet, Surveyed,
+};
+use lro_core::{Detail, LinesError, OffloadHeader, Operation, ResultId, Survey, Tokens};
 
+use crate::behind::Writing;
 use crate::error::SpoolError;
 use crate::name::Extension;
 use crate::sidecar::{PartRole, StoredForm};
-use crate::spool::{Draft, Listed, NewResult, PartNumber, Spool};
+use crate::spool::{Listed, NewResult, PartNumber, Spool};
 
 /// What may stand around a record array and still be kept in the sidecar. Around more, the payload
 /// is kept as it came, so that neither memory nor sidecar grow with it.
@@ -20,6 +24,9 @@ const ENVELOPE_CAP: u64 = 1 << 20;
 
 /// A longer query is cut: the header is one line that every reader takes into memory.
 const QUERY_CAP: usize = 8192;
+
+/// In which pieces a payload is fed that has arrived.
+const PIECE: usize = 256 * 1024;
 
 /// What is to be stored, besides the payload itself.
 #[derive(Debug, Clone)]
@@ -52,24 +59,45 @@ pub enum StoreError {
     /// The second pass saw other bytes than the first: find the records again.
     #[error(transparent)]
     PayloadChanged(#[from] PayloadChanged),
+    /// The payload could not be read for the second pass.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+impl From<LinesError> for StoreError {
+    fn from(error: LinesError) -> Self {
+        match error {
+            LinesError::Unreadable(error) => Self::Unreadable(error),
+            _ => Self::PayloadChanged(PayloadChanged),
+        }
+    }
 }
 
 /// A payload on its way into a spool. Dropped before [`finish`](Self::finish) it leaves nothing.
 pub struct Storing {
-    draft: Box<dyn Draft>,
+    writing: Writing,
     form: StoredForm,
-    records: Option<(RecordSet, RecordLines)>,
+    records: Option<(RecordSet, Box<RecordLines>)>,
     /// The bytes outside a record array, white space and all.
     around: Option<Vec<u8>>,
     original: Option<PartNumber>,
     fed: u64,
     expected: u64,
-    lines: Vec<u8>,
+    out: Vec<u8>,
 }
 
 impl Storing {
     /// Begins to store a payload.
     pub fn begin(spool: &dyn Spool, what: ToStore<'_>) -> Result<Self, StoreError> {
+        Self::begin_surveyed(spool, what, None)
+    }
+
+    /// Begins to store a payload whose records may have been surveyed when they were found.
+    pub fn begin_surveyed(
+        spool: &dyn Spool,
+        what: ToStore<'_>,
+        surveyed: Option<Surveyed>,
+    ) -> Result<Self, StoreError> {
         let form = StoredForm::of(&what.found.content).ok_or(PayloadChanged)?;
         let records = what.found.records();
         let extension = match form {
@@ -109,22 +137,32 @@ impl Storing {
         } else {
             None
         };
+        let lines = |records| match surveyed {
+            Some(surveyed) => RecordLines::surveyed(records, surveyed),
+            None => RecordLines::new(records),
+        };
         Ok(Self {
-            draft,
+            writing: Writing::new(draft),
             form,
-            records: records.map(|records| (records.clone(), RecordLines::new(records))),
+            records: records.map(|records| (records.clone(), Box::new(lines(records)))),
             around: kept.then(Vec::new),
             original,
             fed: 0,
             expected,
-            lines: Vec::new(),
+            out: Vec::new(),
         })
     }
 
     /// Takes the next chunk of the payload.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
-        if let Some(part) = self.original {
-            self.draft.write_part(part, chunk)?;
+        // Several pieces may wait to be written: they are small, whatever the caller's are.
+        chunk.chunks(PIECE).try_for_each(|piece| self.feed_piece(piece))
+    }
+
+    fn feed_piece(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+        if self.original.is_some() {
+            self.out.extend_from_slice(chunk);
+            self.writing.write(self.original, &mut self.out)?;
         }
         if let Some((records, lines)) = &mut self.records {
             if let (Some(around), RecordForm::Array { span, .. }) =
@@ -137,33 +175,30 @@ impl Storing {
                 around.extend_from_slice(&chunk[..cut(span.start)]);
                 around.extend_from_slice(&chunk[cut(span.end)..]);
             }
-            self.lines.clear();
-            lines.feed(chunk, &mut self.lines)?;
-            self.draft.write(&self.lines)?;
+            lines.feed(chunk, &mut self.out)?;
+            self.writing.write(None, &mut self.out)?;
         } else {
-            self.draft.write(chunk)?;
+            self.out.extend_from_slice(chunk);
+            self.writing.write(None, &mut self.out)?;
         }
         self.fed += chunk.len() as u64;
         Ok(())
     }
 
-    /// Adds a text of the same tool result that says something else.
-    pub fn add_text(&mut self, text: &str) -> Result<PartNumber, StoreError> {
-        let part = self.draft.add_part(PartRole::Text)?;
-        self.draft.write_part(part, text.as_bytes())?;
-        Ok(part)
+    /// Ends the payload. Once this returns, the result is safe, and may be spoken of.
+    pub fn finish(self) -> Result<(Listed, Survey), StoreError> {
+        self.finish_with(&[])
     }
 
-    /// Ends the payload. Once this returns, the result is safe, and may be spoken of.
-    pub fn finish(mut self) -> Result<(Listed, Survey), StoreError> {
+    /// The same, with texts of the same tool result that say something else.
+    pub fn finish_with(mut self, texts: &[&str]) -> Result<(Listed, Survey), StoreError> {
         if self.fed != self.expected {
             return Err(PayloadChanged.into());
         }
         let (mut envelope, mut survey) = (None, Survey::default());
         if let Some((mut records, lines)) = self.records {
-            self.lines.clear();
-            survey = lines.finish(&mut self.lines)?;
-            self.draft.write(&self.lines)?;
+            survey = lines.finish(&mut self.out)?;
+            self.writing.write(None, &mut self.out)?;
             if let Some(around) = self.around {
                 if let RecordForm::Array { span, .. } = &mut records.form {
                     // The records are cut out already: what is left of their place is its start.
@@ -172,7 +207,12 @@ impl Storing {
                 envelope = Some(Envelope::of(&around, &records).ok_or(PayloadChanged)?);
             }
         }
-        Ok((self.draft.commit(self.form, envelope)?, survey))
+        let mut draft = self.writing.finish()?;
+        for text in texts {
+            let part = draft.add_part(PartRole::Text)?;
+            draft.write_part(part, text.as_bytes())?;
+        }
+        Ok((draft.commit(self.form, envelope)?, survey))
     }
 }
 
@@ -183,13 +223,18 @@ pub fn store(
     payload: &[u8],
     texts: &[&str],
 ) -> Result<(Listed, Survey), StoreError> {
-    const CHUNK: usize = 256 * 1024;
-    let mut storing = Storing::begin(spool, what)?;
-    for chunk in payload.chunks(CHUNK) {
-        storing.feed(chunk)?;
-    }
-    for text in texts {
-        storing.add_text(text)?;
-    }
-    storing.finish()
+    store_arrived(spool, what, &payload, texts, None)
+}
+
+/// Stores a payload that lies anywhere, and whose records may have been surveyed.
+pub fn store_arrived(
+    spool: &dyn Spool,
+    what: ToStore<'_>,
+    payload: &dyn Payload,
+    texts: &[&str],
+    surveyed: Option<Surveyed>,
+) -> Result<(Listed, Survey), StoreError> {
+    let mut storing = Storing::begin_surveyed(spool, what, surveyed)?;
+    each_piece(payload, PIECE, |piece| storing.feed(piece))?;
+    storing.finish_with(texts)
 }

@@ -3,6 +3,8 @@
 use lro_core::Detail;
 use lro_core::tool_result::ToolResult;
 
+use crate::call::Call;
+
 /// A result that a tool returned.
 #[derive(Debug, Clone)]
 pub struct Incoming<'a> {
@@ -35,6 +37,10 @@ impl<'a> Incoming<'a> {
     /// An MCP result that `tool` returned.
     pub fn tool_result(tool: &'a str, result: &'a ToolResult<'a>) -> Self {
         Self { tool, query: None, detail: None, body: Body::ToolResult(result) }
+    }
+
+    pub(crate) fn call(&self) -> Call<'a> {
+        Call { tool: self.tool, query: self.query, detail: self.detail }
     }
 
     pub(crate) fn main(&self) -> &'a [u8] {

@@ -27,12 +27,18 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Offloader::deliver`] takes a result that lies in memory. One that arrives in chunks, and may be
+//! of any size, goes through [`Offloader::receive`]: the same outcome, with memory that does not grow.
 
+mod arriving;
+mod call;
 mod custodian;
 mod delivered;
 mod event;
 mod extract_error;
 mod extractor;
+mod held;
 mod incoming;
 mod ledger;
 mod moment;
@@ -42,11 +48,14 @@ mod reply;
 mod spools;
 mod truncated;
 
+pub use arriving::{Arrived, Arriving};
+pub use call::Call;
 pub use custodian::{CLEANUP_INTERVAL, Custodian};
 pub use delivered::{Delivered, Offloaded, Warning};
 pub use event::{Event, EventKind, EventSink, NoEvents};
 pub use extract_error::ExtractError;
 pub use extractor::{Extractor, Offers};
+pub use held::Held;
 pub use incoming::{Body, Incoming};
 pub use ledger::Ledger;
 pub use moment::Moment;

@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use lro_core::config::{Config, DescriptorForm, OffloadConfig};
+use lro_core::payload::{self, Payload};
+use lro_core::records::{Finder, Surveyed};
 use lro_core::threshold::Delivery;
 use lro_core::{
-    Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Policies, Rules, Stored,
-    Threshold, Tokenizer, Tokens, assess, assess_result, lines,
+    Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Policies, Rules, Stored, Survey,
+    Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
 };
-use lro_spool::{Listed, Spool, SpoolError, StoreError, Swept, ToStore, store};
+use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, Swept, ToStore, store_arrived};
 
+use crate::arriving::{Arriving, MEMORY_CAP};
+use crate::call::Call;
 use crate::delivered::{Delivered, Offloaded, Warning};
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::incoming::{Body, Incoming};
@@ -20,7 +24,7 @@ use crate::moment::Moment;
 use crate::truncated::Truncated;
 
 /// How much of a payload without records is at hand for its preview.
-const HEAD_BYTES: usize = 64 * 1024;
+const HEAD_BYTES: u64 = 64 * 1024;
 
 /// Decides, stores and describes.
 pub struct Offloader {
@@ -32,6 +36,7 @@ pub struct Offloader {
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     extraction: Extraction,
     events: Arc<dyn EventSink>,
+    pub(crate) memory_cap: usize,
 }
 
 impl Offloader {
@@ -46,6 +51,7 @@ impl Offloader {
             tokenizer: Box::new(NoTokenizer),
             extraction: Extraction::Shell,
             events: Arc::new(NoEvents),
+            memory_cap: MEMORY_CAP,
         }
     }
 
@@ -67,6 +73,12 @@ impl Offloader {
         self
     }
 
+    /// Sets a result that arrives in chunks aside beyond so many bytes; 64 MiB by default.
+    pub fn with_memory_cap(mut self, bytes: usize) -> Self {
+        self.memory_cap = bytes;
+        self
+    }
+
     /// Where results are stored.
     pub fn spool(&self) -> &Arc<dyn Spool> {
         &self.spool
@@ -77,20 +89,59 @@ impl Offloader {
     /// Spec T3: the operation is over when this is called. f34: the result is safe before anyone
     /// hears of it.
     pub fn deliver(&self, incoming: &Incoming<'_>, at: Moment) -> Delivered {
-        let operation = Operation::of_tool(incoming.tool);
-        let rules = self.rules(&operation);
+        let call = incoming.call();
+        let rules = self.rules_of(call);
+        let payload = incoming.main();
+        // What cannot be too large is not stored, whatever it holds.
+        let small = rules.threshold.out_of_reach(payload.len() as u64);
+        let mut finder = if small { Finder::new() } else { Finder::surveying() };
+        finder.feed(payload);
+        let (found, surveyed) = finder.finish_surveyed();
         let assessment = match incoming.body {
             Body::ToolResult(result) => {
-                assess_result(result, incoming.tool, &rules, &*self.tokenizer)
+                assess_result_found(result, found, call.tool, &rules, self.tokenizer())
             }
-            Body::Payload(payload) => assess(payload, incoming.tool, &rules, &*self.tokenizer),
+            Body::Payload(_) => {
+                assess_arrived(&payload, found, call.tool, &rules, self.tokenizer())
+            }
         };
+        self.deliver_assessed(call, &payload, &incoming.further(), assessment, surveyed, at)
+    }
+
+    /// Begins to receive the result of `call`, which arrives in chunks.
+    ///
+    /// ```
+    /// use lro::{Call, Delivered, Moment};
+    ///
+    /// # let spool = std::sync::Arc::new(lro_spool::MemorySpool::default());
+    /// # let offloader = lro::Offloader::new(spool, &lro_core::config::Config::default());
+    /// let mut arriving = offloader.receive(Call::of("read_log"));
+    /// for line in 0..9 {
+    ///     arriving.feed(format!("line {line}\n").as_bytes());
+    /// }
+    /// let arrived = arriving.finish(Moment::of_system());
+    /// assert!(matches!(arrived.delivered, Delivered::Inline(_)));
+    /// assert!(arrived.payload.whole().unwrap().starts_with(b"line 0\n"));
+    /// ```
+    pub fn receive<'a>(&'a self, call: Call<'a>) -> Arriving<'a> {
+        Arriving::new(self, call)
+    }
+
+    pub(crate) fn deliver_assessed(
+        &self,
+        call: Call<'_>,
+        payload: &dyn Payload,
+        further: &[&str],
+        assessment: Assessment,
+        surveyed: Option<Surveyed>,
+        at: Moment,
+    ) -> Delivered {
         if assessment.decision.delivery == Delivery::Inline {
             return Delivered::Inline(assessment.decision);
         }
-        match self.store(incoming, &operation, &assessment, at) {
+        match self.store(call, payload, further, &assessment, surveyed, at) {
             Ok(offloaded) => Delivered::Offloaded(Box::new(offloaded)),
-            Err(error) => self.fall_back(incoming, &operation, &assessment, &error, at),
+            Err(error) => self.fall_back(call, payload, &assessment, &error, at),
         }
     }
 
@@ -104,8 +155,12 @@ impl Offloader {
         Ok(swept)
     }
 
-    fn rules(&self, operation: &Operation) -> Rules<'_> {
-        let threshold = if operation.is_memory() {
+    pub(crate) fn tokenizer(&self) -> &dyn Tokenizer {
+        &*self.tokenizer
+    }
+
+    pub(crate) fn rules_of(&self, call: Call<'_>) -> Rules<'_> {
+        let threshold = if Operation::of_tool(call.tool).is_memory() {
             Threshold::Above(self.offload.threshold_tokens)
         } else {
             Threshold::From(self.generic_threshold)
@@ -115,42 +170,55 @@ impl Offloader {
 
     fn store(
         &self,
-        incoming: &Incoming<'_>,
-        operation: &Operation,
+        call: Call<'_>,
+        payload: &dyn Payload,
+        further: &[&str],
         assessment: &Assessment,
+        surveyed: Option<Surveyed>,
         at: Moment,
     ) -> Result<Offloaded, StoreError> {
+        let operation = &Operation::of_tool(call.tool);
         let memory = operation.is_memory();
         let ttl =
             if memory { Duration::from_secs(self.offload.ttl_seconds) } else { self.generic_ttl };
-        let payload = incoming.main();
-        let detail = Self::detail(incoming, operation, assessment)?;
-        let what = ToStore {
+        let mut what = ToStore {
             id: at.result_id(),
-            tool: incoming.tool,
-            query: incoming.query.map(str::to_owned),
-            detail,
+            tool: call.tool,
+            query: call.query.map(str::to_owned),
+            detail: call.detail.unwrap_or_else(|| operation.default_detail()),
             found: &assessment.found,
             estimated: assessment.estimate.tokens,
             created_at: at.now,
             ttl,
         };
-        let further = incoming.further();
-        let (listed, survey) = store(&*self.spool, what, payload, &further)?;
+        // Of records the first lines are shown instead.
+        let head_bytes = if assessment.found.records().is_some() { 0 } else { HEAD_BYTES };
+        let head = payload::part(payload, 0..head_bytes)?;
+        let detail = |survey: &Survey| detail(call, operation, survey);
+        if let Some(surveyed) = &surveyed {
+            what.detail = detail(&surveyed.survey());
+        } else if memory && call.detail.is_none() {
+            // The header with the level stands before the lines that show it.
+            what.detail = detail(&lines_arrived(payload, &assessment.found, 0)?.1);
+        }
+        let (listed, survey) = store_arrived(&*self.spool, what, payload, further, surveyed)?;
+        let detail = detail(&survey);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         let set = SetFacts::of(&listed);
         let stored = Stored {
             id: listed.id(),
             path: &path,
-            readable_path: listed.path.is_some(),
+            // A name that is no text cannot be written into a descriptor as it is.
+            readable_path: listed.path.as_ref().is_some_and(|path| path.to_str().is_some()),
             expires_at: listed.sidecar.expires_at,
             operation,
             found: &assessment.found,
             survey: &survey,
-            text_head: &String::from_utf8_lossy(&payload[..payload.len().min(HEAD_BYTES)]),
+            text_head: &String::from_utf8_lossy(&head),
             estimated: assessment.estimate.tokens,
             score_range: set.score_range,
             total_matches: set.total_matches,
+            further_texts: u32::try_from(further.len()).unwrap_or(u32::MAX),
         };
         let look = Look {
             extraction: self.extraction,
@@ -165,7 +233,7 @@ impl Offloader {
         };
         let descriptor = descriptor.expect("text, numbers and raw JSON have a JSON form");
         let kind = EventKind::ResultOffloaded {
-            tool: incoming.tool.to_owned(),
+            tool: call.tool.to_owned(),
             records: survey.count,
             inline: assessment.estimate,
             descriptor_bytes: descriptor.len() as u64,
@@ -174,52 +242,56 @@ impl Offloader {
         Ok(Offloaded { descriptor, listed })
     }
 
-    /// The detail level that header and descriptor name alike. The header is the first line, so the
-    /// records of a memory operation that nobody spoke for are looked through beforehand.
-    fn detail(
-        incoming: &Incoming<'_>,
-        operation: &Operation,
-        assessment: &Assessment,
-    ) -> Result<Detail, StoreError> {
-        if let Some(asked) = incoming.detail {
-            return Ok(asked);
-        }
-        if !operation.is_memory() {
-            return Ok(operation.default_detail());
-        }
-        let (_, survey) = lines(incoming.main(), &assessment.found, 0)?;
-        Ok(if survey.is_of_memories() { survey.detail() } else { operation.default_detail() })
-    }
-
     /// Spec L3 and conformance decision 9: a failed write never fails the operation.
     fn fall_back(
         &self,
-        incoming: &Incoming<'_>,
-        operation: &Operation,
+        call: Call<'_>,
+        payload: &dyn Payload,
         assessment: &Assessment,
         error: &StoreError,
         at: Moment,
     ) -> Delivered {
-        let kind = EventKind::OffloadWriteFailed {
-            tool: incoming.tool.to_owned(),
-            error: with_causes(error),
-        };
+        let kind =
+            EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error: with_causes(error) };
         self.events.publish(Event { time: at.now, result: at.result_id(), kind });
-        let threshold = self.rules(operation).threshold;
-        let truncated = operation
+        let threshold = self.rules_of(call).threshold;
+        let truncated = Operation::of_tool(call.tool)
             .is_memory()
-            .then(|| Truncated::of(incoming.main(), &assessment.found, threshold))
+            .then(|| Truncated::of(payload, &assessment.found, threshold))
             .flatten();
         truncated.map_or_else(
             || {
-                Delivered::PassedOn(Warning(
-                    "The result could not be stored, so it is passed on whole. \
-                     Free disk space or check prompt.offload.output_dir."
-                        .to_owned(),
-                ))
+                Delivered::PassedOn(Warning(format!(
+                    "The result could not be stored, so it is passed on whole. {}",
+                    advice(error)
+                )))
             },
             Delivered::Truncated,
         )
+    }
+}
+
+/// What can be done about a result that could not be stored.
+fn advice(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Spool(SpoolError::Full { limit: Limit::Device }) => "Free disk space.",
+        StoreError::Spool(SpoolError::Full { .. }) => {
+            "Remove stored results or raise the limits in [spool]."
+        }
+        StoreError::Spool(SpoolError::NotOurs { .. } | SpoolError::Io { .. }) => {
+            "Check prompt.offload.output_dir and proxy.dir."
+        }
+        _ => "Try again.",
+    }
+}
+
+/// The detail level that header and descriptor name alike: what was asked for, or what the records
+/// of a memory operation show that nobody spoke for.
+fn detail(call: Call<'_>, operation: &Operation, survey: &Survey) -> Detail {
+    match call.detail {
+        Some(asked) => asked,
+        None if operation.is_memory() && survey.is_of_memories() => survey.detail(),
+        None => operation.default_detail(),
     }
 }
 

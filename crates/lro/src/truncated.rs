@@ -1,9 +1,13 @@
 //! Truncated: as much of a set of memories as fits, when it could not be stored.
 
-use lro_core::records::{Envelope, Found, RecordForm};
-use lro_core::{Measure, Preview, Threshold, Tokens, lines};
+use lro_core::payload::{self, Payload};
+use lro_core::records::{Envelope, Found, RecordForm, RecordSet};
+use lro_core::{Measure, Preview, Threshold, Tokens, lines_arrived};
 
 use crate::delivered::Warning;
+
+/// A payload outside memory with more than this around its records is passed on whole.
+const ENVELOPE_CAP: u64 = 64 << 20;
 
 /// A set of memories cut at a record, valid JSON in the envelope it came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +26,8 @@ pub struct Truncated {
 impl Truncated {
     /// Spec L3, conformance decision 9: whole records that fit within the threshold; a single one
     /// that does not with its longest strings cut and marked. `None` where it is no record array.
-    pub(crate) fn of(payload: &[u8], found: &Found, threshold: Threshold) -> Option<Self> {
+    /// `None` too where it cannot be read any more.
+    pub(crate) fn of(payload: &dyn Payload, found: &Found, threshold: Threshold) -> Option<Self> {
         let records = found.records()?;
         if !matches!(records.form, RecordForm::Array { .. } | RecordForm::Lines { .. }) {
             return None;
@@ -30,7 +35,7 @@ impl Truncated {
         let budget = threshold.tokens().0;
         // Four characters to a token, and more than enough for what else may come.
         let enough = usize::try_from(budget.saturating_mul(64)).unwrap_or(usize::MAX);
-        let (text, _) = lines(payload, found, enough.max(64 * 1024)).ok()?;
+        let (text, _) = lines_arrived(payload, found, enough.max(64 * 1024)).ok()?;
         let mut chars = 0;
         let mut kept: Vec<&str> = Vec::new();
         for line in text.split_inclusive('\n') {
@@ -49,9 +54,9 @@ impl Truncated {
             kept.push(&cut);
         }
         let (count, of) = (kept.len() as u64, records.count);
-        let json = match Envelope::of(payload, records) {
-            Some(envelope) => envelope.reassemble(kept),
-            None => kept.join("\n"),
+        let json = match records.form {
+            RecordForm::Array { .. } => envelope(payload, records)?.reassemble(kept),
+            _ => kept.join("\n"),
         };
         let warning = Warning(format!(
             "The result could not be stored, so it is cut: {count} of {of} records follow. \
@@ -59,4 +64,20 @@ impl Truncated {
         ));
         Some(Self { json, kept: count, of, warning })
     }
+}
+
+/// What stood around the records, as long as memory is no matter.
+fn envelope(payload: &dyn Payload, records: &RecordSet) -> Option<Envelope> {
+    if let Some(whole) = payload.whole() {
+        return Envelope::of(whole, records);
+    }
+    let mut cut_out = records.clone();
+    let RecordForm::Array { span, .. } = &mut cut_out.form else { return None };
+    if payload.bytes() - (span.end - span.start) > ENVELOPE_CAP {
+        return None;
+    }
+    let mut around = payload::part(payload, 0..span.start).ok()?;
+    around.append(&mut payload::part(payload, span.end..payload.bytes()).ok()?);
+    span.end = span.start;
+    Envelope::of(&around, &cut_out)
 }

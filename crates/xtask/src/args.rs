@@ -97,6 +97,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Bench {
     /// Finding and measuring records, the estimate's error, descriptor sizes
     Core,
+    /// Storing a result beside the bare scan and write, the memory of a streamed one
+    Offload,
 }
 
 /// Parses the command line and runs the command; the exit code says whether it passed.

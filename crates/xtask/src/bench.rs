@@ -1,6 +1,7 @@
 //! `bench`: measures, keeps the raw run and writes its tables into docs/performance.md.
 
 mod core;
+mod offload;
 
 use std::process::Stdio;
 
@@ -16,8 +17,9 @@ const DOCUMENT: &str = "docs/performance.md";
 
 /// Runs one benchmark.
 pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
-    let (name, package, tables) = match args.name {
+    let (name, package, tables): (_, _, fn(&Value) -> Result<Vec<_>>) = match args.name {
         Bench::Core => ("core", "lro-core", core::tables),
+        Bench::Offload => ("offload", "lro", offload::tables),
     };
     let command = format!("cargo xtask bench {name}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;

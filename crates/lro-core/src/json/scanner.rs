@@ -275,52 +275,69 @@ impl Scanner {
         }
     }
 
+    /// Reads on in a string, and in the strings that follow it directly.
     #[inline]
     fn text<E: Events>(
         &mut self,
         chunk: &[u8],
-        start: usize,
-        role: Role,
+        mut i: usize,
+        mut role: Role,
         events: &mut E,
     ) -> Result<usize, Malformed> {
-        let i = skip_plain(chunk, start);
-        match chunk.get(i) {
-            None => Ok(i),
-            Some(b'\\') => {
-                self.state = State::Escape(role);
-                Ok(i + 1)
-            }
-            Some(b'"') => {
-                let part = &chunk[self.text_from..i];
-                if matches!(self.carried, Carried::Nothing) {
-                    let lexeme = (part.len() <= LEXEME_CAP).then_some(part);
-                    self.end_text(role, i + 1, lexeme, events);
-                } else {
-                    self.carry(part);
-                    let carried = std::mem::replace(&mut self.carried, Carried::Nothing);
-                    self.end_text(role, i + 1, carried.lexeme(), events);
+        loop {
+            i = skip_plain(chunk, i);
+            match chunk.get(i) {
+                None => return Ok(i),
+                Some(b'\\') => {
+                    if let Some(b'n' | b'"' | b'\\' | b't' | b'r' | b'/') = chunk.get(i + 1) {
+                        i += 2;
+                        continue;
+                    }
+                    self.state = State::Escape(role);
+                    return Ok(i + 1);
                 }
-                Ok(self.hurry(chunk, i + 1))
+                Some(b'"') => {
+                    let part = &chunk[self.text_from..i];
+                    if matches!(self.carried, Carried::Nothing) {
+                        let lexeme = (part.len() <= LEXEME_CAP).then_some(part);
+                        self.end_text(role, i + 1, lexeme, events);
+                    } else {
+                        self.carry(part);
+                        let carried = std::mem::replace(&mut self.carried, Carried::Nothing);
+                        self.end_text(role, i + 1, carried.lexeme(), events);
+                    }
+                    i = self.hurry(chunk, i + 1, events);
+                    match self.state {
+                        State::Text(next) => role = next,
+                        _ => return Ok(i),
+                    }
+                }
+                Some(_) => return Err(self.malformed(i)),
             }
-            Some(_) => Err(self.malformed(i)),
         }
     }
 
-    /// Takes what mostly follows a name or a value at once: a colon, or a comma and the quote of
-    /// the next name. Nothing depends on it but speed.
+    /// Takes what mostly follows a name or a value at once: a colon and the quote of a string, or a
+    /// comma and the quote of the next name. Nothing depends on it but speed.
     #[inline]
-    fn hurry(&mut self, chunk: &[u8], i: usize) -> usize {
+    fn hurry<E: Events>(&mut self, chunk: &[u8], i: usize, events: &mut E) -> usize {
+        let quoted = chunk.get(i + 1) == Some(&b'"');
         match (self.state, chunk.get(i)) {
+            (State::Colon, Some(b':')) if quoted => {
+                events.begin(Kind::String, self.at(i + 1), self.stack.len());
+                self.start_text(Role::Value, i + 1);
+                i + 2
+            }
             (State::Colon, Some(b':')) => {
                 self.state = State::Value;
                 i + 1
             }
             (State::CommaOrClose, Some(b',')) if self.stack.last() == Some(&Container::Object) => {
-                self.state = State::Key;
-                if chunk.get(i + 1) == Some(&b'"') {
+                if quoted {
                     self.start_text(Role::Key, i + 1);
                     i + 2
                 } else {
+                    self.state = State::Key;
                     i + 1
                 }
             }
@@ -418,7 +435,7 @@ impl Scanner {
                 (Digits::E | Digits::Sign, b'0'..=b'9') => Digits::Exponent,
                 _ => {
                     self.end_number(digits, i, events)?;
-                    return Ok(self.hurry(chunk, i));
+                    return Ok(self.hurry(chunk, i, events));
                 }
             };
             i += 1;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::surveyed::Surveyed;
 use super::table::TableSniffer;
 use super::utf8::Utf8Check;
 use super::{Content, Found, RecordForm, RecordSet};
@@ -27,6 +28,7 @@ pub struct Finder {
     nul: bool,
     measure: Measure,
     looking: Looking,
+    survey: bool,
 }
 
 enum Looking {
@@ -54,7 +56,14 @@ impl Finder {
             nul: false,
             measure: Measure::default(),
             looking: Looking::AtStart { mark: 0 },
+            survey: false,
         }
+    }
+
+    /// One that surveys the records of an array while it finds them: for a payload that is likely
+    /// to be stored.
+    pub fn surveying() -> Self {
+        Self { survey: true, ..Self::new() }
     }
 
     /// Looks at the next chunk.
@@ -115,7 +124,7 @@ impl Finder {
             Some(b'{' | b'[') => {
                 let mut lead = self.measure;
                 lead += Measure::of(&window[..skipped]);
-                self.looking = Looking::Json(Box::new(JsonFinder::new(lead)));
+                self.looking = Looking::Json(Box::new(JsonFinder::new(lead, self.survey)));
             }
             Some(_) if base + skipped as u64 == *mark => {
                 self.looking = Looking::Table(Box::new(TableSniffer::new(*mark)));
@@ -126,22 +135,32 @@ impl Finder {
     }
 
     /// Ends the payload.
-    pub fn finish(mut self) -> Found {
+    pub fn finish(self) -> Found {
+        self.finish_surveyed().0
+    }
+
+    /// Ends the payload, and says what else was learnt of its records.
+    pub fn finish_surveyed(mut self) -> (Found, Option<Surveyed>) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             self.feed_window(&held);
         }
         let measure = self.measure;
+        let mut surveyed = None;
         let content = match self.looking {
             _ if self.nul || !self.utf8.finish() => Content::Binary,
-            Looking::Json(json) => json.finish(measure),
+            Looking::Json(json) => {
+                let (content, learnt) = json.finish(measure);
+                surveyed = learnt;
+                content
+            }
             Looking::Table(table) => match table.finish() {
                 Some((form, count)) => Content::Records(RecordSet { form, count, measure }),
                 None => Content::Text,
             },
             Looking::AtStart { .. } | Looking::Text => Content::Text,
         };
-        Found { content, measure }
+        (Found { content, measure }, surveyed)
     }
 }
 
@@ -169,6 +188,7 @@ struct Search {
     too_deep: usize,
     open: Option<OpenArray>,
     largest: Option<FoundArray>,
+    survey: bool,
 }
 
 struct OpenArray {
@@ -178,6 +198,7 @@ struct OpenArray {
     before: Measure,
     space_before: u64,
     escapes_before: u64,
+    surveyed: Option<Box<Surveyed>>,
 }
 
 struct FoundArray {
@@ -186,6 +207,7 @@ struct FoundArray {
     count: u64,
     all_objects: bool,
     measure: Measure,
+    surveyed: Option<Box<Surveyed>>,
 }
 
 impl FoundArray {
@@ -199,49 +221,50 @@ impl FoundArray {
 
 impl JsonFinder {
     /// For a payload with `lead` before its first significant byte.
-    fn new(lead: Measure) -> Self {
-        Self { scanner: Scanner::new(lead.bytes), search: Search { lead, ..Search::default() } }
+    fn new(lead: Measure, survey: bool) -> Self {
+        let search = Search { lead, survey, ..Search::default() };
+        Self { scanner: Scanner::new(lead.bytes), search }
     }
 
     /// Looks at the next window, `before` being the counts of all that came before it. False as
     /// soon as it cannot be JSON.
     fn feed(&mut self, window: &[u8], before: Measure) -> bool {
-        let mut visit =
-            Visit { search: &mut self.search, window, base: before.bytes, before, measured: 0 };
-        self.scanner.feed(window, &mut visit).is_ok()
+        // Two ways, so that a search without a survey pays nothing for the other kind.
+        let scanned = if self.search.survey {
+            self.scanner.feed(window, &mut Visit::<true>::new(&mut self.search, window, before))
+        } else {
+            self.scanner.feed(window, &mut Visit::<false>::new(&mut self.search, window, before))
+        };
+        scanned.is_ok()
     }
 
-    fn finish(mut self, measure: Measure) -> Content {
-        let mut visit = Visit {
-            search: &mut self.search,
-            window: &[],
-            base: measure.bytes,
-            before: measure,
-            measured: 0,
-        };
+    fn finish(mut self, measure: Measure) -> (Content, Option<Surveyed>) {
+        let mut visit = Visit::<true>::new(&mut self.search, &[], measure);
         if self.scanner.finish(&mut visit).is_err() {
-            return Content::Text;
+            return (Content::Text, None);
         }
         let Search { roots, space, unicode_escapes, lead, largest, .. } = self.search;
         let significant =
             measure.since(lead).without_ascii(space).with_unicode_escapes(unicode_escapes);
         if roots > 1 {
             let form = RecordForm::Lines { start: lead.bytes };
-            return Content::Records(RecordSet { form, count: roots, measure: significant });
+            let records = RecordSet { form, count: roots, measure: significant };
+            return (Content::Records(records), None);
         }
         match largest {
             Some(found) if found.is_the_record_array(significant.bytes) => {
-                let FoundArray { path, span, count, measure, .. } = found;
+                let FoundArray { path, span, count, measure, surveyed, .. } = found;
                 let form = RecordForm::Array { path, span };
-                Content::Records(RecordSet { form, count, measure })
+                let records = RecordSet { form, count, measure };
+                (Content::Records(records), surveyed.map(|surveyed| *surveyed))
             }
-            _ => Content::Document,
+            _ => (Content::Document, None),
         }
     }
 }
 
-/// The search with the window it is in.
-struct Visit<'a> {
+/// The search with the window it is in, and whether arrays are surveyed on the way.
+struct Visit<'a, const SURVEY: bool> {
     search: &'a mut Search,
     window: &'a [u8],
     base: u64,
@@ -250,7 +273,21 @@ struct Visit<'a> {
     measured: usize,
 }
 
-impl Visit<'_> {
+impl<'a, const SURVEY: bool> Visit<'a, SURVEY> {
+    /// For a window, `before` being the counts of all that came before it.
+    fn new(search: &'a mut Search, window: &'a [u8], before: Measure) -> Self {
+        Self { search, window, base: before.bytes, before, measured: 0 }
+    }
+
+    /// What is learnt of the array that is open.
+    #[inline]
+    fn surveyed(&mut self) -> Option<&mut Surveyed> {
+        if !SURVEY {
+            return None;
+        }
+        self.search.open.as_mut()?.surveyed.as_deref_mut()
+    }
+
     /// The counts of all that lies before `at`. Each byte is counted at most once a window, and
     /// none in a window where no array begins or ends.
     fn measure_to(&mut self, at: u64) -> Measure {
@@ -262,13 +299,16 @@ impl Visit<'_> {
     }
 }
 
-impl Events for Visit<'_> {
+impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
     #[inline]
     fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
         if let Some(open) = &mut self.search.open {
             if depth == open.depth + 1 {
                 open.count += 1;
                 open.all_objects &= kind == Kind::Object;
+            }
+            if let Some(surveyed) = self.surveyed() {
+                surveyed.begin(kind, at, depth);
             }
             return;
         }
@@ -285,6 +325,7 @@ impl Events for Visit<'_> {
                     before,
                     space_before: self.search.space,
                     escapes_before: self.search.unicode_escapes,
+                    surveyed: self.search.survey.then(|| Box::new(Surveyed::new(depth + 1))),
                 });
             }
             Kind::Object if self.search.path.len() == PATH_CAP => self.search.too_deep += 1,
@@ -294,9 +335,14 @@ impl Events for Visit<'_> {
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, end: u64, depth: usize, _: Option<&[u8]>) {
+    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         match &self.search.open {
             Some(open) if depth == open.depth && kind == Kind::Array => self.close(end - 1),
+            Some(_) => {
+                if let Some(surveyed) = self.surveyed() {
+                    surveyed.end(kind, end, depth, lexeme);
+                }
+            }
             None if kind == Kind::Object && self.search.too_deep > 0 => self.search.too_deep -= 1,
             None if kind == Kind::Object => {
                 self.search.path.pop();
@@ -307,7 +353,9 @@ impl Events for Visit<'_> {
 
     #[inline]
     fn key(&mut self, lexeme: Option<&[u8]>) {
-        if self.search.open.is_none()
+        if let Some(surveyed) = self.surveyed() {
+            surveyed.key(lexeme);
+        } else if self.search.open.is_none()
             && self.search.too_deep == 0
             && let Some(name) = self.search.path.last_mut()
         {
@@ -318,6 +366,9 @@ impl Events for Visit<'_> {
     #[inline]
     fn space(&mut self, start: u64, end: u64) {
         self.search.space += end - start;
+        if let Some(surveyed) = self.surveyed() {
+            surveyed.space(start, end);
+        }
     }
 
     fn unicode_escape(&mut self) {
@@ -325,7 +376,7 @@ impl Events for Visit<'_> {
     }
 }
 
-impl Visit<'_> {
+impl<const SURVEY: bool> Visit<'_, SURVEY> {
     /// Ends the open array, whose closing bracket lies at `end`.
     fn close(&mut self, end: u64) {
         let measure = self.measure_to(end);
@@ -347,8 +398,9 @@ impl Visit<'_> {
             .collect();
         if let Some(path) = path {
             let span = open.before.bytes..end;
-            let OpenArray { count, all_objects, .. } = open;
-            self.search.largest = Some(FoundArray { path, span, count, all_objects, measure });
+            let OpenArray { count, all_objects, surveyed, .. } = open;
+            self.search.largest =
+                Some(FoundArray { path, span, count, all_objects, measure, surveyed });
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::surveyed::{CompactLines, Surveyed};
 use super::table::TableLines;
 use super::{RecordForm, RecordSet};
 use crate::json::{Events, Kind, Scanner};
@@ -26,7 +27,10 @@ enum Source {
         scanner: Scanner,
         base: usize,
         writing: bool,
+        /// Whether the first pass has looked at the records already.
+        surveyed: bool,
     },
+    Compact(CompactLines),
     Table(Box<TableLines>),
 }
 
@@ -38,7 +42,7 @@ pub struct PayloadChanged;
 impl RecordLines {
     /// Prepares to write what [`Finder`](super::Finder) found.
     pub fn new(records: &RecordSet) -> Self {
-        let json = |scanner, base| Source::Json { scanner, base, writing: false };
+        let json = |scanner, base| Source::Json { scanner, base, writing: false, surveyed: false };
         let (source, survey, span) = match &records.form {
             RecordForm::Array { span, .. } => {
                 let scanner = Scanner::inside_array(span.start);
@@ -56,6 +60,18 @@ impl RecordLines {
         Self { source, survey, span, fed: 0, expected: records.count }
     }
 
+    /// Prepares to write what a [surveying](super::Finder::surveying) finder found.
+    pub fn surveyed(records: &RecordSet, surveyed: Surveyed) -> Self {
+        let mut lines = Self::new(records);
+        lines.survey = surveyed.survey;
+        match (&mut lines.source, surveyed.lengths) {
+            (source, Some(lengths)) => *source = Source::Compact(CompactLines::new(lengths)),
+            (Source::Json { surveyed, .. }, None) => *surveyed = true,
+            _ => {}
+        }
+        lines
+    }
+
     /// Takes the next chunk of the payload and appends to `out` what follows from it. `out` grows
     /// by no more than the chunk, a table's labels aside.
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
@@ -65,10 +81,19 @@ impl RecordLines {
             // To the table an empty chunk is its end.
             Source::Table(_) if chunk.is_empty() => {}
             Source::Table(table) => self.survey.add(table.feed(chunk, out)?),
-            Source::Json { scanner, base, writing } => {
-                let survey = &mut self.survey;
-                let mut copy =
-                    Copy { survey, base: *base, chunk, at, copied: 0, writing, out: &mut *out };
+            Source::Compact(lines) => {
+                if !lines.feed(chunk, out) {
+                    return Err(PayloadChanged);
+                }
+            }
+            Source::Json { scanner, base, writing, surveyed: false } => {
+                let copy = Copy { base: *base, chunk, at, copied: 0, writing, out };
+                let mut both = CopyAndSurvey(copy, &mut self.survey);
+                scanner.feed(chunk, &mut both).map_err(|_| PayloadChanged)?;
+                both.0.flush(chunk.len());
+            }
+            Source::Json { scanner, base, writing, surveyed: true } => {
+                let mut copy = Copy { base: *base, chunk, at, copied: 0, writing, out };
                 scanner.feed(chunk, &mut copy).map_err(|_| PayloadChanged)?;
                 copy.flush(chunk.len());
             }
@@ -82,18 +107,18 @@ impl RecordLines {
         let from = out.len();
         match &mut self.source {
             Source::Table(table) => self.survey.add(table.feed(&[], out)?),
-            Source::Json { scanner, base, writing } => {
-                let (survey, at) = (&mut self.survey, self.fed.min(self.span.end));
-                let mut copy = Copy {
-                    survey,
-                    base: *base,
-                    chunk: &[],
-                    at,
-                    copied: 0,
-                    writing,
-                    out: &mut *out,
-                };
-                scanner.finish(&mut copy).map_err(|_| PayloadChanged)?;
+            Source::Compact(lines) => {
+                if !lines.is_over() {
+                    return Err(PayloadChanged);
+                }
+            }
+            Source::Json { scanner, base, writing, surveyed } => {
+                let at = self.fed.min(self.span.end);
+                let copy = Copy { base: *base, chunk: &[], at, copied: 0, writing, out };
+                let mut both = CopyAndSurvey(copy, &mut self.survey);
+                let finished =
+                    if *surveyed { scanner.finish(&mut both.0) } else { scanner.finish(&mut both) };
+                finished.map_err(|_| PayloadChanged)?;
             }
         }
         self.survey.written(&out[from..]);
@@ -115,7 +140,6 @@ fn clip<'a>(chunk: &'a [u8], at: u64, span: &Range<u64>, fed: &mut u64) -> (&'a 
 
 /// Copies the significant bytes of records from the chunk at hand.
 struct Copy<'a> {
-    survey: &'a mut SurveyBuilder,
     /// How many containers are open around a record.
     base: usize,
     chunk: &'a [u8],
@@ -143,17 +167,15 @@ impl Copy<'_> {
 
 impl Events for Copy<'_> {
     #[inline]
-    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+    fn begin(&mut self, _: Kind, at: u64, depth: usize) {
         if depth == self.base {
             self.copied = self.index(at);
             *self.writing = true;
         }
-        self.survey.begin(kind, at, depth);
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
-        self.survey.end(kind, end, depth, lexeme);
+    fn end(&mut self, _: Kind, end: u64, depth: usize, _: Option<&[u8]>) {
         if depth == self.base {
             self.flush(self.index(end));
             self.out.push(b'\n');
@@ -162,13 +184,35 @@ impl Events for Copy<'_> {
     }
 
     #[inline]
+    fn space(&mut self, start: u64, end: u64) {
+        self.flush(self.index(start));
+        self.copied = self.index(end);
+    }
+}
+
+/// Copies records that nobody has looked at yet, and surveys them.
+struct CopyAndSurvey<'a>(Copy<'a>, &'a mut SurveyBuilder);
+
+impl Events for CopyAndSurvey<'_> {
+    #[inline]
+    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+        self.0.begin(kind, at, depth);
+        self.1.begin(kind, at, depth);
+    }
+
+    #[inline]
+    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+        self.1.end(kind, end, depth, lexeme);
+        self.0.end(kind, end, depth, lexeme);
+    }
+
+    #[inline]
     fn key(&mut self, lexeme: Option<&[u8]>) {
-        self.survey.key(lexeme);
+        self.1.key(lexeme);
     }
 
     #[inline]
     fn space(&mut self, start: u64, end: u64) {
-        self.flush(self.index(start));
-        self.copied = self.index(end);
+        self.0.space(start, end);
     }
 }

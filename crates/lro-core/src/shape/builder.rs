@@ -35,6 +35,11 @@ impl ShapeBuilder {
         Self { base, nodes, open: Vec::new(), member: None, scalar: None, below: 0 }
     }
 
+    /// The shape as it stands between two records.
+    pub(crate) fn so_far(&self) -> Shape {
+        Shape { nodes: self.nodes.clone() }
+    }
+
     pub(crate) fn finish(self) -> Shape {
         Shape { nodes: self.nodes }
     }
@@ -70,7 +75,7 @@ impl ShapeBuilder {
         let node = &mut self.nodes[object];
         if let Some(field) = node.fields.get_mut(expected)
             && field.plain
-            && field.name.as_bytes() == lexeme
+            && same(field.name.as_bytes(), lexeme)
         {
             field.count_in(node.objects);
             return Some((expected, field.node));
@@ -181,5 +186,22 @@ impl Shape {
         }
         builder.nodes[0].fields.iter_mut().for_each(|field| field.objects = count);
         builder.finish()
+    }
+}
+
+/// Whether two names are the same. Most are short, and a call to compare them would take longer than
+/// comparing them.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    // Eight bytes from either end cover up to sixteen.
+    match (one.first_chunk::<8>(), one.last_chunk::<8>()) {
+        (Some(first), Some(last)) if one.len() <= 16 => {
+            other.first_chunk() == Some(first) && other.last_chunk() == Some(last)
+        }
+        (None, None) => one.iter().zip(other).all(|(a, b)| a == b),
+        _ => one == other,
     }
 }

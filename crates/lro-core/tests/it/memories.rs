@@ -74,6 +74,7 @@ impl Offloaded {
             estimated: self.estimated,
             score_range: Some((0.0, 1.0)),
             total_matches: None,
+            further_texts: 0,
         }
     }
 

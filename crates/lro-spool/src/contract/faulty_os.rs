@@ -41,12 +41,18 @@ pub struct FaultyOs {
     fail_at: u64,
     fault: Fault,
     lasting: Lasting,
+    unnamed_files: bool,
 }
 
 impl FaultyOs {
     /// Fails at call number `fail_at`, counted from 1; 0 never fails.
     pub fn new(fail_at: u64, fault: Fault, lasting: Lasting) -> Self {
-        Self { calls: AtomicU64::new(0), fail_at, fault, lasting }
+        Self { calls: AtomicU64::new(0), fail_at, fault, lasting, unnamed_files: true }
+    }
+
+    /// As a system on which every file has a name.
+    pub fn without_unnamed_files(self) -> Self {
+        Self { unnamed_files: false, ..self }
     }
 
     /// Whether it has come to the call that fails.
@@ -60,6 +66,15 @@ impl FaultyOs {
             Lasting::Once => call == self.fail_at,
             Lasting::FromThenOn => self.fail_at > 0 && call >= self.fail_at,
         }
+    }
+
+    /// The bytes that a write takes, and whether it was counted as one that is cut short.
+    fn shortened<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
+        if self.fault != Fault::ShortWrite {
+            return (bytes, false);
+        }
+        let taken = if self.due() { bytes.len().div_ceil(2) } else { bytes.len() };
+        (&bytes[..taken], true)
     }
 
     fn call<T>(&self, real: impl FnOnce(RealOs) -> io::Result<T>) -> io::Result<T> {
@@ -97,6 +112,13 @@ impl Os for FaultyOs {
         self.call(|os| os.make_dir_at(dir, name, mode))
     }
 
+    fn create_unnamed(&self, dir: BorrowedFd<'_>, mode: u32) -> io::Result<OwnedFd> {
+        if !self.unnamed_files {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.call(|os| os.create_unnamed(dir, mode))
+    }
+
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
         self.call(|os| os.create(dir, name, mode))
     }
@@ -110,17 +132,25 @@ impl Os for FaultyOs {
     }
 
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-        if self.fault == Fault::ShortWrite && self.due() {
-            return RealOs.write(file, &bytes[..bytes.len().div_ceil(2)]);
+        let (bytes, short) = self.shortened(bytes);
+        if short { RealOs.write(file, bytes) } else { self.call(|os| os.write(file, bytes)) }
+    }
+
+    fn write_at(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let (bytes, short) = self.shortened(bytes);
+        if short {
+            RealOs.write_at(file, bytes, offset)
+        } else {
+            self.call(|os| os.write_at(file, bytes, offset))
         }
-        if self.fault == Fault::ShortWrite {
-            return RealOs.write(file, bytes);
-        }
-        self.call(|os| os.write(file, bytes))
     }
 
     fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.call(|os| os.read_at(file, buf, offset))
+    }
+
+    fn begin_sync(&self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+        self.call(|os| os.begin_sync(file, offset))
     }
 
     fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()> {

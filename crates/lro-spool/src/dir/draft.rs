@@ -17,6 +17,8 @@ use crate::spool::{Draft, Listed, NewResult, PartNumber};
 
 /// How much is written between two looks at the quotas.
 const CHECK_EVERY: u64 = 64 << 20;
+/// How much of a file is written before the system is asked to begin with it.
+const SYNC_AHEAD: u64 = 4 << 20;
 /// How many files are synced at the same time.
 const SYNCED_TOGETHER: usize = 8;
 /// How often a sweeper may be faster than the lock on a new file.
@@ -38,6 +40,8 @@ struct PieceFile {
     piece: Piece,
     file: OwnedFd,
     bytes: u64,
+    /// How much of it the system was asked to make safe.
+    begun: u64,
     shown: Shown,
 }
 
@@ -84,7 +88,7 @@ impl DirDraft {
                     }
                 })?;
             // From here on the file goes with the draft.
-            self.files.push(PieceFile { piece, file, bytes: 0, shown: Shown::AsDraft });
+            self.files.push(PieceFile { piece, file, bytes: 0, begun: 0, shown: Shown::AsDraft });
             let file = &self.files[self.files.len() - 1].file;
             if folder.lock_file(file, &draft, Lock::Exclusive)? == Locked::ByUs {
                 // The umask may have taken from the mode, and shall not decide.
@@ -104,7 +108,7 @@ impl DirDraft {
 
     fn try_append(&mut self, index: usize, mut bytes: &[u8]) -> Result<(), SpoolError> {
         let shared = &self.shared;
-        let PieceFile { piece, file, bytes: total, .. } = &mut self.files[index];
+        let PieceFile { piece, file, bytes: total, begun, .. } = &mut self.files[index];
         while !bytes.is_empty() {
             let written = again(|| shared.options.os.write(file.as_fd(), bytes))
                 .and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
@@ -112,6 +116,12 @@ impl DirDraft {
             bytes = &bytes[written..];
             *total += written as u64;
             self.unchecked += written as u64;
+        }
+        if *total - *begun >= SYNC_AHEAD {
+            // Otherwise the disk would idle until the last byte, and the commit wait for all of
+            // them. Only a hint: the commit syncs whatever came of it.
+            let _ = shared.options.os.begin_sync(file.as_fd(), *begun);
+            *begun = *total;
         }
         if self.files.iter().map(|f| f.bytes).sum::<u64>() > shared.options.quota.max_bytes {
             return Err(SpoolError::Full { limit: Limit::Bytes });

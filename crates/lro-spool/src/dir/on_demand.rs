@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use super::{DirOptions, DirSpool};
 use crate::address::Address;
 use crate::error::SpoolError;
-use crate::spool::{Draft, Listed, NewResult, Spool, StoredResult, Swept};
+use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
 
 /// A spool in a directory that may be missing now and there later.
 ///
@@ -68,5 +68,9 @@ impl Spool for DirOnDemand {
 
     fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
         self.get()?.sweep(now)
+    }
+
+    fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
+        self.get()?.scratch()
     }
 }

@@ -16,7 +16,7 @@ pub struct RealOs;
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
-const CREATE: OFlags = OFlags::WRONLY
+const CREATE: OFlags = OFlags::RDWR
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
@@ -47,6 +47,25 @@ impl Os for RealOs {
         Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
     }
 
+    #[cfg(target_os = "linux")]
+    fn create_unnamed(&self, dir: BorrowedFd<'_>, mode: u32) -> io::Result<OwnedFd> {
+        // Exclusive: nobody can give it a name later.
+        const UNNAMED: OFlags =
+            OFlags::RDWR.union(OFlags::TMPFILE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
+        match fs::openat(dir, ".", UNNAMED, Mode::from_raw_mode(mode)) {
+            // A file system or a kernel that does not know it sees an attempt to open a directory.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn create_unnamed(&self, _: BorrowedFd<'_>, _: u32) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
         Ok(fs::openat(dir, name, CREATE, Mode::from_raw_mode(mode))?)
     }
@@ -63,8 +82,24 @@ impl Os for RealOs {
         Ok(rustix::io::write(file, bytes)?)
     }
 
+    fn write_at(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwrite(file, bytes, offset)?)
+    }
+
     fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         Ok(rustix::io::pread(file, buf, offset)?)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn begin_sync(&self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+        // What is dirty is sent to the disk before any of it could be dropped from the cache, and
+        // nothing waits for it. The call that says only that, sync_file_range, rustix has not.
+        Ok(fs::fadvise(file, offset, None, fs::Advice::DontNeed)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn begin_sync(&self, _: BorrowedFd<'_>, _: u64) -> io::Result<()> {
+        Ok(())
     }
 
     fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()> {

@@ -62,6 +62,10 @@ impl<W: Watcher> Os for StepOs<W> {
         self.call("make_dir_at", |os| os.make_dir_at(dir, name, mode))
     }
 
+    fn create_unnamed(&self, dir: BorrowedFd<'_>, mode: u32) -> io::Result<OwnedFd> {
+        self.call("create_unnamed", |os| os.create_unnamed(dir, mode))
+    }
+
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
         self.call("create", |os| os.create(dir, name, mode))
     }
@@ -76,6 +80,14 @@ impl<W: Watcher> Os for StepOs<W> {
 
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         self.call("write", |os| os.write(file, bytes))
+    }
+
+    fn write_at(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.call("write_at", |os| os.write_at(file, bytes, offset))
+    }
+
+    fn begin_sync(&self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+        self.call("begin_sync", |os| os.begin_sync(file, offset))
     }
 
     fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -6,3 +6,4 @@ mod deliver;
 mod failure;
 mod fixture;
 mod separate;
+mod stream;

@@ -58,6 +58,7 @@ impl Descriptor {
             estimated: assessment.estimate.tokens,
             score_range: None,
             total_matches: None,
+            further_texts: 0,
         };
         let offload = &config.prompt.offload;
         let look = Look {

@@ -17,7 +17,7 @@ use crate::{
 /// What was typed behind it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Remove results whose time is up [default]
+    /// Remove results whose time is up, the default
     #[arg(long, conflicts_with = "all")]
     expired: bool,
     /// Remove every result, expired or not

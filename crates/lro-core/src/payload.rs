@@ -1,0 +1,140 @@
+//! Payload: bytes that can be looked at again, wherever they were put.
+//!
+//! The first pass sees a payload while it arrives; whatever is asked of it afterwards (a sample, the
+//! second pass) comes through here, so that it need not lie in memory.
+
+use std::error::Error;
+use std::ops::Range;
+
+/// A payload that has arrived.
+///
+/// # Contract
+/// - The bytes are the same each time.
+/// - [`chunk_at`](Self::chunk_at) gives at least one byte before the end, and none from there on.
+pub trait Payload {
+    /// How many bytes there are.
+    fn bytes(&self) -> u64;
+
+    /// All of them, where they lie in memory.
+    fn whole(&self) -> Option<&[u8]>;
+
+    /// Some of the bytes from `at` on, as many as come without effort. `space` is room to read them
+    /// into.
+    fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable>;
+}
+
+/// What had arrived can no longer be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the payload could not be read again")]
+pub struct Unreadable(#[source] pub Box<dyn Error + Send + Sync>);
+
+impl Payload for &[u8] {
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+
+    fn chunk_at<'a>(&'a self, at: u64, _: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
+        Ok(usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default())
+    }
+}
+
+/// Visits a payload in pieces of `size` bytes, the last one aside: the same pieces however the
+/// payload itself is cut.
+pub fn each_piece<E: From<Unreadable>>(
+    payload: &dyn Payload,
+    size: usize,
+    mut visit: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut at, mut space, mut piece) = (0, Vec::new(), Vec::new());
+    loop {
+        let chunk = payload.chunk_at(at, &mut space)?;
+        at += chunk.len() as u64;
+        if chunk.is_empty() {
+            break;
+        }
+        // What the chunk before left over is filled up first.
+        let missing = if piece.is_empty() { 0 } else { size - piece.len() };
+        let (first, rest) = chunk.split_at(missing.min(chunk.len()));
+        piece.extend_from_slice(first);
+        if piece.len() == size {
+            visit(&piece)?;
+            piece.clear();
+        }
+        let pieces = rest.chunks_exact(size);
+        piece.extend_from_slice(pieces.remainder());
+        for whole in pieces {
+            visit(whole)?;
+        }
+    }
+    if piece.is_empty() { Ok(()) } else { visit(&piece) }
+}
+
+/// The bytes of a part of a payload, as far as it has them.
+pub fn part(payload: &dyn Payload, range: Range<u64>) -> Result<Vec<u8>, Unreadable> {
+    let (mut at, mut space, mut bytes) = (range.start, Vec::new(), Vec::new());
+    while at < range.end {
+        let chunk = payload.chunk_at(at, &mut space)?;
+        if chunk.is_empty() {
+            break;
+        }
+        let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(chunk.len());
+        bytes.extend_from_slice(&chunk[..wanted]);
+        at += wanted as u64;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives so many bytes at a time.
+    struct Cut<'a>(&'a [u8], usize);
+
+    impl Payload for Cut<'_> {
+        fn bytes(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn whole(&self) -> Option<&[u8]> {
+            None
+        }
+
+        fn chunk_at<'a>(&'a self, at: u64, _: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
+            let rest = self.0.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+            Ok(&rest[..rest.len().min(self.1)])
+        }
+    }
+
+    #[test]
+    fn pieces_are_the_same_however_a_payload_is_cut() {
+        let text: Vec<u8> = (0..100).collect();
+        for size in 1..=101 {
+            let expected: Vec<Vec<u8>> = text.chunks(size).map(<[u8]>::to_vec).collect();
+            for cut in 1..=101 {
+                let mut pieces = Vec::new();
+                each_piece(&Cut(&text, cut), size, |piece| {
+                    pieces.push(piece.to_vec());
+                    Ok::<_, Unreadable>(())
+                })
+                .unwrap();
+                assert_eq!(pieces, expected, "pieces of {size} from chunks of {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_ends_where_the_payload_does() {
+        let text: Vec<u8> = (0..100).collect();
+        for cut in [1, 7, 100] {
+            let payload = Cut(&text, cut);
+            assert_eq!(part(&payload, 10..20).unwrap(), text[10..20]);
+            assert_eq!(part(&payload, 95..200).unwrap(), text[95..]);
+            assert!(part(&payload, 200..300).unwrap().is_empty());
+        }
+    }
+}

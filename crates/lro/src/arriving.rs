@@ -1,0 +1,65 @@
+//! Arriving: a result that comes in chunks, and may be larger than memory.
+
+use lro_core::assess_arrived;
+use lro_core::records::Finder;
+
+use crate::call::Call;
+use crate::delivered::Delivered;
+use crate::held::Held;
+use crate::moment::Moment;
+use crate::offloader::Offloader;
+
+/// A payload up to this size stays in memory; a larger one is set aside in the spool.
+pub(crate) const MEMORY_CAP: usize = 64 << 20;
+
+/// A result that is arriving, looked through on the way.
+///
+/// Memory does not grow with it: beyond 64 MiB the payload goes to a file without a name in the
+/// spool's directory. Where that fails (the disk is full, say) the rest is kept in memory instead,
+/// however large, since it exists nowhere else.
+pub struct Arriving<'a> {
+    offloader: &'a Offloader,
+    call: Call<'a>,
+    finder: Finder,
+    held: Held,
+}
+
+/// A result that has arrived.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Arrived {
+    /// What the client gets.
+    pub delivered: Delivered,
+    /// The payload, for whoever has to pass it on: [`Delivered::Inline`] and
+    /// [`Delivered::PassedOn`]. It takes memory or disk until it is dropped.
+    pub payload: Held,
+}
+
+impl<'a> Arriving<'a> {
+    pub(crate) fn new(offloader: &'a Offloader, call: Call<'a>) -> Self {
+        let held = Held::new(offloader.memory_cap);
+        Self { offloader, call, finder: Finder::surveying(), held }
+    }
+
+    /// Takes the next chunk.
+    pub fn feed(&mut self, chunk: &[u8]) {
+        self.finder.feed(chunk);
+        self.held.append(chunk, &**self.offloader.spool());
+    }
+
+    /// Ends the payload and delivers it, as [`Offloader::deliver`] does.
+    pub fn finish(self, at: Moment) -> Arrived {
+        let Self { offloader, call, finder, held: payload } = self;
+        let rules = offloader.rules_of(call);
+        let (found, surveyed) = finder.finish_surveyed();
+        let assessment = assess_arrived(&payload, found, call.tool, &rules, offloader.tokenizer());
+        let delivered = offloader.deliver_assessed(call, &payload, &[], assessment, surveyed, at);
+        Arrived { delivered, payload }
+    }
+}
+
+impl std::fmt::Debug for Arriving<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arriving").field("held", &self.held).finish_non_exhaustive()
+    }
+}

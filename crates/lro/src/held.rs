@@ -1,0 +1,127 @@
+//! Held: a payload that arrives, in memory while it is small and set aside in the spool when not.
+
+use std::io::{self, Write};
+
+use lro_core::payload::{Payload, Unreadable};
+use lro_spool::{Scratch, Spool};
+
+/// In which pieces a payload goes to the spool, and comes back from it.
+const PIECE: usize = 1 << 20;
+
+/// A payload that has arrived, whole and as it came.
+///
+/// Its first bytes may lie in a file without a name, which goes with it; what could not be put there
+/// stays in memory, however much that is: a byte that arrived is never given up.
+pub struct Held {
+    /// What was set aside, the beginning of the payload.
+    aside: Option<Box<dyn Scratch>>,
+    /// What follows it.
+    memory: Vec<u8>,
+    memory_cap: usize,
+    /// Setting aside failed, and is not tried again.
+    stays: bool,
+}
+
+impl Held {
+    pub(crate) fn new(memory_cap: usize) -> Self {
+        Self { aside: None, memory: Vec::new(), memory_cap, stays: false }
+    }
+
+    pub(crate) fn append(&mut self, chunk: &[u8], spool: &dyn Spool) {
+        for piece in chunk.chunks(PIECE) {
+            self.memory.extend_from_slice(piece);
+            let cap =
+                if self.aside.is_some() { PIECE.min(self.memory_cap) } else { self.memory_cap };
+            if self.memory.len() > cap && !self.stays {
+                self.set_aside(spool);
+            }
+        }
+    }
+
+    /// Empties memory into the spool, or remembers that this does not work.
+    fn set_aside(&mut self, spool: &dyn Spool) {
+        if self.aside.is_none() {
+            self.aside = spool.scratch().ok();
+        }
+        let Some(aside) = &mut self.aside else {
+            self.stays = true;
+            return;
+        };
+        // Of a failed append nothing counts, and all of it is still here.
+        let mut done = 0;
+        for piece in self.memory.chunks(PIECE) {
+            if aside.append(piece).is_err() {
+                self.stays = true;
+                break;
+            }
+            done += piece.len();
+        }
+        self.memory.drain(..done);
+        // The room for what was held so far is not needed again.
+        self.memory.shrink_to(PIECE + PIECE);
+    }
+
+    fn aside_bytes(&self) -> u64 {
+        self.aside.as_ref().map_or(0, |aside| aside.len())
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.aside_bytes() + self.memory.len() as u64
+    }
+
+    /// All of it, where it is in memory.
+    pub fn whole(&self) -> Option<&[u8]> {
+        (self.aside_bytes() == 0).then_some(&self.memory)
+    }
+
+    /// Writes all of it to `out`, as it came.
+    pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (mut at, mut space) = (0, Vec::new());
+        loop {
+            let chunk = self.chunk_at(at, &mut space).map_err(io::Error::other)?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            out.write_all(chunk)?;
+            at += chunk.len() as u64;
+        }
+    }
+}
+
+impl Payload for Held {
+    fn bytes(&self) -> u64 {
+        self.bytes()
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        self.whole()
+    }
+
+    fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
+        let aside = match &self.aside {
+            Some(aside) if at < aside.len() => aside,
+            _ => {
+                let from = usize::try_from(at - self.aside_bytes()).ok();
+                return Ok(from.and_then(|from| self.memory.get(from..)).unwrap_or_default());
+            }
+        };
+        space.resize(PIECE, 0);
+        let read = aside.read_at(at, space).map_err(|error| Unreadable(error.into()))?;
+        if read == 0 {
+            // The file is shorter than what went into it.
+            return Err(Unreadable(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
+        }
+        Ok(&space[..read])
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Contents are nobody's business.
+        f.debug_struct("Held")
+            .field("bytes", &self.bytes())
+            .field("aside_bytes", &self.aside_bytes())
+            .finish_non_exhaustive()
+    }
+}
