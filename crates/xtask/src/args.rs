@@ -99,6 +99,8 @@ pub(crate) enum Bench {
     Core,
     /// Storing a result beside the bare scan and write, the memory of a streamed one
     Offload,
+    /// Questions to 200 000 memories beside the engines that others use; installs those it lacks
+    Extract,
 }
 
 /// Parses the command line and runs the command; the exit code says whether it passed.

@@ -1,7 +1,9 @@
 //! `bench`: measures, keeps the raw run and writes its tables into docs/performance.md.
 
 mod core;
+mod extract;
 mod offload;
+mod peers;
 
 use std::process::Stdio;
 
@@ -15,17 +17,26 @@ use crate::{generated, output};
 
 const DOCUMENT: &str = "docs/performance.md";
 
+/// Makes the parts of the document from what a benchmark printed.
+type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
+
 /// Runs one benchmark.
 pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
-    let (name, package, tables): (_, _, fn(&Value) -> Result<Vec<_>>) = match args.name {
+    let (name, package, tables): (_, _, Tables) = match args.name {
         Bench::Core => ("core", "lro-core", core::tables),
         Bench::Offload => ("offload", "lro", offload::tables),
+        Bench::Extract => ("extract", "lro-query", extract::tables),
     };
+    let cache = peers::cache()?;
+    if let Bench::Extract = args.name {
+        peers::install(&cache);
+    }
     let command = format!("cargo xtask bench {name}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
     output::progress(format_args!("bench {name}: building and measuring"));
     let run = repository
         .cargo(&["bench", "--locked", "--all-features", "--package", package, "--bench", name])
+        .env("ATLATL_CACHE", cache)
         .stderr(Stdio::inherit())
         .output()
         .context("starting cargo bench")?;
