@@ -9,8 +9,7 @@ use crate::{command, output::Form};
 /// Keeps large tool results out of a model's context window.
 ///
 /// Atlatl decides when a tool result is too large for a model's context window,
-/// stores it, describes it instead, and answers questions about it. This version
-/// serves nothing yet: the commands below are all there is.
+/// stores it, describes it instead, and answers questions about it.
 #[derive(Debug, Parser)]
 #[command(name = "atlatl", version, after_help = EXIT_STATUS, verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -75,6 +74,19 @@ pub(crate) enum Command {
         override_usage = command::extract::USAGE
     )]
     Extract(command::extract::Args),
+    /// Stand in front of an MCP server and keep its large results
+    ///
+    /// Put it before the server's command in a client's configuration. What is small
+    /// passes as it is; what is large is stored, and the client gets a descriptor of it
+    /// and tools to ask it.
+    #[command(verbatim_doc_comment, after_long_help = command::proxy::EXAMPLES)]
+    Proxy(command::proxy::Args),
+    /// Serve the extraction tools alone, for all proxies of a project
+    ///
+    /// An MCP server on standard input and output. Proxies that stand beside it run
+    /// with --tools none, so that a client sees each tool once.
+    #[command(verbatim_doc_comment)]
+    Tools(command::tools::Args),
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(command::results::Command),

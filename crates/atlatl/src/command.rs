@@ -6,7 +6,9 @@
 pub(crate) mod config;
 pub(crate) mod extract;
 pub(crate) mod offload;
+pub(crate) mod proxy;
 pub(crate) mod results;
+pub(crate) mod tools;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -42,6 +44,8 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
     match &args.command {
         Command::Offload(args) => offload::run(args, &sources, output),
         Command::Extract(args) => extract::run(args, &sources, output),
+        Command::Proxy(args) => proxy::run(args, sources),
+        Command::Tools(args) => tools::run(args, &sources),
         Command::Results(command) => results::run(command, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }

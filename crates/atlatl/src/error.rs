@@ -11,11 +11,13 @@ use crate::settings::Problems;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     /// It worked.
-    Success = 0,
+    Success,
     /// It failed.
-    Failure = 1,
+    Failure,
     /// The command line or the configuration is wrong.
-    Usage = 2,
+    Usage,
+    /// What a proxied server ended with.
+    OfServer(u8),
 }
 
 impl Status {
@@ -29,7 +31,12 @@ impl Status {
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
-        Self::from(status as u8)
+        Self::from(match status {
+            Status::Success => 0,
+            Status::Failure => 1,
+            Status::Usage => 2,
+            Status::OfServer(code) => code,
+        })
     }
 }
 

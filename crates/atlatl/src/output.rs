@@ -131,6 +131,12 @@ impl Output {
         let _ = labelled(&mut self.rest, NOTE, "note", &text.to_string());
     }
 
+    /// A remark from beside a command that runs on, which has the output itself.
+    pub(crate) fn remark(text: impl Display) {
+        let mut stream = anstream::stderr();
+        let _ = labelled(&mut stream, NOTE, "note", &text.to_string());
+    }
+
     /// Says what went wrong, and what to do about it.
     pub(crate) fn error(&mut self, error: &Error) -> Status {
         for report in error.reports() {

@@ -26,6 +26,7 @@ mod header;
 mod json;
 mod neutral;
 mod operation;
+pub mod outline;
 pub mod payload;
 mod policy;
 mod preview;
@@ -38,6 +39,7 @@ mod survey;
 pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
+mod unescape;
 
 pub use assess::{
     Assessment, LinesError, assess, assess_arrived, assess_result, assess_result_found, lines,
@@ -64,3 +66,4 @@ pub use threshold::{
 #[cfg(feature = "tokenizer")]
 pub use tokens::O200k;
 pub use tokens::{Measure, NoTokenizer, Tokenizer, Tokens};
+pub use unescape::{NoText, Unescape};

@@ -1,8 +1,14 @@
-//! Large Result Offloading in MCP: the extraction tools, without a transport.
+//! Large Result Offloading in MCP, without a transport.
 //!
-//! [`Tools`] says which tools there are and answers their calls; whoever speaks MCP puts its
-//! definitions into `tools/list` and hands calls of those names to it.
+//! [`Interceptor`] takes a serialized tool result and gives the one to send: as it came, or with a
+//! descriptor in its place. [`Page`] makes `tools/list` say so. [`Tools`] are the extraction tools:
+//! whoever speaks MCP puts their definitions into `tools/list` and hands calls of those names to
+//! them.
 
+mod intercept;
+mod listing;
 mod tools;
 
+pub use intercept::{Changes as LongChanges, Interceptor};
+pub use listing::{Changes, Page};
 pub use tools::{Called, Tools};

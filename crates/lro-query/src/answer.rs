@@ -20,6 +20,8 @@ pub struct Answer {
     /// The columns with numbers that neither a 64-bit integer nor a double can hold. Statements see
     /// those numbers as text.
     pub kept_as_text: Vec<String>,
+    /// The fields that a filter reads and no record has, where it gave nothing, or nothing but null.
+    pub unknown_fields: Vec<UnknownField>,
 }
 
 impl Answer {
@@ -48,6 +50,16 @@ pub struct Failed {
     pub first: u64,
     /// What the engine said about it: data, not guidance.
     pub message: String,
+}
+
+/// A field that a filter reads and no record has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnknownField {
+    /// As the filter writes it.
+    pub name: String,
+    /// The fields that it probably means, the nearest first: data.
+    pub near: Vec<String>,
 }
 
 /// Which of the values are wanted.

@@ -17,8 +17,12 @@ mod records;
 mod regex;
 mod row;
 mod setpath;
+mod terms;
+mod unknown;
 mod whole;
 mod write;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -82,8 +86,13 @@ pub(crate) fn answer(
     let (Some(source), true) = (sources.pop(), sources.is_empty()) else {
         return Err(Fault::runtime("a filter reads one result"));
     };
-    match query.over {
+    let (source, filter) = (Arc::new(source), query.filter.clone());
+    let (mut done, counted) = match query.over {
         Over::EachRecord => records::answer(query, &source, crew, emit),
-        Over::WholeSet => whole::answer(query, source, crew, emit),
+        Over::WholeSet => whole::answer(query, Arc::clone(&source), crew, emit),
+    }?;
+    if counted && emit.says_nothing() {
+        done.unknown_fields = unknown::fields(filter, &source, crew);
     }
+    Ok((done, counted))
 }

@@ -45,11 +45,14 @@ mod cancel;
 mod characters;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod error;
+mod in_turn;
 #[cfg(feature = "jq")]
 pub mod jq;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod limits;
 mod lines;
+#[cfg(any(feature = "jq", feature = "sql"))]
+mod nearest;
 mod page;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod params;
@@ -70,7 +73,7 @@ pub use page::{Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
 pub use {
-    answer::{Answer, Failed, Window},
+    answer::{Answer, Failed, UnknownField, Window},
     ask::Ask,
     error::{About, Class, QueryError},
     limits::{Limits, Memory},

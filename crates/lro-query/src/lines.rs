@@ -7,18 +7,15 @@
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::sync::mpsc;
 use std::thread;
 
 use lro_spool::{PositionedRead, SpoolError};
 use memchr::{memchr, memchr_iter};
 
-/// How many chunks a thread may be ahead of the one that takes their results.
-const AHEAD: usize = 2;
+use crate::in_turn::in_turn;
+
 /// What is read at first of a line that goes on behind its span.
 const EXTENSION: usize = 64 * 1024;
-/// More threads than this read faster than memory gives.
-const MOST_THREADS: usize = 8;
 
 /// Where the lines are, and in what pieces they are looked at.
 #[derive(Clone, Copy)]
@@ -119,53 +116,16 @@ impl<'s> Spans<'s> {
         T: Send,
         E: From<SpoolError> + Send,
     {
-        let count = self.count();
-        let threads = threads.get().min(MOST_THREADS).min(usize::try_from(count).unwrap_or(1));
-        if threads < 2 {
-            let (mut state, mut buf) = (state(), Vec::new());
-            for number in 0..count {
-                let Some(chunk) = self.read(number, &mut buf)? else { continue };
-                if take(work(&mut state, chunk)?)?.is_break() {
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        // Each thread takes every n-th span, and is asked for its results in turn: order needs no
-        // sorting, and a full channel holds back a thread that is ahead.
-        let (state, work) = (&state, &work);
-        thread::scope(|scope| {
-            let mut receivers = Vec::with_capacity(threads);
-            for first in 0..threads {
-                let (sender, receiver) = mpsc::sync_channel(AHEAD);
-                receivers.push(receiver);
-                scope.spawn(move || {
-                    let (mut state, mut buf) = (state(), Vec::new());
-                    for number in (first as u64..count).step_by(threads) {
-                        let result = match self.read(number, &mut buf) {
-                            Ok(Some(chunk)) => work(&mut state, chunk).map(Some),
-                            Ok(None) => Ok(None),
-                            Err(error) => Err(error.into()),
-                        };
-                        // Nobody takes it: the rest is not wanted.
-                        if sender.send(result).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            for number in 0..count {
-                let turn = usize::try_from(number % threads as u64).unwrap_or_default();
-                // A thread ends early only when it panics, and then the scope panics too.
-                let Ok(result) = receivers[turn].recv() else { break };
-                if let Some(result) = result?
-                    && take(result)?.is_break()
-                {
-                    break;
-                }
-            }
-            Ok(())
-        })
+        in_turn(
+            self.count(),
+            threads,
+            || (state(), Vec::new()),
+            |(state, buf), number| match self.read(number, buf)? {
+                Some(chunk) => work(state, chunk).map(Some),
+                None => Ok(None),
+            },
+            |result| result.map_or(Ok(ControlFlow::Continue(())), &mut take),
+        )
     }
 }
 

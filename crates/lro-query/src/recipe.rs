@@ -11,6 +11,7 @@
 mod counted;
 mod each;
 mod error;
+mod fetch;
 mod key;
 mod keyword;
 mod lexeme;

@@ -26,7 +26,6 @@ mod fault;
 mod fields;
 mod guard;
 mod load;
-mod nearest;
 mod reads;
 mod regexp;
 mod rows;

@@ -65,7 +65,7 @@ impl fmt::Display for Address {
         match self {
             Self::Id(id) => id.reference().fmt(f),
             Self::Name(name) => name.fmt(f),
-            Self::Path { folder, name } => write!(f, "{}/{name}", folder.display()),
+            Self::Path { folder, name } => folder.join(name.to_string()).display().fmt(f),
         }
     }
 }
@@ -110,6 +110,14 @@ mod tests {
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.id(), id, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_in_the_root_is_written_as_it_was_given() {
+        for folder in ["", "/tmp", "/tmp/./x"] {
+            let path = format!("{folder}/atlatl-recall-{ID}.jsonl");
+            assert_eq!(path.parse::<Address>().unwrap().to_string(), path);
         }
     }
 

@@ -20,6 +20,8 @@
 //! let what = ToStore {
 //!     id: ResultId::new(1_800_000_000_000, 42),
 //!     tool: "list_issues",
+//!     server: None,
+//!     exact: false,
 //!     query: None,
 //!     detail: Detail::Light,
 //!     found: &Found::of(payload),

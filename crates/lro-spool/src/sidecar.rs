@@ -23,6 +23,9 @@ pub struct Sidecar {
     pub header: OffloadHeader,
     /// The tool as its server called it: text from outside.
     pub tool: String,
+    /// The server whose tool it is, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// What the payload was.
     pub content: StoredForm,
     /// The size of the data file, the header line included.
@@ -125,6 +128,7 @@ impl Sidecar {
         Self {
             header: new.header.clone(),
             tool: new.tool.chars().take(TOOL_CAP).collect(),
+            server: new.server.clone(),
             content,
             bytes,
             created_at: new.created_at,
@@ -150,6 +154,7 @@ impl Sidecar {
         let created_at = written.max(named).unwrap_or(DateTime::<Utc>::MAX_UTC);
         Self {
             tool: header.operation.clone(),
+            server: None,
             header,
             content: StoredForm::Records,
             bytes,

@@ -83,6 +83,8 @@ pub struct NewResult {
     pub operation: Operation,
     /// The tool as its server called it.
     pub tool: String,
+    /// The server whose tool it is, where there are several.
+    pub server: Option<String>,
     /// What the file holds.
     pub extension: Extension,
     /// The header.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::payload::{Payload, Unreadable, each_piece};
+use lro_core::payload::{self, Payload, Unreadable, each_piece};
 use lro_core::records::{
     Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet, Surveyed,
 };
@@ -35,6 +35,11 @@ pub struct ToStore<'a> {
     pub id: ResultId,
     /// The tool as its server calls it.
     pub tool: &'a str,
+    /// The server whose tool it is, where there are several.
+    pub server: Option<&'a str>,
+    /// Whether the payload is a text, whose white space counts: it is kept beside the records where
+    /// they alone do not give it again.
+    pub exact: bool,
     /// The query, where there was one; its first 8,192 characters are kept.
     pub query: Option<String>,
     /// The detail level of the records.
@@ -83,6 +88,8 @@ pub struct Storing {
     original: Option<PartNumber>,
     fed: u64,
     expected: u64,
+    /// What the record lines come to.
+    lines: u64,
     out: Vec<u8>,
 }
 
@@ -119,6 +126,7 @@ impl Storing {
             id: what.id,
             operation,
             tool: what.tool.to_owned(),
+            server: what.server.map(str::to_owned),
             extension,
             header,
             created_at: what.created_at,
@@ -149,6 +157,7 @@ impl Storing {
             original,
             fed: 0,
             expected,
+            lines: 0,
             out: Vec::new(),
         })
     }
@@ -176,6 +185,7 @@ impl Storing {
                 around.extend_from_slice(&chunk[cut(span.end)..]);
             }
             lines.feed(chunk, &mut self.out)?;
+            self.lines += self.out.len() as u64;
             self.writing.write(None, &mut self.out)?;
         } else {
             self.out.extend_from_slice(chunk);
@@ -191,13 +201,23 @@ impl Storing {
     }
 
     /// The same, with texts of the same tool result that say something else.
-    pub fn finish_with(mut self, texts: &[&str]) -> Result<(Listed, Survey), StoreError> {
+    pub fn finish_with(self, texts: &[&str]) -> Result<(Listed, Survey), StoreError> {
+        self.finish_exact(texts, None)
+    }
+
+    /// The same, with the payload again where the records alone must give every byte of it.
+    fn finish_exact(
+        mut self,
+        texts: &[&str],
+        exact: Option<&dyn Payload>,
+    ) -> Result<(Listed, Survey), StoreError> {
         if self.fed != self.expected {
             return Err(PayloadChanged.into());
         }
         let (mut envelope, mut survey) = (None, Survey::default());
         if let Some((mut records, lines)) = self.records {
             survey = lines.finish(&mut self.out)?;
+            self.lines += self.out.len() as u64;
             self.writing.write(None, &mut self.out)?;
             if let Some(around) = self.around {
                 if let RecordForm::Array { span, .. } = &mut records.form {
@@ -208,6 +228,15 @@ impl Storing {
             }
         }
         let mut draft = self.writing.finish()?;
+        if let Some(payload) = exact
+            && self.original.is_none()
+            && !gives_again(payload, self.form, self.lines, envelope.as_ref())?
+        {
+            let part = draft.add_part(PartRole::Original)?;
+            each_piece(payload, PIECE, |piece| {
+                Ok::<_, StoreError>(draft.write_part(part, piece)?)
+            })?;
+        }
         for text in texts {
             let part = draft.add_part(PartRole::Text)?;
             draft.write_part(part, text.as_bytes())?;
@@ -234,7 +263,32 @@ pub fn store_arrived(
     texts: &[&str],
     surveyed: Option<Surveyed>,
 ) -> Result<(Listed, Survey), StoreError> {
+    let exact = what.exact.then_some(payload);
     let mut storing = Storing::begin_surveyed(spool, what, surveyed)?;
     each_piece(payload, PIECE, |piece| storing.feed(piece))?;
-    storing.finish_with(texts)
+    storing.finish_exact(texts, exact)
+}
+
+/// Whether the stored form gives every byte of `payload` again. White space is all that ever gets
+/// lost, so sizes tell.
+fn gives_again(
+    payload: &dyn Payload,
+    form: StoredForm,
+    lines: u64,
+    envelope: Option<&Envelope>,
+) -> Result<bool, Unreadable> {
+    Ok(match (form, envelope) {
+        // The break behind the last line stands for no comma.
+        (StoredForm::Array, Some(envelope)) => {
+            let records = lines.saturating_sub(1);
+            payload.bytes() == envelope.json.len() as u64 + records
+        }
+        // A break that was not there would hide a space that was.
+        (StoredForm::Lines, _) => {
+            let bytes = payload.bytes();
+            bytes == lines && payload::part(payload, bytes.saturating_sub(1)..bytes)? == b"\n"
+        }
+        (StoredForm::Array | StoredForm::Table | StoredForm::Records, _) => false,
+        _ => true,
+    })
 }

@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::delivered::Delivered;
 use crate::held::Held;
 use crate::moment::Moment;
-use crate::offloader::Offloader;
+use crate::offloader::{Beside, Offloader};
 
 /// A payload up to this size stays in memory; a larger one is set aside in the spool.
 pub(crate) const MEMORY_CAP: usize = 64 << 20;
@@ -49,11 +49,26 @@ impl<'a> Arriving<'a> {
 
     /// Ends the payload and delivers it, as [`Offloader::deliver`] does.
     pub fn finish(self, at: Moment) -> Arrived {
+        self.finish_beside(Beside { further: &[], exact: false }, at)
+    }
+
+    /// The same for a text, whose white space counts.
+    pub fn finish_text(self, further: &[&str], at: Moment) -> Arrived {
+        self.finish_beside(Beside { further, exact: true }, at)
+    }
+
+    /// The same for JSON with texts beside it that say something else.
+    pub fn finish_with(self, further: &[&str], at: Moment) -> Arrived {
+        self.finish_beside(Beside { further, exact: false }, at)
+    }
+
+    fn finish_beside(self, beside: Beside<'_>, at: Moment) -> Arrived {
         let Self { offloader, call, finder, held: payload } = self;
         let rules = offloader.rules_of(call);
         let (found, surveyed) = finder.finish_surveyed();
         let assessment = assess_arrived(&payload, found, call.tool, &rules, offloader.tokenizer());
-        let delivered = offloader.deliver_assessed(call, &payload, &[], assessment, surveyed, at);
+        let delivered =
+            offloader.deliver_assessed(call, &payload, beside, assessment, surveyed, at);
         Arrived { delivered, payload }
     }
 }

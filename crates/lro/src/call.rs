@@ -7,6 +7,8 @@ use lro_core::Detail;
 pub struct Call<'a> {
     /// The tool, as its server calls it.
     pub tool: &'a str,
+    /// The server whose tool it is, where there are several.
+    pub server: Option<&'a str>,
     /// The query, where there was one.
     pub query: Option<&'a str>,
     /// The detail level that was asked for; found out from the records where nobody says.
@@ -16,6 +18,6 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// A call of `tool`.
     pub fn of(tool: &'a str) -> Self {
-        Self { tool, query: None, detail: None }
+        Self { tool, server: None, query: None, detail: None }
     }
 }

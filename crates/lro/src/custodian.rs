@@ -27,12 +27,20 @@ impl Custodian {
         interval: Duration,
         clock: impl Fn() -> DateTime<Utc> + Send + 'static,
     ) -> std::io::Result<Self> {
+        // What cannot be swept now is tried again at the next interval.
+        Self::sweeping(interval, move || drop(offloader.sweep(clock())))
+    }
+
+    /// Calls `sweep` at once and then at every interval.
+    pub fn sweeping(
+        interval: Duration,
+        sweep: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let thread =
             std::thread::Builder::new().name("offload_cleanup".to_owned()).spawn(move || {
                 loop {
-                    // What cannot be swept now is tried again at the next interval.
-                    let _ = offloader.sweep(clock());
+                    sweep();
                     if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }

@@ -32,6 +32,8 @@ pub enum EventKind {
     ResultOffloaded {
         /// The tool, as its server calls it: text from outside.
         tool: String,
+        /// The server whose tool it is, where there are several.
+        server: Option<String>,
         /// How many records, 0 where it has none.
         records: u64,
         /// The tokens it would have taken.
@@ -60,6 +62,15 @@ pub enum EventKind {
         records: u64,
         /// The tokens of the reply.
         reply_tokens: u64,
+    },
+    /// A stored result went into a call of another tool.
+    ResultPassed {
+        /// The tool it went into: text from outside.
+        tool: String,
+        /// The server of that tool.
+        server: String,
+        /// How much went.
+        bytes: u64,
     },
     /// Spec L2: a stored result has had its time, and is gone.
     OffloadFileExpired(Box<Listed>),

@@ -40,6 +40,14 @@ pub enum ExtractError {
     /// The parameter of a recipe is no text.
     #[error("a recipe's parameters are texts")]
     ParamIsNoText,
+    /// The result has fewer further texts.
+    #[error("there is no part {number}")]
+    NoPart {
+        /// The number that was asked for.
+        number: u64,
+        /// How many further texts there are; the last has this number.
+        further: usize,
+    },
     /// There is no engine for it here.
     #[error("{way} queries are not offered here")]
     NotOffered {
@@ -53,7 +61,8 @@ impl ExtractError {
     pub fn class(&self) -> &'static str {
         match self {
             Self::Stored(SpoolError::Expired { .. }) => "expired",
-            Self::Stored(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => "not_found",
+            Self::Stored(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. })
+            | Self::NoPart { .. } => "not_found",
             Self::Recipe(RecipeError::Time) | Self::Search(SearchError::Time) => "time",
             Self::Recipe(RecipeError::Spool(_))
             | Self::Search(SearchError::Spool(_))
@@ -86,6 +95,12 @@ impl ExtractError {
             Self::NoMemories => "Use query or sql with the fields of the descriptor.".to_owned(),
             Self::NoRecords => "Use search_large_output or read_large_output.".to_owned(),
             Self::ParamIsNoText => "Put the value in quotes.".to_owned(),
+            Self::NoPart { further: 0, .. } => {
+                "The result has no further texts: leave part out.".to_owned()
+            }
+            Self::NoPart { further, .. } => {
+                format!("part=0 is the data, further texts are 1 to {further}.")
+            }
             Self::NotOffered { .. } => {
                 "Use a recipe, search_large_output or read_large_output.".to_owned()
             }

@@ -12,13 +12,13 @@ use lro_query::search::{Match, Search};
 #[cfg(any(feature = "jq", feature = "sql"))]
 use lro_query::{Ask, Limits, Params, Source, Window, worker::Workers};
 use lro_query::{Cancel, Page, Rest, Total, read};
-use lro_spool::{StoredResult, records_begin};
+use lro_spool::{PartNumber, PartRole, PositionedRead, StoredResult, records_begin};
 use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::extract_error::ExtractError;
 use crate::question::{Question, Values, Wanted};
-use crate::reply::{Reply, Room, Unit, cost};
+use crate::reply::{Reply, Room, Unit, cost, room};
 use crate::spools::Spools;
 
 /// The most text that a read looks at for one reply, as bytes per token: no token is longer than
@@ -129,7 +129,14 @@ impl Extractor {
                     .deadline(Instant::now() + self.wall);
                 self.search(&*stored, &search)
             }
-            Wanted::Read { unit, start, end } => self.read(&*stored, *unit, *start, *end),
+            Wanted::Read { unit, start, end, part } => match *part {
+                0 => {
+                    let begin = if has_records(&*stored) { records_begin(&*stored)? } else { 0 };
+                    self.read(&*stored, begin, *unit, *start, *end)
+                }
+                // A further text has no header: its lines are all there is to count.
+                part => self.read(&*further(&*stored, part)?, 0, *unit, *start, *end),
+            },
         }?;
         let tokens = cost(&reply.text(), u64::MAX, &*self.tokenizer).unwrap_or_default();
         let kind = EventKind::ResultExtracted {
@@ -261,6 +268,13 @@ impl Extractor {
                 json!(failed.message)
             ));
         }
+        for field in &answer.unknown_fields {
+            let near = match field.near.as_slice() {
+                [] => String::new(),
+                near => format!(": nearest {}", json!(near).to_string().trim_matches(['[', ']'])),
+            };
+            reply.notes.push(format!("unknown field {}{near}", json!(field.name)));
+        }
         if !answer.kept_as_text.is_empty() {
             reply.notes.push(format!(
                 "numbers too long for SQL are compared as text in: {}",
@@ -289,19 +303,20 @@ impl Extractor {
 
     fn read(
         &self,
-        stored: &dyn StoredResult,
+        text: &dyn PositionedRead,
+        begin: u64,
         unit: read::Unit,
         start: u64,
         end: Option<u64>,
     ) -> Result<Reply, ExtractError> {
-        let begin = if has_records(stored) { records_begin(stored)? } else { 0 };
-        let most = self.reply.0.saturating_mul(READ_BYTES_PER_TOKEN);
+        let room = room(self.reply);
+        let most = room.saturating_mul(READ_BYTES_PER_TOKEN);
         let mut most = usize::try_from(most).unwrap_or(usize::MAX);
         // Text of which each character is several tokens is read again, shorter.
         loop {
-            let piece = read::read(stored, begin, &read::Asked::new(unit, start, end, most))?;
-            let fits = cost(&piece.text, self.reply.0, &*self.tokenizer).is_some();
-            if !fits && most > 64 {
+            let piece = read::read(text, begin, &read::Asked::new(unit, start, end, most))?;
+            let fits = cost(&piece.text, room, &*self.tokenizer).is_some();
+            if !fits && most > 1 {
                 most = most.min(piece.text.len()) * 3 / 4;
                 continue;
             }
@@ -367,6 +382,22 @@ fn shown(hit: &Match) -> serde_json::Value {
         }
     }
     shown
+}
+
+/// The further text with this number, from 1. The payload as it came may be kept beside them; it is
+/// the data once more and has no number of its own.
+fn further(
+    stored: &dyn StoredResult,
+    number: u64,
+) -> Result<Box<dyn PositionedRead>, ExtractError> {
+    let kept = (1..).zip(&stored.listed().sidecar.parts);
+    let texts: Vec<PartNumber> = kept
+        .filter(|(_, part)| part.role == PartRole::Text)
+        .map(|(place, _)| PartNumber(place))
+        .collect();
+    let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
+    let place = *texts.get(index).ok_or(ExtractError::NoPart { number, further: texts.len() })?;
+    Ok(stored.part(place)?)
 }
 
 fn has_records(stored: &dyn StoredResult) -> bool {

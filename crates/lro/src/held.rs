@@ -23,11 +23,13 @@ pub struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(memory_cap: usize) -> Self {
+    /// Nothing yet; beyond `memory_cap` bytes it is set aside.
+    pub fn new(memory_cap: usize) -> Self {
         Self { aside: None, memory: Vec::new(), memory_cap, stays: false }
     }
 
-    pub(crate) fn append(&mut self, chunk: &[u8], spool: &dyn Spool) {
+    /// Takes what comes next, setting it aside in `spool` where it is too much.
+    pub fn append(&mut self, chunk: &[u8], spool: &dyn Spool) {
         for piece in chunk.chunks(PIECE) {
             self.memory.extend_from_slice(piece);
             let cap =
@@ -68,6 +70,11 @@ impl Held {
     /// How many bytes it has.
     pub fn bytes(&self) -> u64 {
         self.aside_bytes() + self.memory.len() as u64
+    }
+
+    /// How much of it takes memory: all of it where it could not be set aside.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.len()
     }
 
     /// All of it, where it is in memory.

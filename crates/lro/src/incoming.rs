@@ -1,7 +1,7 @@
 //! Incoming: a result on its way to a client.
 
 use lro_core::Detail;
-use lro_core::tool_result::ToolResult;
+use lro_core::tool_result::{Origin, ToolResult};
 
 use crate::call::Call;
 
@@ -10,6 +10,8 @@ use crate::call::Call;
 pub struct Incoming<'a> {
     /// The tool, as its server calls it.
     pub tool: &'a str,
+    /// The server whose tool it is, where there are several.
+    pub server: Option<&'a str>,
     /// The query, where there was one.
     pub query: Option<&'a str>,
     /// The detail level that was asked for; found out from the records where nobody says.
@@ -31,16 +33,22 @@ pub enum Body<'a> {
 impl<'a> Incoming<'a> {
     /// A payload that `tool` returned.
     pub fn payload(tool: &'a str, payload: &'a [u8]) -> Self {
-        Self { tool, query: None, detail: None, body: Body::Payload(payload) }
+        Self { tool, server: None, query: None, detail: None, body: Body::Payload(payload) }
     }
 
     /// An MCP result that `tool` returned.
     pub fn tool_result(tool: &'a str, result: &'a ToolResult<'a>) -> Self {
-        Self { tool, query: None, detail: None, body: Body::ToolResult(result) }
+        Self { tool, server: None, query: None, detail: None, body: Body::ToolResult(result) }
+    }
+
+    /// The result of `call`.
+    pub fn of(call: Call<'a>, body: Body<'a>) -> Self {
+        let Call { tool, server, query, detail } = call;
+        Self { tool, server, query, detail, body }
     }
 
     pub(crate) fn call(&self) -> Call<'a> {
-        Call { tool: self.tool, query: self.query, detail: self.detail }
+        Call { tool: self.tool, server: self.server, query: self.query, detail: self.detail }
     }
 
     pub(crate) fn main(&self) -> &'a [u8] {
@@ -49,6 +57,16 @@ impl<'a> Incoming<'a> {
                 result.payload().map_or(&[][..], |part| part.payload.as_bytes())
             }
             Body::Payload(payload) => payload,
+        }
+    }
+
+    /// Whether the payload stood as text in the result, so that its white space counts.
+    pub(crate) fn is_text(&self) -> bool {
+        match self.body {
+            Body::ToolResult(result) => {
+                result.payload().is_some_and(|part| part.origin == Origin::Text)
+            }
+            Body::Payload(_) => false,
         }
     }
 

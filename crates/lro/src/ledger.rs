@@ -21,6 +21,8 @@ struct Line<'a> {
     reference: String,
     tool: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     records: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inline_tokens: Option<u64>,
@@ -36,6 +38,8 @@ struct Line<'a> {
     total: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
 }
 
 impl Ledger {
@@ -56,6 +60,7 @@ impl EventSink for Ledger {
             event: "",
             reference: event.result.reference().to_string(),
             tool: "",
+            server: None,
             records: None,
             inline_tokens: None,
             inline_method: None,
@@ -64,17 +69,21 @@ impl EventSink for Ledger {
             given: None,
             total: None,
             reply_tokens: None,
+            bytes: None,
         };
         let line = match &event.kind {
-            EventKind::ResultOffloaded { tool, records, inline, descriptor_bytes } => Line {
-                event: "ResultOffloaded",
-                tool,
-                records: Some(*records),
-                inline_tokens: Some(inline.tokens.0),
-                inline_method: Some(inline.method),
-                descriptor_bytes: Some(*descriptor_bytes),
-                ..blank
-            },
+            EventKind::ResultOffloaded { tool, server, records, inline, descriptor_bytes } => {
+                Line {
+                    event: "ResultOffloaded",
+                    tool,
+                    server: server.as_deref(),
+                    records: Some(*records),
+                    inline_tokens: Some(inline.tokens.0),
+                    inline_method: Some(inline.method),
+                    descriptor_bytes: Some(*descriptor_bytes),
+                    ..blank
+                }
+            }
             EventKind::ResultExtracted { tool, way, given, total, records, reply_tokens } => Line {
                 event: "ResultExtracted",
                 tool,
@@ -88,6 +97,13 @@ impl EventSink for Ledger {
             EventKind::OffloadWriteFailed { tool, .. } => {
                 Line { event: "OffloadWriteFailed", tool, ..blank }
             }
+            EventKind::ResultPassed { tool, server, bytes } => Line {
+                event: "ResultPassed",
+                tool,
+                server: Some(server),
+                bytes: Some(*bytes),
+                ..blank
+            },
             EventKind::OffloadFileExpired(listed) => {
                 Line { event: "OffloadFileExpired", tool: &listed.sidecar.tool, ..blank }
             }

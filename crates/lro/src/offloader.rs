@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::config::{Config, DescriptorForm, OffloadConfig};
+use lro_core::config::{Config, DescriptorForm, OffloadConfig, PathMap};
 use lro_core::payload::{self, Payload};
 use lro_core::records::{Finder, Surveyed};
 use lro_core::threshold::Delivery;
+use lro_core::tokens::{Estimate, Method};
 use lro_core::{
     Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Policies, Rules, Stored, Survey,
     Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
@@ -33,6 +34,7 @@ pub struct Offloader {
     generic_threshold: u32,
     generic_ttl: Duration,
     policies: Policies,
+    path_map: PathMap,
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     extraction: Extraction,
     events: Arc<dyn EventSink>,
@@ -48,6 +50,7 @@ impl Offloader {
             generic_threshold: config.proxy.threshold_tokens,
             generic_ttl: Duration::from_secs(config.proxy.ttl_seconds),
             policies: config.proxy.policy.clone(),
+            path_map: config.proxy.path_map.clone(),
             tokenizer: Box::new(NoTokenizer),
             extraction: Extraction::Shell,
             events: Arc::new(NoEvents),
@@ -105,7 +108,22 @@ impl Offloader {
                 assess_arrived(&payload, found, call.tool, &rules, self.tokenizer())
             }
         };
-        self.deliver_assessed(call, &payload, &incoming.further(), assessment, surveyed, at)
+        let beside = Beside { further: &incoming.further(), exact: incoming.is_text() };
+        self.deliver_assessed(call, &payload, beside, assessment, surveyed, at)
+    }
+
+    /// Whether a result of `tool` may ever be offloaded.
+    pub fn may_offload(&self, tool: &str) -> bool {
+        let call = Call::of(tool);
+        !self.surely_inline(call, u64::MAX)
+    }
+
+    /// Whether a result of `call` stays as it is if it has no more than so many bytes. Cheap: nothing
+    /// is read.
+    pub fn surely_inline(&self, call: Call<'_>, bytes: u64) -> bool {
+        let too_many = |_| Estimate { tokens: Tokens(u64::MAX), method: Method::Counted };
+        let decision = self.rules_of(call).decide(call.tool, bytes, too_many);
+        decision.delivery == Delivery::Inline
     }
 
     /// Begins to receive the result of `call`, which arrives in chunks.
@@ -131,7 +149,7 @@ impl Offloader {
         &self,
         call: Call<'_>,
         payload: &dyn Payload,
-        further: &[&str],
+        beside: Beside<'_>,
         assessment: Assessment,
         surveyed: Option<Surveyed>,
         at: Moment,
@@ -139,7 +157,7 @@ impl Offloader {
         if assessment.decision.delivery == Delivery::Inline {
             return Delivered::Inline(assessment.decision);
         }
-        match self.store(call, payload, further, &assessment, surveyed, at) {
+        match self.store(call, payload, beside, &assessment, surveyed, at) {
             Ok(offloaded) => Delivered::Offloaded(Box::new(offloaded)),
             Err(error) => self.fall_back(call, payload, &assessment, &error, at),
         }
@@ -172,7 +190,7 @@ impl Offloader {
         &self,
         call: Call<'_>,
         payload: &dyn Payload,
-        further: &[&str],
+        Beside { further, exact }: Beside<'_>,
         assessment: &Assessment,
         surveyed: Option<Surveyed>,
         at: Moment,
@@ -184,6 +202,8 @@ impl Offloader {
         let mut what = ToStore {
             id: at.result_id(),
             tool: call.tool,
+            server: call.server,
+            exact,
             query: call.query.map(str::to_owned),
             detail: call.detail.unwrap_or_else(|| operation.default_detail()),
             found: &assessment.found,
@@ -204,6 +224,8 @@ impl Offloader {
         let (listed, survey) = store_arrived(&*self.spool, what, payload, further, surveyed)?;
         let detail = detail(&survey);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        // f06: a client that sees the directory elsewhere is told of it there.
+        let path = self.path_map.shown(path);
         let set = SetFacts::of(&listed);
         let stored = Stored {
             id: listed.id(),
@@ -234,6 +256,7 @@ impl Offloader {
         let descriptor = descriptor.expect("text, numbers and raw JSON have a JSON form");
         let kind = EventKind::ResultOffloaded {
             tool: call.tool.to_owned(),
+            server: call.server.map(str::to_owned),
             records: survey.count,
             inline: assessment.estimate,
             descriptor_bytes: descriptor.len() as u64,
@@ -269,6 +292,15 @@ impl Offloader {
             Delivered::Truncated,
         )
     }
+}
+
+/// What is known of a payload besides its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    /// Texts that say something else.
+    pub(crate) further: &'a [&'a str],
+    /// Whether it is a text, of which every byte counts.
+    pub(crate) exact: bool,
 }
 
 /// What can be done about a result that could not be stored.
@@ -333,4 +365,13 @@ fn with_causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+impl std::fmt::Debug for Offloader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offloader")
+            .field("offload", &self.offload)
+            .field("policies", &self.policies)
+            .finish_non_exhaustive()
+    }
 }

@@ -68,6 +68,8 @@ pub enum Wanted {
         start: u64,
         /// The one before which it ends.
         end: Option<u64>,
+        /// Of which text: 0 is the data, from 1 on the further texts of the same tool result.
+        part: u64,
     },
 }
 

@@ -10,6 +10,11 @@ use lro_query::Total;
 /// What is left for the first line and the notes.
 const AROUND: u64 = 120;
 
+/// The tokens that a reply's body may take.
+pub(crate) fn room(limit: Tokens) -> u64 {
+    limit.0.saturating_sub(AROUND).max(1)
+}
+
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,8 +107,14 @@ pub(crate) struct Room<'t> {
 
 impl<'t> Room<'t> {
     pub(crate) fn new(limit: Tokens, tokenizer: &'t dyn Tokenizer) -> Self {
-        let left = limit.0.saturating_sub(AROUND).max(1);
-        Self { tokenizer, left, body: String::new(), given: 0, abridged: false, full: false }
+        Self {
+            tokenizer,
+            left: room(limit),
+            body: String::new(),
+            given: 0,
+            abridged: false,
+            full: false,
+        }
     }
 
     /// Takes another answer if it fits. The first one is taken in any case, with its long texts cut
@@ -113,8 +124,7 @@ impl<'t> Room<'t> {
             return false;
         }
         let line = String::from_utf8_lossy(line);
-        let cost = cost(&line, self.left, self.tokenizer);
-        if let Some(cost) = cost {
+        if let Some(cost) = cost(&line, self.left, self.tokenizer) {
             self.push(&line, cost);
             return true;
         }
@@ -123,15 +133,13 @@ impl<'t> Room<'t> {
             return false;
         }
         self.abridged = true;
-        let shown = Preview::of_records(&line, Tokens(self.left))
-            .or_else(|| Preview::of_text(&line, Tokens(self.left)));
-        let text = match shown {
-            Some((Preview::Records(records), _)) => {
-                records.first().map(|record| record.get().to_owned()).unwrap_or_default()
-            }
-            Some((Preview::Text(text), _)) => text.replace('\n', " "),
-            _ => String::new(),
-        };
+        // A preview is measured by characters: of odd text it takes more tokens than it was told.
+        let mut budget = self.left;
+        let mut text = abridged(&line, budget);
+        while budget > 0 && cost(&text, self.left, self.tokenizer).is_none() {
+            budget = budget * 3 / 4;
+            text = abridged(&line, budget);
+        }
         self.push(&text, 0);
         true
     }
@@ -143,6 +151,19 @@ impl<'t> Room<'t> {
         self.body.push_str(line);
         self.body.push('\n');
         self.given += 1;
+    }
+}
+
+/// An answer with its long texts cut, in about so many tokens; nothing, if they are too few.
+fn abridged(line: &str, budget: u64) -> String {
+    let shown = Preview::of_records(line, Tokens(budget))
+        .or_else(|| Preview::of_text(line, Tokens(budget)));
+    match shown {
+        Some((Preview::Records(records), _)) => {
+            records.first().map(|record| record.get().to_owned()).unwrap_or_default()
+        }
+        Some((Preview::Text(text), _)) => text.replace('\n', " "),
+        _ => String::new(),
     }
 }
 

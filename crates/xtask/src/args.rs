@@ -28,6 +28,8 @@ enum Command {
     References(ReferencesArgs),
     /// Run the long runs and record them under bench/runs/.
     Soak(SoakArgs),
+    /// Run the fuzz targets one after another and record them under bench/runs/.
+    Fuzz(FuzzArgs),
     /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
     Bench(BenchArgs),
 }
@@ -86,6 +88,17 @@ pub(crate) struct SoakArgs {
     pub(crate) name: Option<String>,
 }
 
+/// Which fuzz targets to run, and how long.
+#[derive(Debug, Args)]
+pub(crate) struct FuzzArgs {
+    /// One target by name; all of them when absent.
+    #[arg(value_name = "TARGET", value_parser = soak::fuzz::names())]
+    pub(crate) name: Option<String>,
+    /// How long each target runs.
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seconds: u32,
+}
+
 /// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -112,6 +125,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Docs(args) => docs::run(&repository, &args),
         Command::References(args) => references::run(&repository, &args),
         Command::Soak(args) => soak::run(&repository, &args),
+        Command::Fuzz(args) => soak::fuzz::run(&repository, &args),
         Command::Bench(args) => bench::run(&repository, &args),
     });
     match outcome {

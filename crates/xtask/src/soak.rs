@@ -1,5 +1,7 @@
 //! `cargo xtask soak`: runs too long for every commit, kept as records under `bench/runs/`.
 
+pub(crate) mod fuzz;
+
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -89,6 +91,23 @@ const SOAKS: &[Soak] = &[
         unit: "seconds",
         packages: &["lro-spool"],
         filter: "test(/^processes::/)",
+    },
+    Soak {
+        name: "extract-race",
+        shows: "links to a secret put in place of stored files and folders while every tool is called make none tell it",
+        cases: 60,
+        unit: "seconds",
+        // Its worker is a program of the other package.
+        packages: &["lro-mcp", "lro-query"],
+        filter: "test(/^race::/)",
+    },
+    Soak {
+        name: "transparency",
+        shows: "messages of both eras, however they are spelled, pass the relay as the bytes that came",
+        cases: 100_000,
+        unit: "cases",
+        packages: &["lro-proxy", "lro-query"],
+        filter: "test(/^transparent::/)",
     },
     Soak {
         name: "recipes",

@@ -37,7 +37,8 @@ Examples:
   atlatl extract REF --sql 'SELECT id FROM results EXCEPT SELECT id FROM old' \\
       --with old=REF2
   atlatl extract REF --search 'time-?out' --output json
-  atlatl extract REF --read records:0..5";
+  atlatl extract REF --read records:0..5
+  atlatl extract REF --read 0..2000 --part 1";
 
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {

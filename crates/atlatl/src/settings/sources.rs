@@ -56,6 +56,11 @@ impl Sources {
         }
     }
 
+    /// Sets one key above every file and variable.
+    pub(crate) fn assign(&mut self, assignment: String) {
+        self.assignments.push(assignment);
+    }
+
     /// One file and nothing else.
     pub(crate) fn only_file(path: &Path) -> Self {
         let file = SourceFile { layer: FileLayer::Named, path: path.to_owned() };

@@ -134,6 +134,27 @@ fn what_is_wrong_is_said_with_a_hint() {
 }
 
 #[test]
+fn a_further_text_is_read_by_its_number() {
+    let program = Program::new();
+    let rows: Vec<Value> = (0..40).map(|n| json!({"n": n})).collect();
+    let result = json!({"content": [
+        {"type": "text", "text": serde_json::to_string(&rows).unwrap()},
+        {"type": "text", "text": "and a word beside it"},
+    ]});
+    let reference = store(&program, &result.to_string());
+    let run = ask(&program, &reference, &["--read", "6..10", "--part", "1"]);
+    assert_eq!((&*run.stdout, &*run.stderr), ("word", "note: 4 of 20 characters\n"));
+    let run = program.run(&["extract", &reference, "--read", "0..9", "--part", "2"]);
+    assert_eq!(run.status, 1, "{run}");
+    assert_eq!(
+        run.stderr,
+        "error: there is no part 2\nhint: part=0 is the data, further texts are 1 to 1.\n"
+    );
+    let run = program.run(&["extract", &reference, "--recipe", "1", "--part", "1"]);
+    assert_eq!(run.status, 2, "{run}");
+}
+
+#[test]
 fn an_extraction_is_in_the_ledger_without_contents() {
     let program = Program::new();
     let reference = memories(&program);

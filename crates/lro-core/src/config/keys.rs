@@ -3,11 +3,15 @@
 use super::key::{Key, Kind};
 
 /// The commands which act on the keys of deciding and describing today.
-const OFFLOAD: &[&str] = &["offload"];
+const OFFLOAD: &[&str] = &["offload", "proxy"];
 /// Those which act on where results are stored.
-const STORE: &[&str] = &["offload", "results", "extract"];
+const STORE: &[&str] = &["offload", "results", "extract", "proxy", "tools"];
 /// Those which act on the bounds of a query.
-const EXTRACT: &[&str] = &["extract"];
+const EXTRACT: &[&str] = &["extract", "proxy", "tools"];
+/// Those which offer tools to a model.
+const TOOLS: &[&str] = &["proxy", "tools"];
+/// The relay alone.
+const PROXY: &[&str] = &["proxy"];
 
 /// Every key, in the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -59,7 +63,8 @@ pub const KEYS: &[Key] = &[
         Kind::U32 { min: 1 },
         "1600",
         "The most tokens that one extraction may answer with.",
-    ),
+    )
+    .for_commands(TOOLS),
     row(
         "prompt.offload.shared_filesystem",
         Kind::Bool,
@@ -93,7 +98,8 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(&["all", "none"]),
         r#""all""#,
         "Whether the proxy offers the extraction tools itself or leaves them to a server of their own.",
-    ),
+    )
+    .for_commands(PROXY),
     row(
         "proxy.policy",
         Kind::Policies,
@@ -106,19 +112,22 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(&["off", "same-server", "any"]),
         r#""same-server""#,
         "Which stored results may be named in the arguments of another tool.",
-    ),
+    )
+    .for_commands(PROXY),
     row(
         "proxy.path_map.from",
         Kind::Text,
         r#""""#,
         "The beginning of a path, as the proxy sees it, which the client sees elsewhere; needs `to`.",
-    ),
+    )
+    .for_commands(PROXY),
     row(
         "proxy.path_map.to",
         Kind::Text,
         r#""""#,
         "What the client sees in place of `from`.",
-    ),
+    )
+    .for_commands(PROXY),
     row(
         "spool.max_bytes",
         Kind::U64 { min: 1 },

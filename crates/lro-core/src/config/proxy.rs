@@ -77,6 +77,16 @@ pub struct PathMap {
 }
 
 impl PathMap {
+    /// `path` as the client sees it. Whole components only: `/out` is no beginning of `/out2`.
+    pub fn shown(&self, path: String) -> String {
+        let Some((from, to)) = self.pair() else { return path };
+        let (from, to) = (from.trim_end_matches('/'), to.trim_end_matches('/'));
+        match path.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{to}{rest}"),
+            _ => path,
+        }
+    }
+
     /// The pair to rewrite, or `None` where paths are shown as they are.
     pub fn pair(&self) -> Option<(&str, &str)> {
         (!self.from.is_empty() && !self.to.is_empty()).then_some((&*self.from, &*self.to))

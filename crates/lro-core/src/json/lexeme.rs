@@ -44,13 +44,17 @@ fn same_string(a: &[u8], b: &[u8]) -> bool {
         && matches!((decode(a), decode(b)), (Some(a), Some(b)) if a == b)
 }
 
-/// `text` without the white space of JSON at its start; a form feed is none.
+/// `text` without the white space of JSON at its start.
 pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
-    let space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-    &text[text.iter().take_while(|byte| space(byte)).count()..]
+    &text[text.iter().take_while(|byte| is_space(**byte)).count()..]
 }
 
-/// Splits valid JSON into its lexemes.
+/// Whether JSON takes the byte for white space; a form feed is none.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Splits valid JSON into its lexemes, and anything else into pieces that are never empty.
 pub(crate) struct Lexemes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Lexemes<'a> {
@@ -63,7 +67,7 @@ impl<'a> Iterator for Lexemes<'a> {
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
             _ => rest
                 .iter()
-                .position(|b| b.is_ascii_whitespace() || b"{}[],:\"".contains(b))
+                .position(|b| is_space(*b) || b"{}[],:\"".contains(b))
                 .unwrap_or(rest.len()),
         };
         let (lexeme, rest) = rest.split_at(length);
@@ -112,6 +116,16 @@ mod tests {
             ("[]", ""),
         ] {
             assert!(!same_lexemes(one.as_bytes(), other.as_bytes()), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_has_an_end_as_well() {
+        // A form feed is white space to ASCII, and none to JSON.
+        let pieces: Vec<_> = Lexemes(b"a\x0cb \x0c\x0b,\x0c").collect();
+        assert_eq!(pieces, [&b"a\x0cb"[..], b"\x0c\x0b", b",", b"\x0c"]);
+        for byte in 0..=u8::MAX {
+            assert!(Lexemes(&[byte, b'x', byte]).count() <= 3, "{byte}");
         }
     }
 

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde::Serialize;
 
+use super::finder::BYTE_ORDER_MARK;
 use super::{PayloadChanged, RecordForm};
 use crate::json::encode;
 
@@ -142,10 +143,18 @@ impl TableSniffer {
         if self.rows.is_some() {
             return chunk.is_empty() || self.read(chunk);
         }
+        // Only what is new can hold the end: chunks may be as small as a byte.
+        let searched = self.header.len();
         self.header.extend_from_slice(chunk);
-        let Some(end) = self.header.iter().position(|b| *b == b'\n') else {
+        let Some(end) = chunk.iter().position(|b| *b == b'\n') else {
             return self.header.len() <= HEADER_CAP;
         };
+        let end = searched + end;
+        // The reader leaves out a mark only if it sees it whole: behind a second one, what the rows
+        // are would depend on how they arrive.
+        if self.header.starts_with(BYTE_ORDER_MARK) {
+            return false;
+        }
         let tab = self.header[..end].contains(&b'\t');
         let delimiter = if tab { Delimiter::Tab } else { Delimiter::Comma };
         self.delimiter = Some(delimiter);

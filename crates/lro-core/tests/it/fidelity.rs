@@ -5,6 +5,49 @@ use proptest::prelude::*;
 
 use crate::tree::{self, Tree};
 
+/// What JSON and tables are made of, and what is nearly so.
+const FRAGMENTS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\"a\":",
+    "{\"a\":1}",
+    "[1]",
+    "0",
+    "-0",
+    "01",
+    "1.50",
+    "1.",
+    "1e5",
+    "-",
+    "true",
+    "tru",
+    "null",
+    "NaN",
+    " ",
+    "\n",
+    "\u{c}",
+    "\\",
+    "\\n",
+    "\\u00e9",
+    "\\ud800",
+    "\\x",
+    "\u{e9}",
+    "\u{1f642}",
+    "\u{feff}",
+    "\u{1}",
+    "\0",
+    "name,n\n",
+    "x,1\n",
+    "\"q\"\"r\",2\n",
+];
+const AROUND: &[(&str, &str)] =
+    &[("[", "]"), ("[\"", "\"]"), ("{\"a\":", "}"), ("\u{feff} [", "]\n"), ("{\"r\":[1,", "2]}")];
+
 /// The record lines of a payload fed in chunks.
 fn lines(payload: &str, found: &Found, chunk: usize) -> Vec<String> {
     let mut writer = RecordLines::new(found.records().unwrap());
@@ -105,6 +148,29 @@ proptest! {
     }
 
     #[test]
+    fn prop_what_is_taken_for_json_is_json_and_nothing_else(
+        fragments in prop::collection::vec(proptest::sample::select(FRAGMENTS), 0..12),
+        around in proptest::option::of(proptest::sample::select(AROUND)),
+        chunk in 1usize..20,
+    ) {
+        let inside = fragments.concat();
+        let payload = around.map_or_else(|| inside.clone(), |(a, b)| format!("{a}{inside}{b}"));
+        let found = find(&payload, chunk);
+        prop_assert_eq!(&found, &Found::of(payload.as_bytes()));
+        let json = payload.strip_prefix('\u{feff}').unwrap_or(&payload);
+        let valid = serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok()
+            && json.trim_start().starts_with(['{', '[']);
+        let array = found.records().is_some_and(|r| matches!(r.form, RecordForm::Array { .. }));
+        prop_assert_eq!(array || found.content == Content::Document, valid, "{}", payload);
+        if found.records().is_some() {
+            for line in lines(&payload, &found, chunk) {
+                let value = serde_json::from_str::<&serde_json::value::RawValue>(&line);
+                prop_assert!(value.is_ok(), "{}", line);
+            }
+        }
+    }
+
+    #[test]
     fn prop_lines_of_json_are_records_as_they_are(
         trees in prop::collection::vec(tree::value(), 2..8),
         spaces in tree::spaces(),
@@ -131,4 +197,19 @@ fn a_thousand_levels_and_odd_lexemes_survive() {
     let payload = format!("{{\"rows\":[{record},{record}],\"big\":1e999}}");
     let found = Found::of(payload.as_bytes());
     assert_eq!(lines(&payload, &found, 7), [record.clone(), record]);
+}
+
+#[test]
+fn rows_behind_a_second_byte_order_mark_are_text_however_they_arrive() {
+    for chunk in [1, 2, 3, 100] {
+        let table = "\u{feff}a,b\n1,2\n3,4\n";
+        assert_eq!(
+            lines(table, &find(table, chunk), chunk),
+            [r#"{"a":1,"b":2}"#, r#"{"a":3,"b":4}"#]
+        );
+        for between in ["", "\n"] {
+            let payload = format!("\u{feff}\u{feff}{between}a,b\n1,2\n3,4\n");
+            assert_eq!(find(&payload, chunk).content, Content::Text);
+        }
+    }
 }

@@ -85,6 +85,8 @@ struct Read {
     #[serde(default, deserialize_with = "number")]
     end: Option<u64>,
     unit: Option<Unit>,
+    #[serde(default, deserialize_with = "number")]
+    part: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -178,7 +180,7 @@ pub(super) fn extract(arguments: &str) -> Result<Asked, ArgumentError> {
 
 /// Spec V1.
 pub(super) fn read(arguments: &str) -> Result<Asked, ArgumentError> {
-    let Read { reference, file_path, filename, start, end, unit } = parse(arguments)?;
+    let Read { reference, file_path, filename, start, end, unit, part } = parse(arguments)?;
     let address = Which { reference, file_path, filename }.address()?;
     let start = start.unwrap_or(0);
     if end.is_some_and(|end| end < start) {
@@ -194,7 +196,7 @@ pub(super) fn read(arguments: &str) -> Result<Asked, ArgumentError> {
             (read::Unit::Characters, Some(end.unwrap_or(start.saturating_add(READ_AT_ONCE))))
         }
     };
-    Ok(Asked::of(address, Wanted::Read { unit, start, end }))
+    Ok(Asked::of(address, Wanted::Read { unit, start, end, part: part.unwrap_or(0) }))
 }
 
 /// Spec V2.

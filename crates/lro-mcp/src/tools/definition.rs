@@ -63,6 +63,7 @@ fn read() -> Value {
         "start": count(),
         "end": count(),
         "unit": {"enum": ["characters", "lines", "records"], "default": "characters"},
+        "part": {"type": "integer", "description": "Further text, below lro.parts"},
     }));
     let description = "Read a range of a stored large result, from 0, end not included.";
     tool(READ, "Read a stored result", description, &properties, &[])

@@ -6,12 +6,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lro::{Delivered, Extractor, Incoming, Moment, Offloader, Spools};
 use lro_core::O200k;
 use lro_core::config::Config;
+use lro_core::tool_result::ToolResult;
 use lro_mcp::{Called, Tools};
 use lro_query::Cancel;
 use lro_query::worker::Program;
 use lro_spool::{DirOptions, DirSpool, Quota, Spool};
-use serde_json::Value;
 use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) struct Fixture {
@@ -45,13 +46,24 @@ impl Fixture {
 
     /// Stores what `tool` returned, whatever its size, and gives its reference.
     pub(crate) fn store(&self, tool: &str, payload: &str) -> String {
+        self.deliver(&Incoming::payload(tool, payload.as_bytes()))
+    }
+
+    /// Stores an MCP result of these texts, the first of which is its payload.
+    pub(crate) fn store_texts(&self, tool: &str, texts: &[&str]) -> String {
+        let blocks = texts.iter().map(|text| json!({"type": "text", "text": text}));
+        let json = json!({"content": blocks.collect::<Vec<_>>()}).to_string();
+        self.deliver(&Incoming::tool_result(tool, &ToolResult::read(&json).unwrap()))
+    }
+
+    fn deliver(&self, incoming: &Incoming<'_>) -> String {
         let mut config = self.config.clone();
         config.prompt.offload.threshold_tokens = 1;
         config.proxy.threshold_tokens = 1;
         let offloader = Offloader::new(self.spool.clone(), &config);
         let before = self.spool.list().unwrap().len();
         let moment = Moment { now: now(), random: before as u128 };
-        match offloader.deliver(&Incoming::payload(tool, payload.as_bytes()), moment) {
+        match offloader.deliver(incoming, moment) {
             Delivered::Offloaded(offloaded) => offloaded.listed.id().reference().to_string(),
             other => panic!("{other:?}"),
         }

@@ -111,6 +111,21 @@ fn errors_have_a_class_and_a_hint() {
     }
 }
 
+/// jq answers a misspelt field with null; whoever asked shall not believe it.
+#[test]
+fn a_misspelt_field_is_told_with_the_nearest() {
+    let fixture = Fixture::new();
+    let reference = fixture.memories(30);
+    let ask = |query: &str| {
+        fixture.call("lro_extract", &json!({"ref": reference, "query": query, "limit": 2})).text
+    };
+    let told = "\nNote: unknown field \"titel\": nearest \"title\"\n";
+    assert_eq!(ask(".titel"), format!("2 of 30 values. More: offset=2.{told}null\nnull\n"));
+    assert_eq!(ask("select(.titel == \"x\")"), format!("0 of 0 values.{told}"));
+    assert!(!ask(".title").contains("Note:"));
+    assert_eq!(ask("select(.title == \"x\")"), "0 of 0 values.\n");
+}
+
 #[test]
 fn n6_the_same_call_gives_the_same_bytes() {
     let fixture = Fixture::new();

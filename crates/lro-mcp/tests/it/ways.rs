@@ -124,6 +124,44 @@ fn v1_a_range_of_characters_lines_or_records_is_read() {
     assert!(lines[0].starts_with(r#"{"id":"#));
 }
 
+/// f42: what a tool said beside its payload can be read as well. A table is kept as it came beside
+/// its records, and that copy is counted by nobody.
+#[test]
+fn v1_further_texts_of_a_result_are_read_by_their_number() {
+    let fixture = Fixture::new();
+    let rows: Vec<String> = (0..60).map(|n| format!(r#"{{"id":{n}}}"#)).collect();
+    let table = (0..60).map(|n| format!("{n},name {n}\n")).collect::<Vec<_>>().concat();
+    for payload in [format!("[{}]", rows.join(",")), format!("id,name\n{table}")] {
+        let remark = "first line of a remark – ü\nsecond line\n";
+        let reference = fixture.store_texts("list_things", &[&payload, remark, "another"]);
+        let read = |extra: Value| {
+            let mut arguments = json!({"ref": reference});
+            arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            fixture.call("read_large_output", &arguments)
+        };
+        let text = |extra: Value| {
+            let called = read(extra);
+            assert!(!called.is_error, "{called:?}");
+            called.text
+        };
+        assert_eq!(text(json!({"part": 1})), format!("39 of 39 characters.\n{remark}"));
+        assert_eq!(text(json!({"part": "2"})), "7 of 7 characters.\nanother");
+        let lines = json!({"part": 1, "unit": "lines", "start": 1, "end": 2});
+        assert_eq!(text(lines), "1 of 2 lines.\nsecond line\n");
+        assert_eq!(text(json!({"part": 0})), text(json!({})));
+        let called = read(json!({"part": 3}));
+        assert!(called.is_error, "{called:?}");
+        assert_eq!(
+            called.text,
+            "Error (not_found): there is no part 3\n\
+             Hint: part=0 is the data, further texts are 1 to 2."
+        );
+    }
+    let alone = fixture.store("list_things", &format!("[{}]", rows.join(",")));
+    let called = fixture.call("read_large_output", &json!({"ref": alone, "part": 1}));
+    assert!(called.is_error && called.text.contains("no further texts"), "{called:?}");
+}
+
 #[test]
 fn v2_lines_are_found_by_regular_expression() {
     let fixture = Fixture::new();

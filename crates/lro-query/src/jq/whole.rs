@@ -1,5 +1,6 @@
 //! Whole: a filter over the array of all records.
 
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ struct Ended {
     failed: Option<String>,
 }
 
-pub(super) fn answer(query: Query, source: Opened, crew: &Crew, emit: &mut Emit) -> Outcome {
+pub(super) fn answer(query: Query, source: Arc<Opened>, crew: &Crew, emit: &mut Emit) -> Outcome {
     // The filter runs where the stack is deep, and waits when its outputs are not taken.
     let bytes = source.end.saturating_sub(source.begin);
     let (say, hear) = sync_channel(64);

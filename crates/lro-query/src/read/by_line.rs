@@ -7,8 +7,8 @@ use super::by_character::position_of;
 use super::{Asked, CutLine, Piece, stream};
 use crate::characters;
 
-/// What is kept beyond a piece: enough to see that there is more, and that a character is whole.
-const SURPLUS: usize = 4;
+/// What is kept beyond a piece: a whole character, and enough to see that there is more.
+const SURPLUS: usize = 5;
 
 /// Reads a range of the lines that begin at `begin` or behind it.
 pub(super) fn read(
@@ -38,6 +38,10 @@ pub(super) fn read(
     }
     // A piece is never empty because of its size, or going on would lead nowhere.
     let cut = characters::floor(&bytes, most).max(characters::after(&bytes, 0));
+    if cut == bytes.len() {
+        // A single character, larger than a piece may be: nothing of the line is left.
+        return Ok(piece(&bytes, start..whole, total));
+    }
     bytes.truncate(cut);
     let next_character = position_of(source, from + bytes.len() as u64)?;
     let cut = Some(CutLine { next_character });

@@ -1,6 +1,6 @@
 //! Outlet: counts all answers and lets through those that are wanted.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::Sink;
 use crate::page::{Page, Rest, Total};
@@ -23,8 +23,21 @@ impl<'a, 'k> Outlet<'a, 'k> {
         self.rest.is_some() || self.page.is_past(self.seen)
     }
 
+    /// Which of the next `count` answers are wanted.
+    pub(super) fn wanted(&self, count: usize) -> Range<usize> {
+        let within = |number: u64| {
+            usize::try_from(number.saturating_sub(self.seen)).unwrap_or(usize::MAX).min(count)
+        };
+        match self.rest {
+            Some(_) => count..count,
+            None => {
+                within(self.page.offset)..within(self.page.offset.saturating_add(self.page.limit))
+            }
+        }
+    }
+
     /// Whether the answer that comes next is wanted.
-    pub(super) fn wants_next(&self) -> bool {
+    fn wants_next(&self) -> bool {
         self.rest.is_none() && self.page.holds(self.seen)
     }
 

@@ -9,14 +9,11 @@ use lro_spool::PositionedRead;
 
 use super::Scan;
 use super::error::{Flaw, RecipeError};
+use super::fetch::{Fetch, Place};
 use super::key::Key;
 use super::lexeme::Kind;
 use super::outlet::Outlet;
 use super::record::fields;
-use crate::lines::fill;
-
-/// Records that follow each other in the source are read together, up to so many bytes.
-const TOGETHER: usize = 1 << 20;
 
 pub(super) enum Sorted {
     /// Recipe 8: by date of creation.
@@ -61,7 +58,8 @@ impl Sorted {
             // As `reverse` does: equal ones in turned order, too.
             all.reverse();
         }
-        give(source, &all, outlet)?;
+        let Scan { threads, deadline, .. } = *scan;
+        give(Fetch { source, threads, deadline }, &all, outlet)?;
         Ok(records)
     }
 
@@ -81,50 +79,28 @@ impl Sorted {
     }
 }
 
-fn give(
-    source: &dyn PositionedRead,
-    all: &[Keyed],
-    outlet: &mut Outlet<'_, '_>,
-) -> Result<(), RecipeError> {
-    let mut rest = all;
-    let mut buf = Vec::new();
-    while let Some(first) = rest.first() {
-        if outlet.only_counts() {
-            outlet.count(rest.len() as u64);
-            break;
-        }
-        if !outlet.wants_next() {
-            outlet.count(1);
-            rest = &rest[1..];
-            continue;
-        }
-        let (count, length) = neighbours(rest);
-        buf.resize(length, 0);
-        let read = fill(source, first.at, &mut buf)?;
-        for record in &rest[..count] {
-            let from = usize::try_from(record.at - first.at).unwrap_or(usize::MAX).min(read);
-            let to = from.saturating_add(record.length).min(read);
-            if outlet.give(buf[from..to].trim_ascii()).is_break() {
-                return Ok(());
-            }
-        }
-        rest = &rest[count..];
+impl Place for Keyed {
+    fn at(&self) -> u64 {
+        self.at
     }
-    Ok(())
+
+    fn length(&self) -> usize {
+        self.length
+    }
 }
 
-/// How many of the next records lie directly behind each other, and the bytes they take.
-fn neighbours(records: &[Keyed]) -> (usize, usize) {
-    let first = &records[0];
-    let (mut count, mut length) = (1, first.length);
-    for next in &records[1..] {
-        // One byte for the line break.
-        let adjacent = next.at == first.at + length as u64 + 1;
-        if !adjacent || length + next.length >= TOGETHER {
-            break;
-        }
-        length += 1 + next.length;
-        count += 1;
+fn give(fetch: Fetch<'_>, all: &[Keyed], outlet: &mut Outlet<'_, '_>) -> Result<(), RecipeError> {
+    let wanted = outlet.wanted(all.len());
+    outlet.count(wanted.start as u64);
+    let mut next = wanted.start;
+    let mut stopped = ControlFlow::Continue(());
+    fetch.each(&all[wanted], &mut |record| {
+        next += 1;
+        stopped = outlet.give(record);
+        if outlet.only_counts() { ControlFlow::Break(()) } else { stopped }
+    })?;
+    if stopped.is_continue() {
+        outlet.count((all.len() - next) as u64);
     }
-    (count, length)
+    Ok(())
 }

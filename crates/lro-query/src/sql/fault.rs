@@ -2,9 +2,10 @@
 
 use rusqlite::{Error, ErrorCode};
 
+use super::Table;
 use super::guard::Guard;
-use super::{Table, nearest};
 use crate::error::About;
+use crate::nearest;
 use crate::worker::Fault;
 
 /// The statement could not be prepared.
@@ -20,7 +21,8 @@ pub(super) fn preparing(error: &Error, guard: &Guard, tables: &[Table]) -> Fault
     }
     let message = message(error);
     let about = if let Some(column) = missing_column(error) {
-        About::Column { near: nearest::columns(column, tables) }
+        let names = tables.iter().flat_map(|table| table.columns.names());
+        About::Column { near: nearest::names(column, names) }
     } else if message.starts_with("no such table: ") {
         let known = tables.iter().map(|table| table.source.alias.as_str().to_owned());
         About::Table { known: known.collect() }

@@ -21,6 +21,8 @@ pub(crate) struct Emit {
     full: bool,
     seen: u64,
     given: u64,
+    /// Whether every value so far was null, or a list of nothing else.
+    only_null: bool,
     buffer: Vec<u8>,
 }
 
@@ -47,6 +49,7 @@ impl Emit {
             full: false,
             seen: 0,
             given: 0,
+            only_null: true,
             buffer: Vec::new(),
         }
     }
@@ -66,6 +69,7 @@ impl Emit {
     pub(crate) fn value(&mut self, line: &[u8]) -> io::Result<ControlFlow<()>> {
         let number = self.seen;
         self.seen += 1;
+        self.only_null = self.only_null && line.iter().all(|byte| b"null[],".contains(byte));
         if number < self.window.offset {
             return Ok(ControlFlow::Continue(()));
         }
@@ -98,6 +102,12 @@ impl Emit {
     #[cfg(feature = "jq")]
     pub(crate) fn seen(&self) -> u64 {
         self.seen
+    }
+
+    /// Whether there was no value so far that says anything.
+    #[cfg(feature = "jq")]
+    pub(crate) fn says_nothing(&self) -> bool {
+        self.only_null
     }
 
     /// Ends the answer. `counted` says whether all values were seen.

@@ -251,6 +251,7 @@ impl End {
                     records_read: done.records_read,
                     failed: done.failed,
                     kept_as_text: done.kept_as_text,
+                    unknown_fields: done.unknown_fields,
                 });
             }
             Self::Fault(fault) => fault.cut(),

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Failed, Window};
+use crate::answer::{Failed, UnknownField, Window};
 use crate::error::{About, shown};
 use crate::source::{Alias, Form};
 
@@ -49,10 +49,12 @@ pub(crate) struct Done {
     pub(crate) records_read: u64,
     pub(crate) failed: Option<Failed>,
     pub(crate) kept_as_text: Vec<String>,
+    pub(crate) unknown_fields: Vec<UnknownField>,
 }
 
 /// More would be a list that nobody reads.
 const NAMES: usize = 20;
+const UNKNOWN: usize = 3;
 
 impl Done {
     /// With its texts cut.
@@ -62,6 +64,12 @@ impl Done {
         }
         self.kept_as_text.truncate(NAMES);
         self.kept_as_text.iter_mut().for_each(|name| *name = shown(name));
+        self.unknown_fields.truncate(UNKNOWN);
+        for field in &mut self.unknown_fields {
+            field.near.truncate(UNKNOWN);
+            field.name = shown(&field.name);
+            field.near.iter_mut().for_each(|name| *name = shown(name));
+        }
         self
     }
 }

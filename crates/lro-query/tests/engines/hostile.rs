@@ -1,5 +1,7 @@
 //! What every hostile query is measured by.
 
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lro_query::{Answer, Ask, Cancel, Class, Limits, QueryError};
@@ -29,22 +31,53 @@ pub(crate) enum Fate {
     Bounded,
 }
 
+/// Where the parent of a battery's workers finds the secret, and its directory.
+const SECRET_VARIABLE: &str = "LRO_TEST_SECRET";
+const DIRECTORY_VARIABLE: &str = "LRO_TEST_BATTERY";
+const SECRET_NAME: &str = "secret";
+
 pub(crate) struct Battery {
     before: u64,
-    directory: tempfile::TempDir,
+    directory: PathBuf,
     count: usize,
     wrong: Vec<String>,
 }
 
 impl Battery {
-    pub(crate) fn new() -> Self {
+    /// Tries a battery of at least so many, all in one parent that is a process of its own: it has
+    /// the secret in its environment, and works where nothing but a file with the secret lies.
+    ///
+    /// `test` is the name of the test that calls this: the process executes it again.
+    pub(crate) fn run(test: &str, at_least: usize, tries: impl FnOnce(&mut Self)) {
+        if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE) {
+            assert_eq!(std::env::var(SECRET_VARIABLE).unwrap(), SECRET);
+            let directory = PathBuf::from(directory);
+            let mut battery = Self { before: resident(), directory, count: 0, wrong: Vec::new() };
+            tries(&mut battery);
+            return battery.end(at_least);
+        }
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("secret"), SECRET).unwrap();
-        Self { before: resident(), directory, count: 0, wrong: Vec::new() }
+        let secret = directory.path().join(SECRET_NAME);
+        std::fs::write(&secret, SECRET).unwrap();
+        let mut parent = Command::new(std::env::current_exe().unwrap());
+        parent.args(["--exact", test, "--nocapture"]).current_dir(directory.path());
+        parent.env(SECRET_VARIABLE, SECRET).env(DIRECTORY_VARIABLE, directory.path());
+        for place in ["HOME", "TMPDIR", "SQLITE_TMPDIR", "XDG_CACHE_HOME"] {
+            parent.env(place, directory.path());
+        }
+        let ran = parent.stdin(Stdio::null()).output().unwrap();
+        let (said, complained) =
+            (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success(), "{}\n{said}\n{complained}", ran.status);
+        assert!(said.contains("1 passed"), "{test} is no test: {said}");
+        assert!(!said.contains(SECRET) && !complained.contains(SECRET), "the secret is out");
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "something was written: {left:?}");
+        assert_eq!(std::fs::read_to_string(secret).unwrap(), SECRET);
     }
 
     pub(crate) fn secret_file(&self) -> String {
-        self.directory.path().join("secret").display().to_string()
+        self.directory.join(SECRET_NAME).display().to_string()
     }
 
     pub(crate) fn try_one(&mut self, ask: &Ask<'_>, what: &str, fate: Fate) {
@@ -71,22 +104,19 @@ impl Battery {
         self.count += 1;
     }
 
-    /// Looks at the parent and the directory afterwards.
-    pub(crate) fn end(self, at_least: usize) {
+    /// Looks at the parent afterwards.
+    fn end(self, at_least: usize) {
         assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
         assert!(self.count >= at_least, "{} tried", self.count);
         let grown = resident().saturating_sub(self.before);
         assert!(grown <= GROWTH, "the parent grew by {grown} bytes");
-        let left: Vec<_> = std::fs::read_dir(self.directory.path()).unwrap().collect();
-        assert_eq!(left.len(), 1, "something was written");
-        assert_eq!(std::fs::read_to_string(self.secret_file()).unwrap(), SECRET);
     }
 }
 
 fn told(result: &Result<Answer, QueryError>) -> String {
     match result {
         Ok(answer) => {
-            format!("{}{:?}", answer.text(), answer.failed)
+            format!("{}{:?}{:?}", answer.text(), answer.failed, answer.unknown_fields)
         }
         Err(error) => format!("{error}{error:?}{}", error.hint()),
     }
@@ -97,4 +127,12 @@ fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4096
+}
+
+/// Patterns are a battery of their own, in the other test program.
+#[test]
+fn n5_there_are_at_least_150_hostile_filters_and_statements() {
+    let (filters, statements) =
+        (crate::hostile_jq::FILTERS.len(), crate::hostile_sql::STATEMENTS.len());
+    assert!(filters >= 100 && statements >= 80, "{filters} filters, {statements} statements");
 }

@@ -11,7 +11,7 @@ use Fate::{Answers, Bounded, Either, Ends};
 const GONE: Fate = Either(&[Time, Memory, Depth]);
 
 #[rustfmt::skip]
-const FILTERS: &[(&str, Fate)] = &[
+pub(crate) const FILTERS: &[(&str, Fate)] = &[
     // Recursion
     ("def f: f; f", GONE),
     ("def f: f | f; f", Ends(Depth)),
@@ -103,6 +103,17 @@ const FILTERS: &[(&str, Fate)] = &[
     ("import \"secret\" as $x; $x", Ends(Syntax)),
     ("import \"/etc/passwd\" as $x; $x::x", Ends(Syntax)),
     ("include \"a\"; .", Ends(Syntax)),
+    ("import \"FILE\" as $x; $x", Ends(Syntax)),
+    ("include \"FILE\"; .", Ends(Syntax)),
+    ("\"FILE\" | input_filename", Ends(Syntax)),
+    ("input(\"FILE\")", Ends(Syntax)),
+    ("$__loc__", Bounded),
+    ("getpath([\"FILE\"])", Answers),
+    ("\"FILE\" | @sh", Answers),
+    ("[splits(\"FILE\")]", Ends(Runtime)),
+    ("ltrimstr(\"FILE\") | .LRO_TEST_SECRET", Answers),
+    ("get_search_list | .[0]", Ends(Syntax)),
+    ("\"LRO_TEST_SECRET\" | env[.]", Ends(Syntax)),
     ("include \"a\" {search: \"/tmp\"}; .", Ends(Syntax)),
     ("modulemeta", Ends(Syntax)),
     ("$__prog_args", Ends(Syntax)),
@@ -128,70 +139,76 @@ const FILTERS: &[(&str, Fate)] = &[
 
 #[test]
 fn n5_hostile_filters_end_in_time_and_leave_the_parent_alone() {
-    let records = Records::memories(2);
-    let mut battery = Battery::new();
-    for (filter, fate) in FILTERS {
-        let query = jq::Query::each(*filter);
-        battery.try_one(&Ask::jq(&query, records.source()), filter, *fate);
-    }
-    battery.end(60);
+    Battery::run(
+        "hostile_jq::n5_hostile_filters_end_in_time_and_leave_the_parent_alone",
+        100,
+        |battery| {
+            let records = Records::memories(2);
+            let file = battery.secret_file();
+            for (filter, fate) in FILTERS {
+                let filter = filter.replace("FILE", &file);
+                let query = jq::Query::each(&filter);
+                battery.try_one(&Ask::jq(&query, records.source()), &filter, *fate);
+            }
+        },
+    );
 }
 
 #[test]
 fn n5_filters_that_are_only_nested_end_too() {
-    let records = Records::memories(2);
-    let mut battery = Battery::new();
-    let deep =
-        |open: &str, close: &str, n: usize| format!("{}.{}", open.repeat(n), close.repeat(n));
-    for (filter, fate) in [
-        (deep("[", "]", 4000), Either(&[Depth, Syntax, Memory])),
-        (deep("(", ")", 4000), Either(&[Depth, Syntax])),
-        (deep("{a:", "}", 2000), Either(&[Depth, Syntax, Memory])),
-        ("-".repeat(8000), Either(&[Depth, Syntax])),
-        (format!("{}.", ".|".repeat(4000)), Either(&[Depth, Time])),
-        (format!("{}.", "def f: ".repeat(1000)), Ends(Syntax)),
-        (format!("{}1", "1+".repeat(4000)), Either(&[Depth])),
-        (format!("\"{}\"", "\\(".repeat(3000)), Either(&[Depth, Syntax])),
-        ("if ".repeat(2700), Either(&[Depth, Syntax])),
-        ("x".repeat(9000), Ends(Syntax)),
-    ] {
-        let query = jq::Query::each(filter.clone());
-        let what = format!("{}… ({} bytes)", &filter[..20], filter.len());
-        let ask = Ask::jq(&query, records.source());
-        let result = crate::fixture::run(&ask);
-        // Some nestings are fine, and then the answer is small.
-        if result.is_err() {
-            battery.try_one(&ask, &what, fate);
-        } else {
-            battery.try_one(&ask, &what, Answers);
+    Battery::run("hostile_jq::n5_filters_that_are_only_nested_end_too", 10, |battery| {
+        let records = Records::memories(2);
+        let deep =
+            |open: &str, close: &str, n: usize| format!("{}.{}", open.repeat(n), close.repeat(n));
+        for (filter, fate) in [
+            (deep("[", "]", 4000), Either(&[Depth, Syntax, Memory])),
+            (deep("(", ")", 4000), Either(&[Depth, Syntax])),
+            (deep("{a:", "}", 2000), Either(&[Depth, Syntax, Memory])),
+            ("-".repeat(8000), Either(&[Depth, Syntax])),
+            (format!("{}.", ".|".repeat(4000)), Either(&[Depth, Time])),
+            (format!("{}.", "def f: ".repeat(1000)), Ends(Syntax)),
+            (format!("{}1", "1+".repeat(4000)), Either(&[Depth])),
+            (format!("\"{}\"", "\\(".repeat(3000)), Either(&[Depth, Syntax])),
+            ("if ".repeat(2700), Either(&[Depth, Syntax])),
+            ("x".repeat(9000), Ends(Syntax)),
+        ] {
+            let query = jq::Query::each(filter.clone());
+            let what = format!("{}… ({} bytes)", &filter[..20], filter.len());
+            let ask = Ask::jq(&query, records.source());
+            let result = crate::fixture::run(&ask);
+            // Some nestings are fine, and then the answer is small.
+            if result.is_err() {
+                battery.try_one(&ask, &what, fate);
+            } else {
+                battery.try_one(&ask, &what, Answers);
+            }
         }
-    }
-    battery.end(10);
+    });
 }
 
 #[test]
 fn f39_hostile_records_do_no_harm_either() {
-    let deep = format!("{}{}\n", "[".repeat(500_000), "]".repeat(500_000));
-    let mut battery = Battery::new();
-    for (text, fate) in [
-        (deep.as_str(), Ends(Runtime)),
-        ("{\"a\":\n", Ends(Runtime)),
-        ("\u{feff}{}\n", Ends(Runtime)),
-        ("nul\n", Ends(Runtime)),
-        ("1e999999999\n", Answers),
-        ("{\"a\":1,\"a\":2}\n", Answers),
-        ("\"\\ud800\"\n", Answers),
-        ("", Answers),
-    ] {
-        let records = Records::new(text);
-        let query = jq::Query::each("..");
-        battery.try_one(&Ask::jq(&query, records.source()), &text[..text.len().min(20)], fate);
-    }
-    let records = Records::new(&b"{\"a\":\"\xff\xfe\"}\n"[..]);
-    let query = jq::Query::each(".");
-    battery.try_one(&Ask::jq(&query, records.source()), "not UTF-8", Ends(Runtime));
-    let records = Records::memories(1);
-    let query = jq::Query::each("$secret").with("secret", &SECRET[..4]).unwrap();
-    battery.try_one(&Ask::jq(&query, records.source()), "a parameter", Answers);
-    battery.end(10);
+    Battery::run("hostile_jq::f39_hostile_records_do_no_harm_either", 10, |battery| {
+        let deep = format!("{}{}\n", "[".repeat(500_000), "]".repeat(500_000));
+        for (text, fate) in [
+            (deep.as_str(), Ends(Runtime)),
+            ("{\"a\":\n", Ends(Runtime)),
+            ("\u{feff}{}\n", Ends(Runtime)),
+            ("nul\n", Ends(Runtime)),
+            ("1e999999999\n", Answers),
+            ("{\"a\":1,\"a\":2}\n", Answers),
+            ("\"\\ud800\"\n", Answers),
+            ("", Answers),
+        ] {
+            let records = Records::new(text);
+            let query = jq::Query::each("..");
+            battery.try_one(&Ask::jq(&query, records.source()), &text[..text.len().min(20)], fate);
+        }
+        let records = Records::new(&b"{\"a\":\"\xff\xfe\"}\n"[..]);
+        let query = jq::Query::each(".");
+        battery.try_one(&Ask::jq(&query, records.source()), "not UTF-8", Ends(Runtime));
+        let records = Records::memories(1);
+        let query = jq::Query::each("$secret").with("secret", &SECRET[..4]).unwrap();
+        battery.try_one(&Ask::jq(&query, records.source()), "a parameter", Answers);
+    });
 }

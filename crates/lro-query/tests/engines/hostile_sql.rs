@@ -11,7 +11,7 @@ use Fate::{Answers, Bounded, Either, Ends};
 const GONE: Fate = Either(&[Time, Memory]);
 
 #[rustfmt::skip]
-const STATEMENTS: &[(&str, Fate)] = &[
+pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
     // What reaches outside
     ("ATTACH 'FILE' AS x", Ends(Syntax)),
     ("ATTACH ':memory:' AS x", Ends(Syntax)),
@@ -109,87 +109,95 @@ const STATEMENTS: &[(&str, Fate)] = &[
 
 #[test]
 fn n5_hostile_statements_end_in_time_and_leave_the_parent_alone() {
-    let records = Records::memories(3000);
-    let mut battery = Battery::new();
-    let file = battery.secret_file();
-    for (statement, fate) in STATEMENTS {
-        let statement = statement.replace("FILE", &file);
-        let query = sql::Query::new(&statement);
-        battery.try_one(&Ask::sql(&query, records.source()), &statement, *fate);
-    }
-    battery.end(40);
+    Battery::run(
+        "hostile_sql::n5_hostile_statements_end_in_time_and_leave_the_parent_alone",
+        80,
+        |battery| {
+            let records = Records::memories(3000);
+            let file = battery.secret_file();
+            for (statement, fate) in STATEMENTS {
+                let statement = statement.replace("FILE", &file);
+                let query = sql::Query::new(&statement);
+                battery.try_one(&Ask::sql(&query, records.source()), &statement, *fate);
+            }
+        },
+    );
 }
 
 #[test]
 fn n5_statements_that_are_only_long_or_nested_end_too() {
-    let records = Records::memories(2);
-    let mut battery = Battery::new();
-    let terms = |n: usize, term: &str, by: &str| vec![term; n].join(by);
-    for (statement, fate) in [
-        (
-            format!("SELECT {}1{}", "(".repeat(3000), ")".repeat(3000)),
-            Either(&[Syntax, Depth, Memory]),
-        ),
-        (format!("SELECT {}", terms(1000, "1", "+")), Ends(Syntax)),
-        (format!("SELECT {}1", "NOT ".repeat(1500)), Ends(Syntax)),
-        ("SELECT - - - 1".to_owned(), Answers),
-        (format!("SELECT {}", terms(3000, "1", ",")), Ends(Syntax)),
-        (terms(100, "SELECT 1", " UNION ALL "), Ends(Syntax)),
-        (format!("SELECT 1 FROM {}", terms(100, "results", ",")), Ends(Syntax)),
-        (format!("SELECT {}1{}", "abs(".repeat(1500), ")".repeat(1500)), Ends(Syntax)),
-        (
-            format!("{}SELECT 1{}", "SELECT (".repeat(700), ")".repeat(700)),
-            Either(&[Syntax, Depth]),
-        ),
-        (format!("SELECT max({})", terms(200, "1", ",")), Ends(Syntax)),
-        (format!("SELECT '{}'", "x".repeat(9000)), Ends(Syntax)),
-        (
-            format!(
-                "WITH {} SELECT * FROM t29",
-                (0..30)
-                    .map(|n| if n == 0 {
-                        "t0 AS (SELECT 1 a UNION ALL SELECT 2)".to_owned()
-                    } else {
-                        format!("t{n} AS (SELECT x.a FROM t{} x, t{} y)", n - 1, n - 1)
-                    })
-                    .collect::<Vec<_>>()
-                    .join(",")
-            ),
-            Either(&[Time, Memory, Syntax]),
-        ),
-    ] {
-        let query = sql::Query::new(&statement);
-        battery.try_one(
-            &Ask::sql(&query, records.source()),
-            &statement[..statement.len().min(40)],
-            fate,
-        );
-    }
-    battery.end(12);
+    Battery::run(
+        "hostile_sql::n5_statements_that_are_only_long_or_nested_end_too",
+        12,
+        |battery| {
+            let records = Records::memories(2);
+            let terms = |n: usize, term: &str, by: &str| vec![term; n].join(by);
+            for (statement, fate) in [
+                (
+                    format!("SELECT {}1{}", "(".repeat(3000), ")".repeat(3000)),
+                    Either(&[Syntax, Depth, Memory]),
+                ),
+                (format!("SELECT {}", terms(1000, "1", "+")), Ends(Syntax)),
+                (format!("SELECT {}1", "NOT ".repeat(1500)), Ends(Syntax)),
+                ("SELECT - - - 1".to_owned(), Answers),
+                (format!("SELECT {}", terms(3000, "1", ",")), Ends(Syntax)),
+                (terms(100, "SELECT 1", " UNION ALL "), Ends(Syntax)),
+                (format!("SELECT 1 FROM {}", terms(100, "results", ",")), Ends(Syntax)),
+                (format!("SELECT {}1{}", "abs(".repeat(1500), ")".repeat(1500)), Ends(Syntax)),
+                (
+                    format!("{}SELECT 1{}", "SELECT (".repeat(700), ")".repeat(700)),
+                    Either(&[Syntax, Depth]),
+                ),
+                (format!("SELECT max({})", terms(200, "1", ",")), Ends(Syntax)),
+                (format!("SELECT '{}'", "x".repeat(9000)), Ends(Syntax)),
+                (
+                    format!(
+                        "WITH {} SELECT * FROM t29",
+                        (0..30)
+                            .map(|n| if n == 0 {
+                                "t0 AS (SELECT 1 a UNION ALL SELECT 2)".to_owned()
+                            } else {
+                                format!("t{n} AS (SELECT x.a FROM t{} x, t{} y)", n - 1, n - 1)
+                            })
+                            .collect::<Vec<_>>()
+                            .join(",")
+                    ),
+                    Either(&[Time, Memory, Syntax]),
+                ),
+            ] {
+                let query = sql::Query::new(&statement);
+                battery.try_one(
+                    &Ask::sql(&query, records.source()),
+                    &statement[..statement.len().min(40)],
+                    fate,
+                );
+            }
+        },
+    );
 }
 
 #[test]
 fn f39_hostile_names_and_records_are_only_data() {
-    let mut battery = Battery::new();
-    let many: Vec<_> = (0..5000).map(|n| format!("\"c{n}\":{n}")).collect();
-    let many = format!("{{{}}}\n", many.join(","));
-    for (text, statement, fate) in [
-        ("{\"a\\\"); DROP TABLE results; --\":1}\n", "SELECT * FROM results", Answers),
-        ("{\"\":1,\"\\u0000\":2,\"a\":3}\n", "SELECT * FROM results", Answers),
-        ("{\"select\":1,\"from\":2}\n", "SELECT \"select\", \"from\" FROM results", Answers),
-        (
-            "{\"_n\":9,\"_record\":8,\"rowid\":7}\n",
-            "SELECT _n, _record, rowid FROM results",
-            Answers,
-        ),
-        (many.as_str(), "SELECT * FROM results", Answers),
-        ("{\"a\":\n", "SELECT 1 FROM results", Ends(Runtime)),
-        ("{\"a\" 1}\n", "SELECT 1 FROM results", Ends(Runtime)),
-        ("", "SELECT count(*) FROM results", Answers),
-    ] {
-        let records = Records::new(text);
-        let query = sql::Query::new(statement);
-        battery.try_one(&Ask::sql(&query, records.source()), statement, fate);
-    }
-    battery.end(8);
+    Battery::run("hostile_sql::f39_hostile_names_and_records_are_only_data", 8, |battery| {
+        let many: Vec<_> = (0..5000).map(|n| format!("\"c{n}\":{n}")).collect();
+        let many = format!("{{{}}}\n", many.join(","));
+        for (text, statement, fate) in [
+            ("{\"a\\\"); DROP TABLE results; --\":1}\n", "SELECT * FROM results", Answers),
+            ("{\"\":1,\"\\u0000\":2,\"a\":3}\n", "SELECT * FROM results", Answers),
+            ("{\"select\":1,\"from\":2}\n", "SELECT \"select\", \"from\" FROM results", Answers),
+            (
+                "{\"_n\":9,\"_record\":8,\"rowid\":7}\n",
+                "SELECT _n, _record, rowid FROM results",
+                Answers,
+            ),
+            (many.as_str(), "SELECT * FROM results", Answers),
+            ("{\"a\":\n", "SELECT 1 FROM results", Ends(Runtime)),
+            ("{\"a\" 1}\n", "SELECT 1 FROM results", Ends(Runtime)),
+            ("", "SELECT count(*) FROM results", Answers),
+        ] {
+            let records = Records::new(text);
+            let query = sql::Query::new(statement);
+            battery.try_one(&Ask::sql(&query, records.source()), statement, fate);
+        }
+    });
 }

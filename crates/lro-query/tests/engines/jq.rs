@@ -192,3 +192,40 @@ fn syntax_errors_say_where() {
         assert!(error.to_string().contains(part), "{filter}: {error}");
     }
 }
+
+/// As SQL does for columns; a field that is there in one record only is known.
+#[test]
+fn a_field_that_no_record_has_is_named_with_the_nearest() {
+    let mut text = "{\"id\":1,\"title\":\"a\",\"in\":{\"confidence\":1}}\n".repeat(40_000);
+    text.push_str("{\"id\":2,\"rare\":null}\n");
+    let records = Records::new(text);
+    let unknown = |query: &jq::Query| -> Vec<(String, Vec<String>)> {
+        let answer = ask_jq(&records, query).unwrap();
+        answer.unknown_fields.into_iter().map(|field| (field.name, field.near)).collect()
+    };
+    let named = |name: &str, near: &[&str]| {
+        vec![(name.to_owned(), near.iter().map(|&near| near.to_owned()).collect())]
+    };
+    for filter in [".titel", "select(.titel == \"a\")", "select(.titel == \"a\") | .id", "[.titel]"]
+    {
+        assert_eq!(unknown(&jq::Query::each(filter)), named("titel", &["title"]), "{filter}");
+    }
+    assert_eq!(unknown(&jq::Query::whole("map(.titel)")), named("titel", &["title"]));
+    let deep = jq::Query::each(".in.confidense");
+    assert_eq!(unknown(&deep), named("confidense", &["confidence"]));
+    assert_eq!(unknown(&jq::Query::each(".xyzzy")), named("xyzzy", &[]));
+    for fine in [
+        ".rare",
+        "select(.title == \"nothing\")",
+        ".titel // \"none\"",
+        "empty",
+        "null",
+        "{titel: null} | .titel",
+        "to_entries[] | select(.key == \"x\")",
+    ] {
+        assert_eq!(unknown(&jq::Query::each(fine)), vec![], "{fine}");
+    }
+    let plain = ask_jq(&records, &jq::Query::each(".titel").clone()).unwrap();
+    assert!(plain.text().lines().all(|line| line == "null"));
+    assert_eq!(plain.total, Some(40_001));
+}

@@ -17,6 +17,8 @@ fn stored(spool: &dyn Spool, payload: &[u8]) -> Box<dyn StoredResult> {
     let what = ToStore {
         id: ResultId::new(1_800_000_000_000, 42),
         tool: "list_issues",
+        server: None,
+        exact: false,
         query: None,
         detail: Detail::Light,
         found: &Found::of(payload),

@@ -80,6 +80,7 @@ proptest! {
                 // The rest of a long line, by characters.
                 let line = all[usize::try_from(start).unwrap()].clone();
                 let rest = &line[got.text.len()..];
+                prop_assert!(!rest.is_empty(), "a cut leaves something");
                 let characters = Asked::new(Unit::Characters, cut.next_character, Some(
                     cut.next_character + rest.chars().count() as u64), usize::MAX);
                 let more = piece(&file, HEADER.len(), &characters);
@@ -144,5 +145,19 @@ fn v1_beyond_the_end_there_is_nothing_and_it_is_said() {
         assert_eq!((got.text.as_str(), got.next), ("", None));
         assert_eq!(got.given, got.total..got.total);
         assert_eq!(piece(b"", 0, &Asked::new(unit, 0, None, 10)).total, 0);
+    }
+}
+
+#[test]
+fn a_line_of_one_character_is_not_cut_however_small_a_piece_may_be() {
+    for (file, most) in [("x", 0), ("\u{e9}", 1), ("\u{1f642}", 0), ("\u{1f642}", 3)] {
+        for unit in [Unit::Lines, Unit::Records] {
+            let got = piece(file.as_bytes(), 0, &Asked::new(unit, 0, None, most));
+            assert_eq!((got.text.as_str(), got.given, got.cut), (file, 0..1, None));
+            let longer = format!("{file}{file}");
+            let got = piece(longer.as_bytes(), 0, &Asked::new(unit, 0, None, most));
+            assert_eq!(got.text, file);
+            assert_eq!(got.cut.unwrap().next_character, 1);
+        }
     }
 }

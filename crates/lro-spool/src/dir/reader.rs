@@ -1,5 +1,6 @@
 //! Reader: a result held open, with a lock that keeps the sweeper away.
 
+use std::fmt::Display;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -37,12 +38,12 @@ impl Shared {
     fn read_at(
         &self,
         file: &OwnedFd,
-        name: &str,
+        name: &dyn Display,
         offset: u64,
         buf: &mut [u8],
     ) -> Result<usize, SpoolError> {
         again(|| self.options.os.read_at(file.as_fd(), buf, offset))
-            .map_err(|error| SpoolError::io("read", self.folder.at(name), error))
+            .map_err(|error| SpoolError::io("read", self.folder.at(&name.to_string()), error))
     }
 }
 
@@ -52,7 +53,7 @@ impl PositionedRead for DirReader {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
-        self.shared.read_at(&self.data, &self.listed.name.to_string(), offset, buf)
+        self.shared.read_at(&self.data, &self.listed.name, offset, buf)
     }
 
     fn as_file(&self) -> Option<BorrowedFd<'_>> {

@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::symlink;
 
+use lro_core::ResultId;
 use lro_spool::{
     Address, DirOnDemand, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError,
 };
+use proptest::prelude::*;
 
-use crate::fixture::{at, flat, id, private, put, whole};
+use crate::fixture::{at, cases, flat, id, private, put, whole};
 
 fn opened(spool: &dyn Spool, text: &str) -> Result<(), SpoolError> {
     let address: Address = text.parse().expect("an address");
@@ -123,4 +125,55 @@ fn f28_a_directory_that_was_removed_is_made_again() {
     put(&spool, id(2), b"two").unwrap();
     assert_eq!(whole(&spool, id(2)), b"two");
     assert!(matches!(spool.open(&id(1).into(), at(0)).map(drop), Err(SpoolError::NotFound { .. })));
+}
+
+/// Words of which addresses consist, and others.
+fn word() -> impl Strategy<Value = String> {
+    const WORDS: &[&str] = &[
+        "lro:",
+        "atlatl-",
+        "recall",
+        "-",
+        "/",
+        "//",
+        "/tmp",
+        "..",
+        ".",
+        ".jsonl",
+        ".txt",
+        ".meta.json",
+        "\u{e9}",
+        "\0",
+    ];
+    let id = || (any::<u64>(), any::<u128>()).prop_map(|(ms, bits)| ResultId::new(ms, bits));
+    prop_oneof![
+        3 => id().prop_map(|id| id.to_string()),
+        1 => id().prop_map(|id| id.to_string().to_lowercase()),
+        3 => id().prop_map(|id| format!("atlatl-recall-{id}.json")),
+        6 => proptest::sample::select(WORDS).prop_map(str::to_owned),
+        1 => "\\PC{0,3}",
+    ]
+}
+
+#[test]
+fn prop_an_address_is_written_as_it_was_given() {
+    let cases = u32::try_from(cases(2000)).unwrap();
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(words in prop::collection::vec(word(), 0..7))| {
+        let text = words.concat();
+        if let Ok(address) = text.parse::<Address>() {
+            let written = address.to_string();
+            prop_assert_eq!(written.parse(), Ok(address.clone()));
+            let expected = match &address {
+                Address::Id(id) => id.reference().to_string(),
+                // Where there are more slashes before the name than one, one is left out.
+                Address::Path { name, .. } => match text.strip_suffix(&format!("//{name}")) {
+                    Some(rest) => format!("{rest}/{name}"),
+                    None => text,
+                },
+                _ => text,
+            };
+            prop_assert_eq!(written, expected);
+        }
+    });
 }

@@ -33,6 +33,8 @@ pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Found) -> ToStore
     ToStore {
         id,
         tool,
+        server: None,
+        exact: false,
         query: None,
         detail: Detail::Light,
         found,

@@ -11,6 +11,7 @@ mod crowd;
 mod expiry;
 mod faults;
 mod fixture;
+mod headers;
 mod interleaved;
 mod planted;
 mod private;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lro::{
     CLEANUP_INTERVAL, Custodian, Delivered, Event, EventSink, Incoming, Ledger, Moment, Offloader,
 };
+use lro_core::Extraction;
 use lro_core::config::Config;
 use lro_core::tool_result::ToolResult;
 use lro_spool::{Address, DirOptions, DirSpool, Spool, original};
@@ -206,4 +207,50 @@ fn f34_a_result_is_saved_whole_before_anyone_hears_of_it() {
     assert!(matches!(offloader.deliver(&incoming, moment()), Delivered::Offloaded(_)));
     let heard = reader.1.lock().unwrap();
     assert!(heard.len() == 1 && heard[0] == payload.as_bytes());
+}
+
+/// A client without a shell and without our tools still knows what there was; with our tools it is
+/// led to them; and its operator can leave results where they are.
+#[test]
+fn r12_a_client_without_a_shell_is_not_stranded() {
+    let rows: Vec<String> =
+        (0..2000).map(|n| format!(r#"{{"id":{n},"name":"row {n}"}}"#)).collect();
+    let deliver = |tool: &str, payload: &str, config: &Config| {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = DirSpool::open(&dir.path().join("spool"), DirOptions::private()).unwrap();
+        let offloader = Offloader::new(Arc::new(spool), config).with_extraction(Extraction::Native);
+        match offloader.deliver(&Incoming::payload(tool, payload.as_bytes()), moment()) {
+            Delivered::Offloaded(offloaded) => {
+                Some(serde_json::from_str::<Value>(&offloaded.descriptor).unwrap())
+            }
+            Delivered::Inline(_) => {
+                let left = std::fs::read_dir(dir.path().join("spool")).unwrap().count();
+                assert_eq!(left, 0, "{tool}: nothing is stored");
+                None
+            }
+            other => panic!("{tool}: {other:?}"),
+        }
+    };
+    let memories = recalled(200);
+    let descriptor = deliver("recall_memories", &memories, &Config::default()).unwrap();
+    let summary = &descriptor["summary"];
+    assert_eq!(summary["count"], 200);
+    assert!(!summary["top_namespaces"].as_array().unwrap().is_empty(), "{summary}");
+    assert!(descriptor["guidance"].as_str().unwrap().contains("lro_extract("), "{descriptor}");
+    let table = format!("[{}]", rows.join(","));
+    let descriptor = deliver("list_rows", &table, &Config::default()).unwrap();
+    assert_eq!(descriptor["summary"]["count"], 2000);
+    assert_eq!(descriptor["fields"], serde_json::json!({"id": "integer", "name": "string"}));
+    assert!(!descriptor["lro"]["preview"].as_array().unwrap().is_empty(), "{descriptor}");
+    assert!(descriptor["guidance"].as_str().unwrap().contains("lro_extract"), "{descriptor}");
+
+    let mut off = Config::default();
+    off.prompt.offload.enabled = false;
+    let mut raised = Config::default();
+    raised.prompt.offload.threshold_tokens = 1_000_000;
+    raised.proxy.threshold_tokens = 1_000_000;
+    for config in [&off, &raised] {
+        assert!(deliver("recall_memories", &memories, config).is_none());
+        assert!(deliver("list_rows", &table, config).is_none());
+    }
 }

@@ -5,5 +5,6 @@
 mod deliver;
 mod failure;
 mod fixture;
+mod replies;
 mod separate;
 mod stream;

@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// A range: 0..2000, lines:10..20, records:5..
     #[arg(long, value_name = "RANGE", group = "way")]
     read: Option<String>,
+    /// Read a further text of the result, from 1
+    #[arg(long, value_name = "N", requires = "read")]
+    #[arg(conflicts_with_all = ["recipe", "query", "sql", "search"])]
+    part: Option<u64>,
     /// A parameter: $name in jq, :name in SQL; JSON or text
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
@@ -93,7 +97,7 @@ impl Args {
             let context = self.context.unwrap_or(0);
             return Ok(Wanted::Search { pattern: pattern.clone(), case, most, context });
         }
-        range(self.read.as_deref().unwrap_or_default())
+        range(self.read.as_deref().unwrap_or_default(), self.part.unwrap_or(0))
     }
 
     fn params(&self, json: impl Fn(&str) -> Option<Box<RawValue>>) -> Result<Values, Error> {
@@ -127,7 +131,7 @@ fn split<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Error> {
     })
 }
 
-fn range(text: &str) -> Result<Wanted, Error> {
+fn range(text: &str, part: u64) -> Result<Wanted, Error> {
     let (unit, numbers) = match text.split_once(':') {
         Some(("characters", rest)) => (read::Unit::Characters, rest),
         Some(("lines", rest)) => (read::Unit::Lines, rest),
@@ -145,5 +149,44 @@ fn range(text: &str) -> Result<Wanted, Error> {
     if end.is_some_and(|end| end < start) {
         return Err(wrong());
     }
-    Ok(Wanted::Read { unit, start, end })
+    Ok(Wanted::Read { unit, start, end, part })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_as_it_is_written_and_nothing_else_is() {
+        let units = [("", read::Unit::Characters), ("characters:", read::Unit::Characters)];
+        let others = [("lines:", read::Unit::Lines), ("records:", read::Unit::Records)];
+        for (name, unit) in units.into_iter().chain(others) {
+            for (from, to) in [(0, Some(0)), (5, None), (7, Some(u64::MAX)), (u64::MAX, None)] {
+                let end = to.map_or_else(String::new, |to| to.to_string());
+                let wanted = range(&format!("{name}{from}..{end}"), 0).ok();
+                let same = matches!(wanted, Some(Wanted::Read { unit: u, start, end, .. })
+                    if (u, start, end) == (unit, from, to));
+                assert!(same, "{name}{from}..{end}");
+            }
+        }
+        for wrong in [
+            "",
+            "5",
+            "a..b",
+            "5..4",
+            "-1..",
+            "..-1",
+            "0...5",
+            "0..5..6",
+            "18446744073709551616..",
+            "bytes:0..1",
+            "lines:lines:0..1",
+            "\u{661}..",
+            "0 ..1",
+            ":0..1",
+            "0..\u{e9}",
+        ] {
+            assert!(range(wrong, 0).is_err(), "{wrong}");
+        }
+    }
 }

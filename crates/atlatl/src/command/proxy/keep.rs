@@ -1,0 +1,108 @@
+//! Keep: what stores results and answers questions about them, put together from the settings.
+
+use std::{sync::Arc, time::Duration};
+
+use lro::{Custodian, Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
+use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
+use lro_mcp::{Interceptor, Tools};
+use lro_query::worker::Program;
+use lro_spool::Spool;
+
+use crate::{error::Error, output::Output, settings::Settings, stores::Stores, watch::Watch};
+
+/// Spec L2: how often is cleaned, unless results live shorter.
+const HOUR: Duration = Duration::from_hours(1);
+/// More often would be work for nothing: what has expired is not given out anyway.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A payload that arrives in pieces goes to disk beyond this: the message it came in may lie in
+/// memory at the same time.
+const PAYLOAD_IN_MEMORY: usize = 32 << 20;
+
+/// Where results are kept, and who is told of it.
+pub(crate) struct Keep {
+    stores: Arc<Stores>,
+    events: Arc<Told>,
+    memory: Arc<dyn Spool>,
+    other: Arc<dyn Spool>,
+}
+
+/// Tells the ledger of everything and the person of what went wrong.
+struct Told(Watch);
+
+impl Keep {
+    pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
+        let stores = Stores::of(settings, scope)?;
+        Ok(Self {
+            memory: stores.of_operation(&Operation::of_tool("recall_memories")),
+            other: stores.of_operation(&Operation::of_tool("")),
+            stores: Arc::new(stores),
+            events: Arc::new(Told(Watch::new(settings))),
+        })
+    }
+
+    pub(crate) fn interceptor(&self, settings: &Settings) -> Interceptor {
+        let offloader = |spool: &Arc<dyn Spool>| {
+            Offloader::new(spool.clone(), &settings.config)
+                .with_tokenizer(O200k)
+                .with_events(self.events.clone())
+                // Also where a server of their own offers the tools: that is what it is for.
+                .with_extraction(Extraction::Native)
+                .with_memory_cap(PAYLOAD_IN_MEMORY)
+        };
+        Interceptor::new(offloader(&self.memory), offloader(&self.other))
+    }
+
+    /// Both places, whichever a result lies in.
+    pub(crate) fn spools(&self) -> Spools {
+        Spools::new(vec![self.other.clone(), self.memory.clone()])
+    }
+
+    pub(crate) fn events(&self) -> Arc<dyn EventSink> {
+        self.events.clone()
+    }
+
+    pub(crate) fn tools(&self, settings: &Settings) -> Tools {
+        Tools::new(Arc::new(self.extractor(settings).with_tokenizer(O200k)))
+    }
+
+    /// Answers for a program: as long as the query's own bounds let them be.
+    pub(crate) fn extractor_for_programs(&self, settings: &Settings) -> Arc<Extractor> {
+        let unbounded = Tokens(u64::MAX);
+        Arc::new(self.extractor(settings).with_reply(unbounded).with_tokenizer(NoTokenizer))
+    }
+
+    fn extractor(&self, settings: &Settings) -> Extractor {
+        let extractor =
+            Extractor::new(self.spools(), &settings.config).with_events(self.events.clone());
+        match Program::itself() {
+            Some(program) => extractor.with_program(program),
+            None => extractor,
+        }
+    }
+
+    /// Removes what has expired, now and again, as long as the process lives.
+    pub(crate) fn clean(&self, settings: &Settings) {
+        let config = &settings.config;
+        let lives = config.proxy.ttl_seconds.min(config.prompt.offload.ttl_seconds);
+        let interval = Duration::from_secs(lives).clamp(MINUTE, HOUR);
+        let (stores, events) = (self.stores.clone(), self.events.clone());
+        let sweep = move || drop(stores.sweep(Moment::of_system().now, &*events));
+        // It ends with the process: a sweep may be cut short at any point.
+        if let Ok(custodian) = Custodian::sweeping(interval, sweep) {
+            std::mem::forget(custodian);
+        }
+    }
+}
+
+impl EventSink for Told {
+    fn publish(&self, event: Event) {
+        let failed = matches!(event.kind, EventKind::OffloadWriteFailed { .. });
+        self.0.publish(event);
+        if failed {
+            for failure in self.0.failures() {
+                Output::remark(format_args!("a large result could not be stored: {failure}"));
+            }
+        }
+    }
+}

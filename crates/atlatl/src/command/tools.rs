@@ -1,0 +1,38 @@
+//! `atlatl tools`: the extraction tools, as a server of their own.
+
+use std::{io, sync::Arc};
+
+use lro::Moment;
+use lro_proxy::{Greeting, Relay, session};
+
+use crate::{
+    command::proxy::Keep,
+    error::{Error, Status},
+    settings::{Settings, Sources},
+};
+
+/// What was typed behind `atlatl tools`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Ask results that proxies with this --scope stored
+    #[arg(long, value_name = "TEXT")]
+    scope: Option<String>,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
+    let settings = Settings::load(sources)?;
+    let keep = Keep::new(&settings, args.scope.as_deref())?;
+    let relay = Relay::new(keep.interceptor(&settings), "atlatl", Moment::of_system)
+        .with_tools(keep.tools(&settings));
+    keep.clean(&settings);
+    let greeting = Greeting {
+        name: "atlatl".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instructions: "Tools that answer questions about large results which were stored by \
+                       reference (lro:…) instead of being returned."
+            .to_owned(),
+    };
+    session::run_alone(&Arc::new(relay), &greeting, (io::stdin(), io::stdout()));
+    Ok(Status::Success)
+}

@@ -1,0 +1,142 @@
+//! How a proxy ends, and what it leaves behind: nothing.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::program::Program;
+use crate::proxied::{Proxied, fixture_server};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn kill(pid: u32, signal: &str) {
+    let status = std::process::Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Whether a process is there and not merely waiting to be counted.
+fn alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
+    })
+}
+
+/// Starts a grandchild through the server; its number.
+fn grandchild(proxied: &mut Proxied) -> u32 {
+    let answer = proxied.call("child", &json!({}));
+    let pid = answer["result"]["content"][0]["text"].as_str().unwrap().parse().unwrap();
+    assert!(alive(pid));
+    pid
+}
+
+#[test]
+fn the_end_of_the_client_ends_all_within_a_second() {
+    for server in [vec![fixture_server()], vec![fixture_server(), "--stay".to_owned()]] {
+        let server: Vec<&str> = server.iter().map(String::as_str).collect();
+        let mut proxied = Proxied::start(&Program::new(), &[], &server);
+        let orphan = grandchild(&mut proxied);
+        drop(proxied.input.take());
+        let (status, took) = proxied.ended();
+        assert!(status.success(), "{status}");
+        assert!(took <= SECOND, "{took:?}");
+        assert!(!alive(orphan), "{server:?} left a process behind");
+    }
+}
+
+#[test]
+fn signals_end_all_within_a_second() {
+    for (signal, code) in [("-TERM", 143), ("-HUP", 129), ("-INT", 130)] {
+        // A server that does not care.
+        let script = format!("trap '' TERM INT HUP; {} --stay", fixture_server());
+        let mut proxied = Proxied::start(&Program::new(), &[], &["sh", "-c", &script]);
+        let orphan = grandchild(&mut proxied);
+        kill(proxied.child.id(), signal);
+        let (status, took) = proxied.ended();
+        assert_eq!(status.code(), Some(code));
+        assert!(took <= SECOND, "{took:?}");
+        assert!(!alive(orphan), "{signal} left a process behind");
+    }
+}
+
+#[test]
+fn f15_every_request_is_answered_when_the_server_dies() {
+    let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server()]);
+    let waiting = proxied.request("tools/call", &json!({"name": "hang", "arguments": {}}));
+    let dying = proxied.request("tools/call", &json!({"name": "die", "arguments": {}}));
+    let mut answered: Vec<Value> = (0..2)
+        .map(|_| serde_json::from_slice(&proxied.line().expect("an answer")).unwrap())
+        .collect();
+    answered.sort_by_key(|answer| answer["id"].as_u64());
+    assert_eq!((&answered[0]["id"], &answered[1]["id"]), (&json!(waiting), &json!(dying)));
+    for answer in answered {
+        assert!(
+            answer["error"]["message"].as_str().unwrap().contains("exit status: 3"),
+            "{answer}"
+        );
+    }
+    assert_eq!(proxied.ended().0.code(), Some(3));
+}
+
+#[test]
+fn garbage_passes_and_the_answer_behind_it_too() {
+    let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server()]);
+    let id = proxied.request("tools/call", &json!({"name": "garbage", "arguments": {}}));
+    let lines: Vec<Vec<u8>> = (0..6).map(|_| proxied.line().unwrap()).collect();
+    assert_eq!(lines[0], b"this is no message\n");
+    assert_eq!(lines[1], b"\xff\xfe\n");
+    assert_eq!(lines[4], b"{\"id\":99,\"result\":{}}\n");
+    let answer: Value = serde_json::from_slice(&lines[5]).unwrap();
+    assert_eq!(answer["id"], json!(id));
+}
+
+#[test]
+fn a_line_without_end_is_answered_and_memory_stays_bounded() {
+    // The quota of the machine, as far as the proxy knows it: what is set aside has no name, and the
+    // rest stays free.
+    let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server()]);
+    let id = proxied.request("tools/call", &json!({"name": "endless", "arguments": {}}));
+    let began = Instant::now();
+    let mut peak = 0;
+    let answer = loop {
+        if let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", proxied.child.id()))
+            && status.contains("VmHWM")
+        {
+            peak = proxied.peak_kib();
+        }
+        if let Some(line) = proxied.try_line(Duration::from_millis(100)) {
+            break serde_json::from_slice::<Value>(&line).unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_mins(2), "no answer");
+    };
+    assert_eq!(answer["id"], json!(id));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("too long"), "{answer}");
+    assert!(peak <= 192 << 10, "{peak} KiB");
+    assert_eq!(proxied.ended().0.code(), Some(1));
+}
+
+#[test]
+fn a_storm_of_cancels_leaves_the_proxy_well() {
+    let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server()]);
+    for _ in 0..5000 {
+        let id = proxied.request("tools/call", &json!({"name": "hang", "arguments": {}}));
+        proxied.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    }
+    let began = Instant::now();
+    let echo = proxied.call("echo", &json!({"still": "here"}));
+    assert!(echo["result"]["content"][0]["text"].as_str().unwrap().contains("here"));
+    assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
+    drop(proxied.input.take());
+    assert!(proxied.ended().1 <= SECOND);
+    // None of what was cancelled is answered.
+    assert!(proxied.line().is_none());
+}
+
+#[test]
+fn a_server_that_reads_slowly_gets_everything() {
+    let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server(), "--deaf"]);
+    let text = "x".repeat(200_000);
+    for _ in 0..3 {
+        let answer = proxied.call("arguments", &json!({"text": text}));
+        assert_eq!(answer["result"]["content"][0]["text"], json!("200011"));
+    }
+}

@@ -1,0 +1,51 @@
+//! `atlatl tools`: the extraction tools as a server of their own.
+
+use serde_json::{Value, json};
+
+use crate::program::Program;
+use crate::proxied::{Proxied, fixture_server};
+
+#[test]
+fn one_server_offers_the_tools_for_every_proxy_of_the_project() {
+    let program = Program::new();
+    let mut proxied = Proxied::start(&program, &["--tools", "none"], &[&fixture_server()]);
+    let stored = proxied.call("big", &json!({"bytes": 100_000}));
+    let mut tools = Proxied::of(program.command(&["tools"]));
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    let id = tools.request("initialize", &params);
+    let greeting = tools.answer(id)["result"].clone();
+    assert_eq!(greeting["protocolVersion"], "2025-06-18");
+    assert!(greeting["capabilities"]["tools"].is_object());
+    let id = tools.request("tools/list", &json!({}));
+    assert_eq!(tools.answer(id)["result"]["tools"].as_array().unwrap().len(), 4);
+    let reference = &stored["result"]["structuredContent"]["lro"]["ref"];
+    let read = tools.call("read_large_output", &json!({"ref": reference, "end": 8}));
+    assert!(read["result"]["content"][0]["text"].as_str().unwrap().contains("All work"), "{read}");
+    let id = tools.request("resources/list", &json!({}));
+    assert_eq!(tools.answer(id)["error"]["code"], -32601);
+    let id = tools.request("ping", &json!({}));
+    assert_eq!(tools.answer(id)["result"], json!({}));
+    drop(tools.input.take());
+    assert!(tools.ended().0.success());
+}
+
+#[test]
+fn it_greets_clients_of_2026_07_28() {
+    let mut tools = Proxied::of(Program::new().command(&["tools"]));
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let id = tools.request("server/discover", &json!({"_meta": meta}));
+    let found = tools.answer(id)["result"].clone();
+    assert_eq!(
+        (&found["supportedVersions"], &found["resultType"]),
+        (&json!(["2026-07-28"]), &json!("complete"))
+    );
+    assert!(found["capabilities"]["tools"].is_object());
+    assert_eq!(found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "atlatl");
+    let id = tools.request("tools/list", &json!({"_meta": meta}));
+    let listed: Value = tools.answer(id)["result"].clone();
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        (&listed["resultType"], &listed["cacheScope"]),
+        (&json!("complete"), &json!("private"))
+    );
+}

@@ -1,0 +1,155 @@
+//! Intercept: a serialized tool result in, the one to send out.
+//!
+//! Spec A2: it works on what is about to be written, knows no service, and is the same for a server
+//! and for a proxy. Whatever it does not replace is not touched, not even its white space.
+
+mod long;
+mod replaced;
+
+use std::ops::Range;
+
+use lro::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
+use lro_core::Operation;
+use lro_core::outline::Node;
+use lro_core::payload::Payload;
+use lro_core::tool_result::ToolResult;
+
+use self::long::{Lost, Main, Parts};
+use self::replaced::{Replacement, replaced, text_block};
+
+/// Offloads results that are too large for a client.
+#[derive(Debug)]
+pub struct Interceptor {
+    memory: Offloader,
+    other: Offloader,
+}
+
+impl Interceptor {
+    /// Results of memory operations go through `memory`, those of any other tool through `other`.
+    pub fn new(memory: Offloader, other: Offloader) -> Self {
+        Self { memory, other }
+    }
+
+    /// The offloader for results of `tool`.
+    pub fn offloader(&self, tool: &str) -> &Offloader {
+        if Operation::of_tool(tool).is_memory() { &self.memory } else { &self.other }
+    }
+
+    /// Whether a result of `tool` may ever be replaced.
+    pub fn may_replace(&self, tool: &str) -> bool {
+        self.offloader(tool).may_offload(tool)
+    }
+
+    /// The result that the client gets for `result` of `call`; `None` for `result` itself.
+    ///
+    /// f11: an error, a request for input and a task are never replaced, nor is what is no tool
+    /// result at all.
+    pub fn result(&self, call: Call<'_>, result: &str, at: Moment) -> Option<String> {
+        let offloader = self.offloader(call.tool);
+        // No payload is longer than what it stands in.
+        if offloader.surely_inline(call, result.len() as u64) {
+            return None;
+        }
+        let read = ToolResult::read(result)?;
+        if read.is_error || !read.complete || read.payload().is_none() {
+            return None;
+        }
+        match offloader.deliver(&Incoming::of(call, Body::ToolResult(&read)), at) {
+            Delivered::Offloaded(offloaded) => {
+                replaced(result, &Replacement::Descriptor(&offloaded.descriptor))
+            }
+            Delivered::Truncated(truncated) => {
+                replaced(result, &Replacement::Truncated(&truncated))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same for a result that is not in memory: what to put in the place of which ranges of
+    /// `message`, of which `result` is the outline; nothing to change for `None`.
+    pub fn long_result(
+        &self,
+        call: Call<'_>,
+        message: &dyn Payload,
+        result: &Node,
+        at: Moment,
+    ) -> Option<Changes> {
+        let offloader = self.offloader(call.tool);
+        let bytes = result.range.end - result.range.start;
+        if offloader.surely_inline(call, bytes) {
+            return None;
+        }
+        let mut parts = Parts::of(message, result).ok()??;
+        let arrived = match receive(offloader, call, message, &parts, at) {
+            Err(Lost::NoText) => {
+                // A lone surrogate: no text stands for it, so the string itself is the content.
+                let Main::Text(string) = parts.main else { return None };
+                parts.main = Main::Json(string);
+                receive(offloader, call, message, &parts, at)
+            }
+            received => received,
+        };
+        let json = match arrived.ok()?.delivered {
+            Delivered::Offloaded(offloaded) => offloaded.descriptor,
+            Delivered::Truncated(truncated) if truncated.json.starts_with('{') => truncated.json,
+            _ => return None,
+        };
+        Some(changes(result, &parts, &json))
+    }
+}
+
+/// Ranges of a message, from the first to the last, and what stands there afterwards.
+pub type Changes = Vec<(Range<u64>, String)>;
+
+fn receive(
+    offloader: &Offloader,
+    call: Call<'_>,
+    message: &dyn Payload,
+    parts: &Parts,
+    at: Moment,
+) -> Result<Arrived, Lost> {
+    let mut arriving = offloader.receive(call);
+    parts.main.each(message, |part| arriving.feed(part))?;
+    let beside: Vec<&str> = parts.beside.iter().map(String::as_str).collect();
+    Ok(match parts.main {
+        Main::Text(_) => arriving.finish_text(&beside, at),
+        Main::Json(_) => arriving.finish_with(&beside, at),
+    })
+}
+
+/// Puts `json` in the place of the payload, in both forms.
+fn changes(result: &Node, parts: &Parts, json: &str) -> Changes {
+    let block = text_block(json).to_string();
+    let mut changes = Changes::new();
+    let (open, close) = (result.range.start + 1, result.range.end - 1);
+    match result.get("structuredContent") {
+        Some(structured) => changes.push((structured.range.clone(), json.to_owned())),
+        None => {
+            // A result without members has no payload either.
+            changes.push((close..close, format!(r#","structuredContent":{json}"#)));
+        }
+    }
+    match (result.get("content"), parts.texts.split_first()) {
+        (Some(content), Some((first, others))) => {
+            changes.push((first.clone(), block));
+            for other in others {
+                changes.push((with_comma(content, other), String::new()));
+            }
+        }
+        (Some(content), None) => {
+            let at = content.range.start + 1;
+            let comma = if content.children.is_empty() { "" } else { "," };
+            changes.push((at..at, format!("{block}{comma}")));
+        }
+        (None, _) => changes.push((open..open, format!(r#""content":[{block}],"#))),
+    }
+    changes.sort_by_key(|(range, _)| range.start);
+    changes
+}
+
+/// An element and the comma before it; it is not the first.
+fn with_comma(array: &Node, element: &Range<u64>) -> Range<u64> {
+    let before = array.children.iter().map(|child| child.range.end);
+    let start = before.filter(|end| *end <= element.start).max().unwrap_or(element.start);
+    start..element.end
+}

@@ -1,0 +1,89 @@
+//! Replaced: a tool result with something else in the place of its payload.
+
+use lro::Truncated;
+use lro_wire::Object;
+use lro_wire::edit::Edits;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// What stands in the place of the payload.
+pub(super) enum Replacement<'a> {
+    /// A descriptor.
+    Descriptor(&'a str),
+    /// Fewer memories, since they could not be stored.
+    Truncated(&'a Truncated),
+}
+
+/// `result` with the replacement in both forms, saying the same: as text and as
+/// `structuredContent`. f13, f14: images, links and whatever else stands beside the payload stay,
+/// in their order and as they are spelled. `None` where there is no place for it.
+pub(super) fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<String> {
+    let object = Object::read(result)?;
+    let mut edits = Edits::of(result);
+    let json = replacement.json();
+    // What is no object cannot stand in `structuredContent` before 2026-07-28.
+    let structured = json.starts_with('{');
+    match object.get("structuredContent") {
+        Some(there) if structured => edits.replace(there.get(), json),
+        Some(_) => return None,
+        None if structured => edits.add_member(result, "structuredContent", json),
+        None => {}
+    }
+    let content = match object.get("content") {
+        Some(content) => {
+            let blocks = with_text(content, json, replacement.warning().as_deref())?;
+            edits.replace(content.get(), blocks);
+            return Some(edits.applied().into_owned());
+        }
+        None => json!([text_block(json)]),
+    };
+    edits.add_member(result, "content", &content.to_string());
+    Some(edits.applied().into_owned())
+}
+
+impl Replacement<'_> {
+    fn json(&self) -> &str {
+        match self {
+            Self::Descriptor(json) => json,
+            Self::Truncated(truncated) => &truncated.json,
+        }
+    }
+
+    /// f05: a warning is a block of its own, never part of the data.
+    fn warning(&self) -> Option<String> {
+        match self {
+            Self::Descriptor(_) => None,
+            Self::Truncated(truncated) => Some(truncated.warning.to_string()),
+        }
+    }
+}
+
+/// The blocks with the first text block saying `text`, and no other.
+fn with_text(content: &RawValue, text: &str, warning: Option<&str>) -> Option<String> {
+    let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let mut told = false;
+    let mut out: Vec<String> =
+        warning.map(|warning| text_block(warning).to_string()).into_iter().collect();
+    for block in blocks {
+        let object = Object::read(block.get())?;
+        match object.get("text") {
+            Some(there) if object.text("type").as_deref() == Some("text") => {
+                if !std::mem::replace(&mut told, true) {
+                    let mut edits = Edits::of(block.get());
+                    edits.replace(there.get(), Value::from(text).to_string());
+                    out.push(edits.applied().into_owned());
+                }
+            }
+            _ => out.push(block.get().to_owned()),
+        }
+    }
+    if !told {
+        // Behind the warning, before everything that was there.
+        out.insert(usize::from(warning.is_some()), text_block(text).to_string());
+    }
+    Some(format!("[{}]", out.join(",")))
+}
+
+pub(super) fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}

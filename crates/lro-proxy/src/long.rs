@@ -1,0 +1,87 @@
+//! Long: messages too large for memory, read where they were set aside.
+
+use lro::Held;
+use lro_core::outline::{Form, Node};
+use lro_core::payload::{self, Payload};
+use lro_mcp::LongChanges;
+use lro_wire::Id;
+use serde_json::value::RawValue;
+
+use crate::awaited::Awaited;
+use crate::called::Called;
+use crate::relay::Relay;
+
+/// What we look into: the message, what it carries, and the blocks of a tool result.
+fn enter(path: &[&str]) -> bool {
+    match path {
+        [] | ["result" | "params"] => true,
+        // A task of 2026-07-28 holds the result one level down.
+        ["result", rest @ ..] | ["params", "result", rest @ ..] => {
+            matches!(rest, [] | ["content" | "structuredContent"] | ["content", ""])
+                || matches!(rest, ["result"] | ["result", "content"] | ["result", "content", ""])
+        }
+        _ => false,
+    }
+}
+
+impl Relay {
+    /// A long line from the client. It goes on as it came; what it asks for is remembered.
+    pub fn long_from_client(&self, message: &Held) {
+        let Some(root) = outline(message) else { return };
+        let (Some(id), Some(method)) = (id(message, &root), root.text("method")) else { return };
+        let awaited = match (method, root.get("params").and_then(|params| params.text("name"))) {
+            ("tools/call", Some(tool)) => {
+                Awaited::Call(Called { tool: tool.to_owned(), ..Called::default() })
+            }
+            _ => Awaited::Other,
+        };
+        self.state().requests.await_answer(id, awaited);
+    }
+
+    /// A long line from the server: what to put in the place of which of its ranges.
+    pub fn long_from_server(&self, message: &Held) -> LongChanges {
+        self.long_message(message).unwrap_or_default()
+    }
+
+    fn long_message(&self, message: &Held) -> Option<LongChanges> {
+        let root = outline(message)?;
+        if let Some(method) = root.text("method") {
+            let params = root.get("params")?;
+            if method != "notifications/tasks" {
+                return None;
+            }
+            return self.long_task(params.text("taskId")?, message, params.get("result")?);
+        }
+        let awaited = self.state().requests.answered(&id(message, &root)?)?;
+        let result = root.get("result")?;
+        match awaited {
+            Awaited::Call(called) => self.long_result(&called, message, result),
+            Awaited::TaskResult(task) => self.long_task(&task, message, result),
+            Awaited::Task(task) => self.long_task(&task, message, result.get("result")?),
+            _ => None,
+        }
+    }
+
+    fn long_task(&self, task: &str, message: &Held, result: &Node) -> Option<LongChanges> {
+        let called = self.state().tasks.call_of(task);
+        self.long_result(&called, message, result)
+    }
+
+    fn long_result(&self, called: &Called, message: &Held, result: &Node) -> Option<LongChanges> {
+        self.interceptor.long_result(called.call(&self.server), message, result, self.now())
+    }
+}
+
+fn outline(message: &Held) -> Option<Node> {
+    // What cannot be read any more is noticed when it is written on.
+    Node::of(message, enter).ok().flatten().filter(|root| root.form == Form::Object)
+}
+
+fn id(message: &Held, root: &Node) -> Option<Id> {
+    let range = root.get("id")?.range.clone();
+    // No id is that long.
+    let json =
+        payload::part(message as &dyn Payload, range.start..range.end.min(range.start + 4096));
+    let raw: Box<RawValue> = serde_json::from_slice(&json.ok()?).ok()?;
+    Some(Id::of(&raw))
+}

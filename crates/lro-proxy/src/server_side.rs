@@ -1,0 +1,159 @@
+//! From the server to the client.
+
+use lro_mcp::{Changes, Page};
+use lro_wire::edit::Edits;
+use lro_wire::meta::Era;
+use lro_wire::{Message, Messages, Object};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::awaited::Awaited;
+use crate::called::Called;
+use crate::relay::{Forward, Relay};
+
+/// JSON-RPC: there is no such method.
+const METHOD_NOT_FOUND: &str = "-32601";
+
+impl Relay {
+    /// A line from the server.
+    pub fn from_server(&self, line: &[u8]) -> Forward {
+        let Ok(text) = std::str::from_utf8(line) else { return Forward::AsItCame };
+        let text = text.trim_end_matches(['\r', '\n']);
+        match Messages::read(text) {
+            Some(Messages::One(message)) => Forward::of(self.message_from_server(text, &message)),
+            Some(Messages::Batch(batch)) => {
+                let mut edits = Edits::of(text);
+                for (text, message) in batch {
+                    let changed =
+                        message.and_then(|message| self.message_from_server(text, &message));
+                    if let Some(changed) = changed {
+                        edits.replace(text, changed);
+                    }
+                }
+                Forward::of((!edits.is_empty()).then(|| edits.applied().into_owned()))
+            }
+            _ => Forward::AsItCame,
+        }
+    }
+
+    /// What becomes of one message; `None` for the message as it came.
+    fn message_from_server(&self, text: &str, message: &Message<'_>) -> Option<String> {
+        if let Some(method) = &message.method {
+            return match (&**method, message.params) {
+                ("notifications/tasks", Some(params)) => {
+                    let id = message.params()?.text("taskId")?;
+                    Some(spliced(text, params, self.task_state(&id, params.get())?))
+                }
+                _ => None,
+            };
+        }
+        let awaited = self.state().requests.answered(&message.id()?)?;
+        let Some(result) = message.result else {
+            return self.unlisted(message, &awaited);
+        };
+        let changed = match awaited {
+            Awaited::Call(called) => self.called(called, result.get()),
+            Awaited::Listing { first, .. } => self.listing(result.get(), first),
+            Awaited::Greeting => self.greeting(result.get()),
+            Awaited::TaskResult(task) => {
+                let called = self.state().tasks.call_of(&task);
+                self.intercept(&called, result.get())
+            }
+            Awaited::Task(task) => self.task_state(&task, result.get()),
+            Awaited::Other => None,
+        };
+        Some(spliced(text, result, changed?))
+    }
+
+    /// What a call came to. Spec A3: a task instead of a result is remembered, and its result looked
+    /// at when it is there.
+    fn called(&self, called: Called, result: &str) -> Option<String> {
+        if let Some(task) = task_begun(result) {
+            self.state().tasks.begin(&task, called);
+            return None;
+        }
+        self.intercept(&called, result)
+    }
+
+    fn intercept(&self, called: &Called, result: &str) -> Option<String> {
+        self.interceptor.result(called.call(&self.server), result, self.now())
+    }
+
+    /// A task of 2026-07-28, which holds its result when it has one.
+    fn task_state(&self, task: &str, state: &str) -> Option<String> {
+        let object = Object::read(state)?;
+        let result = object.get("result")?;
+        let called = self.state().tasks.call_of(task);
+        Some(spliced(state, result, self.intercept(&called, result.get())?))
+    }
+
+    fn listing(&self, result: &str, first: bool) -> Option<String> {
+        let mut state = self.state();
+        if first {
+            state.pages.clear();
+        }
+        let mut changes = Changes::none().appending(&self.own, &state.pages);
+        if self.passing.is_some() {
+            changes = changes.with_references();
+        }
+        let page = Page::of(result, changes, |tool| self.interceptor.may_replace(tool))?;
+        for (name, schema) in page.tools {
+            state.pages.push(name.clone());
+            state.listed.insert(name, schema);
+        }
+        page.json
+    }
+
+    /// A server without tools of its own gets ours.
+    fn greeting(&self, result: &str) -> Option<String> {
+        if self.own.is_empty() {
+            return None;
+        }
+        let object = Object::read(result)?;
+        let capabilities = object.get("capabilities")?;
+        if Object::read(capabilities.get())?.get("tools").is_some() {
+            return None;
+        }
+        lro_wire::edit::merge(result, &json!({"capabilities": {"tools": {}}}))
+    }
+
+    /// A server that has no tools does not know how to list them.
+    fn unlisted(&self, message: &Message<'_>, awaited: &Awaited) -> Option<String> {
+        let Awaited::Listing { era, .. } = awaited else { return None };
+        let code = Object::read(message.error?.get())?.get("code")?;
+        if self.own.is_empty() || code.get() != METHOD_NOT_FOUND {
+            return None;
+        }
+        let mut result = json!({"tools": self.own});
+        if *era == Era::Modern {
+            result["resultType"] = "complete".into();
+            result["ttlMs"] = 0.into();
+            result["cacheScope"] = "private".into();
+        }
+        Some(response(message.id?, &result))
+    }
+}
+
+/// The id of the task that a `tools/call` was answered with, in the form of either era.
+fn task_begun(result: &str) -> Option<String> {
+    let object = Object::read(result)?;
+    let id = match object.text("resultType").as_deref() {
+        Some("task") => {
+            object.text("taskId").or_else(|| object.clone().at(&["task"])?.text("taskId"))
+        }
+        None if object.get("content").is_none() => object.at(&["task"])?.text("taskId"),
+        _ => None,
+    };
+    id.map(std::borrow::Cow::into_owned)
+}
+
+/// `text` with `new` in place of `part`.
+fn spliced(text: &str, part: &RawValue, new: String) -> String {
+    let mut edits = Edits::of(text);
+    edits.replace(part.get(), new);
+    edits.applied().into_owned()
+}
+
+fn response(id: &RawValue, result: &Value) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}

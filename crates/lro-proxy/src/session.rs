@@ -1,0 +1,218 @@
+//! Session: a client, a server, and the bytes between them until one of the three ends.
+//!
+//! Two threads move bytes, one each way; a few more answer calls of our own tools when there are
+//! any. The one that called waits and then ends everything within a second.
+
+mod aside;
+mod outlet;
+mod pool;
+
+use std::io::{Read, Write};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lro_wire::{Line, Lines};
+
+use self::aside::set_aside;
+use self::outlet::Outlet;
+use self::pool::Pool;
+use crate::alone::Greeting;
+use crate::relay::{Forward, Relay};
+use crate::upstream::{Upstream, code};
+
+/// How long a server may go on after its input ended.
+const AFTER_EOF: Duration = Duration::from_millis(500);
+/// How long its last words may take to reach the client.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Why a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// The client closed its end.
+    Client,
+    /// The server closed its end.
+    Server,
+    /// The server does not keep to lines that can be carried.
+    Endless,
+    /// A signal arrived.
+    Signal(i32),
+}
+
+/// Carries messages between the client's two streams and the server until one of them ends or
+/// `ended` says so; returns the exit code. `ends` is for our own threads.
+pub fn run(
+    relay: &Arc<Relay>,
+    client: (impl Read + Send + 'static, impl Write + Send + 'static),
+    (mut upstream, input, output): (Upstream, ChildStdin, ChildStdout),
+    (ends, ended): (Sender<End>, &Receiver<End>),
+) -> u8 {
+    let (from_client, to_client) = client;
+    let to_client = Arc::new(Outlet::new(to_client));
+    let to_server = Arc::new(Mutex::new(Some(input)));
+    let pool = Arc::new(Pool::new(Arc::clone(relay), Arc::clone(&to_client)));
+    spawn("client", {
+        let (relay, to_client, to_server, pool, ends) =
+            (relay.clone(), to_client.clone(), to_server.clone(), pool.clone(), ends.clone());
+        move || {
+            let end = from_the_client(&relay, from_client, &to_server, &to_client, &pool);
+            let _ = ends.send(end);
+        }
+    });
+    spawn("server", {
+        let (relay, to_client) = (relay.clone(), to_client.clone());
+        move || {
+            let end = from_the_server(&relay, output, &to_client);
+            let _ = ends.send(end);
+        }
+    });
+    let end = ended.recv().unwrap_or(End::Client);
+    let began = Instant::now();
+    // Where a write to the server is stuck, its input cannot be closed; it is stopped all the same.
+    if let Ok(mut input) = to_server.try_lock() {
+        input.take();
+    }
+    let mut heard = matches!(end, End::Server | End::Endless);
+    let by_itself = match end {
+        End::Endless => None,
+        End::Server => upstream.wait(LAST_WORDS),
+        End::Client => upstream.wait(AFTER_EOF),
+        End::Signal(_) => upstream.wait(AFTER_EOF / 2),
+    };
+    // Also where the server itself has ended: what it started has not.
+    let status = by_itself.or(upstream.stop());
+    pool.finish(began + AFTER_EOF + LAST_WORDS);
+    let until = Instant::now() + LAST_WORDS;
+    while !heard {
+        match ended.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(End::Server) | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
+                heard = true;
+            }
+            Ok(_) => {}
+        }
+    }
+    let why = match end {
+        End::Endless => "the server sent a line that is too long to be carried".to_owned(),
+        End::Server => match status {
+            Some(status) => format!("the server ended: {status}"),
+            None => "the server ended".to_owned(),
+        },
+        End::Client | End::Signal(_) => "the proxy was stopped".to_owned(),
+    };
+    for reply in relay.server_gone(&why) {
+        let _ = to_client.line(&reply);
+    }
+    match end {
+        End::Client => 0,
+        End::Server => status.map_or(1, code),
+        End::Endless => 1,
+        End::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
+    }
+}
+
+fn from_the_client<W: Write + Send + 'static>(
+    relay: &Relay,
+    stream: impl Read,
+    server: &Mutex<Option<ChildStdin>>,
+    client: &Outlet<W>,
+    pool: &Pool<W>,
+) -> End {
+    let mut lines = Lines::new(stream);
+    loop {
+        let line = match lines.next() {
+            Ok(Some(Line::Whole(line))) => line,
+            Ok(Some(Line::Long(line))) => {
+                let Some(message) = set_aside(line, relay) else { return End::Client };
+                relay.long_from_client(&message);
+                let Ok(mut server) = server.lock() else { return End::Server };
+                let Some(server) = server.as_mut() else { return End::Client };
+                if message.write_to(server).is_err() {
+                    return End::Server;
+                }
+                continue;
+            }
+            Ok(None) | Err(_) => return End::Client,
+        };
+        let became = relay.from_client(line);
+        for reply in &became.replies {
+            if client.line(reply).is_err() {
+                return End::Client;
+            }
+        }
+        for call in became.calls {
+            pool.answer(call);
+        }
+        let Ok(mut server) = server.lock() else { return End::Server };
+        let Some(server) = server.as_mut() else { return End::Client };
+        let sent = match became.forward {
+            Forward::AsItCame => server.write_all(line),
+            Forward::Changed(mut text) => {
+                text.push('\n');
+                server.write_all(text.as_bytes())
+            }
+            Forward::Nothing => Ok(()),
+        };
+        if sent.is_err() {
+            return End::Server;
+        }
+    }
+}
+
+fn from_the_server<W: Write>(relay: &Relay, stream: ChildStdout, client: &Outlet<W>) -> End {
+    let mut lines = Lines::new(stream);
+    loop {
+        let sent = match lines.next() {
+            Ok(Some(Line::Whole(line))) => match relay.from_server(line) {
+                Forward::AsItCame => client.bytes(line),
+                Forward::Changed(text) => client.line(&text),
+                Forward::Nothing => Ok(()),
+            },
+            Ok(Some(Line::Long(line))) => match set_aside(line, relay) {
+                Some(message) => client.held(&message, &relay.long_from_server(&message)),
+                None => return End::Endless,
+            },
+            Ok(None) | Err(_) => return End::Server,
+        };
+        if sent.is_err() {
+            return End::Client;
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+    // A process that cannot start two threads cannot be a proxy either.
+    let _ = thread::Builder::new().name(name.to_owned()).spawn(run);
+}
+
+/// Answers a client without a server behind the relay, until the client ends.
+pub fn run_alone(
+    relay: &Arc<Relay>,
+    greeting: &Greeting,
+    (from_client, to_client): (impl Read, impl Write + Send + 'static),
+) {
+    let to_client = Arc::new(Outlet::new(to_client));
+    let pool = Pool::new(Arc::clone(relay), Arc::clone(&to_client));
+    let mut lines = Lines::new(from_client);
+    // No question to us is that long: whoever sends it is no client.
+    while let Ok(Some(Line::Whole(line))) = lines.next() {
+        let became = relay.from_client(line);
+        became.calls.into_iter().for_each(|call| pool.answer(call));
+        let asked = match became.forward {
+            Forward::AsItCame => std::str::from_utf8(line).unwrap_or_default().to_owned(),
+            Forward::Changed(text) => text,
+            Forward::Nothing => continue,
+        };
+        let Some(answer) = greeting.answer(&asked) else { continue };
+        let told = match relay.from_server(answer.as_bytes()) {
+            Forward::Changed(text) => to_client.line(&text),
+            _ => to_client.line(&answer),
+        };
+        if told.is_err() {
+            break;
+        }
+    }
+    pool.finish(Instant::now() + AFTER_EOF);
+}

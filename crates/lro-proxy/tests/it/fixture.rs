@@ -1,0 +1,169 @@
+//! A relay, a spool, and what goes through them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use chrono::DateTime;
+use lro::{Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
+use lro_core::config::{Config, References};
+use lro_core::{Extraction, O200k};
+use lro_mcp::{Interceptor, Tools};
+use lro_proxy::{Forward, Passing, Relay};
+use lro_query::worker::Program;
+use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, original};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) struct Fixture {
+    _home: TempDir,
+    pub(crate) spool: Arc<dyn Spool>,
+    pub(crate) relay: Relay,
+    pub(crate) events: Arc<Events>,
+}
+
+#[derive(Default)]
+pub(crate) struct Events(Mutex<Vec<Event>>);
+
+impl EventSink for Events {
+    fn publish(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+impl Events {
+    /// What went where: tool and bytes of each reference that was passed.
+    pub(crate) fn passed(&self) -> Vec<(String, u64)> {
+        let events = self.0.lock().unwrap();
+        let passed = |event: &Event| match &event.kind {
+            EventKind::ResultPassed { tool, bytes, .. } => Some((tool.clone(), *bytes)),
+            _ => None,
+        };
+        events.iter().filter_map(passed).collect()
+    }
+}
+
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+/// Each moment has its own random part.
+fn clock() -> Moment {
+    static TICKS: AtomicU64 = AtomicU64::new(0);
+    let tick = TICKS.fetch_add(1, Ordering::Relaxed);
+    Moment { now: DateTime::from_timestamp(NOW, 0).unwrap(), random: u128::from(tick) }
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(&Config::default())
+    }
+
+    pub(crate) fn with(config: &Config) -> Self {
+        Self::of_server(config, "server:1", None)
+    }
+
+    /// A relay before another server, which shares the spool with `beside`.
+    pub(crate) fn of_server(config: &Config, server: &str, beside: Option<&Self>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let spool: Arc<dyn Spool> = if let Some(beside) = beside {
+            beside.spool.clone()
+        } else {
+            let options = DirOptions::private().quota(Quota::NONE);
+            Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap())
+        };
+        let events = Arc::new(Events::default());
+        let offloader = || {
+            Offloader::new(spool.clone(), config)
+                .with_tokenizer(O200k)
+                .with_events(events.clone())
+                .with_extraction(Extraction::Native)
+        };
+        let extractor = || {
+            let worker = testkit::built::program("lro-worker", "lro-query");
+            Extractor::new(Spools::new(vec![spool.clone()]), config)
+                .with_events(events.clone())
+                .with_program(Program::at(worker))
+        };
+        let mut relay = Relay::new(Interceptor::new(offloader(), offloader()), server, clock)
+            .with_tools(Tools::new(Arc::new(extractor().with_tokenizer(O200k))));
+        if config.proxy.references != References::Off {
+            let unbounded = extractor().with_reply(lro_core::Tokens(u64::MAX));
+            let spools = Spools::new(vec![spool.clone()]);
+            relay = relay.with_passing(Passing::new(
+                config.proxy.references,
+                spools,
+                Arc::new(unbounded),
+                events.clone(),
+            ));
+        }
+        Self { _home: home, spool, relay, events }
+    }
+
+    /// Calls `tool`; what the server gets.
+    pub(crate) fn calls(&self, id: u64, tool: &str, arguments: &Value) -> String {
+        let params = json!({"name": tool, "arguments": arguments});
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+            .to_string();
+        match self.relay.from_client(line.as_bytes()).forward {
+            Forward::AsItCame => line,
+            Forward::Changed(changed) => changed,
+            Forward::Nothing => panic!("nothing goes on"),
+        }
+    }
+
+    /// What the client gets for `result` of the request called `id`; `None` for the bytes that came.
+    pub(crate) fn answers(&self, id: u64, result: &str) -> Option<Value> {
+        let line = format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#);
+        match self.relay.from_server(line.as_bytes()) {
+            Forward::AsItCame => None,
+            Forward::Changed(changed) => {
+                let message: Value = serde_json::from_str(&changed).unwrap();
+                assert_eq!((&message["id"], &message["jsonrpc"]), (&json!(id), &json!("2.0")));
+                Some(message["result"].clone())
+            }
+            Forward::Nothing => panic!("nothing goes on"),
+        }
+    }
+
+    /// Calls `tool` and answers with `result`.
+    pub(crate) fn round(&self, tool: &str, result: &str) -> Option<Value> {
+        self.calls(1, tool, &json!({}));
+        self.answers(1, result)
+    }
+
+    /// The payload behind a reference, as its server sent it.
+    pub(crate) fn payload(&self, reference: &str) -> String {
+        let address: Address = reference.parse().unwrap();
+        let stored = self.spool.open(&address, DateTime::from_timestamp(NOW, 0).unwrap()).unwrap();
+        let mut payload = Vec::new();
+        original(&*stored, &mut payload).unwrap();
+        String::from_utf8(payload).unwrap()
+    }
+
+    /// Answers the call of one of our own tools that `line` is.
+    pub(crate) fn own(&self, line: &str) -> Vec<Value> {
+        let mut became = self.relay.from_client(line.as_bytes());
+        assert_eq!(became.forward, Forward::Nothing);
+        let call = became.calls.pop().expect("a call of ours");
+        let told = Mutex::new(Vec::new());
+        self.relay.answer(&call, &|message| {
+            told.lock().unwrap().push(serde_json::from_str(message).unwrap());
+        });
+        told.into_inner().unwrap()
+    }
+}
+
+/// Text that is no record, of more than 10 000 tokens.
+pub(crate) fn long_text() -> String {
+    let paragraphs: Vec<String> =
+        (0..4000).map(|n| format!("paragraph {n} says: nothing much.\n\n")).collect();
+    paragraphs.concat()
+}
+
+/// A tool result with one text block.
+pub(crate) fn text_result(text: &str) -> String {
+    json!({"content": [{"type": "text", "text": text}]}).to_string()
+}
+
+/// The reference in a replaced result.
+pub(crate) fn reference(result: &Value) -> String {
+    result["structuredContent"]["lro"]["ref"].as_str().expect("a reference").to_owned()
+}

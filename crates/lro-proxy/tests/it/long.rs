@@ -1,0 +1,140 @@
+//! A message that is not in memory is treated as one that is.
+
+use lro::Held;
+use lro_spool::MemorySpool;
+use serde_json::{Value, json};
+
+use crate::fixture::{Fixture, long_text, reference};
+
+fn held(line: &str) -> Held {
+    let mut held = Held::new(100);
+    held.append(line.as_bytes(), &MemorySpool::default());
+    assert!(held.whole().is_none(), "set aside");
+    held
+}
+
+/// What the client gets for a long `result`; `None` for the bytes that came.
+fn answered(fixture: &Fixture, tool: &str, result: &str) -> Option<Value> {
+    fixture.calls(1, tool, &json!({}));
+    let line = format!("{{\"result\":{result},\"jsonrpc\":\"2.0\",\"id\":1}}\n");
+    let changes = fixture.relay.long_from_server(&held(&line));
+    if changes.is_empty() {
+        return None;
+    }
+    let mut out = String::new();
+    let mut at = 0;
+    for (range, new) in changes {
+        out += &line[at..usize::try_from(range.start).unwrap()];
+        out += &new;
+        at = usize::try_from(range.end).unwrap();
+    }
+    out += &line[at..];
+    let message: Value =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+    Some(message["result"].clone())
+}
+
+#[test]
+fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
+    let text = long_text() + "\u{e9}\u{1F600}\"\\";
+    let rows: Vec<Value> = (0..3000).map(|n| json!({"n": n, "title": "some title"})).collect();
+    let rows = json!({"rows": rows});
+    let block = |text: &str| json!({"type": "text", "text": text});
+    let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+    let pretty = serde_json::to_string_pretty(&rows).unwrap();
+    for (result, payload, parts) in [
+        (json!({"content": [block(&text)]}), text.clone(), 0),
+        (json!({"content": [image, block(&text), image, block("beside"), image]}), text.clone(), 1),
+        (
+            json!({"content": [block(&text)], "structuredContent": {"content": text}}),
+            text.clone(),
+            0,
+        ),
+        (
+            json!({"content": [block(&pretty)], "structuredContent": rows, "_meta": {"a": 1}}),
+            rows.to_string(),
+            0,
+        ),
+        (json!({"content": [block("in short")], "structuredContent": rows}), rows.to_string(), 1),
+        (json!({"content": [], "structuredContent": rows}), rows.to_string(), 0),
+        (json!({"content": [image], "structuredContent": rows}), rows.to_string(), 0),
+        (json!({"structuredContent": rows}), rows.to_string(), 0),
+    ] {
+        let fixture = Fixture::new();
+        let shown = answered(&fixture, "t", &result.to_string()).expect("replaced");
+        assert_eq!(fixture.payload(&reference(&shown)), payload);
+        let expected = if parts == 0 { Value::Null } else { json!(parts + 1) };
+        assert_eq!(
+            shown["structuredContent"]["lro"]["parts"],
+            expected,
+            "{}",
+            &result.to_string()[..80]
+        );
+        // The same as for one in memory, whatever name it got.
+        let other = Fixture::new();
+        other.calls(1, "t", &json!({}));
+        let whole = other.answers(1, &result.to_string()).unwrap();
+        let kinds = |result: &Value| -> Vec<Value> {
+            result["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["type"].clone())
+                .collect()
+        };
+        if result.get("content").is_some_and(|content| !content.as_array().unwrap().is_empty()) {
+            assert_eq!(kinds(&shown), kinds(&whole));
+        }
+        // Of one in memory the texts beside it are counted as well.
+        let summary = |result: &Value| {
+            let mut summary = result["structuredContent"]["summary"].clone();
+            summary["estimated_tokens"].take();
+            summary
+        };
+        assert_eq!(summary(&shown), summary(&whole));
+        assert_eq!(shown["_meta"], result["_meta"]);
+        let text: Value = shown["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|block| block["type"] == "text")
+            .unwrap()["text"]
+            .clone();
+        assert_eq!(
+            serde_json::from_str::<Value>(text.as_str().unwrap()).unwrap(),
+            shown["structuredContent"]
+        );
+    }
+}
+
+#[test]
+fn f11_long_errors_and_tasks_pass_untouched() {
+    let text = long_text();
+    for result in [
+        json!({"content": [{"type": "text", "text": text}], "isError": true}),
+        json!({"content": [{"type": "text", "text": text}], "resultType": "input_required"}),
+        json!({"content": [{"type": "image", "data": text}]}),
+        json!({"other": text}),
+        json!(text),
+    ] {
+        assert_eq!(answered(&Fixture::new(), "t", &result.to_string()), None);
+    }
+}
+
+#[test]
+fn a_long_string_that_is_no_text_is_kept_as_it_is_spelled() {
+    let lone = format!(r#""{}\ud800""#, "word ".repeat(20_000));
+    let result = format!(r#"{{"content":[{{"type":"text","text":{lone}}}]}}"#);
+    let fixture = Fixture::new();
+    let shown = answered(&fixture, "t", &result).expect("replaced");
+    assert_eq!(fixture.payload(&reference(&shown)), lone);
+}
+
+#[test]
+fn a_long_call_is_remembered_and_its_result_intercepted() {
+    let fixture = Fixture::new();
+    let line = json!({"method": "tools/call", "params": {"arguments": {"x": long_text()}, "name": "t"}, "id": 4}).to_string();
+    fixture.relay.long_from_client(&held(&line));
+    let result = json!({"content": [{"type": "text", "text": long_text()}]});
+    assert!(fixture.answers(4, &result.to_string()).is_some());
+}

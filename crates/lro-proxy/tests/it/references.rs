@@ -1,0 +1,119 @@
+//! f01: a stored result as an argument of another call.
+
+use lro_core::config::Config;
+use lro_proxy::Forward;
+use serde_json::{Value, json};
+
+use crate::fixture::{Fixture, long_text, reference, text_result};
+
+fn arguments(sent: &str) -> Value {
+    serde_json::from_str::<Value>(sent).unwrap()["params"]["arguments"].clone()
+}
+
+/// Tells the relay what `tool` takes.
+fn listed(fixture: &Fixture, tool: &str, properties: &Value) {
+    let line = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}).to_string();
+    fixture.relay.from_client(line.as_bytes());
+    let tool = json!({"name": tool, "inputSchema": {"type": "object", "properties": properties}});
+    fixture.answers(9, &json!({"tools": [tool]}).to_string());
+}
+
+#[test]
+fn f01_a_text_goes_into_another_tool_byte_for_byte_and_is_logged() {
+    let fixture = Fixture::new();
+    let text = long_text() + "\u{1F600} \" \\ \t end";
+    let stored = fixture.round("read_page", &text_result(&text)).unwrap();
+    let given =
+        json!({"path": "b", "content": reference(&stored), "deep": [{"x": reference(&stored)}]});
+    let sent = arguments(&fixture.calls(2, "write_page", &given));
+    assert_eq!(sent["path"], "b");
+    assert_eq!(sent["content"].as_str(), Some(text.as_str()));
+    assert_eq!(sent["deep"][0]["x"].as_str(), Some(text.as_str()));
+    let passed = fixture.events.passed();
+    assert_eq!(passed.len(), 2);
+    assert_eq!(passed[0].0, "write_page");
+    assert!(passed[0].1 >= text.len() as u64);
+}
+
+#[test]
+fn f01_json_goes_as_json_where_the_tool_takes_no_string() {
+    let fixture = Fixture::new();
+    let rows = r#"{"rows":[{"n":12345678901234567890,"x":1.50},"#.to_owned()
+        + &vec![r#"{"n":1,"title":"some title"}"#; 3000].join(",\n ")
+        + "]}";
+    let stored = fixture.round("list", &text_result(&rows)).unwrap();
+    listed(
+        &fixture,
+        "put",
+        &json!({"rows": {"type": "object"}, "text": {"type": ["null", "string"]}, "list": {"type": "array"}}),
+    );
+    let reference = reference(&stored);
+    let given = json!({"rows": reference, "text": reference, "list": format!("{reference}|.[:2] | map(.n)"), "any": format!("{reference} | .[1].title")});
+    let line = fixture.calls(2, "put", &given);
+    assert!(line.contains(r#""n":12345678901234567890,"x":1.50"#), "numbers as they were spelled");
+    assert!(!line.contains('\n'));
+    let sent = arguments(&line);
+    assert_eq!(sent["rows"]["rows"].as_array().unwrap().len(), 3001);
+    assert_eq!(sent["text"].as_str(), Some(rows.as_str()));
+    assert_eq!(sent["list"].as_array().unwrap().len(), 2);
+    assert_eq!(sent["any"], "some title");
+}
+
+#[test]
+fn f01_only_what_is_a_reference_and_nothing_else_is_put_in() {
+    let fixture = Fixture::new();
+    let stored = fixture.round("read_page", &text_result(&long_text())).unwrap();
+    let reference = reference(&stored);
+    let given = json!({
+        "a": format!("see {reference}"), "b": format!("{reference} "), "c": reference.trim_start_matches("lro:"),
+        "d": "lro:", "e": reference.to_lowercase(), reference.clone(): 1,
+    });
+    assert_eq!(arguments(&fixture.calls(2, "t", &given)), given);
+    let off = Config::from_values([("proxy.references", json!("off"))]).unwrap();
+    let off = Fixture::of_server(&off, "server:1", Some(&fixture));
+    let given = json!({"a": reference});
+    assert_eq!(arguments(&off.calls(2, "t", &given)), given);
+}
+
+/// The error that the client gets at once.
+fn refused(fixture: &Fixture, arguments: &Value) -> String {
+    let line = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "t", "arguments": arguments}}).to_string();
+    let became = fixture.relay.from_client(line.as_bytes());
+    assert_eq!(became.forward, Forward::Nothing, "the server must not see it");
+    let reply: Value = serde_json::from_str(&became.replies[0]).unwrap();
+    assert_eq!((&reply["id"], &reply["result"]["isError"]), (&json!(5), &json!(true)));
+    reply["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn f01_results_of_another_server_go_only_where_the_policy_lets_them() {
+    let one = Fixture::new();
+    let stored = one.round("read_page", &text_result(&long_text())).unwrap();
+    let given = json!({"a": reference(&stored)});
+    let other = Fixture::of_server(&Config::default(), "server:2", Some(&one));
+    assert!(refused(&other, &given).contains("another server"));
+    let any = Config::from_values([("proxy.references", json!("any"))]).unwrap();
+    let any = Fixture::of_server(&any, "server:2", Some(&one));
+    assert_eq!(arguments(&any.calls(2, "t", &given))["a"].as_str(), Some(long_text().as_str()));
+}
+
+#[test]
+fn f24_f26_an_unknown_reference_is_refused_with_what_to_do() {
+    let one = Fixture::new();
+    let stored = one.round("read_page", &text_result(&long_text())).unwrap();
+    // Another scope has another spool.
+    let other_scope = Fixture::new();
+    let refused_there = refused(&other_scope, &json!({"a": reference(&stored)}));
+    assert!(refused_there.starts_with("Error (not_found)"), "{refused_there}");
+    let filter = refused(&one, &json!({"a": format!("{}|.x", reference(&stored))}));
+    assert!(filter.contains("Hint:"), "{filter}");
+}
+
+#[test]
+fn f28_references_survive_a_restart_of_the_proxy() {
+    let before = Fixture::new();
+    let stored = before.round("read_page", &text_result(&long_text())).unwrap();
+    let after = Fixture::of_server(&Config::default(), "server:1", Some(&before));
+    let sent = after.calls(2, "t", &json!({"a": reference(&stored)}));
+    assert_eq!(arguments(&sent)["a"].as_str(), Some(long_text().as_str()));
+}

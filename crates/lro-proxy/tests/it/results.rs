@@ -1,0 +1,179 @@
+//! Results that are replaced, and those that are not.
+
+use lro_core::config::Config;
+use serde_json::{Value, json};
+
+use crate::fixture::{Fixture, long_text, reference, text_result};
+
+#[test]
+fn a2_a_large_result_is_replaced_in_both_forms_saying_the_same() {
+    let fixture = Fixture::new();
+    let text = long_text();
+    let result = fixture.round("read_page", &text_result(&text)).expect("replaced");
+    let shown: Value =
+        serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(shown, result["structuredContent"]);
+    assert_eq!(result["content"].as_array().unwrap().len(), 1);
+    assert_eq!(fixture.payload(&reference(&result)), text);
+}
+
+#[test]
+fn p4_a_small_result_passes_as_the_bytes_that_came() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.round("read_page", &text_result("all of it")), None);
+}
+
+#[test]
+fn v4_other_tools_offload_from_ten_thousand_real_tokens_on() {
+    // One token each, so that the number is known.
+    let words = |n: usize| text_result(&" the".repeat(n));
+    let fixture = Fixture::new();
+    assert_eq!(fixture.round("read_page", &words(9_999)), None);
+    let replaced = fixture.round("read_page", &words(10_000)).expect("replaced");
+    let descriptor = &replaced["structuredContent"];
+    assert_eq!(descriptor["summary"]["kind"], "text");
+    assert!(!descriptor["lro"]["preview"].is_null());
+    assert!(descriptor["guidance"].as_str().unwrap().contains("read_large_output"));
+    // The same from 1600 on where it is a memory operation.
+    let memories: Vec<Value> = (0..60)
+        .map(|n| json!({"id": format!("{n}"), "memory_type": "semantic", "content": "word ".repeat(30), "created": "2026-01-01T00:00:00Z"}))
+        .collect();
+    let result = json!({"content": [], "structuredContent": {"count": 60, "memories": memories}});
+    let replaced = fixture.round("recall_memories", &result.to_string()).expect("replaced");
+    assert_eq!(replaced["structuredContent"]["jq_recipes"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn f11_errors_requests_for_input_and_tasks_pass_untouched() {
+    let fixture = Fixture::new();
+    let text = long_text();
+    for result in [
+        json!({"content": [{"type": "text", "text": text}], "isError": true}),
+        json!({"content": [{"type": "text", "text": text}], "resultType": "input_required"}),
+        json!({"content": [{"type": "text", "text": text}], "resultType": "task", "taskId": "t"}),
+        json!({"anything": text}),
+        json!([text]),
+    ] {
+        assert_eq!(fixture.round("read_page", &result.to_string()), None);
+    }
+    assert!(fixture.spool.list().unwrap().is_empty());
+}
+
+#[test]
+fn f12_content_given_twice_is_counted_and_stored_once() {
+    let fixture = Fixture::new();
+    // Some 6000 tokens once, more than 10 000 if it were counted twice.
+    let half: Vec<Value> =
+        (0..600).map(|n| json!({"n": n, "title": "a title of some words"})).collect();
+    let twice = |value: &Value| {
+        let text = serde_json::to_string_pretty(value).unwrap();
+        json!({"content": [{"type": "text", "text": text}], "structuredContent": value}).to_string()
+    };
+    assert_eq!(fixture.round("list", &twice(&json!({"items": half}))), None);
+    let whole: Vec<Value> =
+        (0..6000).map(|n| json!({"n": n, "title": "a title of some words"})).collect();
+    let replaced = fixture.round("list", &twice(&json!({"items": whole}))).expect("replaced");
+    assert!(replaced.to_string().len() < 8000, "neither form leaks the payload");
+    assert_eq!(replaced["structuredContent"]["lro"]["parts"], Value::Null);
+}
+
+#[test]
+fn f13_f14_envelope_images_links_and_meta_stay_exactly_as_they_are() {
+    let fixture = Fixture::new();
+    let text = serde_json::to_string(&long_text()).unwrap();
+    let image =
+        r#"{"type":"image","data":"AAAA","mimeType":"image/png","annotations":{"priority":0.70}}"#;
+    let link = r#"{"type":"resource_link","uri":"file:///a","name":"a"}"#;
+    let embedded = r#"{ "type":"resource", "resource":{"uri":"x:1","text":"t"} }"#;
+    let result = format!(
+        r#"{{"_meta":{{"a/b":1.50}},"content":[{image},{{"type":"text","text":{text},"annotations":{{"audience":["user"]}}}},{link},{{"type":"text","text":"and more"}},{embedded}],"extra":12345678901234567890}}"#
+    );
+    fixture.calls(1, "shot", &json!({}));
+    let line = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result},"odd":[]}}"#);
+    let lro_proxy::Forward::Changed(changed) = fixture.relay.from_server(line.as_bytes()) else {
+        panic!("replaced")
+    };
+    for kept in [
+        image,
+        link,
+        embedded,
+        r#""_meta":{"a/b":1.50}"#,
+        r#""extra":12345678901234567890"#,
+        r#""odd":[]"#,
+        r#""annotations":{"audience":["user"]}"#,
+    ] {
+        assert!(changed.contains(kept), "{kept}");
+    }
+    let message: Value = serde_json::from_str(&changed).unwrap();
+    let blocks = message["result"]["content"].as_array().unwrap();
+    let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["image", "text", "resource_link", "resource"]);
+    assert_eq!(message["result"]["structuredContent"]["lro"]["parts"], json!(2));
+}
+
+#[test]
+fn f02_f35_each_tool_has_a_policy_and_there_is_an_off_switch() {
+    let config = Config::from_values([(
+        "proxy.policy",
+        json!({"always": "offload", "never": "inline", "soon": {"threshold_tokens": 5}}),
+    )])
+    .unwrap();
+    let fixture = Fixture::with(&config);
+    let (small, middle) = (text_result("small"), text_result("some more words than five of them"));
+    assert!(fixture.round("always", &small).is_some());
+    assert!(fixture.round("never", &text_result(&long_text())).is_none());
+    assert!(fixture.round("soon", &small).is_none());
+    assert!(fixture.round("soon", &middle).is_some());
+    assert!(fixture.round("other", &middle).is_none());
+    let off = Config::from_values([("prompt.offload.enabled", json!(false))]).unwrap();
+    assert!(Fixture::with(&off).round("always", &text_result(&long_text())).is_none());
+}
+
+#[test]
+fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
+    let plain = Fixture::new();
+    let shown = plain.round("read_page", &text_result(&long_text())).unwrap();
+    let path = shown["structuredContent"]["file_path"].as_str().unwrap().to_owned();
+    let dir = std::path::Path::new(&path).parent().unwrap().parent().unwrap().to_owned();
+    let config = Config::from_values([
+        ("proxy.path_map.from", json!("/nowhere")),
+        ("proxy.path_map.to", json!("/elsewhere")),
+    ])
+    .unwrap();
+    let other = Fixture::with(&config);
+    let shown = other.round("read_page", &text_result(&long_text())).unwrap();
+    assert!(!shown["structuredContent"]["file_path"].as_str().unwrap().starts_with("/elsewhere"));
+    // The fixture's own directory is not known before; the mapping itself is tested on text.
+    let mut map = config.proxy.path_map.clone();
+    map.from = dir.display().to_string();
+    assert!(map.shown(path.clone()).starts_with("/elsewhere/"));
+    map.from = format!("{}/", &map.from[..map.from.len() - 1]);
+    assert_eq!(map.shown(path.clone()), path);
+}
+
+#[test]
+fn f34_a_result_is_safe_before_the_client_hears_of_it() {
+    let fixture = Fixture::new();
+    let result = fixture.round("read_page", &text_result(&long_text())).unwrap();
+    let listed = fixture.spool.list().unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].id().reference().to_string(), reference(&result));
+}
+
+#[test]
+fn a_batch_is_answered_as_a_batch() {
+    let fixture = Fixture::new();
+    let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t", "arguments": {}}});
+    let batch = json!([call(1), call(2)]).to_string();
+    assert_eq!(fixture.relay.from_client(batch.as_bytes()).forward, lro_proxy::Forward::AsItCame);
+    let answer = |id: u64, text: &str| {
+        format!(r#"{{"jsonrpc": "2.0", "id": {id}, "result": {}}}"#, text_result(text))
+    };
+    let line = format!("[{}, {}]", answer(2, "small"), answer(1, &long_text()));
+    let lro_proxy::Forward::Changed(changed) = fixture.relay.from_server(line.as_bytes()) else {
+        panic!("replaced")
+    };
+    assert!(changed.starts_with(&format!("[{}, ", answer(2, "small"))));
+    let messages: Vec<Value> = serde_json::from_str(&changed).unwrap();
+    assert!(messages[1]["result"]["structuredContent"]["lro"]["ref"].is_string());
+}

@@ -1,0 +1,131 @@
+//! f15: what is not intercepted passes as the bytes that came, in order.
+
+use lro_proxy::{Forward, Relay};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+
+use crate::fixture::Fixture;
+
+/// JSON as hostile servers and clients spell it.
+fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?",
+        "\"([a-z \u{e9}\u{202e}\u{1F600}]|\\\\u[0-9a-f]{4}|\\\\n|\\\\\")*\"",
+    ];
+    let space = prop_oneof![Just(""), Just(" "), Just("\t")];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        let member = ("[a-c_/\u{e9}]{0,3}", space.clone(), inner.clone())
+            .prop_map(|(name, space, value)| format!("\"{name}\":{space}{value}"));
+        prop_oneof![
+            proptest::collection::vec(inner, 0..4).prop_map(|all| format!("[{}]", all.join(","))),
+            proptest::collection::vec(member, 0..4)
+                .prop_map(|all| format!("{{{}}}", all.join(" ,"))),
+        ]
+    })
+}
+
+fn id() -> impl Strategy<Value = String> {
+    prop_oneof![
+        (0u32..50).prop_map(|n| n.to_string()),
+        Just("1.0".to_owned()),
+        Just("null".to_owned()),
+        Just("12345678901234567890".to_owned()),
+        "\"[a-z\\\\n]{0,3}\"",
+        json(),
+    ]
+}
+
+/// Methods of both eras, known and unknown. `initialize`, `tools/list` and calls of our own tools
+/// are what the relay is for; the announcement is tested by itself.
+fn method() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        Just("tools/call"),
+        Just("ping"),
+        Just("resources/read"),
+        Just("prompts/get"),
+        Just("notifications/progress"),
+        Just("notifications/message"),
+        Just("notifications/tasks"),
+        Just("tasks/get"),
+        Just("tasks/cancel"),
+        Just("sampling/createMessage"),
+        Just("elicitation/create"),
+        Just("roots/list"),
+        Just("logging/setLevel"),
+        Just("subscriptions/listen"),
+        Just("completion/complete"),
+        Just("x/unknown"),
+        Just(""),
+        Just("\\u0070ing"),
+        Just("notifications/cancelled"),
+    ]
+}
+
+fn line() -> impl Strategy<Value = String> {
+    let request = (id(), method(), json()).prop_map(|(id, method, params)| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+    });
+    let call = (id(), json(), json()).prop_map(|(id, arguments, meta)| {
+        format!(r#"{{"id": {id}, "params":{{"_meta":{meta},"name":"t","arguments":{arguments}}}, "method":"tools/call","jsonrpc":"2.0"}}"#)
+    });
+    let notification = (method(), json()).prop_map(|(method, params)| {
+        format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params},"extra":[]}}"#)
+    });
+    let result = (id(), json(), json()).prop_map(|(id, result, extra)| {
+        format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id},"x":{extra}}}"#)
+    });
+    let tool_result = (id(), json(), json()).prop_map(|(id, structured, meta)| {
+        format!(r#"{{"result":{{"content":[{{"type":"text","text":"t"}},{meta}],"structuredContent":{structured},"_meta":{meta}}},"id":{id}}}"#)
+    });
+    let error = (id(), json()).prop_map(|(id, data)| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"m","data":{data}}}}}"#
+        )
+    });
+    let message = prop_oneof![request, call, notification, result, tool_result, error];
+    let batch = proptest::collection::vec(message.clone(), 0..4)
+        .prop_map(|messages| format!("[{}]", messages.join(", ")));
+    let ending = prop_oneof![8 => Just("\n"), 1 => Just("\r\n"), 1 => Just(" \n")];
+    (prop_oneof![8 => message, 1 => batch, 1 => json(), 1 => "[^\n]{0,20}"], ending)
+        .prop_map(|(text, ending)| text + ending)
+}
+
+fn cases() -> u32 {
+    // 100 000 by `cargo xtask soak transparency`.
+    std::env::var("ATLATL_SOAK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3000)
+}
+
+fn untouched(relay: &Relay, lines: &[(bool, String)]) -> Result<(), TestCaseError> {
+    for (from_client, line) in lines {
+        if *from_client {
+            let became = relay.from_client(line.as_bytes());
+            prop_assert_eq!(became.forward, Forward::AsItCame, "{}", line);
+            prop_assert!(became.calls.is_empty() && became.replies.is_empty());
+        } else {
+            prop_assert_eq!(relay.from_server(line.as_bytes()), Forward::AsItCame, "{}", line);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn f15_messages_of_both_eras_pass_unchanged() {
+    let fixture = Fixture::new();
+    let config = Cases { cases: cases(), failure_persistence: None, ..Cases::default() };
+    TestRunner::new(config)
+        .run(&proptest::collection::vec((any::<bool>(), line()), 1..4), |lines| {
+            untouched(&fixture.relay, &lines)
+        })
+        .unwrap();
+}
+
+#[test]
+fn bytes_that_are_no_text_pass_unchanged() {
+    let relay = Fixture::new().relay;
+    for line in [&b"\xff\xfe\n"[..], b"{\"id\":1,\"result\":\"\xc3\"}\n", b"\0\n", b"\n", b""] {
+        assert_eq!(relay.from_server(line), Forward::AsItCame);
+        assert_eq!(relay.from_client(line).forward, Forward::AsItCame);
+    }
+}

@@ -1,0 +1,106 @@
+//! Named: the fields that a filter reads by a name written in it.
+
+use std::collections::HashSet;
+
+use jaq_core::load;
+use jaq_core::load::lex::StrPart;
+use jaq_core::load::parse::Term;
+use jaq_core::path::Part;
+
+use super::super::terms;
+
+/// What makes objects of which a filter then reads fields that were in no record.
+const MAKERS: &[&str] = &[
+    "to_entries",
+    "from_entries",
+    "with_entries",
+    "match",
+    "capture",
+    "fromjson",
+    "fromstream",
+    "INDEX",
+];
+
+/// The names, each once, in the order of the filter. None where it makes objects whose names it
+/// does not write: then nobody can tell a misspelt one from one of theirs.
+pub(super) fn fields(filter: &str) -> Vec<String> {
+    let Some(term) = load::parse(filter, |parser| parser.term()) else { return Vec::new() };
+    let mut names = Names::default();
+    names.of(&term);
+    if names.makes_others {
+        return Vec::new();
+    }
+    let made = names.made;
+    let mut seen = HashSet::new();
+    names.read.retain(|name| !made.contains(name) && seen.insert(*name));
+    names.read.into_iter().map(str::to_owned).collect()
+}
+
+#[derive(Default)]
+struct Names<'f> {
+    read: Vec<&'f str>,
+    /// Of the filter's own objects.
+    made: HashSet<&'f str>,
+    makes_others: bool,
+}
+
+impl<'f> Names<'f> {
+    fn of(&mut self, term: &Term<&'f str>) {
+        match term {
+            Term::Path(from, path) if !matches!(**from, Term::Var(_)) => {
+                let names = path.0.iter().filter_map(|(part, _)| match part {
+                    Part::Index(index) => literal(index),
+                    Part::Range(..) => None,
+                });
+                self.read.extend(names);
+            }
+            Term::Obj(members) => {
+                for (key, value) in members {
+                    let Some(name) = literal(key) else { continue };
+                    match value {
+                        Some(_) => drop(self.made.insert(name)),
+                        None => self.read.push(name),
+                    }
+                }
+            }
+            Term::Call(name, _) => self.makes_others |= MAKERS.contains(name),
+            _ => {}
+        }
+        terms::below(term, &mut |term| self.of(term));
+    }
+}
+
+/// A string without anything computed in it.
+fn literal<'f>(term: &Term<&'f str>) -> Option<&'f str> {
+    match term {
+        Term::Str(None, parts) => match parts.as_slice() {
+            [StrPart::Str(text)] => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_those_that_are_read() {
+        for (filter, names) in [
+            (".", &[][..]),
+            (".a", &["a"]),
+            (".a.b[0].c?", &["a", "b", "c"]),
+            (".[\"a b\"] | .a", &["a b", "a"]),
+            ("select(.a == \"x\") | {id, title: .b}", &["a", "id", "b"]),
+            ("{n: .a} | .n", &["a"]),
+            ("def f: .x; [f, .x]", &["x"]),
+            ("$params.a, \"\\(.b)\"", &["b"]),
+            (". as {a: $x} | $x", &[]),
+            ("to_entries | .[0].key", &[]),
+            ("{", &[]),
+        ] {
+            assert_eq!(fields(filter), names, "{filter}");
+        }
+    }
+}

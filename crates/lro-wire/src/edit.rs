@@ -1,0 +1,108 @@
+//! Edit: changes to JSON that leave every other byte as it was.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use crate::object::Object;
+
+/// Puts the members of `patch` into the object `json`, objects into objects and anything else in
+/// place of what was there; `None` where `json` is no object.
+pub fn merge(json: &str, patch: &Value) -> Option<String> {
+    let mut edits = Edits::of(json);
+    edits.merge(json, patch.as_object()?)?;
+    Some(edits.applied().into_owned())
+}
+
+/// Changes to one text, made all at once.
+#[derive(Debug)]
+pub struct Edits<'a> {
+    text: &'a str,
+    /// Ranges that do not overlap, and what stands there afterwards.
+    changes: Vec<(Range<usize>, String)>,
+}
+
+impl<'a> Edits<'a> {
+    /// No changes to `text` yet.
+    pub fn of(text: &'a str) -> Self {
+        Self { text, changes: Vec::new() }
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Puts `new` in place of `part`, which must be a piece of the text.
+    pub fn replace(&mut self, part: &str, new: impl Into<String>) {
+        let range = self.range(part);
+        self.changes.push((range, new.into()));
+    }
+
+    /// Puts `json` as the last member `name` into `object`, which must be a piece of the text.
+    pub fn add_member(&mut self, object: &str, name: &str, json: &str) {
+        let name = Value::from(name);
+        self.add(object, b'{', &format!("{name}:{json}"));
+    }
+
+    /// Puts `json` as the last element into `array`, which must be a piece of the text.
+    pub fn add_element(&mut self, array: &str, json: &str) {
+        self.add(array, b'[', json);
+    }
+
+    /// Puts the members of `patch` into `object`, which must be a piece of the text.
+    pub fn merge(&mut self, object: &str, patch: &Map<String, Value>) -> Option<()> {
+        let members = Object::read(object)?;
+        for (name, value) in patch {
+            match (members.get(name), value) {
+                (None, _) => self.add_member(object, name, &value.to_string()),
+                (Some(there), Value::Object(patch)) if there.get().starts_with('{') => {
+                    self.merge(there.get(), patch)?;
+                }
+                (Some(there), _) => self.replace(there.get(), value.to_string()),
+            }
+        }
+        Some(())
+    }
+
+    /// The text with its changes.
+    pub fn applied(mut self) -> Cow<'a, str> {
+        if self.changes.is_empty() {
+            return Cow::Borrowed(self.text);
+        }
+        // Stable: what is added at one place stays in the order it was added.
+        self.changes.sort_by_key(|(range, _)| range.start);
+        let added: usize = self.changes.iter().map(|(_, new)| new.len()).sum();
+        let mut out = String::with_capacity(self.text.len() + added);
+        let mut done = 0;
+        for (range, new) in &self.changes {
+            out.push_str(&self.text[done..range.start]);
+            out.push_str(new);
+            done = range.end;
+        }
+        out.push_str(&self.text[done..]);
+        Cow::Owned(out)
+    }
+
+    fn add(&mut self, container: &str, open: u8, json: &str) {
+        let Range { start, end } = self.range(container);
+        let inside = container.get(1..container.len().saturating_sub(1)).unwrap_or_default();
+        debug_assert_eq!(container.as_bytes().first(), Some(&open), "a container of that kind");
+        let earlier = self.changes.iter().any(|(range, _)| *range == (end - 1..end - 1));
+        let first = inside.trim_start().is_empty() && !earlier && start < end;
+        let comma = if first { "" } else { "," };
+        self.changes.push((end - 1..end - 1, format!("{comma}{json}")));
+    }
+
+    /// Where `part` lies in the text.
+    fn range(&self, part: &str) -> Range<usize> {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
+        let range = start..start.wrapping_add(part.len());
+        assert!(
+            range.end <= self.text.len() && start <= range.end,
+            "only a piece of the text itself can be changed"
+        );
+        range
+    }
+}

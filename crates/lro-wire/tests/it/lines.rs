@@ -1,0 +1,73 @@
+//! Lines come out whole and in order, however the stream is cut.
+
+use std::io::{self, Read};
+
+use lro_wire::{Line, Lines};
+use proptest::prelude::*;
+
+/// Gives the bytes in pieces of the given sizes, one after the other.
+struct Cut<'a> {
+    bytes: &'a [u8],
+    sizes: std::iter::Cycle<std::iter::Copied<std::slice::Iter<'a, usize>>>,
+}
+
+impl Read for Cut<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let size = self.sizes.next().unwrap().min(buf.len()).min(self.bytes.len());
+        let (now, later) = self.bytes.split_at(size);
+        buf[..size].copy_from_slice(now);
+        self.bytes = later;
+        Ok(size)
+    }
+}
+
+/// The lines, and whether each came in pieces.
+fn read(bytes: &[u8], sizes: &[usize], in_memory: usize) -> Vec<(Vec<u8>, bool)> {
+    let stream = Cut { bytes, sizes: sizes.iter().copied().cycle() };
+    let mut lines = Lines::holding(stream, in_memory);
+    let mut all = Vec::new();
+    while let Some(line) = lines.next().unwrap() {
+        all.push(match line {
+            Line::Whole(line) => (line.to_vec(), false),
+            Line::Long(mut long) => {
+                let mut whole = Vec::new();
+                while let Some(piece) = long.piece().unwrap() {
+                    whole.extend_from_slice(piece);
+                }
+                (whole, true)
+            }
+        });
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn every_byte_comes_once_and_in_order(
+        text in proptest::collection::vec(prop_oneof![4 => Just(b'x'), 1 => Just(b'\n'), 1 => any::<u8>()], 0..400),
+        sizes in proptest::collection::vec(1usize..50, 1..8),
+        in_memory in 1usize..60,
+    ) {
+        let lines = read(&text, &sizes, in_memory);
+        let expected: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+        let whole: Vec<&[u8]> = lines.iter().map(|(line, _)| line.as_slice()).collect();
+        prop_assert_eq!(whole, expected);
+    }
+}
+
+#[test]
+fn only_what_is_too_long_comes_in_pieces() {
+    let text = [vec![b'a'; 100_000], b"\n".to_vec(), vec![b'b'; 300_000], b"\nshort\n".to_vec()];
+    let lines = read(&text.concat(), &[usize::MAX], 200_000);
+    let long: Vec<bool> = lines.iter().map(|(_, long)| *long).collect();
+    assert_eq!(long, [false, true, false]);
+    assert_eq!(lines[2].0, b"short\n");
+}
+
+#[test]
+fn what_is_not_read_of_a_long_line_is_skipped() {
+    let text = [vec![b'a'; 300_000], b"\nnext\n".to_vec()].concat();
+    let mut lines = Lines::holding(&text[..], 1000);
+    assert!(matches!(lines.next().unwrap(), Some(Line::Long(_))));
+    assert!(matches!(lines.next().unwrap(), Some(Line::Whole(b"next\n"))));
+}

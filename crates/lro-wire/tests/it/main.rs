@@ -1,0 +1,8 @@
+//! Messages as they lie on the wire.
+
+#![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
+
+mod edits;
+mod ids;
+mod lines;
+mod who;

@@ -1,0 +1,49 @@
+//! Who speaks, in the forms of both eras.
+
+use lro_wire::Message;
+use lro_wire::meta::{Era, is_proxy, progress_token};
+
+fn message(json: &str) -> Message<'_> {
+    Message::read(json).unwrap()
+}
+
+#[test]
+fn the_era_shows_in_a_request() {
+    let modern = r#"{"id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    assert_eq!(Era::of_request(&message(modern)), Some(Era::Modern));
+    assert_eq!(Era::of_request(&message(r#"{"id":1,"method":"initialize"}"#)), Some(Era::Legacy));
+    assert_eq!(
+        Era::of_request(&message(r#"{"id":1,"method":"server/discover"}"#)),
+        Some(Era::Modern)
+    );
+    assert_eq!(Era::of_request(&message(r#"{"id":1,"method":"tools/list"}"#)), None);
+}
+
+#[test]
+fn a_proxy_is_seen_in_either_signal_of_either_era() {
+    for json in [
+        r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"x","proxy":true}}}"#,
+        r#"{"id":1,"method":"initialize","params":{"capabilities":{"experimental":{"dev.atlatl/lro":{"proxy":true}}}}}"#,
+        r#"{"id":1,"method":"initialize","params":{"capabilities":{"extensions":{"dev.atlatl/lro":{"proxy":true}}}}}"#,
+        r#"{"id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/clientInfo":{"proxy":true}}}}"#,
+        r#"{"id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.atlatl/lro":{"proxy":true}}}}}}"#,
+    ] {
+        assert!(is_proxy(&message(json)), "{json}");
+    }
+    for json in [
+        r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"x","proxy":"true"}}}"#,
+        r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"proxy"}}}"#,
+        r#"{"id":1,"method":"tools/call","params":{"clientInfo":{"proxy":true}}}"#,
+        r#"{"id":1,"method":"tools/call"}"#,
+    ] {
+        assert!(!is_proxy(&message(json)), "{json}");
+    }
+}
+
+#[test]
+fn a_progress_token_is_kept_as_it_is_spelled() {
+    let with = r#"{"id":1,"method":"tools/call","params":{"_meta":{"progressToken":1.0}}}"#;
+    assert_eq!(progress_token(&message(with)), Some("1.0"));
+    let without = r#"{"id":1,"method":"tools/call","params":{"_meta":{"progressToken":null}}}"#;
+    assert_eq!(progress_token(&message(without)), None);
+}

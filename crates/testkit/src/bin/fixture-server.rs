@@ -1,0 +1,107 @@
+//! An MCP server for faults and figures, where a real one would not do as it is told.
+//!
+//! Its tools: `echo` gives its arguments back; `big` a text of `bytes` bytes; `hang` nothing;
+//! `die` ends the process; `garbage` writes lines that are no messages and then answers; `endless`
+//! never ends its line; `child` starts a process that outlives it and says its number; `arguments`
+//! says how large its own arguments were. Flags: `--deaf` reads slowly, `--stay` goes on when its
+//! input ends.
+
+use std::io::{self, BufRead, BufWriter, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+const LINE: &[u8] = b"All work and no play makes a long text out of a short sentence.\\n";
+
+fn main() -> io::Result<()> {
+    let flags: Vec<String> = std::env::args().skip(1).collect();
+    let flag = |name: &str| flags.iter().any(|flag| flag == name);
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    for line in io::stdin().lock().lines() {
+        if flag("--deaf") {
+            thread::sleep(Duration::from_millis(50));
+        }
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+        let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) else {
+            continue;
+        };
+        let params = &message["params"];
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "fixture", "version": "1"},
+                "_meta": {"seen": params["clientInfo"]},
+            }),
+            "tools/list" => json!({"tools": []}),
+            "tools/call" => match call(&params["name"], &params["arguments"], id, &mut out)? {
+                Some(result) => result,
+                None => continue,
+            },
+            "ping" => json!({}),
+            _ => {
+                let error = json!({"code": -32601, "message": "no such method"});
+                writeln!(out, r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)?;
+                out.flush()?;
+                continue;
+            }
+        };
+        writeln!(out, r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)?;
+        out.flush()?;
+    }
+    while flag("--stay") {
+        thread::sleep(Duration::from_mins(1));
+    }
+    Ok(())
+}
+
+/// The result, unless it is written already or never comes.
+fn call(
+    tool: &Value,
+    arguments: &Value,
+    id: &Value,
+    out: &mut impl Write,
+) -> io::Result<Option<Value>> {
+    let text = |text: &str| Some(json!({"content": [{"type": "text", "text": text}]}));
+    Ok(match tool.as_str().unwrap_or_default() {
+        "echo" => text(&arguments.to_string()),
+        "big" => {
+            // Written as it is made: it may be larger than memory.
+            let mut left = arguments["bytes"].as_u64().unwrap_or(0);
+            write!(out, r#"{{"result":{{"content":[{{"type":"text","text":""#)?;
+            // The break at a line's end is two bytes here and one in the text.
+            let line = LINE.len() as u64 - 1;
+            while left >= line {
+                out.write_all(LINE)?;
+                left -= line;
+            }
+            out.write_all(&vec![b'x'; usize::try_from(left).unwrap_or(0)])?;
+            writeln!(out, r#""}}]}},"jsonrpc":"2.0","id":{id}}}"#)?;
+            out.flush()?;
+            None
+        }
+        "hang" => None,
+        "die" => std::process::exit(3),
+        "garbage" => {
+            out.write_all(
+                b"this is no message\n\xff\xfe\n{\"half\":\n[]\n{\"id\":99,\"result\":{}}\n",
+            )?;
+            text("after the garbage")
+        }
+        "endless" => loop {
+            out.write_all(&[b'x'; 1 << 13])?;
+        },
+        "child" => {
+            let child = Command::new("sleep")
+                .arg("1000")
+                .stdin(Stdio::null())
+                .stdout(Stdio::inherit())
+                .spawn()?;
+            text(&child.id().to_string())
+        }
+        "arguments" => text(&arguments.to_string().len().to_string()),
+        _ => Some(json!({"content": [], "isError": true})),
+    })
+}
