@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use self::place::{Place, Takes, places};
 
 /// What all references of one call may come to.
-const BYTES_AT_MOST: u64 = 64 << 20;
+const BYTES_AT_MOST: u64 = 16 << 20;
 
 /// Puts stored results in the place of references.
 pub struct Passing {

@@ -12,14 +12,15 @@ fn help_says_what_there_is() {
     Keeps large tool results out of a model's context window.
 
     Atlatl decides when a tool result is too large for a model's context window,
-    stores it, describes it instead, and answers questions about it. This version
-    serves nothing yet: the commands below are all there is.
+    stores it, describes it instead, and answers questions about it.
 
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
       offload  Store a tool result if it is large, and print what takes its place
       extract  Ask a stored result: recipe, jq, SQL, search, range
+      proxy    Stand in front of an MCP server and keep its large results
+      tools    Serve the extraction tools alone, for all proxies of a project
       results  List, show and clean stored results
       config   Show, describe and check the configuration
       help     Print this message or the help of the given subcommand(s)
