@@ -95,11 +95,18 @@ impl<'a> ToolResult<'a> {
         }
         let texts: Vec<Part<'a>> =
             blocks.iter().filter(|b| b.kind == "text").filter_map(|b| b.text.map(text)).collect();
+        let other_blocks = blocks.len() - texts.len();
+        let structured = envelope.structured_content.map(RawValue::get);
+        // f14: images that stand there a second time are no payload either.
+        let structured = structured.filter(|structured| {
+            let content = envelope.content.filter(|_| other_blocks > 0);
+            !content.is_some_and(|content| wraps(structured, content.get()))
+        });
         Some(Self {
             is_error: envelope.is_error.unwrap_or_default(),
             complete: envelope.result_type.is_none_or(|kind| kind == "complete"),
-            other_blocks: blocks.len() - texts.len(),
-            parts: parts(envelope.structured_content.map(RawValue::get), texts),
+            other_blocks,
+            parts: parts(structured, texts),
         })
     }
 
@@ -188,6 +195,11 @@ fn says_the_same(json: &str, texts: &[Part<'_>]) -> bool {
         elements.len() == texts.len()
             && elements.iter().zip(texts).all(|(element, text)| same(element.get(), text))
     })
+}
+
+/// Whether `json` is an object around `inside` and nothing else.
+fn wraps(json: &str, inside: &str) -> bool {
+    only_member(json).is_some_and(|(_, value)| same_lexemes(value.as_bytes(), inside.as_bytes()))
 }
 
 /// The name and the value of an object's one and only member.
@@ -287,6 +299,21 @@ mod tests {
         assert_eq!(origins(strings).len(), 1);
         let other = r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"c"}],"structuredContent":{"result":["a","b"]}}"#;
         assert_eq!(origins(other).len(), 3);
+    }
+
+    #[test]
+    fn f14_blocks_that_structured_content_gives_again_are_no_payload() {
+        let image = r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#;
+        let json =
+            format!(r#"{{"content":[{image}],"structuredContent":{{"content":[ {image} ]}}}}"#);
+        let result = ToolResult::read(&json).unwrap();
+        assert_eq!((result.parts.len(), result.other_blocks), (0, 1));
+        let both = format!(r#"[{image},{{"type":"text","text":"two cats"}}]"#);
+        let json = format!(r#"{{"content":{both},"structuredContent":{{"blocks":{both}}}}}"#);
+        assert_eq!(origins(&json), [(Origin::Text, "two cats".to_owned())]);
+        let more =
+            format!(r#"{{"content":[{image}],"structuredContent":{{"a":1,"content":[{image}]}}}}"#);
+        assert_eq!(origins(&more).len(), 1);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Real programs that some tests need.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 /// Finds a program on `PATH`.
 ///
@@ -9,18 +12,37 @@ use std::{env, path::PathBuf};
 /// Panics, naming the command that installs it, if the program is not there: a test that skips
 /// itself where `jq` is missing proves nothing.
 pub fn require(name: &str) -> PathBuf {
+    on_path(name).unwrap_or_else(|| {
+        let package = if name == "rg" { "ripgrep" } else { name };
+        panic!("this test runs the real `{name}`, which is not on PATH; install it with: sudo apt-get install {package}")
+    })
+}
+
+/// Finds a program of an npm package: on `PATH`, or where `.ci/npm` puts it.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if the program is in neither place.
+pub fn require_npm(name: &str) -> PathBuf {
+    let cached = || {
+        let bin = Path::new(".cache/atlatl/npm/node_modules/.bin");
+        let program = env::home_dir()?.join(bin).join(name);
+        is_program(&program).then_some(program)
+    };
+    on_path(name).or_else(cached).unwrap_or_else(|| {
+        panic!("this test runs the real `{name}`, which is not installed; install it with: .ci/npm")
+    })
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .map(|directory| directory.join(name))
         .find(|candidate| is_program(candidate))
-        .unwrap_or_else(|| {
-            let package = if name == "rg" { "ripgrep" } else { name };
-            panic!("this test runs the real `{name}`, which is not on PATH; install it with: sudo apt-get install {package}")
-        })
 }
 
 #[cfg(unix)]
-fn is_program(candidate: &std::path::Path) -> bool {
+fn is_program(candidate: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     candidate
         .metadata()
@@ -28,7 +50,7 @@ fn is_program(candidate: &std::path::Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_program(candidate: &std::path::Path) -> bool {
+fn is_program(candidate: &Path) -> bool {
     candidate.is_file() || candidate.with_extension("exe").is_file()
 }
 
@@ -45,5 +67,11 @@ mod tests {
     #[should_panic(expected = "sudo apt-get install no-such-program")]
     fn says_how_to_install_what_is_not() {
         require("no-such-program");
+    }
+
+    #[test]
+    #[should_panic(expected = "install it with: .ci/npm")]
+    fn says_how_to_install_a_package_of_npm_that_is_not() {
+        require_npm("mcp-server-no-such");
     }
 }

@@ -1,5 +1,6 @@
 //! A client's end of a running proxy.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -18,11 +19,25 @@ pub(crate) struct Proxied {
     pub(crate) input: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
     next: u64,
+    /// The bytes of all lines in both directions.
+    traffic: Cell<usize>,
 }
 
 /// The server for faults.
 pub(crate) fn fixture_server() -> String {
     testkit::built::program("fixture-server", "testkit").to_str().unwrap().to_owned()
+}
+
+/// A server of the cache that `.ci/npm` fills.
+pub(crate) fn real_server(name: &str) -> String {
+    testkit::tool::require_npm(name).to_str().unwrap().to_owned()
+}
+
+/// The reference in an answer whose result was replaced.
+pub(crate) fn reference(answer: &Value) -> &str {
+    answer["result"]["structuredContent"]["lro"]["ref"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
 }
 
 impl Proxied {
@@ -52,11 +67,13 @@ impl Proxied {
                 }
             }
         });
-        Self { input: child.stdin.take(), child, lines, next: 0 }
+        Self { input: child.stdin.take(), child, lines, next: 0, traffic: Cell::new(0) }
     }
 
     pub(crate) fn send(&mut self, message: &Value) {
-        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+        let line = format!("{message}\n");
+        self.traffic.set(self.traffic.get() + line.len());
+        self.input.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
     }
 
     /// Asks for something; its id.
@@ -74,25 +91,97 @@ impl Proxied {
 
     /// The next line, as it came; `None` where the proxy has ended.
     pub(crate) fn line(&self) -> Option<Vec<u8>> {
-        self.lines.recv_timeout(PATIENCE).ok()
+        self.try_line(PATIENCE)
     }
 
     /// The next line, if it comes within that time.
     pub(crate) fn try_line(&self, most: Duration) -> Option<Vec<u8>> {
-        self.lines.recv_timeout(most).ok()
+        let line = self.lines.recv_timeout(most).ok()?;
+        self.traffic.set(self.traffic.get() + line.len());
+        Some(line)
     }
 
     /// The message that answers `id`; what comes before it is dropped.
     pub(crate) fn answer(&self, id: u64) -> Value {
+        serde_json::from_slice(&self.answering_line(id)).unwrap()
+    }
+
+    /// The line that answers `id`, as it came; what comes before it is dropped.
+    pub(crate) fn answering_line(&self, id: u64) -> Vec<u8> {
         loop {
             let line = self.line().unwrap_or_else(|| panic!("no answer to {id}"));
             if let Ok(message) = serde_json::from_slice::<Value>(&line)
                 && message["id"] == json!(id)
                 && message.get("method").is_none()
             {
-                return message;
+                return line;
             }
         }
+    }
+
+    /// Introduces a client of 2025-11-25; the line that answers.
+    pub(crate) fn initialize(&mut self, capabilities: &Value) -> Vec<u8> {
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        let id = self.request("initialize", &params);
+        let line = self.answering_line(id);
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        line
+    }
+
+    /// Ends as a client does: by the end of its input. A proxy that is killed cannot end its server.
+    pub(crate) fn close(mut self) -> ExitStatus {
+        self.input = None;
+        self.ended().0
+    }
+
+    /// Asks, answers what the server asks in between, and gives every line up to the answer as it came.
+    pub(crate) fn exchange(&mut self, method: &str, params: &Value) -> Vec<String> {
+        let id = self.request(method, params);
+        let mut lines = Vec::new();
+        loop {
+            let line = String::from_utf8(self.line().unwrap()).unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let asked = message["method"].as_str();
+            if asked == Some("notifications/tools/list_changed") {
+                // Sent after the greeting, at some time.
+                continue;
+            }
+            lines.push(line);
+            let result = match asked {
+                None if message["id"] == json!(id) => return lines,
+                Some("sampling/createMessage") => json!({
+                    "role": "assistant", "model": "m", "content": {"type": "text", "text": "Ja."},
+                }),
+                Some("elicitation/create") => json!({"action": "decline"}),
+                _ => continue,
+            };
+            self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+        }
+    }
+
+    /// A stored text, read range by range as each reply says.
+    pub(crate) fn read_all(&mut self, reference: &str) -> String {
+        let mut all = String::new();
+        let mut start = 0;
+        loop {
+            let answer = self.call("read_large_output", &json!({"ref": reference, "start": start}));
+            let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+            let (head, body) = text.split_once('\n').unwrap();
+            all.push_str(body);
+            let Some((_, more)) = head.split_once(" More: start=") else { return all };
+            let next: u64 = more.trim_end_matches('.').parse().unwrap();
+            assert!(next > start, "{head}");
+            start = next;
+        }
+    }
+
+    /// How many bytes the client has sent and read.
+    pub(crate) fn traffic(&self) -> usize {
+        self.traffic.get()
     }
 
     /// Waits for the end.

@@ -3,13 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::program::Program;
-use crate::proxied::{Proxied, fixture_server};
-
-fn reference(answer: &Value) -> &str {
-    answer["result"]["structuredContent"]["lro"]["ref"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{answer}"))
-}
+use crate::proxied::{Proxied, fixture_server, reference};
 
 #[test]
 fn p3_a_large_result_becomes_a_local_file_with_a_descriptor() {

@@ -77,7 +77,18 @@ impl Parts {
         let found: Vec<(Range<u64>, Range<u64>)> = blocks.iter().filter_map(text).collect();
         let texts = found.iter().map(|(block, _)| block.clone()).collect();
         let mut strings: Vec<Range<u64>> = found.into_iter().map(|(_, string)| string).collect();
-        let main = if let Some(structured) = result.get("structuredContent") {
+        // f14: images that stand there a second time are no payload either.
+        let again = |structured: &Node| match (result.get("content"), &*structured.children) {
+            (Some(content), [only]) if strings.len() < blocks.len() && !structured.cut => {
+                same_bytes(message, &only.range, &content.range)
+            }
+            _ => Ok(false),
+        };
+        let structured = match result.get("structuredContent") {
+            Some(structured) if !again(structured)? => Some(structured),
+            _ => None,
+        };
+        let main = if let Some(structured) = structured {
             main_of(message, structured, &mut strings)?
         } else {
             // The largest is the payload.

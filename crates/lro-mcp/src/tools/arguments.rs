@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use lro::{Question, Reply, Values, Wanted};
-use lro_query::{Page, read, search};
+use lro_query::{Page, Total, read, search};
 use lro_spool::Address;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -27,11 +27,13 @@ pub(super) struct Asked {
     pub(super) form: Form,
 }
 
-/// How JSON answers are written.
+/// How answers are written.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Form {
     /// Strings without quotes and escapes.
     raw: bool,
+    /// Where a range began whose end is ours: nobody asked that it ends there.
+    open: Option<u64>,
 }
 
 /// Why arguments make no question.
@@ -189,14 +191,18 @@ pub(super) fn read(arguments: &str) -> Result<Asked, ArgumentError> {
             "start and end count from 0; end is not included.",
         ));
     }
+    let mut open = None;
     let (unit, end) = match unit {
         Some(Unit::Lines) => (read::Unit::Lines, end),
         Some(Unit::Records) => (read::Unit::Records, end),
         Some(Unit::Characters) | None => {
+            open = end.is_none().then_some(start);
             (read::Unit::Characters, Some(end.unwrap_or(start.saturating_add(READ_AT_ONCE))))
         }
     };
-    Ok(Asked::of(address, Wanted::Read { unit, start, end, part: part.unwrap_or(0) }))
+    let mut asked = Asked::of(address, Wanted::Read { unit, start, end, part: part.unwrap_or(0) });
+    asked.form.open = open;
+    Ok(asked)
 }
 
 /// Spec V2.
@@ -219,7 +225,7 @@ pub(super) fn query(arguments: &str) -> Result<Asked, ArgumentError> {
     let address = Which { reference, file_path, filename }.address()?;
     let wanted = Wanted::Jq { filter: query, whole, params: Values::default() };
     let page = Page { offset: offset.unwrap_or(0), limit: limit.unwrap_or(u64::MAX) };
-    Ok(Asked { question: Question { address, wanted, page }, form: Form { raw } })
+    Ok(Asked { question: Question { address, wanted, page }, form: Form { raw, open: None } })
 }
 
 impl Asked {
@@ -231,6 +237,10 @@ impl Asked {
 impl Form {
     /// Writes the answers as they were asked for.
     pub(super) fn apply(self, reply: &mut Reply) {
+        if let (Some(start), Total::Exactly(total)) = (self.open, reply.total) {
+            let end = start.saturating_add(reply.given);
+            reply.next = reply.next.or((end < total).then_some(end));
+        }
         if !self.raw {
             return;
         }

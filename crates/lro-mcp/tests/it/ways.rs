@@ -124,6 +124,17 @@ fn v1_a_range_of_characters_lines_or_records_is_read() {
     assert!(lines[0].starts_with(r#"{"id":"#));
 }
 
+#[test]
+fn a_read_without_an_end_says_where_it_goes_on() {
+    let fixture = Fixture::new();
+    // Plain words: more characters fit into a reply than of any other text.
+    let text = "word ".repeat(20_000);
+    let arguments = json!({"ref": fixture.store("read_log", &text)});
+    let called = fixture.call("read_large_output", &arguments);
+    let (first, body) = called.text.split_once('\n').unwrap();
+    assert_eq!(first, format!("{0} of 100000 characters. More: start={0}.", body.len()));
+}
+
 /// f42: what a tool said beside its payload can be read as well. A table is kept as it came beside
 /// its records, and that copy is counted by nobody.
 #[test]

@@ -122,6 +122,13 @@ fn f11_long_errors_and_tasks_pass_untouched() {
 }
 
 #[test]
+fn f14_a_long_image_given_twice_passes_untouched() {
+    let image = json!({"type": "image", "data": long_text(), "mimeType": "image/png"});
+    let result = json!({"content": [image], "structuredContent": {"content": [image]}});
+    assert_eq!(answered(&Fixture::new(), "t", &result.to_string()), None);
+}
+
+#[test]
 fn a_long_string_that_is_no_text_is_kept_as_it_is_spelled() {
     let lone = format!(r#""{}\ud800""#, "word ".repeat(20_000));
     let result = format!(r#"{{"content":[{{"type":"text","text":{lone}}}]}}"#);

@@ -112,6 +112,16 @@ fn f13_f14_envelope_images_links_and_meta_stay_exactly_as_they_are() {
 }
 
 #[test]
+fn f14_an_image_given_twice_passes_untouched() {
+    let fixture = Fixture::new();
+    let image =
+        json!({"type": "image", "data": "iVBORw0K".repeat(50_000), "mimeType": "image/png"});
+    let result = json!({"content": [image], "structuredContent": {"content": [image]}});
+    assert_eq!(fixture.round("read_media_file", &result.to_string()), None);
+    assert!(fixture.spool.list().unwrap().is_empty());
+}
+
+#[test]
 fn f02_f35_each_tool_has_a_policy_and_there_is_an_off_switch() {
     let config = Config::from_values([(
         "proxy.policy",
