@@ -187,8 +187,17 @@ fn text(payload: &[u8]) -> &str {
 fn start(payload: &dyn Payload) -> Result<Cow<'_, str>, Unreadable> {
     match payload.whole() {
         Some(whole) if payload.bytes() <= START_BYTES => Ok(Cow::Borrowed(text(whole))),
-        _ => Ok(Cow::Owned(valid_start(payload::part(payload, 0..START_BYTES)?))),
+        Some(whole) => {
+            let cut = usize::try_from(START_BYTES).unwrap_or(usize::MAX).min(whole.len());
+            Ok(Cow::Borrowed(text_start(&whole[..cut])))
+        }
+        None => Ok(Cow::Owned(valid_start(payload::part(payload, 0..START_BYTES)?))),
     }
+}
+
+/// As much of `bytes` as is UTF-8: all but a character that was cut at the end.
+fn text_start(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_else(|error| text(&bytes[..error.valid_up_to()]))
 }
 
 /// Pieces of the text from all over a payload, nothing where they cannot be read.

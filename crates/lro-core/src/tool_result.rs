@@ -26,6 +26,11 @@ pub struct ToolResult<'a> {
     pub parts: Vec<Part<'a>>,
     /// Images, audio, links and embedded resources, which always stay where they are.
     pub other_blocks: usize,
+    /// `structuredContent` as it is spelled, null included, a piece of the JSON that was read.
+    pub structured: Option<&'a str>,
+    /// The string of the one and only text block as it is spelled, a piece of the JSON that was
+    /// read; `None` where there is no such block, or more than one.
+    pub only_text: Option<&'a str>,
 }
 
 /// One piece of content.
@@ -59,8 +64,8 @@ pub enum Origin {
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
     #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow)]
+    content: Option<Vec<Block<'a>>>,
+    #[serde(borrow, default, deserialize_with = "present")]
     structured_content: Option<&'a RawValue>,
     is_error: Option<bool>,
     #[serde(borrow, default)]
@@ -75,6 +80,13 @@ struct Block<'a> {
     text: Option<&'a RawValue>,
 }
 
+/// A member that is there, also where it is null.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
 const BLOCK_KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
 
 impl<'a> ToolResult<'a> {
@@ -82,31 +94,35 @@ impl<'a> ToolResult<'a> {
     /// we do not know are left where they are, as long as something else says what this is.
     pub fn read(json: &'a str) -> Option<Self> {
         let envelope: Envelope<'a> = serde_json::from_str(json).ok()?;
-        let blocks: Vec<Block<'a>> = match envelope.content {
-            Some(content) => serde_json::from_str(content.get()).ok()?,
-            None => Vec::new(),
-        };
+        let has_content = envelope.content.is_some();
+        let blocks = envelope.content.unwrap_or_default();
         let known = |block: &Block<'_>| BLOCK_KINDS.contains(&block.kind.as_ref());
-        let says_so = envelope.structured_content.is_some()
-            || (envelope.content.is_some()
-                && (envelope.is_error.is_some() || envelope.result_type.is_some()));
+        let spelled = envelope.structured_content.map(RawValue::get);
+        let structured = spelled.filter(|json| *json != "null");
+        let says_so = structured.is_some()
+            || (has_content && (envelope.is_error.is_some() || envelope.result_type.is_some()));
         if !says_so && !blocks.iter().any(known) {
             return None;
         }
+        let is_text = |block: &&Block<'_>| block.kind == "text";
         let texts: Vec<Part<'a>> =
-            blocks.iter().filter(|b| b.kind == "text").filter_map(|b| b.text.map(text)).collect();
+            blocks.iter().filter(is_text).filter_map(|block| block.text.map(text)).collect();
+        let mut text_blocks = blocks.iter().filter(is_text);
+        let only_text = match (text_blocks.next(), text_blocks.next()) {
+            (Some(only), None) => only.text.map(RawValue::get),
+            _ => None,
+        };
         let other_blocks = blocks.len() - texts.len();
-        let structured = envelope.structured_content.map(RawValue::get);
         // f14: images that stand there a second time are no payload either.
-        let structured = structured.filter(|structured| {
-            let content = envelope.content.filter(|_| other_blocks > 0);
-            !content.is_some_and(|content| wraps(structured, content.get()))
-        });
+        let structured = structured
+            .filter(|structured| other_blocks == 0 || !gives_blocks_again(json, structured));
         Some(Self {
             is_error: envelope.is_error.unwrap_or_default(),
             complete: envelope.result_type.is_none_or(|kind| kind == "complete"),
             other_blocks,
             parts: parts(structured, texts),
+            structured: spelled,
+            only_text,
         })
     }
 
@@ -195,6 +211,17 @@ fn says_the_same(json: &str, texts: &[Part<'_>]) -> bool {
         elements.len() == texts.len()
             && elements.iter().zip(texts).all(|(element, text)| same(element.get(), text))
     })
+}
+
+/// Whether `structured` is an object around the blocks of the result `json` and nothing else.
+fn gives_blocks_again(json: &str, structured: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Blocks<'a> {
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    serde_json::from_str::<Blocks<'_>>(json)
+        .is_ok_and(|blocks| wraps(structured, blocks.content.get()))
 }
 
 /// Whether `json` is an object around `inside` and nothing else.
@@ -338,6 +365,19 @@ mod tests {
         assert_eq!(origins(mixed).len(), 2);
         let lines = r#"{"content":[{"type":"text","text":"{\"a\":1}\n{\"a\":2}"},{"type":"text","text":"{}"}]}"#;
         assert_eq!(origins(lines).len(), 2);
+    }
+
+    #[test]
+    fn places_are_pieces_of_what_was_read() {
+        let places = |json: &str| {
+            let result = ToolResult::read(json).unwrap();
+            (result.structured.map(str::to_owned), result.only_text.map(str::to_owned))
+        };
+        let one = r#"{"content":[{"type":"image"},{"type":"text","text":"a\nb"}],"structuredContent": null }"#;
+        assert_eq!(places(one), (Some("null".to_owned()), Some(r#""a\nb""#.to_owned())));
+        assert_eq!(origins(one), [(Origin::Text, "a\nb".to_owned())]);
+        let two = r#"{"content":[{"type":"text","text":"a"},{"type":"text"}]}"#;
+        assert_eq!(places(two), (None, None));
     }
 
     #[test]

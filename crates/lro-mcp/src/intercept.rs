@@ -15,7 +15,7 @@ use lro_core::payload::Payload;
 use lro_core::tool_result::ToolResult;
 
 use self::long::{Lost, Main, Parts};
-use self::replaced::{Replacement, replaced, text_block};
+use self::replaced::{Replacement, described, replaced, text_block};
 
 /// Offloads results that are too large for a client.
 #[derive(Debug)]
@@ -55,9 +55,7 @@ impl Interceptor {
             return None;
         }
         match offloader.deliver(&Incoming::of(call, Body::ToolResult(&read)), at) {
-            Delivered::Offloaded(offloaded) => {
-                replaced(result, &Replacement::Descriptor(&offloaded.descriptor))
-            }
+            Delivered::Offloaded(offloaded) => described(result, &read, &offloaded.descriptor),
             Delivered::Truncated(truncated) => {
                 replaced(result, &Replacement::Truncated(&truncated))
             }

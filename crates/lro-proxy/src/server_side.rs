@@ -136,6 +136,10 @@ impl Relay {
 
 /// The id of the task that a `tools/call` was answered with, in the form of either era.
 fn task_begun(result: &str) -> Option<String> {
+    // Every form of it says so; a large result is not read for this alone.
+    if !Object::may_mention(result, "task") {
+        return None;
+    }
     let object = Object::read(result)?;
     let id = match object.text("resultType").as_deref() {
         Some("task") => {

@@ -74,7 +74,8 @@ impl<'a> Edits<'a> {
         // Stable: what is added at one place stays in the order it was added.
         self.changes.sort_by_key(|(range, _)| range.start);
         let added: usize = self.changes.iter().map(|(_, new)| new.len()).sum();
-        let mut out = String::with_capacity(self.text.len() + added);
+        let removed: usize = self.changes.iter().map(|(range, _)| range.len()).sum();
+        let mut out = String::with_capacity(self.text.len().saturating_sub(removed) + added);
         let mut done = 0;
         for (range, new) in &self.changes {
             out.push_str(&self.text[done..range.start]);

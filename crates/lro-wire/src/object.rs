@@ -19,6 +19,14 @@ impl<'a> Object<'a> {
         serde_json::from_str(json).ok()
     }
 
+    /// Whether a name or a string in `json` may hold `word`, which consists of ASCII letters. Much
+    /// faster than to read it.
+    pub fn may_mention(json: &str, word: &str) -> bool {
+        let finds = |needle: &[u8]| memchr::memmem::find(json.as_bytes(), needle).is_some();
+        // A letter can be spelled as itself or by its number.
+        finds(word.as_bytes()) || finds(br"\u")
+    }
+
     /// The value of the member called `name`: the last one, as most readers have it.
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.members.iter().rev().find(|(named, _)| named == name).map(|(_, value)| *value)
@@ -63,5 +71,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
             }
         }
         deserializer.deserialize_map(Collect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_suspected_however_it_is_spelled() {
+        for json in [r#"{"task":1}"#, r#"{"\u0074ask":1}"#, r#"["multitasking"]"#] {
+            assert!(Object::may_mention(json, "task"), "{json}");
+        }
+        assert!(!Object::may_mention(r#"{"a":"\n\"ta sk"}"#, "task"));
     }
 }

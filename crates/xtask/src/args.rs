@@ -86,6 +86,9 @@ pub(crate) struct SoakArgs {
     /// One run by name; all of them when absent.
     #[arg(value_parser = soak::names())]
     pub(crate) name: Option<String>,
+    /// How much that run does, instead of its full size.
+    #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cases: Option<u32>,
 }
 
 /// Which fuzz targets to run, and how long.
@@ -114,6 +117,9 @@ pub(crate) enum Bench {
     Offload,
     /// Questions to 200 000 memories beside the engines that others use; installs those it lacks
     Extract,
+    /// Calls through the proxy beside the bare server and beside other proxies; installs those it
+    /// lacks
+    Proxy,
 }
 
 /// Parses the command line and runs the command; the exit code says whether it passed.

@@ -4,6 +4,7 @@ mod core;
 mod extract;
 mod offload;
 mod peers;
+mod proxy;
 
 use std::process::Stdio;
 
@@ -26,10 +27,20 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Core => ("core", "lro-core", core::tables),
         Bench::Offload => ("offload", "lro", offload::tables),
         Bench::Extract => ("extract", "lro-query", extract::tables),
+        Bench::Proxy => ("proxy", "atlatl-lro", proxy::tables),
     };
     let cache = peers::cache()?;
-    if let Bench::Extract = args.name {
-        peers::install(&cache);
+    let mut failures = Vec::new();
+    match args.name {
+        Bench::Extract => peers::install(&cache),
+        Bench::Proxy => {
+            failures = peers::install_proxies(&cache);
+            // The server that it measures with; a package's programs are built for its own
+            // benchmarks only.
+            let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
+            ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
+        }
+        Bench::Core | Bench::Offload => {}
     }
     let command = format!("cargo xtask bench {name}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
@@ -41,7 +52,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         .output()
         .context("starting cargo bench")?;
     ensure!(run.status.success(), "cargo bench failed: {}", run.status);
-    let results: Value = serde_json::from_slice(&run.stdout).context("the benchmark's output")?;
+    let mut results: Value =
+        serde_json::from_slice(&run.stdout).context("the benchmark's output")?;
+    if !failures.is_empty() {
+        results["not_installed"] = failures.into_iter().collect();
+    }
     let record = record.finish(results);
     let file = record.write(repository)?;
     output::line(format_args!("wrote {}", file.display()));

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
@@ -110,6 +110,14 @@ const SOAKS: &[Soak] = &[
         filter: "test(/^transparent::/)",
     },
     Soak {
+        name: "proxy",
+        shows: "a proxy's descriptors, memory and files stay flat while results are stored, read and expire",
+        cases: 1_000_000,
+        unit: "calls",
+        packages: &["atlatl-lro"],
+        filter: "test(/^proxy_soak::/)",
+    },
+    Soak {
         name: "recipes",
         shows: "the ten recipes answer odd sets of records as the real jq does, at all levels, with any parameters",
         cases: 10_000,
@@ -150,12 +158,21 @@ pub(crate) fn names() -> PossibleValuesParser {
 pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
     let chosen = args.name.as_deref();
     let soaks = SOAKS.iter().filter(|soak| chosen.is_none_or(|name| name == soak.name));
-    let (name, command) = match chosen {
+    let (name, mut command) = match chosen {
         Some(name) => (format!("soak-{name}"), format!("cargo xtask soak {name}")),
         None => ("soak".to_owned(), "cargo xtask soak".to_owned()),
     };
+    if let Some(cases) = args.cases {
+        let _ = write!(command, " --cases {cases}");
+    }
+    // The servers that tests talk to: nextest builds no program of a package without tests of its
+    // own.
+    let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
+    ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     let record = RunRecord::begin(repository, &name, &command)?;
-    let results = soaks.map(|soak| soak.run(repository)).collect::<Result<Vec<_>>>()?;
+    let results = soaks
+        .map(|soak| soak.run(repository, args.cases.unwrap_or(soak.cases)))
+        .collect::<Result<Vec<_>>>()?;
     let record = record.finish(results);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     let table = table(record.results());
@@ -168,7 +185,7 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
 }
 
 impl Soak {
-    fn command(&self, repository: &Repository) -> Command {
+    fn command(&self, repository: &Repository, cases: u32) -> Command {
         let mut command = repository.cargo(&["nextest", "run", "--locked", "--cargo-profile"]);
         command.args(["release", "--profile", "soak", "--all-features"]);
         command.args(["--success-output", "immediate", "--color", "never"]);
@@ -176,13 +193,13 @@ impl Soak {
             command.args(["--package", package]);
         }
         command.args(["--filterset", self.filter]);
-        command.env(CASES_VARIABLE, self.cases.to_string());
+        command.env(CASES_VARIABLE, cases.to_string());
         command
     }
 
-    fn run(&self, repository: &Repository) -> Result<SoakResult> {
-        output::progress(format_args!("soak {}: {} {}", self.name, self.cases, self.unit));
-        let mut command = self.command(repository);
+    fn run(&self, repository: &Repository, cases: u32) -> Result<SoakResult> {
+        output::progress(format_args!("soak {}: {cases} {}", self.name, self.unit));
+        let mut command = self.command(repository, cases);
         let written = written(&command);
         let started = Instant::now();
         // nextest reports on stderr, tests' own output included.
@@ -201,7 +218,7 @@ impl Soak {
         Ok(SoakResult {
             name: self.name,
             shows: self.shows,
-            cases: self.cases,
+            cases,
             unit: self.unit,
             command: written,
             passed: status.success(),
@@ -243,7 +260,7 @@ mod tests {
     fn commands_can_be_typed() {
         let repository = Repository::open().unwrap();
         assert_eq!(
-            written(&SOAKS[0].command(&repository)),
+            written(&SOAKS[0].command(&repository, SOAKS[0].cases)),
             "ATLATL_SOAK_CASES=100000 cargo nextest run --locked --cargo-profile release \
              --profile soak --all-features --success-output immediate --color never \
              --package lro-core --filterset 'test(/^fidelity::prop_/)'"

@@ -1,6 +1,7 @@
 //! The built program, seen from outside: exit status, standard output, standard error.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
+#![expect(clippy::print_stderr, reason = "a long run says what it came to")]
 
 mod check;
 mod decision;
@@ -13,6 +14,7 @@ mod program;
 mod proxied;
 mod proxy;
 mod proxy_life;
+mod proxy_soak;
 mod real_files;
 mod real_results;
 mod real_servers;

@@ -1,6 +1,7 @@
 //! Replaced: a tool result with something else in the place of its payload.
 
 use lro::Truncated;
+use lro_core::tool_result::ToolResult;
 use lro_wire::Object;
 use lro_wire::edit::Edits;
 use serde_json::value::RawValue;
@@ -12,6 +13,21 @@ pub(super) enum Replacement<'a> {
     Descriptor(&'a str),
     /// Fewer memories, since they could not be stored.
     Truncated(&'a Truncated),
+}
+
+/// `result`, which reads as `read`, with a descriptor in the place of its payload. Where its text is
+/// one block, as nearly always, what was read says where that lies, and no byte is read again.
+pub(super) fn described(result: &str, read: &ToolResult<'_>, descriptor: &str) -> Option<String> {
+    let Some(text) = read.only_text.filter(|_| descriptor.starts_with('{')) else {
+        return replaced(result, &Replacement::Descriptor(descriptor));
+    };
+    let mut edits = Edits::of(result);
+    match read.structured {
+        Some(there) => edits.replace(there, descriptor),
+        None => edits.add_member(result, "structuredContent", descriptor),
+    }
+    edits.replace(text, Value::from(descriptor).to_string());
+    Some(edits.applied().into_owned())
 }
 
 /// `result` with the replacement in both forms, saying the same: as text and as

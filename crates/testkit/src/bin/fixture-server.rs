@@ -4,7 +4,7 @@
 //! `die` ends the process; `garbage` writes lines that are no messages and then answers; `endless`
 //! never ends its line; `child` starts a process that outlives it and says its number; `arguments`
 //! says how large its own arguments were. Flags: `--deaf` reads slowly, `--stay` goes on when its
-//! input ends.
+//! input ends, `--list` names its tools when it is asked for them.
 
 use std::io::{self, BufRead, BufWriter, Write};
 use std::process::{Command, Stdio};
@@ -35,6 +35,11 @@ fn main() -> io::Result<()> {
                 "serverInfo": {"name": "fixture", "version": "1"},
                 "_meta": {"seen": params["clientInfo"]},
             }),
+            "tools/list" if flag("--list") => {
+                let tools = ["echo", "big"]
+                    .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+                json!({"tools": tools})
+            }
             "tools/list" => json!({"tools": []}),
             "tools/call" => match call(&params["name"], &params["arguments"], id, &mut out)? {
                 Some(result) => result,
