@@ -10,12 +10,12 @@ use std::ops::Range;
 
 use lro::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
 use lro_core::Operation;
-use lro_core::outline::Node;
+use lro_core::outline::{Form, Node};
 use lro_core::payload::Payload;
 use lro_core::tool_result::ToolResult;
 
 use self::long::{Lost, Main, Parts};
-use self::replaced::{Replacement, described, replaced, text_block};
+use self::replaced::{Replacement, described, is_object, replaced, text_block};
 
 /// Offloads results that are too large for a client.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Interceptor {
         };
         let json = match arrived.ok()?.delivered {
             Delivered::Offloaded(offloaded) => offloaded.descriptor,
-            Delivered::Truncated(truncated) if truncated.json.starts_with('{') => truncated.json,
+            Delivered::Truncated(truncated) if is_object(&truncated.json) => truncated.json,
             _ => return None,
         };
         Some(changes(result, &parts, &json))
@@ -128,6 +128,10 @@ fn changes(result: &Node, parts: &Parts, json: &str) -> Changes {
         }
     }
     match (result.get("content"), parts.texts.split_first()) {
+        // Whatever it is, it is no list of blocks.
+        (Some(content), _) if content.form != Form::Array => {
+            changes.push((content.range.clone(), format!("[{block}]")));
+        }
         (Some(content), Some((first, others))) => {
             changes.push((first.clone(), block));
             for other in others {

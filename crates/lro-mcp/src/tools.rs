@@ -59,6 +59,11 @@ impl Tools {
         definition::all(self.0.offers())
     }
 
+    /// Whether an extraction tool may be called so, here or in another server.
+    pub fn is_name(name: &str) -> bool {
+        matches!(name, EXTRACT | READ | SEARCH | QUERY)
+    }
+
     /// Whether a tool of this name is among them.
     pub fn has(&self, name: &str) -> bool {
         match name {

@@ -1,5 +1,6 @@
 //! From the client to the server.
 
+use lro_mcp::Tools;
 use lro_wire::edit::Edits;
 use lro_wire::meta::{self, Era};
 use lro_wire::{Id, Message, Messages};
@@ -82,7 +83,10 @@ impl Relay {
         let mut edits = Edits::of(text);
         announce(message, &mut edits);
         let awaited = awaited(method, message);
-        if let (Awaited::Call(called), Some(passing)) = (&awaited, &self.passing) {
+        if let (Awaited::Call(called), Some(passing)) = (&awaited, &self.passing)
+            // To a tool that asks results a reference is what it takes.
+            && !Tools::is_name(&called.tool)
+        {
             let schema = self.state().listed.get(&called.tool).cloned().flatten();
             let put = passing.put(
                 message,
@@ -93,7 +97,8 @@ impl Relay {
                 self.now().now,
             );
             if let Err(refusal) = put {
-                return Became::Refused(refusal.response(&id));
+                let era = Era::of_request(message).unwrap_or(Era::Legacy);
+                return Became::Refused(refusal.response(&id, era));
             }
         }
         self.state().requests.await_answer(id, awaited);
@@ -112,7 +117,7 @@ impl Relay {
             return None;
         }
         let call = OwnCall::of(id.clone(), name.into_owned(), message);
-        self.state().running.insert(id.key(), call.cancel.clone());
+        self.state().running.insert(id.key(), (id.clone(), call.cancel.clone()));
         Some(call)
     }
 
@@ -120,7 +125,7 @@ impl Relay {
         let Some(id) = message.params().and_then(|params| params.get("requestId")) else { return };
         let id = Id::of(id);
         let mut state = self.state();
-        if let Some(cancel) = state.running.get(&id.key()) {
+        if let Some((_, cancel)) = state.running.get(&id.key()) {
             cancel.cancel();
         }
         // A server does not answer what was cancelled.

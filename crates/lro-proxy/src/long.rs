@@ -18,7 +18,12 @@ fn enter(path: &[&str]) -> bool {
         // A task of 2026-07-28 holds the result one level down.
         ["result", rest @ ..] | ["params", "result", rest @ ..] => {
             matches!(rest, [] | ["content" | "structuredContent"] | ["content", ""])
-                || matches!(rest, ["result"] | ["result", "content"] | ["result", "content", ""])
+                || matches!(
+                    rest,
+                    ["result"]
+                        | ["result", "content" | "structuredContent"]
+                        | ["result", "content", ""]
+                )
         }
         _ => false,
     }

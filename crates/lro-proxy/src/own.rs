@@ -63,8 +63,9 @@ impl Relay {
                 result
             }),
         };
-        self.state().running.remove(&call.id.key());
-        if !call.cancel.is_cancelled() {
+        // Where it is not there any more, it is answered already.
+        let mine = self.state().running.remove(&call.id.key()).is_some();
+        if mine && !call.cancel.is_cancelled() {
             let id = &call.id;
             tell(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
         }

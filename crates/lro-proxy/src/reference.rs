@@ -6,6 +6,7 @@
 
 mod place;
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -15,6 +16,7 @@ use lro_core::config::References;
 use lro_query::{Cancel, Page};
 use lro_spool::{Address, OriginalError, SpoolError, original};
 use lro_wire::edit::Edits;
+use lro_wire::meta::Era;
 use lro_wire::{Id, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -111,9 +113,6 @@ impl Passing {
         if self.policy == References::SameServer && sidecar.server.as_deref() != Some(server) {
             return Err(Refusal::OtherServer);
         }
-        if sidecar.bytes > BYTES_AT_MOST {
-            return Err(Refusal::TooLarge);
-        }
         if let Some(filter) = filter {
             let wanted = Wanted::Jq {
                 filter: filter.to_owned(),
@@ -138,9 +137,13 @@ impl Passing {
                 (Takes::Json, several) => format!("[{}]", several.join(",")),
             });
         }
-        let mut payload = Vec::new();
-        original(&*stored, &mut payload)?;
-        let text = String::from_utf8(payload).map_err(|_| Refusal::Binary)?;
+        let mut payload = Bounded(Vec::new());
+        match original(&*stored, &mut payload) {
+            Ok(()) => {}
+            Err(_) if payload.0.len() as u64 > BYTES_AT_MOST => return Err(Refusal::TooLarge),
+            Err(error) => return Err(error.into()),
+        }
+        let text = String::from_utf8(payload.0).map_err(|_| Refusal::Binary)?;
         match takes {
             Takes::Text => Ok(Value::from(text).to_string()),
             Takes::Json if serde_json::from_str::<&RawValue>(&text).is_ok() => {
@@ -152,9 +155,26 @@ impl Passing {
     }
 }
 
+/// Takes a little more than may be passed, and then nothing.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() as u64 > BYTES_AT_MOST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Refusal {
     /// As the result of the call: an error that the model reads.
-    pub(crate) fn response(&self, id: &Id) -> String {
+    pub(crate) fn response(&self, id: &Id, era: Era) -> String {
         let (class, hint) = match self {
             Self::Stored(error) => (error.class(), error.hint()),
             Self::OtherServer => (
@@ -171,7 +191,10 @@ impl Refusal {
         };
         let message = lro_core::neutralise(&self.to_string()).replace('\n', " ");
         let text = format!("Error ({class}): {message}\nHint: {hint}");
-        let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+        let mut result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+        if era == Era::Modern {
+            result["resultType"] = "complete".into();
+        }
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
     }
 }

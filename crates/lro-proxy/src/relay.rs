@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lro::Moment;
 use lro_mcp::{Interceptor, Tools};
 use lro_query::Cancel;
-use lro_wire::{Failure, INTERNAL, IdKey};
+use lro_wire::{Failure, INTERNAL, Id, IdKey};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -63,7 +63,9 @@ pub(crate) struct State {
     /// Names on the pages of the listing that is being read.
     pub(crate) pages: Vec<String>,
     /// Calls of our own tools that are running.
-    pub(crate) running: HashMap<IdKey, Cancel>,
+    pub(crate) running: HashMap<IdKey, (Id, Cancel)>,
+    /// Everything is answered: nothing the server still says is an answer.
+    pub(crate) gone: bool,
 }
 
 impl Relay {
@@ -105,7 +107,14 @@ impl Relay {
     /// The server is gone: what it will not answer any more is answered here.
     pub fn server_gone(&self, why: &str) -> Vec<String> {
         let failure = Failure { code: INTERNAL, message: why.to_owned() };
-        let ids = self.state().requests.take_all();
+        let mut state = self.state();
+        state.gone = true;
+        let mut ids = state.requests.take_all();
+        for (_, (id, cancel)) in state.running.drain() {
+            cancel.cancel();
+            ids.push(id);
+        }
+        drop(state);
         ids.iter().map(|id| failure.response(id)).collect()
     }
 

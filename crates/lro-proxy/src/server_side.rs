@@ -17,6 +17,9 @@ const METHOD_NOT_FOUND: &str = "-32601";
 impl Relay {
     /// A line from the server.
     pub fn from_server(&self, line: &[u8]) -> Forward {
+        if self.state().gone {
+            return Forward::Nothing;
+        }
         let Ok(text) = std::str::from_utf8(line) else { return Forward::AsItCame };
         let text = text.trim_end_matches(['\r', '\n']);
         match Messages::read(text) {

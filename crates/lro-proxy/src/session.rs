@@ -25,8 +25,12 @@ use crate::upstream::{Upstream, code};
 
 /// How long a server may go on after its input ended.
 const AFTER_EOF: Duration = Duration::from_millis(500);
-/// How long its last words may take to reach the client.
+/// How long its last words may take to come.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// All of it together: within a second nothing is left.
+const ALL: Duration = Duration::from_millis(850);
+/// How often is looked whether the server's process is there.
+const GLANCE: Duration = Duration::from_millis(250);
 
 /// Why a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,10 @@ pub enum End {
     Client,
     /// The server closed its end.
     Server,
+    /// The server takes no more; what it said may still be on its way.
+    ServerInput,
+    /// The server's process has ended, whoever still holds its streams.
+    ServerProcess,
     /// The server does not keep to lines that can be carried.
     Endless,
     /// A signal arrived.
@@ -69,7 +77,17 @@ pub fn run(
             let _ = ends.send(end);
         }
     });
-    let end = ended.recv().unwrap_or(End::Client);
+    let end = loop {
+        match ended.recv_timeout(GLANCE) {
+            Ok(end) => break end,
+            Err(RecvTimeoutError::Disconnected) => break End::Client,
+            // A child of the server may hold its streams open, and then nobody closes them.
+            Err(RecvTimeoutError::Timeout) if upstream.wait(Duration::ZERO).is_some() => {
+                break ended.recv_timeout(LAST_WORDS).unwrap_or(End::ServerProcess);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
     let began = Instant::now();
     // Where a write to the server is stuck, its input cannot be closed; it is stopped all the same.
     if let Ok(mut input) = to_server.try_lock() {
@@ -78,14 +96,15 @@ pub fn run(
     let mut heard = matches!(end, End::Server | End::Endless);
     let by_itself = match end {
         End::Endless => None,
-        End::Server => upstream.wait(LAST_WORDS),
+        End::Server | End::ServerInput | End::ServerProcess => upstream.wait(LAST_WORDS),
         End::Client => upstream.wait(AFTER_EOF),
         End::Signal(_) => upstream.wait(AFTER_EOF / 2),
     };
     // Also where the server itself has ended: what it started has not.
     let status = by_itself.or(upstream.stop());
     pool.finish(began + AFTER_EOF + LAST_WORDS);
-    let until = Instant::now() + LAST_WORDS;
+    // What the server said before it went may be large, and is stored before it is told of.
+    let until = began + ALL;
     while !heard {
         match ended.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(End::Server) | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
@@ -96,18 +115,16 @@ pub fn run(
     }
     let why = match end {
         End::Endless => "the server sent a line that is too long to be carried".to_owned(),
-        End::Server => match status {
+        End::Server | End::ServerInput | End::ServerProcess => match status {
             Some(status) => format!("the server ended: {status}"),
             None => "the server ended".to_owned(),
         },
         End::Client | End::Signal(_) => "the proxy was stopped".to_owned(),
     };
-    for reply in relay.server_gone(&why) {
-        let _ = to_client.line(&reply);
-    }
+    last_replies(relay.server_gone(&why), &to_client);
     match end {
         End::Client => 0,
-        End::Server => status.map_or(1, code),
+        End::Server | End::ServerInput | End::ServerProcess => status.map_or(1, code),
         End::Endless => 1,
         End::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
     }
@@ -130,7 +147,7 @@ fn from_the_client<W: Write + Send + 'static>(
                 let Ok(mut server) = server.lock() else { return End::Server };
                 let Some(server) = server.as_mut() else { return End::Client };
                 if message.write_to(server).is_err() {
-                    return End::Server;
+                    return End::ServerInput;
                 }
                 continue;
             }
@@ -156,9 +173,24 @@ fn from_the_client<W: Write + Send + 'static>(
             Forward::Nothing => Ok(()),
         };
         if sent.is_err() {
-            return End::Server;
+            return End::ServerInput;
         }
     }
+}
+
+/// Tells the client what will not come, as long as it listens: one that does not read must not keep
+/// us from ending.
+fn last_replies<W: Write + Send + 'static>(replies: Vec<String>, client: &Arc<Outlet<W>>) {
+    if replies.is_empty() {
+        return;
+    }
+    let (told, done) = std::sync::mpsc::channel();
+    let client = Arc::clone(client);
+    spawn("last", move || {
+        let _ = replies.iter().try_for_each(|reply| client.line(reply));
+        let _ = told.send(());
+    });
+    let _ = done.recv_timeout(LAST_WORDS);
 }
 
 fn from_the_server<W: Write>(relay: &Relay, stream: ChildStdout, client: &Outlet<W>) -> End {

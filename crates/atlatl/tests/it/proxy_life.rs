@@ -78,6 +78,49 @@ fn f15_every_request_is_answered_when_the_server_dies() {
 }
 
 #[test]
+fn a_server_that_dies_in_the_middle_of_a_line_is_answered_for_on_one_of_its_own() {
+    let script = r#"read line; printf '{"jsonrpc":"2.0","id":1,"result":{"con'"#;
+    let mut proxied = Proxied::start(&Program::new(), &[], &["sh", "-c", script]);
+    let id = proxied.request("tools/call", &json!({"name": "x", "arguments": {}}));
+    assert!(proxied.answer(id)["error"].is_object());
+}
+
+#[test]
+fn a_server_whose_child_holds_its_streams_is_seen_to_have_ended() {
+    let script = "read line; sleep 1000 & exit 4";
+    let mut proxied = Proxied::start(&Program::new(), &[], &["sh", "-c", script]);
+    let id = proxied.request("tools/call", &json!({"name": "x", "arguments": {}}));
+    assert!(proxied.answer(id)["error"]["message"].as_str().unwrap().contains("exit status: 4"));
+    assert_eq!(proxied.ended().0.code(), Some(4));
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_keep_the_proxy() {
+    let program = Program::new();
+    let mut command = program.command(&["proxy", "--", &fixture_server()]);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for id in 0..3 {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "echo", "arguments": {"x": "y".repeat(30_000)}}});
+        std::io::Write::write_all(&mut input, format!("{call}\n").as_bytes()).unwrap();
+    }
+    let hang = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "hang", "arguments": {}}});
+    std::io::Write::write_all(&mut input, format!("{hang}\n").as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    kill(child.id(), "-TERM");
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() <= SECOND, "it does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
 fn garbage_passes_and_the_answer_behind_it_too() {
     let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server()]);
     let id = proxied.request("tools/call", &json!({"name": "garbage", "arguments": {}}));

@@ -85,6 +85,8 @@ impl Parts {
             _ => Ok(false),
         };
         let structured = match result.get("structuredContent") {
+            // Null is as good as nothing.
+            Some(Node { form: Form::Other, .. }) => None,
             Some(structured) if !again(structured)? => Some(structured),
             _ => None,
         };
@@ -139,7 +141,12 @@ fn main_of(
     }
     let mut other = Vec::new();
     for string in strings.drain(..) {
-        if !same_json(message, &structured.range, &string)? {
+        // f12: a wrapper around a value or a list that the text gives bare.
+        let inside = match (&*structured.children, structured.cut) {
+            ([only], false) => same_json(message, &only.range, &string)?,
+            _ => false,
+        };
+        if !inside && !same_json(message, &structured.range, &string)? {
             other.push(string);
         }
     }

@@ -37,8 +37,7 @@ pub(super) fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<St
     let object = Object::read(result)?;
     let mut edits = Edits::of(result);
     let json = replacement.json();
-    // What is no object cannot stand in `structuredContent` before 2026-07-28.
-    let structured = json.starts_with('{');
+    let structured = is_object(json);
     match object.get("structuredContent") {
         Some(there) if structured => edits.replace(there.get(), json),
         Some(_) => return None,
@@ -46,6 +45,11 @@ pub(super) fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<St
         None => {}
     }
     let content = match object.get("content") {
+        // Null is as good as nothing, but may not stand there twice.
+        Some(nothing) if nothing.get() == "null" => {
+            edits.replace(nothing.get(), json!([text_block(json)]).to_string());
+            return Some(edits.applied().into_owned());
+        }
         Some(content) => {
             let blocks = with_text(content, json, replacement.warning().as_deref())?;
             edits.replace(content.get(), blocks);
@@ -55,6 +59,12 @@ pub(super) fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<St
     };
     edits.add_member(result, "content", &content.to_string());
     Some(edits.applied().into_owned())
+}
+
+/// Whether `json` may stand in `structuredContent`: before 2026-07-28 nothing but an object may, and
+/// several objects on lines are none.
+pub(super) fn is_object(json: &str) -> bool {
+    json.starts_with('{') && serde_json::from_str::<&RawValue>(json).is_ok()
 }
 
 impl Replacement<'_> {

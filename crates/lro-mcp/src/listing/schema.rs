@@ -40,9 +40,10 @@ pub(super) fn widened_output(schema: &RawValue) -> Option<String> {
 /// Prefixes what refers to the old root.
 fn moved(schema: &mut Value) {
     match schema {
-        Value::Object(members) => {
-            for (name, value) in members.iter_mut() {
-                match (name.as_str(), &mut *value) {
+        // What has a name of its own refers to itself.
+        Value::Object(members) if !members.contains_key("$id") => {
+            for (keyword, value) in members.iter_mut() {
+                match (keyword.as_str(), &mut *value) {
                     ("$ref" | "$dynamicRef", Value::String(target)) => {
                         if target == "#" || target.starts_with("#/") {
                             target.replace_range(..1, "#/anyOf/0");
@@ -50,6 +51,12 @@ fn moved(schema: &mut Value) {
                     }
                     // Values, not schemas.
                     ("enum" | "const" | "default" | "examples", _) => {}
+                    // Below these stand names, whatever they are called.
+                    (
+                        "properties" | "patternProperties" | "$defs" | "definitions"
+                        | "dependentSchemas",
+                        Value::Object(named),
+                    ) => named.values_mut().for_each(moved),
                     _ => moved(value),
                 }
             }

@@ -4,6 +4,9 @@ use lro_core::Reference;
 use lro_wire::Object;
 use serde_json::value::RawValue;
 
+/// References are not looked for any deeper.
+const DEPTH: usize = 64;
+
 /// A reference among arguments.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
@@ -28,12 +31,13 @@ pub(super) fn places<'a>(arguments: &'a str, schema: Option<&RawValue>) -> Vec<P
     let mut found = Vec::new();
     // The colon may be escaped, the letters nearly never are: whoever writes a reference copies it.
     if arguments.contains("lro:") {
-        find(arguments, schema.map(RawValue::get), &mut found);
+        find(arguments, schema.map(RawValue::get), DEPTH, &mut found);
     }
     found
 }
 
-fn find<'a>(json: &'a str, schema: Option<&str>, found: &mut Vec<Place<'a>>) {
+fn find<'a>(json: &'a str, schema: Option<&str>, depth: usize, found: &mut Vec<Place<'a>>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     match json.as_bytes().first() {
         Some(b'"') => found.extend(place(json, schema)),
         Some(b'{') => {
@@ -44,14 +48,14 @@ fn find<'a>(json: &'a str, schema: Option<&str>, found: &mut Vec<Place<'a>>) {
                     let named = object.clone().at(&["properties"]).and_then(|all| all.get(&name));
                     named.or_else(|| object.get("additionalProperties")).map(RawValue::get)
                 });
-                find(value.get(), schema, found);
+                find(value.get(), schema, depth, found);
             }
         }
         Some(b'[') => {
             let elements: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
             let schema = schema.and_then(|schema| Object::read(schema)?.get("items"));
             for element in elements {
-                find(element.get(), schema.map(RawValue::get), found);
+                find(element.get(), schema.map(RawValue::get), depth, found);
             }
         }
         _ => {}
@@ -70,8 +74,24 @@ fn place<'a>(json: &'a str, schema: Option<&str>) -> Option<Place<'a>> {
 }
 
 fn takes(schema: Option<&str>) -> Takes {
-    let types = schema.and_then(Object::read).and_then(|schema| schema.get("type"));
-    let types = types.map(RawValue::get).unwrap_or_default();
-    // One type, or a list of them.
-    if types.is_empty() || types.contains("\"string\"") { Takes::Text } else { Takes::Json }
+    if schema.is_none_or(|schema| may_be_text(schema, DEPTH)) { Takes::Text } else { Takes::Json }
+}
+
+/// Whether a schema lets a string be, or says nothing of it.
+fn may_be_text(schema: &str, depth: usize) -> bool {
+    let (Some(depth), Some(object)) = (depth.checked_sub(1), Object::read(schema)) else {
+        return true;
+    };
+    if let Some(types) = object.get("type") {
+        // One type, or a list of them.
+        return types.get().contains("\"string\"");
+    }
+    for name in ["anyOf", "oneOf"] {
+        let branches =
+            object.get(name).and_then(|all| serde_json::from_str::<Vec<&RawValue>>(all.get()).ok());
+        if let Some(branches) = branches {
+            return branches.iter().any(|branch| may_be_text(branch.get(), depth));
+        }
+    }
+    true
 }

@@ -10,18 +10,39 @@ use lro_mcp::LongChanges;
 
 /// The stream to the client.
 #[derive(Debug)]
-pub(super) struct Outlet<W>(Mutex<W>);
+pub(super) struct Outlet<W>(Mutex<Ending<W>>);
+
+/// A stream, and whether what was written last ended with a line break. A server may die in the
+/// middle of a line: what comes behind it must not be taken for the rest.
+#[derive(Debug)]
+struct Ending<W> {
+    stream: W,
+    ended: bool,
+}
+
+impl<W: Write> Ending<W> {
+    /// Ends a line that was left open.
+    fn begin(&mut self) -> io::Result<&mut W> {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.stream.write_all(b"\n")?;
+        }
+        Ok(&mut self.stream)
+    }
+}
 
 impl<W: Write> Outlet<W> {
     pub(super) fn new(stream: W) -> Self {
-        Self(Mutex::new(stream))
+        Self(Mutex::new(Ending { stream, ended: true }))
     }
 
-    /// Writes a message that has its line break.
+    /// Writes a message as it came, mostly with its line break.
     pub(super) fn bytes(&self, line: &[u8]) -> io::Result<()> {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = out.begin()?;
         stream.write_all(line)?;
-        stream.flush()
+        stream.flush()?;
+        out.ended = line.ends_with(b"\n");
+        Ok(())
     }
 
     /// Writes a message and its line break, in one piece where it is small.
@@ -34,7 +55,8 @@ impl<W: Write> Outlet<W> {
 
     /// Writes a message that was set aside, with its changes.
     pub(super) fn held(&self, message: &Held, changes: &LongChanges) -> io::Result<()> {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = out.begin()?;
         let (mut at, mut space) = (0, Vec::new());
         for (range, new) in changes {
             copy(message, at..range.start, &mut space, &mut *stream)?;
@@ -42,7 +64,10 @@ impl<W: Write> Outlet<W> {
             at = range.end;
         }
         copy(message, at..message.bytes(), &mut space, &mut *stream)?;
-        stream.flush()
+        stream.flush()?;
+        let last = message.bytes().saturating_sub(1);
+        out.ended = message.chunk_at(last, &mut space).is_ok_and(|bytes| bytes == b"\n");
+        Ok(())
     }
 }
 

@@ -60,6 +60,15 @@ impl Fixture {
         Self::of_server(config, "server:1", None)
     }
 
+    /// With the quota of the configuration.
+    pub(crate) fn with_quota(config: &Config) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let options = DirOptions::private().quota(Quota::from(&config.spool));
+        let spool = Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap());
+        let other = Self::new();
+        Self::of_server(config, "server:1", Some(&Self { spool, _home: home, ..other }))
+    }
+
     /// A relay before another server, which shares the spool with `beside`.
     pub(crate) fn of_server(config: &Config, server: &str, beside: Option<&Self>) -> Self {
         let home = tempfile::tempdir().unwrap();

@@ -52,6 +52,7 @@ fn f10_the_replaced_result_validates_against_what_was_listed() {
         json!({"type": "object", "properties": {"content": {"type": "string"}}, "required": ["content"], "additionalProperties": false, "$schema": "http://json-schema.org/draft-07/schema#"}),
         json!({"type": "object", "properties": {"summary": {"type": "string"}, "lro": {"type": "integer"}}}),
         json!({"type": "object", "$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}, "properties": {"head": {"$ref": "#/$defs/n"}, "again": {"$ref": "#"}}, "required": ["head"]}),
+        json!({"type": "object", "properties": {"default": {"$ref": "#/$defs/s"}, "content": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"type": "string"}}}),
         json!({"type": "object", "$id": "https://example.org/x", "$defs": {"s": {"type": "string"}}, "properties": {"content": {"$ref": "#/$defs/s"}}, "required": ["content"]}),
     ];
     let fixture = Fixture::new();

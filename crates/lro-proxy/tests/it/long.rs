@@ -59,6 +59,13 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
         (json!({"content": [], "structuredContent": rows}), rows.to_string(), 0),
         (json!({"content": [image], "structuredContent": rows}), rows.to_string(), 0),
         (json!({"structuredContent": rows}), rows.to_string(), 0),
+        (json!({"content": null, "structuredContent": rows}), rows.to_string(), 0),
+        (json!({"content": [block(&text)], "structuredContent": null}), text.clone(), 0),
+        (
+            json!({"content": [block(&rows["rows"].to_string())], "structuredContent": rows}),
+            rows.to_string(),
+            0,
+        ),
     ] {
         let fixture = Fixture::new();
         let shown = answered(&fixture, "t", &result.to_string()).expect("replaced");
@@ -82,7 +89,7 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
                 .map(|block| block["type"].clone())
                 .collect()
         };
-        if result.get("content").is_some_and(|content| !content.as_array().unwrap().is_empty()) {
+        if result["content"].as_array().is_some_and(|content| !content.is_empty()) {
             assert_eq!(kinds(&shown), kinds(&whole));
         }
         // Of one in memory the texts beside it are counted as well.

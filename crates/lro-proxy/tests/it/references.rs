@@ -75,6 +75,40 @@ fn f01_only_what_is_a_reference_and_nothing_else_is_put_in() {
     assert_eq!(arguments(&off.calls(2, "t", &given)), given);
 }
 
+#[test]
+fn f01_json_goes_as_json_where_only_branches_say_so() {
+    let fixture = Fixture::new();
+    let rows: Vec<_> = (0..3000).map(|n| json!({"n": n, "title": "some title"})).collect();
+    let stored = fixture.round("list", &text_result(&json!(rows).to_string())).unwrap();
+    let list = json!({"anyOf": [{"type": "array"}, {"type": "null"}]});
+    let either = json!({"anyOf": [{"type": "array"}, {"type": "string"}]});
+    listed(&fixture, "put", &json!({"list": list, "either": either}));
+    let given = json!({"list": reference(&stored), "either": reference(&stored)});
+    let sent = arguments(&fixture.calls(2, "put", &given));
+    assert!(sent["list"].is_array());
+    assert!(sent["either"].is_string());
+}
+
+#[test]
+fn a_reference_to_a_tool_that_takes_references_stays_one() {
+    let fixture = Fixture::new();
+    let stored = fixture.round("read_page", &text_result(&long_text())).unwrap();
+    // The server has a tool of that name itself.
+    listed(&fixture, "lro_extract", &json!({"ref": {"type": "string"}}));
+    let given = json!({"ref": reference(&stored)});
+    assert_eq!(arguments(&fixture.calls(2, "lro_extract", &given)), given);
+}
+
+#[test]
+fn arguments_of_any_depth_are_survived() {
+    let fixture = Fixture::new();
+    let deep = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"a":"lro:","b":{deep}}}}}}}"#
+    );
+    assert_eq!(fixture.relay.from_client(line.as_bytes()).forward, Forward::AsItCame);
+}
+
 /// The error that the client gets at once.
 fn refused(fixture: &Fixture, arguments: &Value) -> String {
     let line = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "t", "arguments": arguments}}).to_string();

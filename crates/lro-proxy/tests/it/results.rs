@@ -171,6 +171,24 @@ fn f34_a_result_is_safe_before_the_client_hears_of_it() {
 }
 
 #[test]
+fn l3_memories_on_lines_that_cannot_be_stored_stay_one_message() {
+    let config = Config::from_values([("spool.max_bytes", json!(1))]).unwrap();
+    let fixture = Fixture::with_quota(&config);
+    let memory = |n: usize| json!({"id": format!("{n}"), "memory_type": "semantic", "content": "word ".repeat(40), "created": "2026-01-01T00:00:00Z"});
+    let blocks: Vec<Value> =
+        (0..60).map(|n| json!({"type": "text", "text": memory(n).to_string()})).collect();
+    fixture.calls(1, "recall_memories", &json!({}));
+    let line = json!({"jsonrpc": "2.0", "id": 1, "result": {"content": blocks}}).to_string();
+    let lro_proxy::Forward::Changed(changed) = fixture.relay.from_server(line.as_bytes()) else {
+        panic!("cut")
+    };
+    assert!(!changed.contains('\n'));
+    let message: Value = serde_json::from_str(&changed).unwrap();
+    let content = message["result"]["content"].as_array().unwrap();
+    assert!(content[0]["text"].as_str().unwrap().contains("could not be stored"));
+}
+
+#[test]
 fn a_batch_is_answered_as_a_batch() {
     let fixture = Fixture::new();
     let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t", "arguments": {}}});

@@ -6,9 +6,11 @@ use std::path::Path;
 use lro_spool::Scope;
 
 /// Programs that run others: what they run says more than they do.
-const RUNNERS: [&str; 12] = [
-    "npx", "uvx", "pipx", "bunx", "node", "bun", "deno", "python", "python3", "uv", "docker", "sh",
-];
+const RUNNERS: [&str; 7] = ["npx", "uvx", "bunx", "node", "bun", "python", "python3"];
+
+/// What may stand between a runner and what it runs. Behind anything else a value may follow, and
+/// that may be a secret.
+const HARMLESS: [&str; 5] = ["-y", "--yes", "-u", "-m", "--"];
 
 /// The longest name shown.
 const NAME_CAP: usize = 40;
@@ -21,8 +23,12 @@ pub(super) fn label(command: &[OsString]) -> String {
         name.to_string_lossy().into_owned()
     };
     let program = command.first().map(file_name).unwrap_or_default();
-    let run =
-        command.iter().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+    let mut behind =
+        command.iter().skip(1).skip_while(|argument| HARMLESS.iter().any(|flag| *argument == flag));
+    let run = behind.next().filter(|argument| {
+        let bytes = argument.as_encoded_bytes();
+        !bytes.starts_with(b"-") && !bytes.iter().any(|byte| *byte == b'=' || *byte == b' ')
+    });
     let name = match run {
         Some(run) if RUNNERS.contains(&program.as_str()) => file_name(run),
         _ => program,
@@ -47,6 +53,8 @@ mod tests {
         assert_eq!(name(&["npx", "-y", "@modelcontextprotocol/server-memory"]), "server-memory");
         assert_eq!(name(&["/opt/bin/my server", "--token", "x"]), "myserver");
         assert_eq!(name(&["python3", "-u", "serve.py"]), "serve.py");
+        assert_eq!(name(&["npx", "--token", "SECRET", "pkg"]), "npx");
+        assert_eq!(name(&["sh", "-c", "API_KEY=sk-1 exec srv"]), "sh");
     }
 
     #[test]
