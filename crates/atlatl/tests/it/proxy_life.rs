@@ -134,9 +134,20 @@ fn garbage_passes_and_the_answer_behind_it_too() {
 
 #[test]
 fn a_line_without_end_is_answered_and_memory_stays_bounded() {
-    // The quota of the machine, as far as the proxy knows it: what is set aside has no name, and the
-    // rest stays free.
-    let mut proxied = Proxied::start(&Program::new(), &[], &[&fixture_server()]);
+    let program = Program::new();
+    endless(Proxied::start(&program, &[], &[&fixture_server()]));
+}
+
+#[test]
+fn a_line_without_end_is_answered_where_there_is_no_room_for_it() {
+    let program = Program::new();
+    let proxied = Proxied::start(&program, &[], &[&fixture_server()]);
+    // Nothing can be set aside in a directory that is gone.
+    drop(program);
+    endless(proxied);
+}
+
+fn endless(mut proxied: Proxied) {
     let id = proxied.request("tools/call", &json!({"name": "endless", "arguments": {}}));
     let began = Instant::now();
     let mut peak = 0;
