@@ -100,6 +100,19 @@ fn the_inspector_speaks_2026_07_28_with_our_own_tools() {
 }
 
 #[test]
+fn f13_a_server_of_2026_07_28_is_the_same_through_the_proxy() {
+    let tools = Server { command: vec!["atlatl", "tools"], seed: None };
+    let proxy = ["atlatl", "proxy", "--tools", "none", "--set", "proxy.references=off"];
+    let call = ["tools/call", "--tool-name", "read_large_output", "--tool-arg", "ref=lro:x"];
+    for asked in [&["tools/list"][..], &call] {
+        let (direct, proxied) =
+            (tools.ask("modern", &[], asked), tools.ask("modern", &proxy, asked));
+        assert_eq!(direct.status, proxied.status);
+        assert_eq!(direct.json(), proxied.json());
+    }
+}
+
+#[test]
 fn f10_the_inspector_takes_a_descriptor_for_what_the_tool_may_return() {
     let program = real_server("mcp-server-everything");
     let server = Server { command: vec![&program], seed: None };
