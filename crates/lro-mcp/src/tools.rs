@@ -38,6 +38,12 @@ pub struct Called {
 }
 
 impl Called {
+    /// f24: an error says what class it is of, what happened, and what to do.
+    pub fn error(class: &str, message: &str, hint: &str) -> Self {
+        let message = one_line(message);
+        Self { text: format!("Error ({class}): {message}\nHint: {hint}"), is_error: true }
+    }
+
     /// As the `result` of `tools/call`.
     pub fn result(&self) -> Value {
         let mut result = json!({"content": [{"type": "text", "text": self.text}]});
@@ -114,17 +120,12 @@ impl Tools {
     }
 }
 
-/// f24: an error says what class it is of, what happened, and what to do.
 fn failed(error: &ExtractError) -> Called {
-    let message = one_line(&error.to_string());
-    let text = format!("Error ({}): {message}\nHint: {}", error.class(), error.hint());
-    Called { text, is_error: true }
+    Called::error(error.class(), &error.to_string(), &error.hint())
 }
 
 fn wrong(error: &ArgumentError) -> Called {
-    let message = one_line(&error.message);
-    let text = format!("Error (arguments): {message}\nHint: {}", error.hint);
-    Called { text, is_error: true }
+    Called::error("arguments", &error.message, error.hint)
 }
 
 fn one_line(text: &str) -> String {

@@ -4,7 +4,7 @@
 //! does for any server that has none.
 
 use lro_wire::meta::{Era, PROTOCOL_VERSION};
-use lro_wire::{Failure, Message, Messages};
+use lro_wire::{Failure, METHOD_NOT_FOUND, Message, Messages};
 use serde_json::{Value, json};
 
 /// Versions with `initialize`, the newest first.
@@ -12,7 +12,6 @@ const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05
 /// Versions without.
 const MODERN: [&str; 1] = ["2026-07-28"];
 
-const METHOD_NOT_FOUND: i32 = -32601;
 const UNSUPPORTED_VERSION: i32 = -32022;
 
 /// What a server without anything of its own says.
@@ -48,7 +47,7 @@ impl Greeting {
             "ping" => json!({}),
             _ => return Some(unknown(message).response(&id)),
         };
-        Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
+        Some(id.response(&result))
     }
 
     fn info(&self) -> Value {

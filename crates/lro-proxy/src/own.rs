@@ -66,8 +66,7 @@ impl Relay {
         // Where it is not there any more, it is answered already.
         let mine = self.state().running.remove(&call.id.key()).is_some();
         if mine && !call.cancel.is_cancelled() {
-            let id = &call.id;
-            tell(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+            tell(&call.id.response(&result));
         }
     }
 

@@ -13,13 +13,14 @@ use chrono::{DateTime, Utc};
 use lro::{Event, EventKind, EventSink, ExtractError, Extractor, Question, Spools, Wanted};
 use lro_core::Reference;
 use lro_core::config::References;
+use lro_mcp::Called;
 use lro_query::{Cancel, Page};
 use lro_spool::{Address, OriginalError, SpoolError, original};
 use lro_wire::edit::Edits;
 use lro_wire::meta::Era;
 use lro_wire::{Id, Message};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use self::place::{Place, Takes, places};
 
@@ -189,13 +190,11 @@ impl Refusal {
                 ("arguments", "Pass it where the tool takes text.".to_owned())
             }
         };
-        let message = lro_core::neutralise(&self.to_string()).replace('\n', " ");
-        let text = format!("Error ({class}): {message}\nHint: {hint}");
-        let mut result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+        let mut result = Called::error(class, &self.to_string(), &hint).result();
         if era == Era::Modern {
             result["resultType"] = "complete".into();
         }
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+        id.response(&result)
     }
 }
 

@@ -3,16 +3,13 @@
 use lro_mcp::{Changes, Page};
 use lro_wire::edit::Edits;
 use lro_wire::meta::Era;
-use lro_wire::{Message, Messages, Object};
+use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::awaited::Awaited;
 use crate::called::Called;
 use crate::relay::{Forward, Relay};
-
-/// JSON-RPC: there is no such method.
-const METHOD_NOT_FOUND: &str = "-32601";
 
 impl Relay {
     /// A line from the server.
@@ -124,7 +121,7 @@ impl Relay {
     fn unlisted(&self, message: &Message<'_>, awaited: &Awaited) -> Option<String> {
         let Awaited::Listing { era, .. } = awaited else { return None };
         let code = Object::read(message.error?.get())?.get("code")?;
-        if self.own.is_empty() || code.get() != METHOD_NOT_FOUND {
+        if self.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
             return None;
         }
         let mut result = json!({"tools": self.own});
@@ -133,7 +130,7 @@ impl Relay {
             result["ttlMs"] = 0.into();
             result["cacheScope"] = "private".into();
         }
-        Some(response(message.id?, &result))
+        Some(message.id()?.response(&result))
     }
 }
 
@@ -159,8 +156,4 @@ fn spliced(text: &str, part: &RawValue, new: String) -> String {
     let mut edits = Edits::of(text);
     edits.replace(part.get(), new);
     edits.applied().into_owned()
-}
-
-fn response(id: &RawValue, result: &Value) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::id::Id;
 
-/// JSON-RPC: the parameters are wrong.
-pub const INVALID_PARAMS: i32 = -32602;
+/// JSON-RPC: there is no such method.
+pub const METHOD_NOT_FOUND: i32 = -32601;
 /// JSON-RPC: something broke that the caller is not to blame for.
 pub const INTERNAL: i32 = -32603;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::object::text;
@@ -22,6 +23,11 @@ impl Id {
     /// As it is spelled.
     pub fn as_json(&self) -> &str {
         &self.0
+    }
+
+    /// `result` as the response to the request called so.
+    pub fn response(&self, result: &Value) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{self},"result":{result}}}"#)
     }
 
     /// What the id stands for.

@@ -28,7 +28,7 @@ mod line;
 mod message;
 mod object;
 
-pub use failure::{Failure, INTERNAL, INVALID_PARAMS};
+pub use failure::{Failure, INTERNAL, METHOD_NOT_FOUND};
 pub use id::{Id, IdKey};
 pub use line::{LINE_IN_MEMORY, Line, Lines, LongLine};
 pub use message::{Message, Messages};

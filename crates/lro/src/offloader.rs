@@ -1,6 +1,5 @@
 //! Offloader: the whole way of a result, from what a tool returned to what the client gets.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::arriving::{Arriving, MEMORY_CAP};
 use crate::call::Call;
 use crate::delivered::{Delivered, Offloaded, Warning};
 use crate::event::{Event, EventKind, EventSink, NoEvents};
+use crate::extract_error::with_causes;
 use crate::incoming::{Body, Incoming};
 use crate::moment::Moment;
 use crate::truncated::Truncated;
@@ -355,16 +355,6 @@ impl SetFacts {
         let count = listed.sidecar.header.count as u64;
         Self { score_range, total_matches: set.total_matches.filter(|all| *all > count) }
     }
-}
-
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 impl std::fmt::Debug for Offloader {

@@ -213,20 +213,15 @@ fn same_bytes(
 }
 
 /// Whether the string at `string` holds the JSON at `json`, white space between lexemes aside.
-fn same_json(
-    message: &dyn Payload,
-    json: &Range<u64>,
-    string: &Range<u64>,
-) -> Result<bool, Unreadable> {
+fn same_json(message: &dyn Payload, json: &Range<u64>, string: &Range<u64>) -> Result<bool, Lost> {
     let mut one = Dense::new(json.clone(), None);
     let mut other = Dense::new(string.start + 1..string.end - 1, Some(Unescape::default()));
     loop {
-        let (a, b) = (one.bytes(message), other.bytes(message));
-        let (a, b) = match (a, b) {
-            (Ok(a), Ok(b)) => (a, b),
-            (Err(Lost::NoText), _) | (_, Err(Lost::NoText)) => return Ok(false),
-            // Said again, as the error it was.
-            _ => return each_raw(message, json.start..string.end, |_| {}).map(|()| false),
+        let a = one.bytes(message)?;
+        let b = match other.bytes(message) {
+            // What stands for no text is no JSON either.
+            Err(Lost::NoText) => return Ok(false),
+            bytes => bytes?,
         };
         let both = a.len().min(b.len());
         if a[..both] != b[..both] {

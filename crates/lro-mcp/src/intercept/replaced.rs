@@ -44,20 +44,14 @@ pub(super) fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<St
         None if structured => edits.add_member(result, "structuredContent", json),
         None => {}
     }
-    let content = match object.get("content") {
-        // Null is as good as nothing, but may not stand there twice.
-        Some(nothing) if nothing.get() == "null" => {
-            edits.replace(nothing.get(), json!([text_block(json)]).to_string());
-            return Some(edits.applied().into_owned());
-        }
-        Some(content) => {
-            let blocks = with_text(content, json, replacement.warning().as_deref())?;
-            edits.replace(content.get(), blocks);
-            return Some(edits.applied().into_owned());
-        }
-        None => json!([text_block(json)]),
-    };
-    edits.add_member(result, "content", &content.to_string());
+    let content = object.get("content").map(RawValue::get);
+    // Null is as good as nothing, but may not stand there twice.
+    let there = content.filter(|content| *content != "null").unwrap_or("[]");
+    let blocks = with_text(there, json, replacement.warning().as_deref())?;
+    match content {
+        Some(content) => edits.replace(content, blocks),
+        None => edits.add_member(result, "content", &blocks),
+    }
     Some(edits.applied().into_owned())
 }
 
@@ -85,8 +79,8 @@ impl Replacement<'_> {
 }
 
 /// The blocks with the first text block saying `text`, and no other.
-fn with_text(content: &RawValue, text: &str, warning: Option<&str>) -> Option<String> {
-    let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+fn with_text(content: &str, text: &str, warning: Option<&str>) -> Option<String> {
+    let blocks: Vec<&RawValue> = serde_json::from_str(content).ok()?;
     let mut told = false;
     let mut out: Vec<String> =
         warning.map(|warning| text_block(warning).to_string()).into_iter().collect();

@@ -66,7 +66,11 @@ impl Attacker {
         let (at, aside, trap) =
             (self.spool.join(&name), self.kit.join("aside"), self.kit.join("trap"));
         symlink(self.outside.join(&name), &trap).unwrap();
-        fs::rename(&at, &aside).unwrap();
+        // Whoever opened the spool while its data was a link may have cleaned up what seemed left over.
+        if fs::rename(&at, &aside).is_err() {
+            remove(&trap);
+            return;
+        }
         fs::rename(&trap, &at).unwrap();
         self.pause(600);
         fs::rename(&aside, &at).unwrap();
