@@ -1,0 +1,502 @@
+//! Contract: the suite that every implementation of [`MemoryStore`] runs in its tests.
+//!
+//! ```
+//! use atlatl_memory::{SqliteStore, contract};
+//!
+//! let home = tempfile::tempdir()?;
+//! let n = std::cell::Cell::new(0);
+//! contract::run(|| {
+//!     n.set(n.get() + 1);
+//!     Box::new(SqliteStore::open(&home.path().join(format!("{}.db", n.get()))).unwrap())
+//! });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use mif::{Memory, MemoryId, MemoryType, Status, Timestamp};
+
+use crate::{Clash, Filter, MemoryStore, Need, Order, Position, Put, Repaired, StoreError, Terms};
+
+/// Runs every case on an empty store that `make` gives.
+///
+/// # Panics
+///
+/// Panics where the contract does not hold.
+pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
+    what_is_put_comes_back(&*make());
+    a_clash_is_told(&*make());
+    all_or_nothing(&*make());
+    a_change_is_of_one_memory(&*make());
+    removed_is_gone_everywhere(&*make());
+    filters_agree_with_their_meaning(&*make());
+    a_walk_meets_everything_once_while_others_write(&*make());
+    equal_times_are_no_trouble(&*make());
+    words_are_found_at_once_and_the_better_first(&*make());
+    scripts_without_spaces_are_found(&*make());
+    no_question_is_an_error(&*make());
+    vectors_lag_and_catch_up(&*make());
+    what_has_had_its_time_is_gone(&*make());
+    nothing_is_to_be_mended(&*make());
+    a_task_is_taken_by_one(&*make());
+    the_secret_is_one(&*make());
+    writers_do_not_lose_each_others_changes(&*make());
+}
+
+fn noon() -> DateTime<Utc> {
+    "2026-06-01T12:00:00Z".parse().expect("a time")
+}
+
+fn at(minutes: i64) -> DateTime<Utc> {
+    noon() + TimeDelta::minutes(minutes)
+}
+
+fn memory(n: u128, content: &str) -> Memory {
+    let created = Timestamp::from(at(i64::try_from(n % 100_000).expect("small")));
+    Memory::new(MemoryId::from_u128(n), MemoryType::Semantic, content, created).expect("valid")
+}
+
+fn read(json: &str) -> Memory {
+    Memory::from_json(json).expect("valid")
+}
+
+fn put(store: &dyn MemoryStore, memories: &[Memory]) {
+    let put = store.put(memories, Clash::Keep).expect("put");
+    assert!(put.iter().all(|one| *one == Put::Stored), "{put:?}");
+}
+
+fn found(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
+    let matches = store.lexical(&Terms::of(words, need), &Filter::default(), 100, at(1_000_000));
+    let matches = matches.expect("a question");
+    assert_eq!(matches.total, matches.best.len() as u64);
+    matches.best.iter().map(|one| one.id.as_u128()).collect()
+}
+
+fn what_is_put_comes_back(store: &dyn MemoryStore) {
+    let strange = read(
+        r#"{"id":"018F4E2A-7C1D-7B3E-9A5F-2C6D8E0F1A2B","memory_type":"episodic",
+            "content":"a\u0000b \ud83d\ude00","created":"2026-01-15T10:30:00.500+02:00","tags":[],
+            "provenance":{"confidence":0.30000000000000000001,"who":{"x":[1e400]}},
+            "mood":{"calm":123456789012345678901234567890}}"#,
+    );
+    let plain = memory(1, "plain");
+    put(store, &[strange.clone(), plain.clone()]);
+    assert_eq!(store.get(&strange.id).expect("get"), Some(strange.clone()));
+    let lower: MemoryId = strange.id.as_str().to_lowercase().parse().expect("an id");
+    assert_eq!(store.get(&lower).expect("get").expect("there").to_json(), strange.to_json());
+    let absent = MemoryId::from_u128(99);
+    assert_eq!(store.get(&absent).expect("get"), None);
+    let all = store.get_all(&[plain.id.clone(), absent, strange.id.clone()]).expect("get");
+    assert_eq!(all, [plain, strange]);
+}
+
+fn a_clash_is_told(store: &dyn MemoryStore) {
+    let (first, second) = (memory(1, "first"), memory(1, "second"));
+    put(store, std::slice::from_ref(&first));
+    let put = |memory: &Memory, clash| store.put(std::slice::from_ref(memory), clash).expect("put");
+    assert_eq!(put(&first, Clash::Keep), [Put::Unchanged]);
+    assert_eq!(put(&second, Clash::Keep), [Put::Kept]);
+    assert_eq!(store.get(&first.id).expect("get"), Some(first));
+    assert_eq!(put(&second, Clash::Replace), [Put::Replaced]);
+    assert_eq!(store.get(&second.id).expect("get"), Some(second));
+    assert_eq!(found(store, "first", Need::Any), [] as [u128; 0]);
+    assert_eq!(found(store, "second", Need::Any), [1]);
+}
+
+fn all_or_nothing(store: &dyn MemoryStore) {
+    // The same id twice in one batch: the second meets the first.
+    let batch = [memory(1, "one"), memory(2, "two"), memory(1, "other")];
+    let put = store.put(&batch, Clash::Keep).expect("put");
+    assert_eq!(put, [Put::Stored, Put::Stored, Put::Kept]);
+    assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 2);
+    assert_eq!(store.put(&[], Clash::Keep).expect("nothing"), []);
+}
+
+fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "before"), memory(2, "other")]);
+    let id = MemoryId::from_u128(1);
+    let changed = store.update(&id, &mut |mut memory| {
+        memory.id = MemoryId::from_u128(2);
+        memory.content = String::from("after");
+        Ok(memory)
+    });
+    assert_eq!(changed.expect("update").map(|memory| memory.id), Some(id.clone()));
+    assert_eq!(store.get(&id).expect("get").expect("there").content, "after");
+    assert_eq!(found(store, "before", Need::Any), [] as [u128; 0]);
+    assert_eq!(found(store, "after", Need::Any), [1]);
+    assert_eq!(found(store, "other", Need::Any), [2]);
+    let refused = store.update(&id, &mut |mut memory| {
+        memory.content = String::new();
+        Ok(memory)
+    });
+    assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
+    assert_eq!(store.get(&id).expect("get").expect("there").content, "after");
+    let absent = store.update(&MemoryId::from_u128(3), &mut |_| panic!("nothing to change"));
+    assert_eq!(absent.expect("update"), None);
+}
+
+fn removed_is_gone_everywhere(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "red fox"), memory(2, "red hen")]);
+    let id = MemoryId::from_u128(1);
+    vectors(store, &[vec![1.0, 0.0], vec![0.0, 1.0]]);
+    assert!(store.delete(&id).expect("delete"));
+    assert!(!store.delete(&id).expect("delete"));
+    assert_eq!(store.get(&id).expect("get"), None);
+    assert_eq!(found(store, "red", Need::Any), [2]);
+    assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
+    let listed = store.list(&Filter::default(), Order::Newest, None, 9, at(0)).expect("list");
+    assert_eq!(listed.memories.len(), 1);
+    // Its name is free again.
+    put(store, &[memory(1, "blue fox")]);
+    assert_eq!(found(store, "red", Need::Any), [2]);
+    assert_eq!(near(store, &[1.0, 0.0], 9), [2], "the old vector is not the new memory's");
+}
+
+fn various() -> Vec<Memory> {
+    let namespaces = ["_semantic", "_semantic/decisions", "_semantic/decisions-old", "team/a"];
+    (0..240_u128)
+        .map(|n| {
+            let mut memory = memory(n + 1, &format!("word{} shared", n % 7));
+            let i = usize::try_from(n).expect("small");
+            memory.memory_type = MemoryType::ALL[i % 3];
+            memory.namespace =
+                (i % 5 != 4).then(|| namespaces[i % 4].parse().expect("a namespace"));
+            memory.tags = (i % 3 != 0).then(|| (0..i % 4).map(|tag| format!("tag{tag}")).collect());
+            memory.status = (i % 2 == 0).then(|| Status::ALL[i / 2 % 4]);
+            if i.is_multiple_of(4) {
+                let confidence = n % 11;
+                let json = memory.to_json();
+                let with = format!(
+                    r#"{},"provenance":{{"confidence":{}}}}}"#,
+                    &json[..json.len() - 1],
+                    if confidence == 10 { "1".to_owned() } else { format!("0.{confidence}") }
+                );
+                memory = read(&with);
+            }
+            if i.is_multiple_of(6) {
+                let json = memory.to_json();
+                let ttl = if i.is_multiple_of(12) { "PT30M" } else { "P1Y" };
+                memory =
+                    read(&format!(r#"{},"temporal":{{"ttl":"{ttl}"}}}}"#, &json[..json.len() - 1]));
+            }
+            memory
+        })
+        .collect()
+}
+
+fn filters() -> Vec<Filter> {
+    let mut filters = vec![Filter::default(), Filter { status: None, ..Filter::default() }];
+    let any = || Filter { status: None, ..Filter::default() };
+    for namespace in ["_semantic", "_semantic/decisions", "team", "nowhere"] {
+        filters.push(Filter { namespace: namespace.parse().ok(), ..any() });
+    }
+    for memory_type in MemoryType::ALL {
+        filters.push(Filter { memory_type: Some(*memory_type), ..any() });
+    }
+    for status in Status::ALL {
+        filters.push(Filter { status: Some(*status), ..any() });
+    }
+    for tags in [&["tag0"][..], &["tag0", "tag2"], &["tag0", "none"], &["TAG0"], &["tag%"]] {
+        filters.push(Filter { tags: tags.iter().map(|&tag| tag.to_owned()).collect(), ..any() });
+    }
+    filters.push(Filter { since: Some(at(50)), until: Some(at(60)), ..any() });
+    filters.push(Filter { min_confidence: Some(0.5), ..any() });
+    filters.push(Filter {
+        min_confidence: Some(0.2),
+        since: Some(at(10)),
+        namespace: "_semantic".parse().ok(),
+        ..Filter::default()
+    });
+    filters
+}
+
+fn filters_agree_with_their_meaning(store: &dyn MemoryStore) {
+    let memories = various();
+    put(store, &memories);
+    for now in [at(0), at(100), at(500)] {
+        for filter in filters() {
+            let mut wanted: Vec<&Memory> =
+                memories.iter().filter(|memory| filter.admits(memory, now)).collect();
+            assert_eq!(
+                store.count(&filter, now).expect("count"),
+                wanted.len() as u64,
+                "{filter:?} at {now}"
+            );
+            for order in Order::ALL {
+                wanted.sort_by_key(|memory| (order.position(memory).at, memory.id.clone()));
+                if order != Order::Oldest {
+                    wanted.reverse();
+                }
+                let listed = store.list(&filter, order, None, 1000, now).expect("list");
+                assert!(!listed.more);
+                assert!(listed.memories.iter().eq(wanted.iter().copied()), "{filter:?} {order:?}");
+                let part = store.list_from(&filter, order, 3, 4, now).expect("list");
+                assert!(part.iter().eq(wanted.iter().skip(3).take(4).copied()), "{filter:?}");
+            }
+            let terms = Terms::of("shared", Need::All);
+            let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
+            assert_eq!(matches.total, wanted.len() as u64, "{filter:?}");
+            assert_eq!(matches.best.len(), wanted.len().min(10));
+            let ids: HashSet<u128> = wanted.iter().map(|memory| memory.id.as_u128()).collect();
+            assert!(matches.best.iter().all(|one| ids.contains(&one.id.as_u128())));
+        }
+    }
+}
+
+fn walk(
+    store: &dyn MemoryStore,
+    order: Order,
+    size: usize,
+    mut between: impl FnMut(usize),
+) -> Vec<u128> {
+    let mut met = Vec::new();
+    let mut position: Option<Position> = None;
+    for page in 0.. {
+        let listed =
+            store.list(&Filter::default(), order, position.as_ref(), size, at(0)).expect("a page");
+        met.extend(listed.memories.iter().map(|memory| memory.id.as_u128()));
+        if !listed.more {
+            break;
+        }
+        assert_eq!(listed.memories.len(), size);
+        position = listed.memories.last().map(|last| order.position(last));
+        between(page);
+    }
+    met
+}
+
+fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
+    let memories: Vec<Memory> = (1..=600).map(|n| memory(n * 100, &format!("row {n}"))).collect();
+    put(store, &memories);
+    let mut new = 0_u128;
+    for order in Order::ALL {
+        let mut gone = HashSet::new();
+        let met = walk(store, order, 37, |page| {
+            // Rows come before, at and behind the place, and some of the first rows go, the one
+            // that the position names among them.
+            for n in 0..5 {
+                new += 1;
+                let n = n * 12_000 + new;
+                put(store, &[memory(1_000_000 + n, "new")]);
+            }
+            let row = (page * 37 + 36).min(599);
+            let row = if order == Order::Oldest { row } else { 599 - row };
+            let old = &memories[row];
+            if store.delete(&old.id).expect("delete") {
+                gone.insert(old.id.as_u128());
+            }
+        });
+        let mut times: HashMap<u128, usize> = HashMap::new();
+        for id in met {
+            *times.entry(id).or_default() += 1;
+        }
+        assert!(times.values().all(|times| *times == 1), "twice");
+        for memory in &memories {
+            let there = store.get(&memory.id).expect("get").is_some();
+            assert!(!there || times.contains_key(&memory.id.as_u128()), "{} left out", memory.id);
+        }
+        for id in gone {
+            let n = usize::try_from(id / 100 - 1).expect("small");
+            put(store, &memories[n..=n]);
+        }
+    }
+}
+
+fn equal_times_are_no_trouble(store: &dyn MemoryStore) {
+    let memories: Vec<Memory> = (0..100).map(|n| memory(n * 100_000 + 1, "same time")).collect();
+    put(store, &memories);
+    for order in Order::ALL {
+        let met = walk(store, order, 7, |_| {});
+        assert_eq!(met.len(), 100);
+        assert_eq!(met.iter().collect::<HashSet<_>>().len(), 100);
+    }
+}
+
+fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
+    let mut titled = memory(1, "Something else entirely.");
+    titled.title = Some("PostgreSQL".to_owned());
+    let mut tagged = memory(2, "Nothing.");
+    tagged.tags = Some(vec!["postgresql".to_owned()]);
+    let long = format!("postgresql {}", "and many other words ".repeat(50));
+    put(store, &[titled, tagged, memory(3, &long), memory(4, "We deployed the café service.")]);
+    assert_eq!(found(store, "postgresql", Need::Any)[2], 3, "the long text comes last");
+    assert_eq!(found(store, "deploying", Need::All), [4], "by the stem");
+    assert_eq!(found(store, "CAFE", Need::All), [4], "case and accents do not count");
+    assert_eq!(found(store, "postgresql deploy", Need::Any).len(), 4);
+    assert_eq!(found(store, "postgresql deploy", Need::All), [] as [u128; 0]);
+    assert_eq!(found(store, "\"café service\"", Need::All), [4]);
+    assert_eq!(found(store, "\"service café\"", Need::All), [] as [u128; 0]);
+}
+
+fn scripts_without_spaces_are_found(store: &dyn MemoryStore) {
+    put(
+        store,
+        &[
+            memory(1, "我们选择了PostgreSQL数据库，因为它支持JSON。"),
+            memory(2, "デプロイは木曜日に行います。"),
+            memory(3, "배포는 매주 목요일에 합니다."),
+            memory(4, "ข้อมูลสำคัญ"),
+        ],
+    );
+    for (words, id) in [
+        ("数据库", 1),
+        ("数据", 1),
+        ("库", 1),
+        ("因为", 1),
+        ("json", 1),
+        ("木曜日", 2),
+        ("デプロイ", 2),
+        ("목요일", 3),
+        ("배포", 3),
+        ("ข้อมูล", 4),
+    ] {
+        assert_eq!(found(store, words, Need::All), [id], "{words}");
+        assert_eq!(found(store, words, Need::Any)[0], id, "{words}");
+    }
+    assert_eq!(found(store, "库据", Need::All), [] as [u128; 0]);
+    assert_eq!(found(store, "我们为什么选择数据库", Need::Any), [1], "a whole question");
+}
+
+fn no_question_is_an_error(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "AND OR NOT NEAR title content 1 x_y o'neil")]);
+    for words in [
+        "AND",
+        "OR OR",
+        "NOT x",
+        "NEAR(a b)",
+        "title:x",
+        "-title",
+        "^a",
+        "a*",
+        "(",
+        "))",
+        "\"",
+        "\"\"\"",
+        "a\"b",
+        "'; DROP TABLE memory; --",
+        "{title}:x",
+        "+",
+        "\\",
+        "\0",
+        "a\0b",
+        "%_",
+        "*",
+        "",
+    ] {
+        for need in [Need::Any, Need::All] {
+            found(store, words, need);
+        }
+    }
+    assert_eq!(found(store, "x_y", Need::All), [1]);
+    assert_eq!(found(store, "o'neil", Need::All), [1]);
+    assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 1);
+}
+
+const MODEL: &str = "model-1";
+
+fn vectors(store: &dyn MemoryStore, vectors: &[Vec<f32>]) {
+    let waiting = store.unembedded(MODEL, vectors.len()).expect("waiting");
+    let made: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors.iter().cloned()).collect();
+    store.put_vectors(MODEL, &made).expect("vectors");
+}
+
+fn near(store: &dyn MemoryStore, vector: &[f32], limit: usize) -> Vec<u128> {
+    let near = store.nearest(MODEL, vector, &Filter::default(), limit, at(0)).expect("near");
+    near.iter().map(|one| one.id.as_u128()).collect()
+}
+
+fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three")]);
+    assert_eq!(near(store, &[1.0, 0.0], 9), [] as [u128; 0]);
+    let waiting = store.unembedded(MODEL, 9).expect("waiting");
+    assert_eq!(
+        waiting.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(),
+        ["one", "two", "three"]
+    );
+    vectors(store, &[vec![1.0, 0.0], vec![0.6, 0.8], Vec::new()]);
+    assert!(store.unembedded(MODEL, 9).expect("waiting").is_empty(), "the empty one too");
+    assert_eq!(near(store, &[1.0, 0.0], 9), [1, 2]);
+    assert_eq!(near(store, &[0.0, 1.0], 1), [2]);
+    // A change waits again, and until it has a vector it has none.
+    let id = MemoryId::from_u128(1);
+    let change = |text: &'static str| {
+        let changed = store.update(&id, &mut |mut memory| {
+            memory.content = String::from(text);
+            Ok(memory)
+        });
+        changed.expect("update").expect("there")
+    };
+    change("uno");
+    assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
+    let old = store.unembedded(MODEL, 9).expect("waiting");
+    assert_eq!(old.len(), 1);
+    // Changed while its vector was made: that vector is nobody's.
+    change("eins");
+    store.put_vectors(MODEL, &[(old[0].version, vec![1.0, 0.0])]).expect("vectors");
+    assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
+    vectors(store, &[vec![0.0, 1.0]]);
+    assert_eq!(near(store, &[0.0, 1.0], 9), [1, 2]);
+    // Another model begins anew, and never meets this one.
+    assert_eq!(store.unembedded("model-2", 9).expect("waiting").len(), 3);
+    let other = store.nearest("model-2", &[1.0, 0.0], &Filter::default(), 9, at(0));
+    assert!(other.expect("near").is_empty());
+    let filter = Filter { namespace: "nowhere".parse().ok(), ..Filter::default() };
+    assert!(store.nearest(MODEL, &[1.0, 0.0], &filter, 9, at(0)).expect("near").is_empty());
+}
+
+fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {
+    let short = read(
+        r#"{"id":"00000000-0000-0000-0000-000000000001","memory_type":"episodic","content":"short",
+            "created":"2026-06-01T12:00:00Z","temporal":{"ttl":"PT10M"}}"#,
+    );
+    put(store, &[short.clone(), memory(2, "long")]);
+    let terms = Terms::of("short", Need::Any);
+    let asked = |now| store.lexical(&terms, &Filter::default(), 9, now).expect("asked").total;
+    assert_eq!((asked(at(9)), asked(at(10))), (1, 0));
+    assert_eq!(store.count(&Filter::default(), at(10)).expect("count"), 1);
+    assert!(store.expire(at(9), 9).expect("expire").is_empty());
+    assert_eq!(store.expire(at(10), 9).expect("expire"), std::slice::from_ref(&short.id));
+    assert!(store.expire(at(10), 9).expect("expire").is_empty());
+    assert_eq!(store.get(&short.id).expect("get"), None);
+}
+
+fn nothing_is_to_be_mended(store: &dyn MemoryStore) {
+    put(store, &various());
+    assert_eq!(store.repair().expect("repair"), Repaired::default());
+    assert!(store.delete(&MemoryId::from_u128(5)).expect("delete"));
+    assert_eq!(store.repair().expect("repair"), Repaired::default());
+}
+
+fn a_task_is_taken_by_one(store: &dyn MemoryStore) {
+    assert!(store.lease("repair", at(0), at(5)).expect("lease"));
+    assert!(!store.lease("repair", at(4), at(9)).expect("lease"));
+    assert!(store.lease("expiry", at(4), at(9)).expect("lease"), "another task");
+    assert!(store.lease("repair", at(5), at(9)).expect("lease"), "its time is over");
+}
+
+fn the_secret_is_one(store: &dyn MemoryStore) {
+    let secret = store.secret().expect("secret");
+    assert_eq!(store.secret().expect("secret"), secret);
+    assert!(secret.iter().any(|byte| *byte != 0));
+}
+
+fn writers_do_not_lose_each_others_changes(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "0")]);
+    let id = MemoryId::from_u128(1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let changed = store.update(&id, &mut |mut memory| {
+                        let n: u32 = memory.content.parse().expect("a number");
+                        memory.content = (n + 1).to_string();
+                        Ok(memory)
+                    });
+                    changed.expect("update");
+                }
+            });
+        }
+    });
+    assert_eq!(store.get(&id).expect("get").expect("there").content, "40");
+}

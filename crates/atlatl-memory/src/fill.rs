@@ -1,0 +1,98 @@
+//! Fill: vectors made beside everything else, so that no write waits for a model.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::embed::Embedder;
+use crate::store::{MemoryStore, StoreError};
+
+/// Memories that go to the model at once.
+const BATCH: usize = 32;
+/// How often is looked without being called: another process may have written.
+const IDLE: Duration = Duration::from_secs(5);
+/// How long is waited after a failure, at first and at most.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Makes the vectors that are missing, until it is dropped.
+#[derive(Debug)]
+pub struct Filler {
+    calls: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Filler {
+    /// Starts to fill. `failed` hears of what did not work; it is tried again.
+    pub fn start(
+        store: Arc<dyn MemoryStore>,
+        embedder: Arc<dyn Embedder>,
+        failed: impl Fn(&dyn std::error::Error) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (calls, called) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("vectors".to_owned())
+            .spawn(move || run(&*store, &*embedder, &called, &failed))?;
+        Ok(Self { calls: Some(calls), thread: Some(thread) })
+    }
+
+    /// Says that there is something to do.
+    pub fn call(&self) {
+        if let Some(calls) = &self.calls {
+            // One call that was not heard yet is as good as two.
+            let _ = calls.try_send(());
+        }
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        drop(self.calls.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    store: &dyn MemoryStore,
+    embedder: &dyn Embedder,
+    called: &Receiver<()>,
+    failed: &dyn Fn(&dyn std::error::Error),
+) {
+    let mut wait = BACK_OFF.0;
+    loop {
+        let pause = match fill(store, embedder) {
+            Ok(0) => IDLE,
+            Ok(_) => Duration::ZERO,
+            Err(error) => {
+                failed(&*error);
+                wait = (wait * 2).min(BACK_OFF.1);
+                wait
+            }
+        };
+        if pause <= IDLE {
+            wait = BACK_OFF.0;
+        }
+        match called.recv_timeout(pause) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Makes vectors for the next memories that have none; how many.
+pub fn fill(
+    store: &dyn MemoryStore,
+    embedder: &dyn Embedder,
+) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
+    let waiting = store.unembedded(embedder.model(), BATCH).map_err(Box::<StoreError>::new)?;
+    if waiting.is_empty() {
+        return Ok(0);
+    }
+    let texts: Vec<&str> = waiting.iter().map(|one| one.text.as_str()).collect();
+    let vectors = embedder.embed(&texts)?;
+    let vectors: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors).collect();
+    store.put_vectors(embedder.model(), &vectors)?;
+    Ok(vectors.len())
+}

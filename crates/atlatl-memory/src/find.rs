@@ -1,0 +1,166 @@
+//! Find: answers to a question, by words, by vectors, or by both.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use crate::embed::Embedder;
+use crate::filter::Filter;
+use crate::hit::{Found, RankPosition, RankedBy, SearchHit};
+use crate::order::Order;
+use crate::rank::{self, Ranked, fused, settled};
+use crate::store::{Match, Matches, MemoryStore, StoreError};
+use crate::terms::{Need, Terms};
+
+/// The most answers that one question has.
+pub const MOST_HITS: usize = 10_000;
+/// How many of the nearest vectors are answers: every vector is somewhere near.
+const NEAREST: usize = 200;
+/// Candidates for an answer of one. Time takes weight from some, which lets others pass.
+const CANDIDATES: usize = 8;
+/// The fewest candidates.
+const FEWEST: usize = 400;
+
+/// How is looked for answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Mode {
+    /// By words.
+    Lexical,
+    /// By vectors.
+    Vector,
+    /// By both, where there are vectors.
+    #[default]
+    Hybrid,
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Question<'a> {
+    pub(crate) query: &'a str,
+    pub(crate) need: Need,
+    pub(crate) mode: Mode,
+    pub(crate) filter: &'a Filter,
+    pub(crate) limit: usize,
+    pub(crate) after: Option<&'a RankPosition>,
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// Finds answers in a store.
+#[derive(Clone)]
+pub(crate) struct Finder {
+    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+}
+
+impl Finder {
+    pub(crate) fn find(&self, question: &Question<'_>) -> Result<Found, StoreError> {
+        let terms = Terms::of(question.query, question.need);
+        if terms.is_empty() && question.mode != Mode::Vector {
+            return self.everything(question);
+        }
+        let (near, warning) = self.near(question)?;
+        let words = match (question.mode, &near) {
+            (Mode::Vector, Some(_)) => Matches::default(),
+            _ => self.store.lexical(&terms, question.filter, candidates(question), question.now)?,
+        };
+        let ranked_by = match (&near, question.mode) {
+            (None, _) => RankedBy::Lexical,
+            (Some(_), Mode::Vector) => RankedBy::Vector,
+            (Some(_), _) => RankedBy::Hybrid,
+        };
+        let ranked = fused(&words.best, near.as_deref().unwrap_or_default());
+        let by_vector_alone = ranked.len() as u64 - words.best.len() as u64;
+        let total_matches = words.total + by_vector_alone;
+        let ranked = settled(self.weighed(ranked, question.now)?);
+        let rest = match question.after {
+            None => &ranked[..],
+            Some(after) => {
+                let behind = |one: &Ranked| {
+                    rank::order((after.score, &after.id), (one.score, &one.id)).is_lt()
+                };
+                &ranked[ranked.partition_point(|one| !behind(one))..]
+            }
+        };
+        let page = &rest[..rest.len().min(question.limit)];
+        let more = rest.len() > page.len();
+        Ok(Found { hits: self.hits(page)?, total_matches, more, ranked_by, warning })
+    }
+
+    /// The nearest vectors, `None` where there can be none; and why, where that is a failure.
+    fn near(
+        &self,
+        question: &Question<'_>,
+    ) -> Result<(Option<Vec<Match>>, Option<String>), StoreError> {
+        if question.mode == Mode::Lexical {
+            return Ok((None, None));
+        }
+        let Some(embedder) = &self.embedder else {
+            let wanted = question.mode == Mode::Vector;
+            let warning = "no embedder is configured (memory.embedder): ranked by words alone";
+            return Ok((None, wanted.then(|| warning.to_owned())));
+        };
+        let vectors = match embedder.embed(&[question.query]) {
+            Ok(vectors) => vectors,
+            Err(error) => {
+                let warning = format!("ranked by words alone, since {error}");
+                return Ok((None, Some(warning)));
+            }
+        };
+        let vector = vectors.first().map(Vec::as_slice).unwrap_or_default();
+        let near =
+            self.store.nearest(embedder.model(), vector, question.filter, NEAREST, question.now)?;
+        Ok((Some(near), None))
+    }
+
+    /// Takes from each what time took from its weight.
+    fn weighed(
+        &self,
+        mut ranked: Vec<Ranked>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Ranked>, StoreError> {
+        for one in ranked.iter_mut().filter(|one| one.fades) {
+            if let Some(memory) = self.store.get(&one.id)? {
+                one.score *= memory.strength_at(now.fixed_offset());
+            }
+        }
+        Ok(ranked)
+    }
+
+    fn hits(&self, page: &[Ranked]) -> Result<Vec<SearchHit>, StoreError> {
+        let ids: Vec<_> = page.iter().map(|one| one.id.clone()).collect();
+        let mut ranked = page.iter();
+        let memories = self.store.get_all(&ids)?;
+        // What was removed in between is left out, in both.
+        let hits = memories.into_iter().filter_map(|memory| {
+            let one = ranked.find(|one| one.id == memory.id)?;
+            let (score, lexical, vector) = (one.score, one.lexical, one.vector);
+            Some(SearchHit { memory, score, lexical, vector })
+        });
+        Ok(hits.collect())
+    }
+
+    /// A question without words: everything that is meant, the newest first.
+    fn everything(&self, question: &Question<'_>) -> Result<Found, StoreError> {
+        let &Question { filter, limit, now, .. } = question;
+        let listed = self.store.list(filter, Order::Newest, None, limit, now)?;
+        let total_matches =
+            if listed.more { self.store.count(filter, now)? } else { listed.memories.len() as u64 };
+        let hit = |memory| SearchHit { memory, score: 1.0, lexical: None, vector: None };
+        Ok(Found {
+            hits: listed.memories.into_iter().map(hit).collect(),
+            total_matches,
+            // Where to go on is a place in a listing, not among answers.
+            more: false,
+            ranked_by: RankedBy::Time,
+            warning: None,
+        })
+    }
+}
+
+fn candidates(question: &Question<'_>) -> usize {
+    match question.after {
+        Some(_) => MOST_HITS,
+        None => question.limit.saturating_mul(CANDIDATES).clamp(FEWEST, MOST_HITS),
+    }
+}

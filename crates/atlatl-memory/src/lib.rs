@@ -1,0 +1,58 @@
+//! Memories kept durably, and found again by their words and by their meaning.
+//!
+//! [`MemoryStore`] keeps them; [`SqliteStore`] does so in one file. The services
+//! ([`CaptureService`], [`RecallService`], [`SearchService`], [`PromptIntegration`]) know neither
+//! a protocol nor how large their answers may be. Nothing here reads a clock: every request says
+//! what time it is.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use atlatl_memory::{CaptureService, Moment, RecallRequest, RecallService, SqliteStore};
+//! use mif::Value;
+//!
+//! let directory = tempfile::tempdir()?;
+//! let store = Arc::new(SqliteStore::open(&directory.path().join("memory.db"))?);
+//! let at = Moment { now: "2026-11-15T10:00:00Z".parse()?, random: [7; 10] };
+//!
+//! let fields = r#"{"memory_type": "semantic", "content": "We deploy on Thursdays."}"#;
+//! let Value::Object(fields) = fields.parse()? else { unreachable!() };
+//! CaptureService::new(store.clone()).capture(fields, at)?;
+//!
+//! let hits = RecallService::new(store, None).recall(&RecallRequest::new("when do we deploy?", at.now))?;
+//! assert_eq!(hits[0].memory.title.as_deref(), Some("We deploy on Thursdays."));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod capture;
+#[cfg(feature = "contract")]
+pub mod contract;
+pub mod embed;
+mod fill;
+mod filter;
+mod find;
+mod hit;
+mod order;
+mod prompt;
+mod rank;
+mod recall;
+mod search;
+mod sqlite;
+mod store;
+mod terms;
+
+pub use capture::{CaptureService, Moment};
+pub use embed::{EmbedError, Embedder};
+pub use fill::{Filler, fill};
+pub use filter::Filter;
+pub use find::{MOST_HITS, Mode};
+pub use hit::{Found, RankPosition, RankedBy, SearchHit};
+pub use order::{Listed, Order, Position, UnknownOrder};
+pub use prompt::{Context, Estimate, PromptIntegration};
+pub use recall::{RecallRequest, RecallService};
+pub use search::{SearchRequest, SearchService};
+pub use sqlite::SqliteStore;
+pub use store::{
+    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, Source, StoreError, Unembedded,
+};
+pub use terms::{Need, Phrase, Terms, indexed};

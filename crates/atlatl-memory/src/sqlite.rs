@@ -1,0 +1,153 @@
+//! `SQLite`: memories in one file, for one person and as many processes as there are.
+//!
+//! Every version of a memory has a key of its own, which only grows: a change is a new row. So
+//! whatever is kept beside a memory, such as its vector, is of that version or of none, and what
+//! still waits for a vector is what has a key above the last that got one.
+
+mod find;
+mod keep;
+mod list;
+mod maintain;
+mod nearest;
+mod pool;
+mod schema;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, RwLock};
+
+use chrono::{DateTime, Utc};
+use mif::{Memory, MemoryId};
+
+use self::nearest::Flat;
+use self::pool::Pool;
+use crate::filter::Filter;
+use crate::order::{Listed, Order, Position};
+use crate::store::{
+    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+};
+use crate::terms::Terms;
+
+/// A store in an `SQLite` file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    pool: Pool,
+    /// The vectors of the model that was last asked for.
+    flat: RwLock<Option<Arc<Mutex<Flat>>>>,
+}
+
+impl SqliteStore {
+    /// Opens the store at `path`, and makes it where there is none: a file that its owner alone may
+    /// read, and the directory it lies in.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let pool = Pool::open(path)?;
+        Ok(Self { pool, flat: RwLock::default() })
+    }
+
+    /// The same, with a bound on the size of the file, in pages: what a full disk does can be seen
+    /// without one.
+    #[cfg(feature = "contract")]
+    pub fn open_bounded(path: &Path, pages: i64) -> Result<Self, StoreError> {
+        let store = Self::open(path)?;
+        store.pool.bound(pages)?;
+        Ok(store)
+    }
+}
+
+impl MemoryStore for SqliteStore {
+    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
+        self.pool.write(|change| keep::put(change, memories, clash))
+    }
+
+    fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+        self.pool.read(|db| keep::get(db, id))
+    }
+
+    fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+        self.pool.read(|db| ids.iter().filter_map(|id| keep::get(db, id).transpose()).collect())
+    }
+
+    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
+        self.pool.write(|db| keep::update(db, id, change))
+    }
+
+    fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
+        self.pool.write(|db| keep::delete(db, id))
+    }
+
+    fn list(
+        &self,
+        filter: &Filter,
+        order: Order,
+        after: Option<&Position>,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Listed, StoreError> {
+        self.pool.read(|db| list::after(db, filter, order, after, limit, now))
+    }
+
+    fn list_from(
+        &self,
+        filter: &Filter,
+        order: Order,
+        offset: u64,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Memory>, StoreError> {
+        self.pool.read(|db| list::from(db, filter, order, offset, limit, now))
+    }
+
+    fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.pool.read(|db| list::count(db, filter, now))
+    }
+
+    fn lexical(
+        &self,
+        terms: &Terms,
+        filter: &Filter,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Matches, StoreError> {
+        self.pool.read(|db| find::lexical(db, terms, filter, limit, now))
+    }
+
+    fn nearest(
+        &self,
+        model: &str,
+        vector: &[f32],
+        filter: &Filter,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Match>, StoreError> {
+        let flat = nearest::of_model(&self.flat, model, vector.len());
+        self.pool.read(|db| nearest::nearest(db, &flat, vector, filter, limit, now))
+    }
+
+    fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {
+        self.pool.read(|db| nearest::unembedded(db, model, limit))
+    }
+
+    fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
+        self.pool.write(|db| nearest::put(db, model, vectors))
+    }
+
+    fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
+        self.pool.write(|db| maintain::expire(db, now, limit))
+    }
+
+    fn repair(&self) -> Result<Repaired, StoreError> {
+        self.pool.write(maintain::repair)
+    }
+
+    fn lease(
+        &self,
+        task: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        self.pool.write(|db| maintain::lease(db, task, now, until))
+    }
+
+    fn secret(&self) -> Result<[u8; 32], StoreError> {
+        self.pool.read(maintain::secret)
+    }
+}

@@ -1,0 +1,150 @@
+//! The store in a file: the contract, and what is particular to a file.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use atlatl_memory::{
+    Clash, Filter, MemoryStore, Need, Order, Put, SqliteStore, StoreError, Terms, contract,
+};
+use testkit::corpus;
+
+fn any() -> Filter {
+    let mut any = Filter::default();
+    any.status = None;
+    any
+}
+
+#[test]
+fn sqlite_keeps_the_contract() {
+    let home = tempfile::tempdir().unwrap();
+    let n = AtomicUsize::new(0);
+    contract::run(|| {
+        let name = format!("{}.db", n.fetch_add(1, Ordering::Relaxed));
+        Box::new(SqliteStore::open(&home.path().join(name)).unwrap())
+    });
+}
+
+#[test]
+fn a_second_process_sees_and_shares_everything() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("deep/er/memory.db");
+    let first = SqliteStore::open(&path).unwrap();
+    let second = SqliteStore::open(&path).unwrap();
+    let memories = corpus::memories(50, 1);
+    assert!(first.put(&memories, Clash::Keep).unwrap().iter().all(|put| *put == Put::Stored));
+    let now = "2027-01-01T00:00:00Z".parse().unwrap();
+    assert_eq!(second.count(&any(), now).unwrap(), 50);
+    assert_eq!(first.secret().unwrap(), second.secret().unwrap());
+    // Its copy of the vectors knows those that another process made.
+    let vectors = |store: &SqliteStore, axis: usize| {
+        let waiting = store.unembedded("m", 25).unwrap();
+        let vector = |n| if n == axis { 1.0 } else { 0.0 };
+        let vectors: Vec<_> =
+            waiting.iter().map(|one| (one.version, vec![vector(0), vector(1)])).collect();
+        store.put_vectors("m", &vectors).unwrap();
+    };
+    let near =
+        |store: &SqliteStore| store.nearest("m", &[0.0, 1.0], &any(), 99, now).unwrap().len();
+    vectors(&first, 0);
+    assert_eq!(near(&second), 25);
+    vectors(&first, 1);
+    assert_eq!(near(&second), 50);
+}
+
+#[test]
+fn the_file_is_the_owners_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data/memory.db");
+    let store = SqliteStore::open(&path).unwrap();
+    store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    for name in ["memory.db", "memory.db-wal", "memory.db-shm"] {
+        assert_eq!(mode(&path.with_file_name(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let text = home.path().join("notes.txt");
+    std::fs::write(&text, "these are my notes, and they are quite long enough to be something")
+        .unwrap();
+    let refused = SqliteStore::open(&text).unwrap_err();
+    assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("these are my notes"));
+
+    let other = home.path().join("other.db");
+    let db = rusqlite::Connection::open(&other).unwrap();
+    db.execute_batch("CREATE TABLE things (thing); INSERT INTO things VALUES (1)").unwrap();
+    drop(db);
+    let refused = SqliteStore::open(&other).unwrap_err();
+    assert!(refused.to_string().contains("another program"), "{refused}");
+
+    let later = home.path().join("later.db");
+    drop(SqliteStore::open(&later).unwrap());
+    rusqlite::Connection::open(&later).unwrap().pragma_update(None, "user_version", 9).unwrap();
+    let refused = SqliteStore::open(&later).unwrap_err();
+    assert!(refused.to_string().contains("version 9"), "{refused}");
+
+    let refused = SqliteStore::open(home.path()).unwrap_err();
+    assert!(matches!(refused, StoreError::NotAStore { .. } | StoreError::Storage(_)));
+}
+
+#[test]
+fn an_index_that_lost_entries_is_mended() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let memories = corpus::memories(20, 1);
+    store.put(&memories, Clash::Keep).unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute("DELETE FROM words WHERE rowid <= 3", []).unwrap();
+    db.execute("INSERT INTO words (rowid, content) VALUES (999, 'ghost')", []).unwrap();
+    let repaired = store.repair().unwrap();
+    assert_eq!((repaired.missing, repaired.orphaned), (3, 1));
+    let now = "2027-01-01T00:00:00Z".parse().unwrap();
+    let title = format!("\"{}\"", memories[0].title.as_deref().unwrap());
+    let found = store.lexical(&Terms::of(&title, Need::All), &Filter::default(), 99, now).unwrap();
+    assert!(found.best.iter().any(|one| one.id == memories[0].id), "{title}");
+    let repaired = store.repair().unwrap();
+    assert_eq!((repaired.missing, repaired.orphaned), (0, 0));
+}
+
+#[test]
+fn forgotten_text_is_not_left_in_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let mut memories = corpus::memories(3, 1);
+    memories[1].content = "the launch code is XYZZY-PLUGH-42".to_owned();
+    store.put(&memories, Clash::Keep).unwrap();
+    assert!(store.delete(&memories[1].id).unwrap());
+    drop(store);
+    // The log goes into the file when the last connection goes.
+    let bytes = std::fs::read(&path).unwrap();
+    let lower = String::from_utf8_lossy(&bytes).to_lowercase();
+    assert!(!lower.contains("xyzzy"), "deleted text is still there");
+    assert!(lower.contains(&memories[0].id.as_str().to_lowercase()));
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_half_written() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    drop(SqliteStore::open(&path).unwrap());
+    // The engine's own bound on the size of a file stands for a disk that is full.
+    let pages = rusqlite::Connection::open(&path).unwrap();
+    let now = "2027-01-01T00:00:00Z".parse().unwrap();
+    let count: i64 = pages.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    drop(pages);
+    let store = SqliteStore::open_bounded(&path, count + 20).unwrap();
+    let memories = corpus::memories(2000, 1);
+    let refused = store.put(&memories, Clash::Keep).unwrap_err();
+    assert!(matches!(refused, StoreError::Storage(_)), "{refused:?}");
+    assert_eq!(store.count(&Filter::default(), now).unwrap(), 0);
+    assert_eq!(store.repair().unwrap(), atlatl_memory::Repaired::default());
+    store.put(&memories[..5], Clash::Keep).unwrap();
+    let listed = store.list(&any(), Order::Oldest, None, 9, now).unwrap();
+    assert_eq!(listed.memories, memories[..5]);
+}
