@@ -4,15 +4,9 @@
 //! does for any server that has none.
 
 use lro_wire::meta::{Era, PROTOCOL_VERSION};
-use lro_wire::{Failure, METHOD_NOT_FOUND, Message, Messages};
+use lro_wire::version::{self, MODERN};
+use lro_wire::{Failure, METHOD_NOT_FOUND, Message, Messages, UNSUPPORTED_VERSION};
 use serde_json::{Value, json};
-
-/// Versions with `initialize`, the newest first.
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// Versions without.
-const MODERN: [&str; 1] = ["2026-07-28"];
-
-const UNSUPPORTED_VERSION: i32 = -32022;
 
 /// What a server without anything of its own says.
 #[derive(Debug, Clone)]
@@ -54,12 +48,10 @@ impl Greeting {
         json!({"name": self.name, "version": self.version})
     }
 
-    /// Answers with the version that was asked for where it is known, else with the newest.
     fn initialize(&self, message: &Message<'_>) -> Value {
         let asked = message.params().and_then(|params| params.text("protocolVersion"));
-        let version = LEGACY.into_iter().find(|known| asked.as_deref() == Some(known));
         json!({
-            "protocolVersion": version.unwrap_or(LEGACY[0]),
+            "protocolVersion": version::negotiated(asked.as_deref()),
             "capabilities": {},
             "serverInfo": self.info(),
             "instructions": self.instructions,
@@ -83,13 +75,13 @@ fn unknown(message: &Message<'_>) -> Failure {
     let version = lro_wire::meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     match version {
         Some(version)
-            if Era::of_request(message) == Some(Era::Modern) && !MODERN.contains(&&*version) =>
+            if Era::of_request(message) == Some(Era::Modern)
+                && !version::is_spoken(&version, Era::Modern) =>
         {
-            Failure {
-                code: UNSUPPORTED_VERSION,
-                message: format!("this server speaks {}", MODERN.join(", ")),
-            }
+            let said = format!("this server speaks {}", MODERN.join(", "));
+            let data = json!({"supported": MODERN, "requested": version});
+            Failure::new(UNSUPPORTED_VERSION, said).with(data)
         }
-        _ => Failure { code: METHOD_NOT_FOUND, message: "there is no such method".to_owned() },
+        _ => Failure::new(METHOD_NOT_FOUND, "there is no such method"),
     }
 }

@@ -106,7 +106,7 @@ impl Relay {
 
     /// The server is gone: what it will not answer any more is answered here.
     pub fn server_gone(&self, why: &str) -> Vec<String> {
-        let failure = Failure { code: INTERNAL, message: why.to_owned() };
+        let failure = Failure::new(INTERNAL, why);
         let mut state = self.state();
         state.gone = true;
         let mut ids = state.requests.take_all();

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::object::text;
@@ -25,8 +24,8 @@ impl Id {
         &self.0
     }
 
-    /// `result` as the response to the request called so.
-    pub fn response(&self, result: &Value) -> String {
+    /// `result`, which is JSON, as the response to the request called so.
+    pub fn response(&self, result: impl fmt::Display) -> String {
         format!(r#"{{"jsonrpc":"2.0","id":{self},"result":{result}}}"#)
     }
 

@@ -21,6 +21,7 @@
 
 pub mod edit;
 pub mod meta;
+pub mod version;
 
 mod failure;
 mod id;
@@ -28,7 +29,10 @@ mod line;
 mod message;
 mod object;
 
-pub use failure::{Failure, INTERNAL, METHOD_NOT_FOUND};
+pub use failure::{
+    Failure, HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+    NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,
+};
 pub use id::{Id, IdKey};
 pub use line::{LINE_IN_MEMORY, Line, Lines, LongLine};
 pub use message::{Message, Messages};

@@ -1,0 +1,126 @@
+//! Answer: what a tool found out, and the forms it is sent in.
+
+use std::fmt::Write;
+
+use atlatl_memory::{Found, RankedBy, SearchHit};
+use mif::{Detail, Memory};
+use serde_json::Value;
+
+use crate::cursor::Place;
+
+/// What a tool found out.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// One thing, as JSON.
+    One(String),
+    /// Memories.
+    Set(Set),
+    /// Memories, and a text made from some of them.
+    Context { set: Set, text: String, included: usize },
+}
+
+/// Memories, and what is known of them as a whole.
+#[derive(Debug)]
+pub(crate) struct Set {
+    pub(crate) total_matches: u64,
+    pub(crate) detail: Detail,
+    pub(crate) lines: Vec<String>,
+    /// Empty where nothing was asked.
+    pub(crate) scores: Vec<f64>,
+    pub(crate) ranked_by: Option<RankedBy>,
+    pub(crate) warning: Option<String>,
+    /// Where the next page begins, if there is one.
+    pub(crate) next: Option<Place>,
+}
+
+impl Set {
+    /// Memories of a listing.
+    pub(crate) fn listed(memories: &[Memory], total_matches: u64, detail: Detail) -> Self {
+        Self {
+            total_matches,
+            detail,
+            lines: memories.iter().map(|memory| memory.to_line(detail)).collect(),
+            scores: Vec::new(),
+            ranked_by: None,
+            warning: None,
+            next: None,
+        }
+    }
+
+    /// Answers to a question.
+    pub(crate) fn found(found: &Found, detail: Detail) -> Self {
+        let line = |hit: &SearchHit| hit.memory.to_line(detail);
+        let ranked = found.ranked_by != RankedBy::Time;
+        let scores = || found.hits.iter().map(|hit| hit.score).collect();
+        Self {
+            total_matches: found.total_matches,
+            detail,
+            lines: found.hits.iter().map(line).collect(),
+            scores: if ranked { scores() } else { Vec::new() },
+            ranked_by: Some(found.ranked_by),
+            warning: found.warning.clone(),
+            next: None,
+        }
+    }
+
+    /// As `structuredContent`. Written by hand: memories are raw JSON, whose numbers must not pass
+    /// through anything that rounds them.
+    pub(crate) fn json(&self, next_cursor: Option<&str>) -> String {
+        let mut json = self.head();
+        json.push_str(r#","memories":["#);
+        for (n, line) in self.lines.iter().enumerate() {
+            if n > 0 {
+                json.push(',');
+            }
+            json.push_str(line);
+        }
+        json.push(']');
+        if !self.scores.is_empty() {
+            json.push_str(r#","scores":["#);
+            for (n, score) in self.scores.iter().enumerate() {
+                let comma = if n > 0 { "," } else { "" };
+                let _ = write!(json, "{comma}{}", Value::from(rounded(*score)));
+            }
+            json.push(']');
+        }
+        let _ = write!(json, r#","next_cursor":{}}}"#, Value::from(next_cursor));
+        json
+    }
+
+    /// The same with a text in the place of the memories.
+    pub(crate) fn json_of_context(&self, text: &str, included: usize) -> String {
+        let mut json = self.head();
+        let context = Value::from(text);
+        let _ = write!(json, r#","included":{included},"context":{context}}}"#);
+        json
+    }
+
+    /// What stands first, so that whoever reads no further knows how much there is (f03).
+    fn head(&self) -> String {
+        let mut json = format!(
+            r#"{{"count":{},"total_matches":{},"detail":"{}""#,
+            self.lines.len(),
+            self.total_matches,
+            self.detail
+        );
+        if let Some(ranked_by) = self.ranked_by {
+            let _ = write!(json, r#","ranked_by":"{}""#, ranked_by.as_str());
+        }
+        if let Some(warning) = &self.warning {
+            let _ = write!(json, r#","warning":{}"#, Value::from(warning.as_str()));
+        }
+        json
+    }
+}
+
+/// A score with as many digits as mean something.
+fn rounded(score: f64) -> f64 {
+    (score * 10_000.0).round() / 10_000.0
+}
+
+/// The `result` of `tools/call` with this `structuredContent`; the text says the same unless it is
+/// given.
+pub(crate) fn tool_result(structured: &str, text: Option<&str>) -> String {
+    let text = Value::from(text.unwrap_or(structured));
+    format!(r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured}}}"#)
+}

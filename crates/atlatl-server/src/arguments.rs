@@ -1,0 +1,202 @@
+//! Arguments: what a model wrote, read kindly and checked strictly.
+//!
+//! A number or a list in quotes is what it says; a name that is not known is an error that lists the
+//! known ones, since a filter that is silently left out makes a wrong answer.
+
+use std::str::FromStr;
+
+use atlatl_memory::{Filter, Order};
+use chrono::{DateTime, Utc};
+use mif::{Detail, Map, MemoryId, Timestamp, Value};
+
+/// Why arguments make no call: for the model to read, and to do better.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArgumentError {
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+impl ArgumentError {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+/// The arguments of one call.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    map: Map,
+    known: &'static [&'static str],
+}
+
+type Result<T> = std::result::Result<T, ArgumentError>;
+
+impl Arguments {
+    /// Reads `json`, all of whose members must be `known`.
+    pub(crate) fn read(json: &str, known: &'static [&'static str]) -> Result<Self> {
+        let hint = || format!("arguments: {}", known.join(", "));
+        let value: Value = json
+            .parse()
+            .map_err(|error| ArgumentError::new(format!("the arguments: {error}"), hint()))?;
+        let Value::Object(map) = value else {
+            return Err(ArgumentError::new("the arguments are no object", hint()));
+        };
+        if let Some(odd) = map.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(ArgumentError::new(format!("there is no argument {odd:?}"), hint()));
+        }
+        Ok(Self { map, known })
+    }
+
+    /// The members as they came, those that are null included.
+    pub(crate) fn into_map(self) -> Map {
+        self.map
+    }
+
+    /// The members that say something.
+    pub(crate) fn into_said(self) -> Map {
+        self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    }
+
+    /// The members but some, as JSON: what a cursor belongs to.
+    pub(crate) fn without(&self, names: &[&str]) -> String {
+        let said = self.map.iter().filter(|(_, value)| !value.is_null());
+        let mut map: Map =
+            said.filter(|(name, _)| !names.contains(&name.as_str())).map(own).collect();
+        map.sort_keys();
+        Value::Object(map).to_string()
+    }
+
+    /// What is null was not said.
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(name, "text", other)),
+        }
+    }
+
+    pub(crate) fn required(&self, name: &str) -> Result<&str> {
+        self.text(name)?.ok_or_else(|| {
+            ArgumentError::new(
+                format!("the argument {name:?} is missing"),
+                format!("arguments: {}", self.known.join(", ")),
+            )
+        })
+    }
+
+    /// A whole number; also one in quotes.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>> {
+        let number = match self.get(name) {
+            None => return Ok(None),
+            Some(Value::Number(number)) => number.as_u64(),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(_) => None,
+        };
+        let other = self.get(name).unwrap_or(&Value::Null);
+        number.map(Some).ok_or_else(|| self.wrong(name, "a whole number from 0", other))
+    }
+
+    fn fraction(&self, name: &str) -> Result<Option<f64>> {
+        let fraction = match self.get(name) {
+            None => return Ok(None),
+            Some(Value::Number(number)) => number.as_f64(),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(_) => None,
+        };
+        let other = self.get(name).unwrap_or(&Value::Null);
+        let fraction = fraction.filter(|number: &f64| (0.0..=1.0).contains(number));
+        fraction.map(Some).ok_or_else(|| self.wrong(name, "a number from 0 to 1", other))
+    }
+
+    /// Something that is written as one of a few words, or in a form of its own.
+    pub(crate) fn parsed<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let other = Value::String(text.to_owned());
+        text.parse().map(Some).map_err(|_| self.wrong(name, expected, &other))
+    }
+
+    fn time(&self, name: &str) -> Result<Option<DateTime<Utc>>> {
+        let expected = "a time such as 2026-01-15T10:30:00Z or a day such as 2026-01-15";
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let midnight = format!("{text}T00:00:00Z");
+        let time = text.parse::<Timestamp>().or_else(|_| midnight.parse());
+        let other = Value::String(text.to_owned());
+        let time = time.map_err(|_| self.wrong(name, expected, &other))?;
+        Ok(Some(time.instant().to_utc()))
+    }
+
+    /// A list of texts; also one text alone.
+    fn texts(&self, name: &str) -> Result<Vec<String>> {
+        let list = match self.get(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::String(text)) => return Ok(vec![text.clone()]),
+            Some(Value::Array(list)) => list,
+            Some(other) => return Err(self.wrong(name, "a list of texts", other)),
+        };
+        let text = |value: &Value| match value {
+            Value::String(text) => Ok(text.clone()),
+            other => Err(self.wrong(name, "a list of texts", other)),
+        };
+        list.iter().map(text).collect()
+    }
+
+    /// Which memory is meant.
+    pub(crate) fn id(&self) -> Result<MemoryId> {
+        let text = self.required("id")?;
+        let bare = text.strip_prefix("memory://").unwrap_or(text);
+        bare.parse().map_err(|_| {
+            let other = Value::String(text.to_owned());
+            self.wrong("id", "the id of a memory, as recall_memories gives it", &other)
+        })
+    }
+
+    pub(crate) fn detail(&self, default: Detail) -> Result<Detail> {
+        Ok(self.parsed("detail", "light, medium or full")?.unwrap_or(default))
+    }
+
+    pub(crate) fn order(&self) -> Result<Order> {
+        Ok(self.parsed("order", "newest, oldest or changed")?.unwrap_or_default())
+    }
+
+    /// The conditions among the arguments.
+    pub(crate) fn filter(&self) -> Result<Filter> {
+        let mut filter = Filter::default();
+        let prefix = self.text("namespace")?.map(|text| text.trim_end_matches(['/', '*']));
+        if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
+            let other = Value::String(prefix.to_owned());
+            let expected = "a namespace such as _semantic/decisions";
+            let namespace =
+                prefix.parse().map_err(|_| self.wrong("namespace", expected, &other))?;
+            filter.namespace = Some(namespace);
+        }
+        filter.memory_type = self.parsed("memory_type", "semantic, episodic or procedural")?;
+        filter.tags = self.texts("tags")?;
+        filter.since = self.time("since")?;
+        filter.until = self.time("until")?;
+        filter.min_confidence = self.fraction("min_confidence")?;
+        if self.text("status")? == Some("any") {
+            filter.status = None;
+        } else if let Some(status) =
+            self.parsed("status", "active, archived, superseded, deleted or any")?
+        {
+            filter.status = Some(status);
+        }
+        Ok(filter)
+    }
+
+    fn wrong(&self, name: &str, expected: &str, found: &Value) -> ArgumentError {
+        let found: String = found.to_string().chars().take(80).collect();
+        ArgumentError::new(
+            format!("{name:?}: expected {expected}, found {found}"),
+            format!("arguments: {}", self.known.join(", ")),
+        )
+    }
+}
+
+fn own((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}

@@ -1,0 +1,367 @@
+//! Call: a tool called, its answer, and the form that the client gets it in.
+
+use atlatl_memory::{
+    MOST_HITS, Mode, Moment, RankPosition, RecallRequest, SearchHit, SearchRequest, StoreError,
+};
+use chrono::{DateTime, Utc};
+use lro::Call;
+use lro_mcp::Called;
+use mif::{Detail, MemoryId};
+
+use crate::answer::{Answer, Set, tool_result};
+use crate::arguments::{ArgumentError, Arguments};
+use crate::client::Client;
+use crate::cursor::{self, Place};
+use crate::event::EventKind;
+use crate::server::{Delivery, Inner};
+use crate::tool::Tool;
+
+/// Spec A5: memories on a page when nobody says how many.
+const PAGE: usize = 50;
+/// Tokens of a context when nobody says how many.
+const BUDGET: u64 = 4000;
+
+/// Why a tool has no answer.
+pub(crate) enum Trouble {
+    Arguments(ArgumentError),
+    Missing(MemoryId),
+    Store(StoreError),
+}
+
+impl From<ArgumentError> for Trouble {
+    fn from(error: ArgumentError) -> Self {
+        Self::Arguments(error)
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(
+                error.to_string(),
+                "Call again with that field mended; nothing was stored.",
+            )),
+            other => Self::Store(other),
+        }
+    }
+}
+
+/// What was asked of a set, for its file and its cursor.
+struct Asked {
+    query: Option<String>,
+    detail: Detail,
+    /// The arguments that a cursor belongs to.
+    question: String,
+}
+
+impl Inner {
+    /// The `result` of calling `tool` with `arguments`, in the form of the older era. Blocking.
+    pub(crate) fn call(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: Client,
+        correlation: &str,
+    ) -> String {
+        match self.answer(tool, arguments, client, correlation) {
+            Ok((answer, asked)) => self.delivered(tool, &answer, &asked, client),
+            Err(trouble) => failed(&trouble).result().to_string(),
+        }
+    }
+
+    /// Spec T3: the tool does its work, and knows nothing of what becomes of it.
+    fn answer(
+        &self,
+        tool: Tool,
+        json: &str,
+        client: Client,
+        correlation: &str,
+    ) -> Result<(Answer, Asked), Trouble> {
+        let arguments = Arguments::read(json, tool.arguments())?;
+        let detail = match tool {
+            Tool::Get => arguments.detail(Detail::Full)?,
+            Tool::Inject => arguments.detail(Detail::Medium)?,
+            Tool::List | Tool::Recall | Tool::Search => arguments.detail(Detail::Light)?,
+            _ => Detail::Full,
+        };
+        let asked = Asked {
+            query: arguments.text("query").ok().flatten().map(str::to_owned),
+            detail,
+            question: arguments.without(&["cursor", "limit"]),
+        };
+        let now = (self.clock)().now;
+        let answer = match tool {
+            Tool::List => self.list(&arguments, &asked, client, now)?,
+            Tool::Recall => self.recalled(&arguments, &asked, client, now)?,
+            Tool::Search => self.searched(&arguments, &asked, client, now)?,
+            Tool::Inject => self.context(&arguments, &asked, now)?,
+            Tool::Capture => self.captured(arguments)?,
+            Tool::Get => self.got(&arguments, detail)?,
+            Tool::Update => self.updated(arguments, now)?,
+            Tool::Delete => self.deleted(&arguments)?,
+        };
+        if let Answer::Set(set) | Answer::Context { set, .. } = &answer {
+            let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
+            let kind = EventKind::MemoryRecalled { tool: tool.name(), count, total_matches };
+            self.events.publish(Some(correlation.to_owned()), kind);
+        }
+        Ok((answer, asked))
+    }
+
+    /// Spec A2: the answer is written, and what is written passes the interceptor. Spec A4: only
+    /// what it left alone gets a cursor.
+    fn delivered(&self, tool: Tool, answer: &Answer, asked: &Asked, client: Client) -> String {
+        let delivery = self.delivery(client);
+        let call = Call {
+            query: asked.query.as_deref(),
+            detail: Some(level(asked.detail)),
+            ..Call::of(tool.name())
+        };
+        let intercepted = |result: &str| {
+            let interceptor =
+                self.interceptor.as_ref().filter(|_| delivery == Delivery::Offload)?;
+            interceptor.result(call, result, (self.clock)())
+        };
+        match answer {
+            Answer::One(json) => {
+                let result = tool_result(json, None);
+                intercepted(&result).unwrap_or(result)
+            }
+            Answer::Set(set) => {
+                let result = tool_result(&set.json(None), None);
+                if let Some(instead) = intercepted(&result) {
+                    return instead;
+                }
+                match set.next.as_ref().filter(|_| delivery != Delivery::Whole) {
+                    None => result,
+                    Some(place) => {
+                        let now = (self.clock)().now;
+                        let cursor = cursor::write(&self.seal, &asked.question, place, now);
+                        tool_result(&set.json(Some(&cursor)), None)
+                    }
+                }
+            }
+            // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
+            Answer::Context { set, text, included } => {
+                if delivery == Delivery::Whole {
+                    return tool_result(&set.json(None), Some(text));
+                }
+                let whole = tool_result(&set.json(None), None);
+                intercepted(&whole).unwrap_or_else(|| {
+                    tool_result(&set.json_of_context(text, *included), Some(text))
+                })
+            }
+        }
+    }
+
+    /// How many memories are wanted: what was said, or all, or a page.
+    fn limit(&self, arguments: &Arguments, client: Client) -> Result<usize, ArgumentError> {
+        let all = match self.delivery(client) {
+            Delivery::Offload | Delivery::Whole => MOST_HITS,
+            Delivery::Pages => PAGE,
+        };
+        match arguments.number("limit")? {
+            None => Ok(all),
+            Some(0) => {
+                Err(ArgumentError::new("\"limit\" is 0", "Give 1 or more, or leave it out."))
+            }
+            Some(limit) => Ok(usize::try_from(limit).unwrap_or(MOST_HITS).min(MOST_HITS)),
+        }
+    }
+
+    fn place(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Place>, ArgumentError> {
+        let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
+        cursor::read(&self.seal, &asked.question, cursor, now).map(Some)
+    }
+
+    fn list(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        client: Client,
+        now: DateTime<Utc>,
+    ) -> Result<Answer, Trouble> {
+        let (filter, order) = (arguments.filter()?, arguments.order()?);
+        let after = match self.place(arguments, asked, now)? {
+            Some(Place::Listing(position)) => Some(position),
+            _ => None,
+        };
+        let limit = self.limit(arguments, client)?;
+        let listed = self.store.list(&filter, order, after.as_ref(), limit, now)?;
+        let total = if listed.more || after.is_some() {
+            self.store.count(&filter, now)?
+        } else {
+            listed.memories.len() as u64
+        };
+        let mut set = Set::listed(&listed.memories, total, asked.detail);
+        set.next = listed
+            .memories
+            .last()
+            .filter(|_| listed.more)
+            .map(|last| Place::Listing(order.position(last)));
+        Ok(Answer::Set(set))
+    }
+
+    fn recalled(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        client: Client,
+        now: DateTime<Utc>,
+    ) -> Result<Answer, Trouble> {
+        let query = arguments.required("query")?;
+        if query.trim().is_empty() {
+            return self.list(arguments, asked, client, now);
+        }
+        let mut request = RecallRequest::new(query, now);
+        request.filter = arguments.filter()?;
+        request.limit = Some(self.limit(arguments, client)?);
+        if let Some(Place::Answers { position, now }) = self.place(arguments, asked, now)? {
+            (request.after, request.now) = (Some(position), now);
+        }
+        let found = self.recall.found(&request)?;
+        let mut set = Set::found(&found, asked.detail);
+        set.next = next(&found.hits, found.more, request.now);
+        Ok(Answer::Set(set))
+    }
+
+    fn searched(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        client: Client,
+        now: DateTime<Utc>,
+    ) -> Result<Answer, Trouble> {
+        let query = arguments.required("query")?;
+        if query.trim().is_empty() {
+            return self.list(arguments, asked, client, now);
+        }
+        let mut request = SearchRequest::new(query, now);
+        request.mode = match arguments.text("mode")? {
+            None | Some("hybrid") => Mode::Hybrid,
+            Some("lexical") => Mode::Lexical,
+            Some("vector") => Mode::Vector,
+            Some(_) => {
+                let hint = "mode: lexical, vector or hybrid";
+                return Err(ArgumentError::new("\"mode\" is none of the three", hint).into());
+            }
+        };
+        request.filter = arguments.filter()?;
+        request.limit = Some(self.limit(arguments, client)?);
+        if let Some(Place::Answers { position, now }) = self.place(arguments, asked, now)? {
+            (request.after, request.now) = (Some(position), now);
+        }
+        let found = self.search.found(&request)?;
+        let mut set = Set::found(&found, asked.detail);
+        set.next = next(&found.hits, found.more, request.now);
+        Ok(Answer::Set(set))
+    }
+
+    fn context(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        now: DateTime<Utc>,
+    ) -> Result<Answer, Trouble> {
+        let mut request = RecallRequest::new(arguments.required("query")?, now);
+        request.filter = arguments.filter()?;
+        request.limit = arguments
+            .number("limit")?
+            .map(|limit| usize::try_from(limit).unwrap_or(MOST_HITS).clamp(1, MOST_HITS));
+        let budget = arguments.number("budget_tokens")?.unwrap_or(BUDGET);
+        let context = self.prompt.context(&request, budget)?;
+        let set = Set::found(&context.found, asked.detail);
+        Ok(Answer::Context { set, text: context.text, included: context.included })
+    }
+
+    fn captured(&self, arguments: Arguments) -> Result<Answer, Trouble> {
+        arguments.required("content")?;
+        arguments.required("memory_type")?;
+        let at = (self.clock)();
+        let memory = self.capture.capture(arguments.into_said(), moment(at))?;
+        self.wrote(&memory.id);
+        Ok(one(&memory.to_line(Detail::Full)))
+    }
+
+    fn got(&self, arguments: &Arguments, detail: Detail) -> Result<Answer, Trouble> {
+        let id = arguments.id()?;
+        let memory = self.store.get(&id)?.ok_or(Trouble::Missing(id))?;
+        Ok(one(&memory.to_line(detail)))
+    }
+
+    fn updated(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<Answer, Trouble> {
+        let id = arguments.id()?;
+        // Here null says something: the field goes.
+        let memory = self.capture.update(&id, &arguments.into_map(), now)?;
+        let memory = memory.ok_or(Trouble::Missing(id))?;
+        self.wrote(&memory.id);
+        Ok(one(&memory.to_line(Detail::Full)))
+    }
+
+    fn deleted(&self, arguments: &Arguments) -> Result<Answer, Trouble> {
+        let id = arguments.id()?;
+        let deleted = self.capture.delete(&id)?;
+        if deleted {
+            self.events.publish(None, EventKind::MemoryDeleted { id: id.clone() });
+        }
+        Ok(Answer::One(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
+    }
+
+    /// A memory is durable: whoever waits for that may begin.
+    pub(crate) fn wrote(&self, id: &MemoryId) {
+        self.events.publish(None, EventKind::MemoryCaptured { id: id.clone() });
+        if let Some(filler) = &self.filler {
+            filler.call();
+        }
+    }
+}
+
+fn next(hits: &[SearchHit], more: bool, now: DateTime<Utc>) -> Option<Place> {
+    let last = hits.last().filter(|_| more)?;
+    let position = RankPosition { score: last.score, id: last.memory.id.clone() };
+    Some(Place::Answers { position, now })
+}
+
+fn one(memory: &str) -> Answer {
+    Answer::One(format!(r#"{{"memory":{memory}}}"#))
+}
+
+/// The same moment for a memory.
+pub(crate) fn moment(at: lro::Moment) -> Moment {
+    let mut random = [0; 10];
+    random.copy_from_slice(&at.random.to_be_bytes()[6..]);
+    Moment { now: at.now, random }
+}
+
+fn level(detail: Detail) -> lro_core::Detail {
+    match detail {
+        Detail::Light => lro_core::Detail::Light,
+        Detail::Medium => lro_core::Detail::Medium,
+        _ => lro_core::Detail::Full,
+    }
+}
+
+fn failed(trouble: &Trouble) -> Called {
+    match trouble {
+        Trouble::Arguments(error) => Called::error("arguments", &error.message, &error.hint),
+        Trouble::Missing(id) => Called::error(
+            "not found",
+            &format!("there is no memory {id}"),
+            "recall_memories and list_memories give ids.",
+        ),
+        Trouble::Store(error @ StoreError::Busy) => {
+            Called::error("busy", &error.to_string(), "Try again in a moment.")
+        }
+        // What an engine says may name paths, which are nobody's business.
+        Trouble::Store(error) => Called::error(
+            "storage",
+            &error.to_string(),
+            "Nothing was stored. The server's own output says more.",
+        ),
+    }
+}

@@ -1,0 +1,120 @@
+//! Cursor: where a reader stands, given to the reader to keep.
+//!
+//! Stateless: any process that shares the store can go on from it. Sealed: it says what we said.
+//! Bound to its question: with other arguments it is refused, not misread.
+
+use atlatl_memory::{Position, RankPosition};
+use chrono::{DateTime, TimeDelta, Utc};
+use mif::MemoryId;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::ArgumentError;
+use crate::seal::Seal;
+
+const PURPOSE: &str = "cursor";
+/// How long a reader may take for a page.
+const GOOD_FOR: TimeDelta = TimeDelta::hours(24);
+
+/// A place in a listing or among answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Place {
+    Listing(Position),
+    Answers {
+        position: RankPosition,
+        /// When the first page was asked for: time takes weight, and must not do so between pages.
+        now: DateTime<Utc>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    /// What was asked.
+    q: String,
+    /// Until when it is good, in seconds since 1970.
+    x: i64,
+    id: String,
+    /// The time that a listing is ordered by.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    at: Option<i64>,
+    /// The bits of a score, and the time of the first page.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    rank: Option<(u64, i64)>,
+}
+
+/// Writes `place` in the answers to `question`.
+pub(crate) fn write(seal: &Seal, question: &str, place: &Place, now: DateTime<Utc>) -> String {
+    let (id, at, rank) = match place {
+        Place::Listing(Position { at, id }) => (id, Some(*at), None),
+        Place::Answers { position, now } => {
+            (&position.id, None, Some((position.score.to_bits(), now.timestamp_micros())))
+        }
+    };
+    let written = Written {
+        q: seal.digest(question),
+        x: (now + GOOD_FOR).timestamp(),
+        id: id.as_str().to_owned(),
+        at,
+        rank,
+    };
+    let json = serde_json::to_string(&written).unwrap_or_default();
+    seal.seal(PURPOSE, &json)
+}
+
+/// Reads a cursor that came with `question`.
+pub(crate) fn read(
+    seal: &Seal,
+    question: &str,
+    cursor: &str,
+    now: DateTime<Utc>,
+) -> Result<Place, ArgumentError> {
+    let wrong = |message: &str| {
+        ArgumentError::new(message, "Leave cursor out to begin with the first page.")
+    };
+    let json =
+        seal.open(PURPOSE, cursor).ok_or_else(|| wrong("the cursor is not one of this server"))?;
+    let written: Written =
+        serde_json::from_str(&json).map_err(|_| wrong("the cursor cannot be read"))?;
+    if written.q != seal.digest(question) {
+        return Err(wrong("the cursor belongs to a call with other arguments"));
+    }
+    if now.timestamp() >= written.x {
+        return Err(wrong("the cursor has expired"));
+    }
+    let id: MemoryId = written.id.parse().map_err(|_| wrong("the cursor cannot be read"))?;
+    match (written.at, written.rank) {
+        (Some(at), None) => Ok(Place::Listing(Position { at, id })),
+        (None, Some((bits, micros))) => Ok(Place::Answers {
+            position: RankPosition { score: f64::from_bits(bits), id },
+            now: DateTime::from_timestamp_micros(micros)
+                .ok_or_else(|| wrong("the cursor cannot be read"))?,
+        }),
+        _ => Err(wrong("the cursor cannot be read")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_goes_with_its_question_for_a_day() {
+        let seal = Seal::new([1; 32]);
+        let now: DateTime<Utc> = "2026-11-15T10:00:00Z".parse().expect("a time");
+        let id = MemoryId::from_u128(7);
+        let places = [
+            Place::Listing(Position { at: -5, id: id.clone() }),
+            Place::Answers { position: RankPosition { score: 0.1 + 0.2, id }, now },
+        ];
+        for place in places {
+            let cursor = write(&seal, "{}", &place, now);
+            assert_eq!(read(&seal, "{}", &cursor, now).as_ref(), Ok(&place));
+            let later = now + GOOD_FOR;
+            assert!(
+                read(&seal, "{}", &cursor, later).is_err_and(|e| e.message.contains("expired"))
+            );
+            let other = read(&seal, r#"{"tags":["x"]}"#, &cursor, now);
+            assert!(other.is_err_and(|e| e.message.contains("other arguments")));
+            assert!(read(&Seal::new([2; 32]), "{}", &cursor, now).is_err());
+        }
+    }
+}

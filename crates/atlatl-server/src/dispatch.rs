@@ -1,0 +1,250 @@
+//! Dispatch: a request in, its result out.
+//!
+//! What differs between the eras is settled here and in [`greeting`](crate::greeting): below, a
+//! result is a result.
+
+use lro_mcp::{Changes, Page};
+use lro_query::Cancel;
+use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
+use lro_wire::version::{self, MODERN};
+use lro_wire::{
+    Failure, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
+    UNSUPPORTED_VERSION, meta,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::client::{Client, TASKS, Transport};
+use crate::definition::definition;
+use crate::server::{Delivery, MemoryServer};
+use crate::task::State;
+use crate::tool::Tool;
+
+/// How long a client may keep a list of ours, in milliseconds: tools change with the program alone.
+const KEEP_LISTS_MS: u64 = 60_000;
+
+/// How the result of a call begins that has become a task; no other result of ours does.
+const TASK_BEGUN: &str = r#"{"resultType":"task""#;
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// Checks what every request from 2026-07-28 on says of itself.
+pub(crate) fn envelope(message: &Message<'_>) -> Result<()> {
+    let missing = |name: &str| Failure::new(INVALID_PARAMS, format!("_meta lacks {name}"));
+    let meta = meta::meta(message).ok_or_else(|| missing(PROTOCOL_VERSION))?;
+    let version = meta.text(PROTOCOL_VERSION).ok_or_else(|| missing(PROTOCOL_VERSION))?;
+    meta.clone().at(&[CLIENT_CAPABILITIES]).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+    spoken(&version)
+}
+
+/// Whether a version of the newer era is spoken here.
+pub(crate) fn spoken(version: &str) -> Result<()> {
+    if version::is_spoken(version, Era::Modern) {
+        return Ok(());
+    }
+    let said = format!("this server speaks {}", MODERN.join(", "));
+    let data = json!({"supported": MODERN, "requested": version});
+    Err(Failure::new(UNSUPPORTED_VERSION, said).with(data))
+}
+
+impl MemoryServer {
+    /// The result of a request, as JSON. Blocking.
+    ///
+    /// The envelope of the newer era is the transport's to check, as it goes with headers.
+    pub fn answer(&self, message: &Message<'_>, client: Client, cancel: &Cancel) -> Result<String> {
+        let method = message.method.as_deref().unwrap_or_default();
+        let params = message.params().unwrap_or_default();
+        let result = match (client.era, method) {
+            (Era::Legacy, "initialize") => self.initialize(&params, client),
+            (Era::Legacy, "ping") => return Ok("{}".to_owned()),
+            (Era::Modern, "server/discover") => self.discover(),
+            (_, "tools/list") => self.tools(client),
+            (_, "tools/call") => self.tool_call(&params, message, client, cancel)?,
+            (_, "resources/list") => self.resources(&params)?,
+            (_, "resources/templates/list") => Self::templates(),
+            (_, "resources/read") => self.read_resource(&params, client.era)?,
+            (_, "prompts/list") => Self::prompts(),
+            (_, "prompts/get") => self.prompt(&params)?,
+            (_, "completion/complete") => self.complete(&params)?,
+            (Era::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
+                let now = (self.0.clock)().now;
+                let tasks: Vec<Value> =
+                    self.0.tasks.all(now).iter().map(|task| task.legacy()).collect();
+                json!({"tasks": tasks}).to_string()
+            }
+            (Era::Legacy, "tasks/get") => self.named_task(&params, client)?.legacy().to_string(),
+            (Era::Legacy, "tasks/result") => self.task_result(&params, client, cancel)?,
+            (Era::Legacy, "tasks/cancel") => {
+                let task = self.named_task(&params, client)?;
+                if !task.cancel() {
+                    return Err(Failure::new(INVALID_PARAMS, "the task has ended already"));
+                }
+                task.legacy().to_string()
+            }
+            (Era::Modern, "tasks/get" | "tasks/update" | "tasks/cancel") => {
+                self.modern_task(method, &params, client)?
+            }
+            _ => return Err(Failure::new(METHOD_NOT_FOUND, "there is no such method")),
+        };
+        Ok(self.finished(result, method, client.era))
+    }
+
+    /// Adds what every result of the newer era has.
+    fn finished(&self, result: String, method: &str, era: Era) -> String {
+        if era == Era::Legacy {
+            return result;
+        }
+        let mut head = json!({"_meta": {"io.modelcontextprotocol/serverInfo": self.info()}});
+        if !result.starts_with(TASK_BEGUN) {
+            head["resultType"] = "complete".into();
+        }
+        if matches!(
+            method,
+            "server/discover"
+                | "tools/list"
+                | "resources/list"
+                | "resources/templates/list"
+                | "resources/read"
+                | "prompts/list"
+        ) {
+            // Memories change, and are one person's.
+            let varies = matches!(method, "resources/list" | "resources/read");
+            head["ttlMs"] = if varies { 0.into() } else { KEEP_LISTS_MS.into() };
+            head["cacheScope"] = "private".into();
+        }
+        let head = head.to_string();
+        let rest = result[1..].trim_start();
+        let comma = if rest.starts_with('}') { "" } else { "," };
+        format!("{}{comma}{rest}", &head[..head.len() - 1])
+    }
+
+    fn tools(&self, client: Client) -> String {
+        let definitions: Vec<Value> =
+            Tool::ALL.into_iter().map(|tool| definition(tool, client.era)).collect();
+        let listing = json!({"tools": definitions}).to_string();
+        let Some(interceptor) =
+            self.0.interceptor.as_ref().filter(|_| self.0.delivery(client) == Delivery::Offload)
+        else {
+            return listing;
+        };
+        let own = self.0.extraction_for(client).map(lro_mcp::Tools::definitions);
+        let own = own.unwrap_or_default();
+        let changes = Changes::none().appending(&own, &[]);
+        let page = Page::of(&listing, changes, |tool| interceptor.may_replace(tool));
+        page.and_then(|page| page.json).unwrap_or(listing)
+    }
+
+    fn tool_call(
+        &self,
+        params: &Object<'_>,
+        message: &Message<'_>,
+        client: Client,
+        cancel: &Cancel,
+    ) -> Result<String> {
+        let name = params
+            .text("name")
+            .ok_or_else(|| Failure::new(INVALID_PARAMS, "the name of the tool is missing"))?;
+        let arguments = params.get("arguments");
+        if let Some(tools) = self.0.extraction_for(client)
+            && let Some(called) = tools.call(&name, arguments, (self.0.clock)().now, cancel)
+        {
+            return Ok(called.result().to_string());
+        }
+        let tool = Tool::named(&name).ok_or_else(|| {
+            let name: String = lro_core::neutralise(&name).chars().take(60).collect();
+            Failure::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
+        })?;
+        let arguments = arguments.map_or("{}", RawValue::get);
+        let task = params.get("task").filter(|task| task.get() != "null");
+        match client.era {
+            Era::Legacy if task.is_some() => self.legacy_task(tool, arguments, client, task),
+            Era::Modern if client.tasks && tool.may_be_a_task() => {
+                self.call_or_task(tool, arguments, client, cancel)
+            }
+            _ => {
+                let correlation = message.id().map(|id| id.to_string()).unwrap_or_default();
+                Ok(self.0.call(tool, arguments, client, &correlation))
+            }
+        }
+    }
+
+    /// 2025-11-25: the client wants a task.
+    fn legacy_task(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: Client,
+        task: Option<&RawValue>,
+    ) -> Result<String> {
+        if !tool.may_be_a_task() {
+            let said = format!("{} does not run as a task", tool.name());
+            return Err(Failure::new(METHOD_NOT_FOUND, said));
+        }
+        let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
+        let task = self.begin_task(tool, arguments, client, ttl)?;
+        Ok(json!({"task": task.legacy()}).to_string())
+    }
+
+    /// 2026-07-28: the server decides. What is quick is answered; only what is not is a task.
+    fn call_or_task(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: Client,
+        cancel: &Cancel,
+    ) -> Result<String> {
+        let task = self.begin_task(tool, arguments, client, None)?;
+        if let State::Done(result) = task.wait(Some(self.0.tasks.after), cancel) {
+            self.0.tasks.forget(&task.id);
+            return Ok(result);
+        }
+        let begun = task.modern().to_string();
+        Ok(format!("{TASK_BEGUN},{}", &begun[1..]))
+    }
+
+    fn named_task(
+        &self,
+        params: &Object<'_>,
+        client: Client,
+    ) -> Result<std::sync::Arc<crate::task::Task>> {
+        let id = params
+            .text("taskId")
+            .ok_or_else(|| Failure::new(INVALID_PARAMS, "taskId is missing"))?;
+        self.task(&id, client)
+    }
+
+    /// 2025-11-25: waits for the result, and gives it.
+    fn task_result(&self, params: &Object<'_>, client: Client, cancel: &Cancel) -> Result<String> {
+        let task = self.named_task(params, client)?;
+        match task.wait(None, cancel) {
+            State::Done(result) => {
+                let related = json!({"io.modelcontextprotocol/related-task": {"taskId": task.id}});
+                Ok(format!(r#"{{"_meta":{related},{}"#, &result[1..]))
+            }
+            _ => Err(Failure::new(INVALID_PARAMS, "the task was cancelled")),
+        }
+    }
+
+    fn modern_task(&self, method: &str, params: &Object<'_>, client: Client) -> Result<String> {
+        if !client.tasks {
+            let needed = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
+            let said = format!("the request does not declare {TASKS}");
+            return Err(Failure::new(MISSING_CAPABILITY, said).with(needed));
+        }
+        let task = self.named_task(params, client)?;
+        if method == "tasks/cancel" {
+            task.cancel();
+        }
+        if method != "tasks/get" {
+            return Ok("{}".to_owned());
+        }
+        let shown = task.modern().to_string();
+        Ok(match task.state() {
+            State::Done(result) => {
+                let result = self.finished(result, "tools/call", Era::Modern);
+                format!(r#"{},"result":{result}}}"#, &shown[..shown.len() - 1])
+            }
+            _ => shown,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Event: what happens in a server, for whoever watches.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use mif::MemoryId;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Event {
+    /// Its name: a ULID.
+    pub id: String,
+    /// When.
+    pub time: DateTime<Utc>,
+    /// Which program it happened in.
+    pub source: &'static str,
+    /// What it belongs to: the request, or the result it is about.
+    pub correlation: Option<String>,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened. Contents are never part of it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// Something about a stored result.
+    Offload(lro::Event),
+    /// A memory was made or changed, and is durable.
+    MemoryCaptured {
+        /// Which.
+        id: MemoryId,
+    },
+    /// Memories were given out.
+    MemoryRecalled {
+        /// By which tool.
+        tool: &'static str,
+        /// How many.
+        count: u64,
+        /// How many there are.
+        total_matches: u64,
+    },
+    /// A memory is gone.
+    MemoryDeleted {
+        /// Which.
+        id: MemoryId,
+    },
+    /// A custodial task has run.
+    CustodialTaskFinished {
+        /// Which.
+        task: &'static str,
+        /// On how many things it acted; `None` where it failed.
+        acted_on: Option<u64>,
+    },
+}
+
+/// Receives events. It must not block for long: requests wait for it.
+pub trait EventSink: Send + Sync {
+    /// Takes note.
+    fn publish(&self, event: &Event);
+}
+
+/// Hands every event to every sink.
+#[derive(Clone)]
+pub struct EventBus {
+    sinks: Vec<Arc<dyn EventSink>>,
+    clock: fn() -> lro::Moment,
+}
+
+impl EventBus {
+    /// Nobody listens yet. `clock` says when something happens, and makes names.
+    pub fn new(clock: fn() -> lro::Moment) -> Self {
+        Self { sinks: Vec::new(), clock }
+    }
+
+    /// Adds a listener.
+    pub fn with(mut self, sink: Arc<dyn EventSink>) -> Self {
+        self.sinks.push(sink);
+        self
+    }
+
+    /// Tells everyone.
+    pub fn publish(&self, correlation: Option<String>, kind: EventKind) {
+        let at = (self.clock)();
+        let unix_ms = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
+        let event = Event {
+            id: ulid::Ulid::from_parts(unix_ms, at.random).to_string(),
+            time: at.now,
+            source: "atlatl-server",
+            correlation,
+            kind,
+        };
+        for sink in &self.sinks {
+            sink.publish(&event);
+        }
+    }
+}
+
+/// What happens to stored results is told as well.
+impl lro::EventSink for EventBus {
+    fn publish(&self, event: lro::Event) {
+        let correlation = event.result.reference().to_string();
+        Self::publish(self, Some(correlation), EventKind::Offload(event));
+    }
+}

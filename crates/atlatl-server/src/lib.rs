@@ -1,0 +1,26 @@
+//! The Atlatl memory server: MCP in both eras, over stdio and HTTP, and an HTTP API.
+//!
+//! [`MemoryServer`] answers requests and knows no transport; [`stdio::serve`] carries them over a
+//! pair of streams. Tools know nothing of offloading: what they answer is written, and what is
+//! written passes the interceptor.
+
+mod answer;
+mod arguments;
+mod call;
+mod client;
+mod cursor;
+mod custodian;
+mod definition;
+mod dispatch;
+pub mod event;
+mod greeting;
+mod prompt;
+mod resource;
+mod seal;
+mod server;
+pub mod stdio;
+mod task;
+mod tool;
+
+pub use client::{Client, Transport};
+pub use server::{MemoryServer, Parts};

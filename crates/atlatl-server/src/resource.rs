@@ -1,0 +1,119 @@
+//! Resource: memories that a person picks in a client.
+
+use atlatl_memory::{Filter, Order, StoreError};
+use lro_wire::meta::Era;
+use lro_wire::{Failure, INTERNAL, INVALID_PARAMS, Object};
+use mif::{Memory, MemoryId};
+use serde_json::{Value, json};
+
+use crate::cursor::{self, Place};
+use crate::server::MemoryServer;
+
+const SCHEME: &str = "memory://";
+/// Memories on one page of the list.
+const PAGE: usize = 100;
+/// What `resources/read` says before 2026-07-28 of what is not there.
+const NOT_FOUND: i32 = -32002;
+/// What a cursor of this list belongs to.
+const QUESTION: &str = "resources/list";
+
+/// How a memory is read.
+#[derive(Clone, Copy)]
+enum Form {
+    Markdown,
+    Json,
+}
+
+impl MemoryServer {
+    /// The memories, the newest first.
+    pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, Failure> {
+        let now = (self.0.clock)().now;
+        let seal = &self.0.seal;
+        let after = match params.text("cursor") {
+            None => None,
+            Some(cursor) => match cursor::read(seal, QUESTION, &cursor, now) {
+                Ok(Place::Listing(position)) => Some(position),
+                Ok(_) => return Err(Failure::new(INVALID_PARAMS, "the cursor is another list's")),
+                Err(error) => return Err(Failure::new(INVALID_PARAMS, error.message)),
+            },
+        };
+        let order = Order::Newest;
+        let listed = self
+            .0
+            .store
+            .list(&Filter::default(), order, after.as_ref(), PAGE, now)
+            .map_err(|error| broken(&error))?;
+        let resources: Vec<Value> = listed.memories.iter().map(resource).collect();
+        let mut result = json!({"resources": resources});
+        if let Some(last) = listed.memories.last().filter(|_| listed.more) {
+            let place = Place::Listing(order.position(last));
+            result["nextCursor"] = cursor::write(seal, QUESTION, &place, now).into();
+        }
+        Ok(result.to_string())
+    }
+
+    pub(crate) fn templates() -> String {
+        json!({"resourceTemplates": [
+            {
+                "uriTemplate": "memory://{id}",
+                "name": "memory",
+                "title": "A memory",
+                "description": "One memory as Markdown with its fields in front",
+                "mimeType": "text/markdown",
+            },
+            {
+                "uriTemplate": "memory://{id}/json",
+                "name": "memory-json",
+                "title": "A memory as JSON",
+                "description": "One memory as the MIF object",
+                "mimeType": "application/json",
+            },
+        ]})
+        .to_string()
+    }
+
+    pub(crate) fn read_resource(&self, params: &Object<'_>, era: Era) -> Result<String, Failure> {
+        let uri =
+            params.text("uri").ok_or_else(|| Failure::new(INVALID_PARAMS, "uri is missing"))?;
+        let missing = || {
+            let code = if era == Era::Legacy { NOT_FOUND } else { INVALID_PARAMS };
+            Failure::new(code, "there is no such memory").with(json!({"uri": uri}))
+        };
+        let (id, form) = parsed(&uri).ok_or_else(missing)?;
+        let memory = self.0.store.get(&id).map_err(|error| broken(&error))?;
+        let memory = memory.ok_or_else(missing)?;
+        let (mime, text) = match form {
+            Form::Markdown => ("text/markdown", memory.to_markdown()),
+            Form::Json => ("application/json", memory.to_json()),
+        };
+        let contents = json!([{"uri": uri, "mimeType": mime, "text": text}]);
+        Ok(json!({"contents": contents}).to_string())
+    }
+}
+
+fn parsed(uri: &str) -> Option<(MemoryId, Form)> {
+    let rest = uri.strip_prefix(SCHEME)?;
+    let (id, form) = match rest.strip_suffix("/json") {
+        Some(id) => (id, Form::Json),
+        None => (rest, Form::Markdown),
+    };
+    Some((id.parse().ok()?, form))
+}
+
+fn resource(memory: &Memory) -> Value {
+    let title = memory.title.clone().or_else(|| mif::title_from(&memory.content));
+    let title = title.unwrap_or_else(|| "untitled".to_owned());
+    let namespace = memory.namespace.as_ref().map_or("", mif::Namespace::as_str);
+    json!({
+        "uri": format!("{SCHEME}{}", memory.id),
+        "name": title,
+        "description": format!("{} memory in {namespace}, {}", memory.memory_type, memory.created),
+        "mimeType": "text/markdown",
+        "size": memory.content.len(),
+    })
+}
+
+/// What an engine says may name paths, which are nobody's business.
+pub(crate) fn broken(error: &StoreError) -> Failure {
+    Failure::new(INTERNAL, error.to_string())
+}

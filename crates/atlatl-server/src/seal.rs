@@ -1,0 +1,77 @@
+//! Seal: text that goes out to a client and comes back as it was, or not at all.
+//!
+//! A server that keeps nothing between requests gives its state to the client. The seal says that
+//! it is ours: whoever shares the store shares the key, so any process may break it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// Of the signature; as many as nobody guesses.
+const SIGNATURE_BYTES: usize = 16;
+
+/// Signs with the store's secret.
+#[derive(Clone)]
+pub(crate) struct Seal([u8; 32]);
+
+impl Seal {
+    pub(crate) fn new(secret: [u8; 32]) -> Self {
+        Self(secret)
+    }
+
+    /// `text` under a seal that is good for `purpose` alone; safe in a URL.
+    pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
+        let mut bytes = self.mac(purpose, text.as_bytes()).finalize().into_bytes().to_vec();
+        bytes.truncate(SIGNATURE_BYTES);
+        bytes.extend_from_slice(text.as_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// What was sealed for `purpose`.
+    pub(crate) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
+        let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (signature, text) = bytes.split_at_checked(SIGNATURE_BYTES)?;
+        // Compares in constant time.
+        self.mac(purpose, text).verify_truncated_left(signature).ok()?;
+        String::from_utf8(text.to_vec()).ok()
+    }
+
+    /// A short text that differs where `text` does.
+    pub(crate) fn digest(&self, text: &str) -> String {
+        let digest = self.mac("digest", text.as_bytes()).finalize().into_bytes();
+        URL_SAFE_NO_PAD.encode(&digest[..SIGNATURE_BYTES])
+    }
+
+    fn mac(&self, purpose: &str, text: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
+        mac.update(purpose.as_bytes());
+        mac.update(&[0]);
+        mac.update(text);
+        mac
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_sealed_for_the_purpose_opens() {
+        let seal = Seal::new([7; 32]);
+        let sealed = seal.seal("cursor", "where I was ✓");
+        assert_eq!(seal.open("cursor", &sealed).as_deref(), Some("where I was ✓"));
+        assert!(sealed.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
+        assert_eq!(seal.open("task", &sealed), None);
+        assert_eq!(Seal::new([8; 32]).open("cursor", &sealed), None);
+        for at in 0..sealed.len() {
+            let mut other = sealed.clone().into_bytes();
+            other[at] = if other[at] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).expect("ASCII");
+            assert_eq!(seal.open("cursor", &other), None, "{at}");
+        }
+        for odd in ["", "AA", "=", "\u{e9}", &sealed[..10], &format!("{sealed}A")] {
+            assert_eq!(seal.open("cursor", odd), None, "{odd}");
+        }
+    }
+}

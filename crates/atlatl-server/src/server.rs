@@ -1,0 +1,143 @@
+//! Server: what a memory server is made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use atlatl_memory::{
+    CaptureService, Embedder, Estimate, Filler, MemoryStore, PromptIntegration, RecallService,
+    SearchService, StoreError,
+};
+use lro::Moment;
+use lro_mcp::{Interceptor, Tools};
+
+use crate::client::{Client, Transport};
+use crate::event::EventBus;
+use crate::seal::Seal;
+use crate::task::Tasks;
+
+/// How long a call may take before a client that takes tasks gets one.
+const TASK_AFTER: Duration = Duration::from_secs(1);
+
+/// What a server is put together from.
+#[non_exhaustive]
+pub struct Parts {
+    /// Where memories are.
+    pub store: Arc<dyn MemoryStore>,
+    /// What turns text into vectors, if anything.
+    pub embedder: Option<Arc<dyn Embedder>>,
+    /// What keeps large results; `None` where offloading is off.
+    pub interceptor: Option<Interceptor>,
+    /// The tools that ask stored results.
+    pub extraction: Option<Tools>,
+    /// How many tokens a memory result may have, for those who ask; 0 where there is no bound.
+    pub threshold_tokens: u32,
+    /// Spec P1: whether clients over HTTP can open the files we write.
+    pub shared_filesystem: bool,
+    /// How many tokens a text takes.
+    pub estimate: Estimate,
+    /// Who is told what happens.
+    pub events: EventBus,
+    /// What time it is, and random numbers.
+    pub clock: fn() -> Moment,
+    /// Our version.
+    pub version: String,
+}
+
+impl Parts {
+    /// The least that a server needs: it never offloads, and nobody watches.
+    pub fn new(store: Arc<dyn MemoryStore>, estimate: Estimate, clock: fn() -> Moment) -> Self {
+        Self {
+            store,
+            embedder: None,
+            interceptor: None,
+            extraction: None,
+            threshold_tokens: 0,
+            shared_filesystem: false,
+            estimate,
+            events: EventBus::new(clock),
+            clock,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// A memory server, without a transport. Cheap to clone.
+#[derive(Clone)]
+pub struct MemoryServer(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) capture: CaptureService,
+    pub(crate) recall: RecallService,
+    pub(crate) search: SearchService,
+    pub(crate) prompt: PromptIntegration,
+    pub(crate) filler: Option<Filler>,
+    pub(crate) interceptor: Option<Interceptor>,
+    pub(crate) extraction: Option<Tools>,
+    pub(crate) threshold_tokens: u32,
+    pub(crate) shared_filesystem: bool,
+    pub(crate) events: EventBus,
+    pub(crate) clock: fn() -> Moment,
+    pub(crate) seal: Seal,
+    pub(crate) tasks: Tasks,
+    pub(crate) version: String,
+}
+
+/// What becomes of a large set of memories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// It is stored, and described.
+    Offload,
+    /// Spec P2: it is sent whole, to a proxy that does the same.
+    Whole,
+    /// Spec A5: it is sent in pages.
+    Pages,
+}
+
+impl MemoryServer {
+    /// Puts a server together. With an embedder it begins to make the vectors that are missing.
+    pub fn new(parts: Parts) -> Result<Self, StoreError> {
+        let seal = Seal::new(parts.store.secret()?);
+        let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
+        let filler = parts.embedder.clone().and_then(|embedder| {
+            // Vectors may lag for as long as they like; recall says by what it ranked.
+            Filler::start(parts.store.clone(), embedder, |_| {}).ok()
+        });
+        Ok(Self(Arc::new(Inner {
+            capture: CaptureService::new(parts.store.clone()),
+            search: SearchService::new(parts.store.clone(), parts.embedder),
+            prompt: PromptIntegration::new(recall.clone(), parts.estimate),
+            recall,
+            filler,
+            interceptor: parts.interceptor,
+            extraction: parts.extraction,
+            threshold_tokens: parts.threshold_tokens,
+            shared_filesystem: parts.shared_filesystem,
+            events: parts.events,
+            clock: parts.clock,
+            seal,
+            tasks: Tasks::new(TASK_AFTER),
+            version: parts.version,
+            store: parts.store,
+        })))
+    }
+}
+
+impl Inner {
+    /// What becomes of a large set of memories for `client`.
+    pub(crate) fn delivery(&self, client: Client) -> Delivery {
+        let reads_files = client.transport == Transport::Stdio || self.shared_filesystem;
+        if client.proxy {
+            Delivery::Whole
+        } else if self.interceptor.is_some() && reads_files {
+            Delivery::Offload
+        } else {
+            Delivery::Pages
+        }
+    }
+
+    /// The tools that ask stored results, where `client` can have any.
+    pub(crate) fn extraction_for(&self, client: Client) -> Option<&Tools> {
+        self.extraction.as_ref().filter(|_| self.delivery(client) == Delivery::Offload)
+    }
+}

@@ -1,0 +1,267 @@
+//! Task: a call that goes on while its client does something else.
+//!
+//! The same in both forms of the protocol; only names and a status differ. A task's id is a sealed
+//! copy of the call: a process that does not know the task, because another one began it or because
+//! it was started anew, runs the call itself. All that may run as a task only reads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use lro_query::Cancel;
+use lro_wire::{Failure, INTERNAL, INVALID_PARAMS};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::server::MemoryServer;
+use crate::tool::Tool;
+
+const PURPOSE: &str = "task";
+/// How long a finished task is kept when nobody says, and at most.
+const TTL: TimeDelta = TimeDelta::minutes(5);
+const LONGEST_TTL: TimeDelta = TimeDelta::hours(1);
+/// Tasks that are known at the same time.
+const MOST: usize = 256;
+/// Tasks that run at the same time.
+const MOST_RUNNING: usize = 32;
+/// How often a client should ask.
+const POLL_MS: u64 = 500;
+/// A longer call has an id that only this process knows: an id also travels in a header.
+const LONGEST_SEALED: usize = 1024;
+/// How often a waiter looks whether it was cancelled.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// The tasks that this process knows.
+pub(crate) struct Tasks {
+    known: Mutex<HashMap<String, Arc<Task>>>,
+    /// How long a call may take before it becomes a task.
+    pub(crate) after: Duration,
+}
+
+/// A task.
+pub(crate) struct Task {
+    pub(crate) id: String,
+    created: DateTime<Utc>,
+    ttl: TimeDelta,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum State {
+    Working,
+    /// The `result` of the call.
+    Done(String),
+    Cancelled,
+}
+
+/// A call, as a task's id holds it.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    tool: String,
+    arguments: String,
+    created_ms: i64,
+    ttl_ms: i64,
+    nonce: u64,
+}
+
+impl Tasks {
+    pub(crate) fn new(after: Duration) -> Self {
+        Self { known: Mutex::default(), after }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that are known, the newest first.
+    pub(crate) fn all(&self, now: DateTime<Utc>) -> Vec<Arc<Task>> {
+        let mut all: Vec<_> =
+            self.known().values().filter(|task| !task.is_over(now)).cloned().collect();
+        all.sort_by_key(|task| std::cmp::Reverse((task.created, task.id.clone())));
+        all
+    }
+
+    pub(crate) fn forget(&self, id: &str) {
+        self.known().remove(id);
+    }
+
+    /// Takes a task in, unless there are too many.
+    fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<(), Failure> {
+        let mut known = self.known();
+        known.retain(|_, task| !task.is_over(now));
+        let running = known.values().filter(|task| matches!(task.state(), State::Working)).count();
+        if running >= MOST_RUNNING || known.len() >= MOST {
+            return Err(Failure::new(INTERNAL, "too many tasks: try again in a moment"));
+        }
+        known.insert(task.id.clone(), Arc::clone(task));
+        Ok(())
+    }
+}
+
+impl Task {
+    pub(crate) fn state(&self) -> State {
+        self.locked().clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self, now: DateTime<Utc>) -> bool {
+        now >= self.created + self.ttl
+    }
+
+    /// Ends a task that still works; whether it did.
+    fn end(&self, state: State) -> bool {
+        let mut now = self.locked();
+        let working = matches!(*now, State::Working);
+        if working {
+            *now = state;
+            self.changed.notify_all();
+        }
+        working
+    }
+
+    pub(crate) fn cancel(&self) -> bool {
+        self.end(State::Cancelled)
+    }
+
+    /// Waits until the task has ended, at most so long, and no longer than someone wants to know.
+    pub(crate) fn wait(&self, most: Option<Duration>, cancel: &Cancel) -> State {
+        let until = most.map(|most| Instant::now() + most);
+        let mut state = self.locked();
+        while matches!(*state, State::Working) && !cancel.is_cancelled() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            let glance = left.unwrap_or(GLANCE).min(GLANCE);
+            state =
+                self.changed.wait_timeout(state, glance).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.clone()
+    }
+
+    /// As a client of 2025-11-25 knows it.
+    pub(crate) fn legacy(&self) -> Value {
+        let status = match self.state() {
+            State::Working => "working",
+            State::Done(result) if is_error(&result) => "failed",
+            State::Done(_) => "completed",
+            State::Cancelled => "cancelled",
+        };
+        json!({
+            "taskId": self.id,
+            "status": status,
+            "createdAt": written(self.created),
+            "lastUpdatedAt": written(self.created),
+            "ttl": self.ttl.num_milliseconds(),
+            "pollInterval": POLL_MS,
+        })
+    }
+
+    /// As a client of 2026-07-28 knows it, without its result.
+    pub(crate) fn modern(&self) -> Value {
+        let status = match self.state() {
+            State::Working => "working",
+            State::Done(_) => "completed",
+            State::Cancelled => "cancelled",
+        };
+        json!({
+            "taskId": self.id,
+            "status": status,
+            "createdAt": written(self.created),
+            "lastUpdatedAt": written(self.created),
+            "ttlMs": self.ttl.num_milliseconds(),
+            "pollIntervalMs": POLL_MS,
+        })
+    }
+}
+
+fn written(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn is_error(result: &str) -> bool {
+    lro_wire::Object::read(result)
+        .and_then(|object| object.get("isError"))
+        .is_some_and(|value| value.get() == "true")
+}
+
+impl MemoryServer {
+    /// Begins a call as a task that is kept for `ttl_ms`.
+    pub(crate) fn begin_task(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: Client,
+        ttl_ms: Option<u64>,
+    ) -> Result<Arc<Task>, Failure> {
+        let at = (self.0.clock)();
+        let ttl = ttl_ms.map_or(TTL, |ms| {
+            let asked = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
+            asked.clamp(TimeDelta::seconds(1), LONGEST_TTL)
+        });
+        let [nonce, ..] = [at.random.to_be_bytes()].map(|bytes| {
+            let mut low = [0; 8];
+            low.copy_from_slice(&bytes[8..]);
+            u64::from_be_bytes(low)
+        });
+        let short = arguments.len() <= LONGEST_SEALED;
+        let sealed = Sealed {
+            tool: tool.name().to_owned(),
+            arguments: if short { arguments.to_owned() } else { String::new() },
+            created_ms: at.now.timestamp_millis(),
+            ttl_ms: ttl.num_milliseconds(),
+            nonce,
+        };
+        let json = serde_json::to_string(&sealed).unwrap_or_default();
+        let purpose = if short { PURPOSE } else { "task of this process" };
+        let id = self.0.seal.seal(purpose, &json);
+        self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl))
+    }
+
+    /// The task called `id`. One that this process does not know is run, if it ever was one.
+    pub(crate) fn task(&self, id: &str, client: Client) -> Result<Arc<Task>, Failure> {
+        let unknown = || Failure::new(INVALID_PARAMS, "there is no such task, or it has expired");
+        let now = (self.0.clock)().now;
+        if let Some(task) = self.0.tasks.known().get(id).filter(|task| !task.is_over(now)) {
+            return Ok(Arc::clone(task));
+        }
+        let json = self.0.seal.open(PURPOSE, id).ok_or_else(unknown)?;
+        let sealed: Sealed = serde_json::from_str(&json).map_err(|_| unknown())?;
+        let tool = Tool::named(&sealed.tool).ok_or_else(unknown)?;
+        let created = DateTime::from_timestamp_millis(sealed.created_ms).ok_or_else(unknown)?;
+        let ttl = TimeDelta::milliseconds(sealed.ttl_ms);
+        if now >= created + ttl {
+            return Err(unknown());
+        }
+        self.run_task(id.to_owned(), tool, sealed.arguments, client, (created, ttl))
+    }
+
+    fn run_task(
+        &self,
+        id: String,
+        tool: Tool,
+        arguments: String,
+        client: Client,
+        (created, ttl): (DateTime<Utc>, TimeDelta),
+    ) -> Result<Arc<Task>, Failure> {
+        let state = Mutex::new(State::Working);
+        let task = Arc::new(Task { id, created, ttl, state, changed: Condvar::new() });
+        self.0.tasks.admit(&task, (self.0.clock)().now)?;
+        let (server, running) = (self.clone(), Arc::clone(&task));
+        let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
+            let result = server.0.call(tool, &arguments, client, &running.id);
+            running.end(State::Done(result));
+        });
+        if started.is_err() {
+            self.0.tasks.forget(&task.id);
+            return Err(Failure::new(INTERNAL, "the task could not be started"));
+        }
+        Ok(task)
+    }
+}

@@ -1,0 +1,144 @@
+//! Tool: the memory tools, and what each of them takes.
+
+/// A tool of the memory server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    List,
+    Recall,
+    Search,
+    Inject,
+    Capture,
+    Get,
+    Update,
+    Delete,
+}
+
+impl Tool {
+    /// In the order they are listed: the first does no harm, whoever tries it.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::List,
+        Self::Recall,
+        Self::Search,
+        Self::Inject,
+        Self::Capture,
+        Self::Get,
+        Self::Update,
+        Self::Delete,
+    ];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::List => "list_memories",
+            Self::Recall => "recall_memories",
+            Self::Search => "search_memories",
+            Self::Inject => "inject_context",
+            Self::Capture => "capture_memory",
+            Self::Get => "get_memory",
+            Self::Update => "update_memory",
+            Self::Delete => "delete_memory",
+        }
+    }
+
+    /// Spec A8: whether a call may run as a task.
+    pub(crate) fn may_be_a_task(self) -> bool {
+        matches!(self, Self::Recall | Self::Inject)
+    }
+
+    /// The names of its arguments.
+    pub(crate) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::List => &[
+                "namespace",
+                "memory_type",
+                "tags",
+                "since",
+                "until",
+                "min_confidence",
+                "status",
+                "order",
+                "detail",
+                "limit",
+                "cursor",
+            ],
+            Self::Recall => &[
+                "query",
+                "namespace",
+                "memory_type",
+                "tags",
+                "since",
+                "until",
+                "min_confidence",
+                "status",
+                "detail",
+                "limit",
+                "cursor",
+            ],
+            Self::Search => &[
+                "query",
+                "mode",
+                "namespace",
+                "memory_type",
+                "tags",
+                "since",
+                "until",
+                "min_confidence",
+                "status",
+                "detail",
+                "limit",
+                "cursor",
+            ],
+            Self::Inject => &[
+                "query",
+                "budget_tokens",
+                "namespace",
+                "memory_type",
+                "tags",
+                "since",
+                "until",
+                "min_confidence",
+                "detail",
+                "limit",
+            ],
+            Self::Capture => CAPTURED,
+            Self::Get => &["id", "detail"],
+            Self::Update => UPDATED,
+            Self::Delete => &["id"],
+        }
+    }
+}
+
+const CAPTURED: &[&str] = &[
+    "content",
+    "memory_type",
+    "title",
+    "namespace",
+    "tags",
+    "summary",
+    "entities",
+    "relationships",
+    "citations",
+    "provenance",
+    "temporal",
+    "extensions",
+];
+
+const UPDATED: &[&str] = &[
+    "id",
+    "content",
+    "memory_type",
+    "title",
+    "namespace",
+    "tags",
+    "status",
+    "summary",
+    "entities",
+    "relationships",
+    "citations",
+    "provenance",
+    "temporal",
+    "extensions",
+];

@@ -1,0 +1,242 @@
+//! A server over a real store and a real directory, and a client of either era.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use atlatl_memory::{Clash, Embedder, MemoryStore, SqliteStore};
+use atlatl_server::event::{Event, EventBus, EventSink};
+use atlatl_server::{MemoryServer, Parts, stdio};
+use lro::{Extractor, Moment, Offloader, Spools};
+use lro_core::config::Config;
+use lro_core::{Extraction, O200k};
+use lro_mcp::{Interceptor, Tools};
+use lro_spool::{DirOptions, DirSpool, Spool};
+use mif::Memory;
+use serde_json::{Value, json};
+
+/// How a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    Legacy,
+    Modern,
+}
+
+pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+pub(crate) struct Place {
+    home: tempfile::TempDir,
+    pub(crate) store: Arc<dyn MemoryStore>,
+    pub(crate) config: Config,
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+    pub(crate) events: Arc<Kept>,
+}
+
+/// Remembers what happened.
+#[derive(Default)]
+pub(crate) struct Kept(pub(crate) Mutex<Vec<Event>>);
+
+impl EventSink for Kept {
+    fn publish(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(&home.path().join("memory.db")).unwrap());
+        let (config, events) = (Config::default(), Arc::default());
+        Self { home, store, config, embedder: None, events }
+    }
+
+    /// A place with these memories.
+    pub(crate) fn with(memories: &[Memory]) -> Self {
+        let place = Self::new();
+        place.put(memories);
+        place
+    }
+
+    pub(crate) fn put(&self, memories: &[Memory]) {
+        self.store.put(memories, Clash::Keep).unwrap();
+    }
+
+    pub(crate) fn output_dir(&self) -> PathBuf {
+        self.home.path().join("out")
+    }
+
+    /// The files of stored results.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.output_dir()) else { return Vec::new() };
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> =
+            paths.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
+        files.sort();
+        files
+    }
+
+    pub(crate) fn server(&self) -> MemoryServer {
+        std::fs::create_dir_all(self.output_dir()).unwrap();
+        let spool: Arc<dyn Spool> =
+            Arc::new(DirSpool::open(&self.output_dir(), DirOptions::flat()).unwrap());
+        let events = EventBus::new(Moment::of_system).with(self.events.clone());
+        let offloader = || {
+            Offloader::new(spool.clone(), &self.config)
+                .with_tokenizer(O200k)
+                .with_extraction(Extraction::Native)
+                .with_events(Arc::new(events.clone()))
+        };
+        let estimate = Arc::new(|text: &str| text.chars().count().div_ceil(4) as u64);
+        let mut parts = Parts::new(self.store.clone(), estimate, Moment::of_system);
+        parts.embedder = self.embedder.clone();
+        parts.threshold_tokens = self.config.prompt.offload.threshold_tokens;
+        if self.config.prompt.offload.enabled {
+            parts.interceptor = Some(Interceptor::new(offloader(), offloader()));
+            let extractor = Extractor::new(Spools::new(vec![spool.clone()]), &self.config);
+            parts.extraction = Some(Tools::new(Arc::new(extractor.with_tokenizer(O200k))));
+        }
+        parts.shared_filesystem = self.config.prompt.offload.shared_filesystem;
+        parts.events = events;
+        MemoryServer::new(parts).unwrap()
+    }
+
+    pub(crate) fn client(&self, era: Era) -> Connected {
+        Connected::to(&self.server(), era, &json!({"name": "test", "version": "1"}))
+    }
+
+    /// A client that says it is a proxy.
+    pub(crate) fn proxy(&self, era: Era) -> Connected {
+        let info = json!({"name": "test", "version": "1", "proxy": true});
+        Connected::to(&self.server(), era, &info)
+    }
+}
+
+/// A client's end.
+pub(crate) struct Connected {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+    era: Era,
+    info: Value,
+    pub(crate) capabilities: Value,
+    next: u64,
+    pub(crate) greeting: Value,
+}
+
+impl Connected {
+    pub(crate) fn to(server: &MemoryServer, era: Era, info: &Value) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = server.clone();
+        thread::spawn(move || stdio::serve(&server, theirs.try_clone().unwrap(), theirs));
+        let mut client = Self {
+            lines: BufReader::new(ours.try_clone().unwrap()),
+            stream: ours,
+            era,
+            info: info.clone(),
+            capabilities: json!({}),
+            next: 0,
+            greeting: Value::Null,
+        };
+        client.greeting = match era {
+            Era::Legacy => client.request(
+                "initialize",
+                json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}),
+            ),
+            Era::Modern => client.request("server/discover", json!({})),
+        };
+        client
+    }
+
+    pub(crate) fn send(&mut self, message: &Value) {
+        writeln!(self.stream, "{message}").unwrap();
+    }
+
+    pub(crate) fn send_raw(&mut self, line: &str) {
+        writeln!(self.stream, "{line}").unwrap();
+    }
+
+    /// Asks, and says under which id.
+    pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> u64 {
+        self.next += 1;
+        if self.era == Era::Modern {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+                "io.modelcontextprotocol/clientInfo": self.info,
+            });
+        }
+        let id = self.next;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// The next answer, which must be to `id`.
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
+        let line = self.line();
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    /// Asks, and gives the whole answer.
+    pub(crate) fn response(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    /// Asks, and gives the result.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.response(method, params);
+        let result = answer.get("result").unwrap_or_else(|| panic!("{method}: {answer}"));
+        if self.era == Era::Modern {
+            assert!(result["resultType"].is_string(), "{result}");
+        }
+        result.clone()
+    }
+
+    /// Calls a tool, and gives its result.
+    pub(crate) fn result(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Calls a tool, and gives what it returned.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.result(tool, arguments);
+        assert!(result["isError"].is_null(), "{result}");
+        let structured = &result["structuredContent"];
+        assert!(structured.is_object(), "{result}");
+        structured.clone()
+    }
+
+    /// Calls a tool that fails, and gives what it says.
+    pub(crate) fn error(&mut self, tool: &str, arguments: Value) -> String {
+        let result = self.result(tool, arguments);
+        assert_eq!(result["isError"], true, "{result}");
+        result["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Memories with this content, a minute apart.
+pub(crate) fn memories(contents: impl IntoIterator<Item = String>) -> Vec<Memory> {
+    let memory = |(n, content): (usize, String)| {
+        let json = json!({
+            "id": format!("00000000-0000-7000-8000-{n:012x}"),
+            "memory_type": "semantic",
+            "title": content.chars().take(40).collect::<String>(),
+            "namespace": "_semantic/knowledge",
+            "tags": [],
+            "created": format!("2026-01-{:02}T{:02}:{:02}:00Z", 1 + n / 1440, n / 60 % 24, n % 60),
+            "status": "active",
+            "content": content,
+        });
+        Memory::from_json(&json.to_string()).unwrap()
+    };
+    contents.into_iter().enumerate().map(memory).collect()
+}

@@ -1,0 +1,12 @@
+//! The memory server, asked as a client would over a pair of streams.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod context;
+mod fixture;
+mod pages;
+mod protocol;
+mod proxies;
+mod sets;
+mod tasks;
+mod tools;

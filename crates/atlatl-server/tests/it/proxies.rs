@@ -1,0 +1,54 @@
+//! A proxy in front: full results, and no tools that it brings itself.
+
+use serde_json::json;
+
+use crate::fixture::{Connected, ERAS, Era, Place, memories};
+
+fn crowded() -> Place {
+    Place::with(&memories((0..300).map(|n| format!("Row {n} of the harbour."))))
+}
+
+#[test]
+fn p2_a_proxy_gets_full_results_inline_and_no_extraction_tools() {
+    for era in ERAS {
+        let place = crowded();
+        let mut proxy = place.proxy(era);
+        let set = proxy.call("recall_memories", json!({"query": "harbour"}));
+        assert_eq!(set["memories"].as_array().unwrap().len(), 300);
+        assert!(set["next_cursor"].is_null());
+        let result =
+            proxy.result("inject_context", json!({"query": "harbour", "budget_tokens": 100}));
+        assert_eq!(result["structuredContent"]["memories"].as_array().unwrap().len(), 300);
+        assert!(result["content"][0]["text"].as_str().unwrap().starts_with("## Row"));
+        assert!(place.files().is_empty());
+        let tools = proxy.request("tools/list", json!({}));
+        assert_eq!(tools["tools"].as_array().unwrap().len(), 8, "{tools}");
+        assert!(!tools.to_string().contains("anyOf"), "nothing is replaced, nothing is widened");
+
+        let tools = place.client(era).request("tools/list", json!({}));
+        assert!(tools.to_string().contains("lro_extract"));
+    }
+}
+
+#[test]
+fn p2_the_capability_says_it_as_well_as_the_name() {
+    let place = crowded();
+    let mut client = place.client(Era::Modern);
+    client.capabilities = json!({"extensions": {"dev.atlatl/lro": {"proxy": true}}});
+    let set = client.call("list_memories", json!({}));
+    assert_eq!(set["count"], 300);
+    // Every request speaks for itself.
+    client.capabilities = json!({});
+    assert_eq!(client.call("list_memories", json!({}))["offloaded"], true);
+}
+
+#[test]
+fn the_server_says_its_level_to_both_eras() {
+    let place = Place::new();
+    let ours = json!({"level": 3, "threshold_tokens": 1600});
+    let capabilities = |client: &Connected| client.greeting["capabilities"].clone();
+    let legacy = capabilities(&place.client(Era::Legacy));
+    assert_eq!(legacy["experimental"]["dev.atlatl/lro"], ours);
+    let modern = capabilities(&place.client(Era::Modern));
+    assert_eq!(modern["extensions"]["dev.atlatl/lro"], ours);
+}
