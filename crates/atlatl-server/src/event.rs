@@ -55,6 +55,25 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// The word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Offload(event) => match event.kind {
+                lro::EventKind::ResultOffloaded { .. } => "ResultOffloaded",
+                lro::EventKind::ResultExtracted { .. } => "ResultExtracted",
+                lro::EventKind::OffloadWriteFailed { .. } => "OffloadWriteFailed",
+                lro::EventKind::OffloadFileExpired(_) => "OffloadFileExpired",
+                _ => "Offload",
+            },
+            Self::MemoryCaptured { .. } => "MemoryCaptured",
+            Self::MemoryRecalled { .. } => "MemoryRecalled",
+            Self::MemoryDeleted { .. } => "MemoryDeleted",
+            Self::CustodialTaskFinished { .. } => "CustodialTaskFinished",
+        }
+    }
+}
+
 /// Receives events. It must not block for long: requests wait for it.
 pub trait EventSink: Send + Sync {
     /// Takes note.

@@ -14,6 +14,7 @@ mod definition;
 mod dispatch;
 pub mod event;
 mod greeting;
+pub mod http;
 mod prompt;
 mod resource;
 mod seal;

@@ -1,0 +1,103 @@
+//! HTTP: MCP for many clients at `/mcp`, beside an API for programs under `/v1`.
+//!
+//! Nothing is kept between requests: what a client must bring back is sealed and given to it.
+
+mod api;
+mod auth;
+mod guard;
+mod listen;
+mod mcp;
+mod metrics;
+mod offload;
+mod problem;
+
+use std::future::Future;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{any, get, post};
+use lro::Spools;
+
+pub use self::auth::{AuthError, BearerTokens};
+use self::guard::Guard;
+pub use self::listen::{ListenError, listen};
+pub use self::metrics::Metrics;
+use crate::server::MemoryServer;
+
+/// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
+const LONGEST_BODY: usize = 8 << 20;
+
+/// How a server is reached.
+#[derive(Default)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// `Host` headers that are answered, besides those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// `Origin` headers that are answered, besides those of this machine.
+    pub allowed_origins: Vec<String>,
+    /// Who may ask; `None` for anyone who reaches us.
+    pub tokens: Option<BearerTokens>,
+    /// Where stored results lie, for `/v1/offloads`.
+    pub spools: Option<Spools>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// What every handler has.
+#[derive(Clone)]
+struct App {
+    server: MemoryServer,
+    spools: Option<Spools>,
+    metrics: Arc<Metrics>,
+}
+
+/// Answers on `listener` until `stop` is done, and then what is under way.
+pub async fn serve(
+    server: MemoryServer,
+    listener: TcpListener,
+    options: HttpOptions,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let router = router(server, options);
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
+}
+
+fn router(server: MemoryServer, options: HttpOptions) -> Router {
+    let guard = Arc::new(Guard {
+        hosts: options.allowed_hosts,
+        origins: options.allowed_origins,
+        tokens: options.tokens,
+    });
+    let app = App { server, spools: options.spools, metrics: options.metrics };
+    let asked = Router::new()
+        .route("/mcp", post(mcp::message).fallback(mcp::other_method))
+        .route("/v1/memories", get(api::list).post(api::create))
+        .route("/v1/memories/{id}", get(api::read).put(api::replace).delete(api::delete))
+        .route("/v1/search", post(api::search))
+        .route("/v1/offloads/{id}", get(offload::read))
+        .route("/metrics", get(metrics::exposition))
+        .route("/openapi.json", get(api::description))
+        .layer(from_fn(guard::media_type))
+        .layer(from_fn_with_state(Arc::clone(&guard), guard::identity))
+        .route("/healthz", get(api::alive))
+        .route("/readyz", get(api::ready))
+        .fallback(any(problem::no_such_path))
+        .method_not_allowed_fallback(problem::no_such_method);
+    asked
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(from_fn_with_state(guard, guard::origin))
+        .layer(from_fn_with_state(Arc::clone(&app.metrics), metrics::counted))
+        .with_state(app)
+}
+
+/// Runs `work`, which may wait for a disk, where nobody else waits with it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, problem::Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| problem::Problem::broken())
+}

@@ -1,0 +1,242 @@
+//! API: memories for programs (companion specification §7).
+//!
+//! Spec A6: it pages by `limit` and `offset`, and never offloads.
+
+use atlatl_memory::{MOST_HITS, Mode, SearchRequest};
+use axum::body::Bytes;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use mif::{Detail, Map, MemoryId, Value};
+
+use super::App;
+use super::problem::Problem;
+use crate::answer::Set;
+use crate::arguments::{ArgumentError, Arguments};
+use crate::call::moment;
+use crate::event::EventKind;
+
+/// Memories on a page when nobody says how many, and at most.
+const PAGE: u64 = 50;
+const LARGEST_PAGE: u64 = 1000;
+
+const LISTED_BY: &[&str] = &[
+    "namespace",
+    "memory_type",
+    "tags",
+    "since",
+    "until",
+    "min_confidence",
+    "status",
+    "order",
+    "detail",
+    "limit",
+    "offset",
+];
+const SEARCHED_BY: &[&str] = &[
+    "query",
+    "mode",
+    "namespace",
+    "memory_type",
+    "tags",
+    "since",
+    "until",
+    "min_confidence",
+    "status",
+    "detail",
+    "limit",
+    "offset",
+];
+/// What a body may say of a memory besides what capture knows is kept: it is a memory.
+const WRITTEN: &[&str] = &[
+    "content",
+    "memory_type",
+    "title",
+    "namespace",
+    "tags",
+    "status",
+    "summary",
+    "entities",
+    "relationships",
+    "wiki_links",
+    "embedding",
+    "provenance",
+    "temporal",
+    "citations",
+    "blocks",
+    "extensions",
+];
+
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+pub(super) async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
+    let ready = super::blocking(move || app.server.0.store.secret().is_ok()).await?;
+    let said = "the store does not answer";
+    ready.then_some("ok\n").ok_or_else(|| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said))
+}
+
+pub(super) async fn description() -> Response {
+    json(StatusCode::OK, include_str!("openapi.json").to_owned())
+}
+
+/// `GET /v1/memories`.
+pub(super) async fn list(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let arguments = queried(query.as_deref().unwrap_or_default())?;
+    let (filter, order) = (arguments.filter()?, arguments.order()?);
+    let detail = arguments.detail(Detail::Full)?;
+    let (limit, offset) = page(&arguments)?;
+    super::blocking(move || {
+        let inner = &app.server.0;
+        let now = (inner.clock)().now;
+        let total = inner.store.count(&filter, now)?;
+        let memories = inner.store.list_from(&filter, order, offset, limit, now)?;
+        let set = Set::listed(&memories, total, detail);
+        Ok(json(StatusCode::OK, paged(&set, limit, offset)))
+    })
+    .await?
+}
+
+/// `POST /v1/search`.
+pub(super) async fn search(State(app): State<App>, body: Bytes) -> Result<Response, Problem> {
+    let arguments = Arguments::read(text(&body)?, SEARCHED_BY)?;
+    let detail = arguments.detail(Detail::Full)?;
+    let (limit, offset) = page(&arguments)?;
+    let now = (app.server.0.clock)().now;
+    let mut request = SearchRequest::new(arguments.required("query")?, now);
+    request.filter = arguments.filter()?;
+    request.mode = match arguments.text("mode")? {
+        None | Some("hybrid") => Mode::Hybrid,
+        Some("lexical") => Mode::Lexical,
+        Some("vector") => Mode::Vector,
+        Some(_) => {
+            let hint = "mode: lexical, vector or hybrid";
+            return Err(ArgumentError::new("\"mode\" is none of the three", hint).into());
+        }
+    };
+    let skip = usize::try_from(offset).unwrap_or(MOST_HITS).min(MOST_HITS);
+    request.limit = Some(skip + limit);
+    super::blocking(move || {
+        let mut found = app.server.0.search.found(&request)?;
+        found.hits.drain(..skip.min(found.hits.len()));
+        let set = Set::found(&found, detail);
+        let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
+        let tool = "POST /v1/search";
+        let kind = EventKind::MemoryRecalled { tool, count, total_matches };
+        app.server.0.events.publish(None, kind);
+        Ok(json(StatusCode::OK, paged(&set, limit, offset)))
+    })
+    .await?
+}
+
+/// `POST /v1/memories`.
+pub(super) async fn create(State(app): State<App>, body: Bytes) -> Result<Response, Problem> {
+    let fields = Arguments::read(text(&body)?, WRITTEN)?.into_said();
+    super::blocking(move || {
+        let inner = &app.server.0;
+        let memory = inner.capture.capture(fields, moment((inner.clock)()))?;
+        inner.wrote(&memory.id);
+        let mut response = json(StatusCode::CREATED, memory.to_json());
+        if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        Ok(response)
+    })
+    .await?
+}
+
+/// `GET /v1/memories/{id}`.
+pub(super) async fn read(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
+    super::blocking(move || {
+        let memory = app.server.0.store.get(&id)?.ok_or_else(Problem::missing)?;
+        Ok(json(StatusCode::OK, memory.to_json()))
+    })
+    .await?
+}
+
+/// `PUT /v1/memories/{id}`: the memory says what the body says, and nothing else.
+pub(super) async fn replace(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
+    let said = Arguments::read(text(&body)?, WRITTEN)?.into_said();
+    // What is not said goes.
+    let mut fields: Map = WRITTEN.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+    fields.extend(said);
+    super::blocking(move || {
+        let inner = &app.server.0;
+        let memory = inner.capture.update(&id, &fields, (inner.clock)().now)?;
+        let memory = memory.ok_or_else(Problem::missing)?;
+        inner.wrote(&memory.id);
+        Ok(json(StatusCode::OK, memory.to_json()))
+    })
+    .await?
+}
+
+/// `DELETE /v1/memories/{id}`.
+pub(super) async fn delete(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
+    super::blocking(move || {
+        let inner = &app.server.0;
+        if !inner.capture.delete(&id)? {
+            return Err(Problem::missing());
+        }
+        inner.events.publish(None, EventKind::MemoryDeleted { id });
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await?
+}
+
+fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
+    let limit = arguments.number("limit")?.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        let hint = format!("limit: 1 to {LARGEST_PAGE}, {PAGE} if left out");
+        return Err(ArgumentError::new(format!("\"limit\" is {limit}"), hint));
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    Ok((limit, arguments.number("offset")?.unwrap_or(0)))
+}
+
+/// A page, and where it lies in the whole.
+fn paged(set: &Set, limit: usize, offset: u64) -> String {
+    let json = set.json(None);
+    let json = json.strip_suffix(r#","next_cursor":null}"#).unwrap_or(&json);
+    let total = set.total_matches;
+    format!(r#"{json},"total":{total},"limit":{limit},"offset":{offset}}}"#)
+}
+
+/// The parameters of a query. `tags` may stand there several times.
+fn queried(query: &str) -> Result<Arguments, ArgumentError> {
+    let mut map = Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let value = Value::String(value.into_owned());
+        match (map.get_mut(name.as_ref()), name.as_ref()) {
+            (Some(Value::Array(tags)), "tags") => tags.push(value),
+            (_, "tags") => drop(map.insert(name.into_owned(), Value::Array(vec![value]))),
+            _ => drop(map.insert(name.into_owned(), value)),
+        }
+    }
+    Arguments::read(&Value::Object(map).to_string(), LISTED_BY)
+}
+
+fn text(body: &[u8]) -> Result<&str, Problem> {
+    std::str::from_utf8(body)
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is no UTF-8"))
+}
+
+fn json(status: StatusCode, body: String) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

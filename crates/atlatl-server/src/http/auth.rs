@@ -1,0 +1,108 @@
+//! Auth: bearer tokens from a file.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// A shorter one can be guessed.
+const SHORTEST: usize = 32;
+
+/// Tokens that open the door. They are kept as digests, so that they cannot be printed, and are
+/// compared in constant time.
+#[derive(Clone)]
+pub struct BearerTokens {
+    key: [u8; 32],
+    digests: Vec<Vec<u8>>,
+}
+
+/// Why a file has no tokens.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthError {
+    /// It cannot be read.
+    #[error("{path}: the tokens cannot be read")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Others may read it.
+    #[error("{path}: others may read this file; chmod 600 {path}")]
+    OpenToOthers {
+        /// The file.
+        path: String,
+    },
+    /// A line is too short to be a token.
+    #[error("{path}, line {line}: a token has at least {SHORTEST} characters and no white space")]
+    TooShort {
+        /// The file.
+        path: String,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// No line is a token.
+    #[error("{path}: there is no token in it")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+}
+
+impl BearerTokens {
+    /// Reads a file with a token a line; empty lines and those that begin with `#` say nothing.
+    /// `key` is any secret that stays in the process.
+    pub fn read(file: &Path, key: [u8; 32]) -> Result<Self, AuthError> {
+        let path = file.display().to_string();
+        let unreadable = |source| AuthError::Unreadable { path: path.clone(), source };
+        if fs::metadata(file).map_err(unreadable)?.mode() & 0o077 != 0 {
+            return Err(AuthError::OpenToOthers { path });
+        }
+        let text = fs::read_to_string(file).map_err(unreadable)?;
+        let mut digests = Vec::new();
+        for (n, line) in text.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if line.len() < SHORTEST || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(AuthError::TooShort { path, line: n + 1 });
+            }
+            digests.push(mac(&key, line).finalize().into_bytes().to_vec());
+        }
+        if digests.is_empty() {
+            return Err(AuthError::Empty { path });
+        }
+        Ok(Self { key, digests })
+    }
+
+    /// Whether the value of an `Authorization` header opens the door.
+    pub(super) fn admit(&self, authorization: Option<&str>) -> bool {
+        let Some((scheme, token)) = authorization.and_then(|value| value.split_once(' ')) else {
+            return false;
+        };
+        let token = token.trim();
+        // All are compared, so that the time says nothing of which.
+        let known = self.digests.iter().fold(false, |known, digest| {
+            known | mac(&self.key, token).verify_slice(digest).is_ok()
+        });
+        scheme.eq_ignore_ascii_case("bearer") && known
+    }
+}
+
+impl fmt::Debug for BearerTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BearerTokens({})", self.digests.len())
+    }
+}
+
+fn mac(key: &[u8], token: &str) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
+    mac.update(token.as_bytes());
+    mac
+}

@@ -1,0 +1,205 @@
+//! Guard: who may ask at all.
+//!
+//! A page in a browser can send requests to this machine: `Host` tells whether it believes to speak
+//! to someone else (a name that was made to point here), `Origin` who made it ask, and the media
+//! type whether the browser would have asked us first. All three are checked, together.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::auth::BearerTokens;
+use super::problem::Problem;
+
+/// Names of this machine.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+pub(super) struct Guard {
+    pub(super) hosts: Vec<String>,
+    pub(super) origins: Vec<String>,
+    pub(super) tokens: Option<BearerTokens>,
+}
+
+impl Guard {
+    /// A name of this machine with any port, or one that was allowed, with its port if it was
+    /// allowed with one.
+    fn knows_host(&self, host: &str) -> bool {
+        let (name, port) = split(host);
+        let port_is_fine = port.is_none_or(|port| port.parse::<u16>().is_ok());
+        let local = LOCAL.iter().any(|local| name.eq_ignore_ascii_case(local));
+        let allowed = self.hosts.iter().any(|allowed| {
+            let (allowed_name, allowed_port) = split(allowed);
+            name.eq_ignore_ascii_case(allowed_name)
+                && (allowed_port.is_none() || allowed_port == port)
+        });
+        port_is_fine && (local || allowed)
+    }
+
+    fn knows_origin(&self, origin: &str) -> bool {
+        if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let Some((scheme, host)) = origin.split_once("://") else { return false };
+        let (name, port) = split(host);
+        let port_is_fine = port.is_none_or(|port| port.parse::<u16>().is_ok());
+        matches!(scheme, "http" | "https")
+            && LOCAL.iter().any(|local| name.eq_ignore_ascii_case(local))
+            && port_is_fine
+    }
+}
+
+/// A host and its port.
+fn split(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        // The colons of an address of version 6 are inside its brackets.
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (host, None),
+    }
+}
+
+/// Checks `Host` and `Origin`, before anything is read; answers browsers that ask first.
+pub(super) async fn origin(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let host =
+        one(headers, &header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
+    if !host.is_some_and(|host| guard.knows_host(host)) {
+        let said = "this server does not go by that name (server.allowed_hosts)";
+        return Problem::new(StatusCode::FORBIDDEN, said).into_response();
+    }
+    if !headers.contains_key(header::ORIGIN) {
+        return next.run(request).await;
+    }
+    let Some(origin) = one(headers, &header::ORIGIN).filter(|origin| guard.knows_origin(origin))
+    else {
+        let said = "this server does not answer pages of that origin (server.allowed_origins)";
+        return Problem::new(StatusCode::FORBIDDEN, said).into_response();
+    };
+    let origin = HeaderValue::from_str(origin).ok();
+    let mut response =
+        if request.method() == Method::OPTIONS { preflight() } else { next.run(request).await };
+    if let Some(origin) = origin {
+        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
+    let exposed = HeaderValue::from_static("Mcp-Session-Id, Location, Content-Range");
+    response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+    response
+}
+
+fn preflight() -> Response {
+    let allowed = "Authorization, Content-Type, Accept, Range, MCP-Protocol-Version, Mcp-Method, \
+                   Mcp-Name, Mcp-Session-Id";
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, allowed),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+/// Checks the bearer token.
+pub(super) async fn identity(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let authorization = one(request.headers(), &header::AUTHORIZATION);
+    if guard.tokens.as_ref().is_none_or(|tokens| tokens.admit(authorization)) {
+        return next.run(request).await;
+    }
+    let said = "a bearer token is needed (Authorization: Bearer …)";
+    let mut response = Problem::new(StatusCode::UNAUTHORIZED, said).into_response();
+    let challenge = HeaderValue::from_static("Bearer");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    response
+}
+
+/// Checks that a body is JSON, which no form of a page can send unasked.
+pub(super) async fn media_type(request: Request, next: Next) -> Response {
+    let has_body = matches!(*request.method(), Method::POST | Method::PUT);
+    let is_json = one(request.headers(), &header::CONTENT_TYPE).is_some_and(|value| {
+        let essence = value.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("application/json")
+    });
+    if has_body && !is_json {
+        let said = "Content-Type: application/json is needed";
+        return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, said).into_response();
+    }
+    next.run(request).await
+}
+
+/// The value of a header that is there exactly once.
+fn one<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    values.next().is_none().then(|| value.to_str().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        Guard {
+            hosts: vec!["memory.example".to_owned(), "other.example:8443".to_owned()],
+            origins: vec!["https://app.example".to_owned()],
+            tokens: None,
+        }
+    }
+
+    #[test]
+    fn hosts_are_ours_or_allowed() {
+        for (host, known) in [
+            ("localhost", true),
+            ("LOCALHOST:7171", true),
+            ("127.0.0.1:1", true),
+            ("[::1]:7171", true),
+            ("[::1]", true),
+            ("memory.example", true),
+            ("memory.example:99", true),
+            ("other.example:8443", true),
+            ("other.example:1", false),
+            ("other.example", false),
+            ("evil.example", false),
+            ("localhost.evil.example", false),
+            ("localhost:7171.evil.example", false),
+            ("127.0.0.1.evil.example", false),
+            ("127.0.0.1:evil", false),
+            ("0.0.0.0", false),
+            ("127.0.0.2", false),
+            ("", false),
+            (":7171", false),
+            ("localhost@evil.example", false),
+        ] {
+            assert_eq!(guard().knows_host(host), known, "{host}");
+        }
+    }
+
+    #[test]
+    fn origins_are_ours_or_allowed() {
+        for (origin, known) in [
+            ("http://localhost:5173", true),
+            ("https://127.0.0.1", true),
+            ("http://[::1]:80", true),
+            ("https://app.example", true),
+            ("http://app.example", false),
+            ("https://app.example.evil", false),
+            ("https://evil.example", false),
+            ("null", false),
+            ("", false),
+            ("file://localhost", false),
+            ("http://localhost.evil.example", false),
+            ("http://localhost:1@evil.example", false),
+        ] {
+            assert_eq!(guard().knows_origin(origin), known, "{origin}");
+        }
+    }
+}

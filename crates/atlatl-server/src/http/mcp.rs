@@ -1,0 +1,212 @@
+//! MCP over HTTP: a message in a POST, its answer in the response.
+//!
+//! Both eras, without sessions and without streams of our own: nothing is ever sent that was not
+//! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
+//! into a session id.
+
+use std::borrow::Cow;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lro_query::Cancel;
+use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
+use lro_wire::version::{LEGACY, MODERN};
+use lro_wire::{
+    Failure, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST,
+    UNSUPPORTED_VERSION,
+};
+
+use super::App;
+use super::problem::Problem;
+use crate::client::{Client, Transport};
+use crate::dispatch::{envelope, spoken};
+
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// What a session of a proxy is sealed for.
+const PURPOSE: &str = "session";
+
+/// Cancels when whoever waits goes away: over HTTP that is how a request is cancelled.
+struct WhileWanted(Cancel);
+
+impl Drop for WhileWanted {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// There is no stream of its own, and no session to end.
+pub(super) async fn other_method() -> Response {
+    let said = "MCP messages are sent with POST";
+    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, said).into_response();
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
+    response
+}
+
+pub(super) async fn message(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let bad =
+        |code, said: &str| Ok(json(StatusCode::BAD_REQUEST, Failure::new(code, said).nameless()));
+    let Ok(text) = String::from_utf8(body.to_vec()) else {
+        return bad(NO_JSON, "the body is no UTF-8");
+    };
+    if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
+        return bad(NO_JSON, "the body is no JSON");
+    }
+    let Some(message) = Message::read(&text) else {
+        return bad(NO_REQUEST, "the body is no single JSON-RPC message");
+    };
+    let Some(id) = message.id().filter(|_| message.method.is_some()) else {
+        if message.method.is_none() && message.id.is_none() {
+            return bad(NO_REQUEST, "the body is no single JSON-RPC message");
+        }
+        // Notifications and answers: nothing waits for them.
+        return Ok(StatusCode::ACCEPTED.into_response());
+    };
+    if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        return bad(NO_REQUEST, "the id is neither text nor a number");
+    }
+    let client = match client(&app, &message, &headers) {
+        Ok(client) => client,
+        Err(Refused::Message(failure)) => {
+            return Ok(json(StatusCode::BAD_REQUEST, failure.response(&id)));
+        }
+        Err(Refused::Session) => {
+            return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such session"));
+        }
+    };
+    let greets = message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
+    let proxy = greets && meta::is_proxy(&message);
+    let cancel = Cancel::default();
+    let wanted = WhileWanted(cancel.clone());
+    let (server, line) = (app.server.clone(), text.clone());
+    let answer = super::blocking(move || {
+        let message = Message::read(&line)?;
+        Some(server.answer(&message, client, &cancel))
+    })
+    .await?;
+    drop(wanted);
+    let mut response = match answer {
+        Some(Ok(result)) => json(StatusCode::OK, id.response(result)),
+        Some(Err(failure)) => json(status(&failure, client.era), failure.response(&id)),
+        None => return Err(Problem::broken()),
+    };
+    if proxy && let Ok(session) = app.server.0.seal.seal(PURPOSE, "proxy").parse() {
+        response.headers_mut().insert(SESSION, session);
+    }
+    Ok(response)
+}
+
+/// Why a message is not taken.
+enum Refused {
+    Message(Failure),
+    Session,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Message(failure)
+    }
+}
+
+/// Who asks, by the message and its headers, which must say the same.
+fn client(app: &App, message: &Message<'_>, headers: &HeaderMap) -> Result<Client, Refused> {
+    let version = text(headers, &VERSION);
+    let in_body = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
+    let modern = in_body.is_some()
+        || version.is_some_and(|version| MODERN.contains(&version))
+        || message.method.as_deref() == Some("server/discover");
+    if modern {
+        modern_headers(message, headers, version, in_body.as_deref())?;
+        return Ok(Client::of_request(message, Transport::Http));
+    }
+    if let Some(version) = version.filter(|version| !LEGACY.contains(version)) {
+        let said = format!("this server speaks {} and {}", MODERN.join(", "), LEGACY.join(", "));
+        let data = serde_json::json!({"supported": LEGACY, "requested": version});
+        return Err(Failure::new(UNSUPPORTED_VERSION, said).with(data).into());
+    }
+    let client = Client::new(Era::Legacy, Transport::Http);
+    match text(headers, &SESSION) {
+        None => Ok(client.as_proxy(meta::is_proxy(message))),
+        Some(session) => match app.server.0.seal.open(PURPOSE, session).as_deref() {
+            Some("proxy") => Ok(client.as_proxy(true)),
+            _ => Err(Refused::Session),
+        },
+    }
+}
+
+/// In the order that tells a client best what is wrong: what is missing, what differs, what is not
+/// spoken.
+fn modern_headers(
+    message: &Message<'_>,
+    headers: &HeaderMap,
+    version: Option<&str>,
+    in_body: Option<&str>,
+) -> Result<(), Failure> {
+    let differs = |name: &HeaderName| {
+        let said = format!("the header {name} does not say what the body says");
+        Failure::new(HEADER_MISMATCH, said)
+    };
+    // A version that is not spoken is told below, when it is clear that it is meant.
+    match envelope(message) {
+        Err(failure) if failure.code != UNSUPPORTED_VERSION => return Err(failure),
+        _ => {}
+    }
+    if version != in_body {
+        return Err(differs(&VERSION));
+    }
+    spoken(in_body.unwrap_or_default())?;
+    if text(headers, &METHOD) != message.method.as_deref() {
+        return Err(differs(&METHOD));
+    }
+    let named = match message.method.as_deref() {
+        Some("tools/call" | "prompts/get") => "name",
+        Some("resources/read") => "uri",
+        Some("tasks/get" | "tasks/update" | "tasks/cancel") => "taskId",
+        _ => return Ok(()),
+    };
+    let in_body = message.params().and_then(|params| params.text(named));
+    let in_header = text(headers, &NAME).map(decoded);
+    match (in_body, in_header) {
+        // What the body lacks is the method's to say.
+        (None, None) => Ok(()),
+        (Some(body), Some(Some(header))) if body == header => Ok(()),
+        _ => Err(differs(&NAME)),
+    }
+}
+
+/// What a header stands for; `None` where it claims a form that it does not have.
+fn decoded(value: &str) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
+    let Some(inner) = inner else { return Some(Cow::Borrowed(value)) };
+    let bytes = STANDARD.decode(inner).ok()?;
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+/// The status of an answer that is an error. Clients of the older era take anything but 200 for a
+/// broken transport.
+fn status(failure: &Failure, era: Era) -> StatusCode {
+    match (era, failure.code) {
+        (Era::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        (Era::Modern, MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+fn json(status: StatusCode, body: String) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

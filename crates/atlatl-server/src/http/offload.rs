@@ -1,0 +1,122 @@
+//! Offload: the bytes of a stored result, whole or a range of them.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use lro_spool::{Address, SpoolError};
+
+use super::App;
+use super::problem::Problem;
+
+/// As much as is given at once; who wants more asks for the next range.
+const AT_ONCE: u64 = 8 << 20;
+
+pub(super) async fn read(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let spools = app.spools.clone().ok_or_else(Problem::missing)?;
+    // A name or a path says more than a client over HTTP should know.
+    let Ok(address @ Address::Id(_)) = id.parse::<Address>() else {
+        return Err(Problem::missing());
+    };
+    let asked = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(range);
+    let now = (app.server.0.clock)().now;
+    super::blocking(move || {
+        let stored = spools.open(&address, now).map_err(|error| match error {
+            SpoolError::Expired { .. } => {
+                Problem::new(StatusCode::GONE, "the result has had its time; ask for it anew")
+            }
+            // Foreign, unknown and broken look the same.
+            _ => Problem::missing(),
+        })?;
+        let len = stored.len();
+        let (start, end) = match asked {
+            None | Some(None) => (0, len),
+            Some(Some(asked)) => match bounds(asked, len) {
+                Some(bounds) => bounds,
+                None => return Ok(unsatisfiable(len)),
+            },
+        };
+        let partial = asked.flatten().is_some() || end - start > AT_ONCE;
+        let end = end.min(start + AT_ONCE);
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap_or_default()];
+        let mut done = 0;
+        while done < bytes.len() {
+            let read = stored.read_at(start + done as u64, &mut bytes[done..]);
+            match read.map_err(|_| Problem::broken())? {
+                0 => return Err(Problem::broken()),
+                read => done += read,
+            }
+        }
+        let mut response = bytes.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::ACCEPT_RANGES, header::HeaderValue::from_static("bytes"));
+        let form = header::HeaderValue::from_static("application/octet-stream");
+        headers.insert(header::CONTENT_TYPE, form);
+        if partial {
+            let last = end.saturating_sub(1);
+            if let Ok(range) = format!("bytes {start}-{last}/{len}").parse() {
+                headers.insert(header::CONTENT_RANGE, range);
+            }
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
+        Ok(response)
+    })
+    .await?
+}
+
+fn unsatisfiable(len: u64) -> Response {
+    let range = [(header::CONTENT_RANGE, format!("bytes */{len}"))];
+    (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
+}
+
+/// One range of bytes, its ends as they were given. Several ranges are as good as none.
+fn range(header: &str) -> Option<(Option<u64>, Option<u64>)> {
+    let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
+    let number = |text: &str| match text.trim() {
+        "" => Some(None),
+        digits => digits.parse().ok().map(Some),
+    };
+    match (number(first)?, number(last)?) {
+        (None, None) => None,
+        (Some(first), Some(last)) if last < first => None,
+        range => Some(range),
+    }
+}
+
+fn bounds(range: (Option<u64>, Option<u64>), len: u64) -> Option<(u64, u64)> {
+    match range {
+        (Some(first), last) if first < len => {
+            Some((first, last.map_or(len, |last| last.saturating_add(1).min(len))))
+        }
+        (None, Some(last)) if last > 0 && len > 0 => Some((len.saturating_sub(last), len)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        for (header, len, expected) in [
+            ("bytes=0-9", 100, Some((0, 10))),
+            ("bytes=90-", 100, Some((90, 100))),
+            ("bytes=90-400", 100, Some((90, 100))),
+            ("bytes=-5", 100, Some((95, 100))),
+            ("bytes=-500", 100, Some((0, 100))),
+            ("bytes=100-", 100, None),
+            ("bytes=-0", 100, None),
+        ] {
+            let asked = range(header).expect("a range");
+            assert_eq!(bounds(asked, len), expected, "{header}");
+        }
+        for odd in ["bytes=", "bytes=-", "bytes=9-1", "bytes=1-2,4-5", "lines=1-2", "bytes=a-b", ""]
+        {
+            assert_eq!(range(odd), None, "{odd}");
+        }
+    }
+}
