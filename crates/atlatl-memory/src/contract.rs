@@ -27,6 +27,7 @@ use crate::{Clash, Filter, MemoryStore, Need, Order, Position, Put, Repaired, St
 pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     what_is_put_comes_back(&*make());
     a_clash_is_told(&*make());
+    the_beginning_of_an_id_is_a_range(&*make());
     all_or_nothing(&*make());
     a_change_is_of_one_memory(&*make());
     removed_is_gone_everywhere(&*make());
@@ -102,6 +103,20 @@ fn a_clash_is_told(store: &dyn MemoryStore) {
     assert_eq!(store.get(&second.id).expect("get"), Some(second));
     assert_eq!(found(store, "first", Need::Any), [] as [u128; 0]);
     assert_eq!(found(store, "second", Need::Any), [1]);
+}
+
+fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
+    let last = u128::MAX;
+    put(store, &[1, 0x10, 0x1f, 0x20, last].map(|n| memory(n, "one")));
+    let ids = |first, last, limit| {
+        let (first, last) = (MemoryId::from_u128(first), MemoryId::from_u128(last));
+        let ids = store.ids(&first, &last, limit).expect("ids");
+        ids.iter().map(MemoryId::as_u128).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(0x10, 0x1f, 9), [0x10, 0x1f]);
+    assert_eq!(ids(0, last, 9), [1, 0x10, 0x1f, 0x20, last]);
+    assert_eq!(ids(0, last, 2), [1, 0x10]);
+    assert_eq!(ids(2, 3, 9), [] as [u128; 0]);
 }
 
 fn all_or_nothing(store: &dyn MemoryStore) {

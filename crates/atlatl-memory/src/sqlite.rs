@@ -66,6 +66,15 @@ impl MemoryStore for SqliteStore {
         self.pool.read(|db| ids.iter().filter_map(|id| keep::get(db, id).transpose()).collect())
     }
 
+    fn ids(
+        &self,
+        first: &MemoryId,
+        last: &MemoryId,
+        limit: usize,
+    ) -> Result<Vec<MemoryId>, StoreError> {
+        self.pool.read(|db| keep::ids(db, first, last, limit))
+    }
+
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
         self.pool.write(|db| keep::update(db, id, change))
     }

@@ -33,6 +33,15 @@ pub trait MemoryStore: Send + Sync {
     /// The memories called `ids`, in their order; those that are not there are left out.
     fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError>;
 
+    /// The ids from `first` to `last` in their order, at most `limit`: so the beginning of an id can
+    /// stand for it. Like [`get`](Self::get) it knows of everything that is stored.
+    fn ids(
+        &self,
+        first: &MemoryId,
+        last: &MemoryId,
+        limit: usize,
+    ) -> Result<Vec<MemoryId>, StoreError>;
+
     /// Puts `change` of the memory called `id` in its place, with no writer in between.
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError>;
 

@@ -14,12 +14,14 @@ mod problem;
 use std::future::Future;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use lro::Spools;
+use tokio::sync::oneshot;
 
 pub use self::auth::{AuthError, BearerTokens};
 use self::guard::Guard;
@@ -29,6 +31,9 @@ use crate::server::MemoryServer;
 
 /// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
 const LONGEST_BODY: usize = 8 << 20;
+
+/// How long work on a disk may go on after the last answer.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How a server is reached.
 #[derive(Default)]
@@ -54,8 +59,46 @@ struct App {
     metrics: Arc<Metrics>,
 }
 
+/// Ends a server.
+pub struct Stop(oneshot::Sender<()>);
+
+/// Waits for a server's end.
+pub struct Stopped(oneshot::Receiver<()>);
+
+/// A way to end a server.
+pub fn stop() -> (Stop, Stopped) {
+    let (send, receive) = oneshot::channel();
+    (Stop(send), Stopped(receive))
+}
+
+impl Stop {
+    /// Ends it, when what is under way is answered.
+    pub fn now(self) {
+        // It may have ended by itself.
+        let _ = self.0.send(());
+    }
+}
+
+/// Answers on `listener` until it is stopped. Blocking: it has threads of its own.
+pub fn run(
+    server: MemoryServer,
+    listener: TcpListener,
+    options: HttpOptions,
+    stopped: Stopped,
+) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(server, listener, options, async move {
+        // Who drops the other end has forgotten us, not stopped us.
+        if stopped.0.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }));
+    runtime.shutdown_timeout(LAST_WORDS);
+    served
+}
+
 /// Answers on `listener` until `stop` is done, and then what is under way.
-pub async fn serve(
+async fn serve(
     server: MemoryServer,
     listener: TcpListener,
     options: HttpOptions,
@@ -64,7 +107,16 @@ pub async fn serve(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let router = router(server, options);
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
+    // A client that keeps its connection open must not keep us from ending.
+    let (ending, ended) = oneshot::channel();
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        stop.await;
+        let _ = ending.send(());
+    });
+    tokio::select! {
+        served = serving.into_future() => served,
+        () = async { let _ = ended.await; tokio::time::sleep(LAST_WORDS).await } => Ok(()),
+    }
 }
 
 fn router(server: MemoryServer, options: HttpOptions) -> Router {

@@ -81,6 +81,12 @@ pub(crate) enum Command {
     /// and tools to ask it.
     #[command(verbatim_doc_comment, after_long_help = command::proxy::EXAMPLES)]
     Proxy(command::proxy::Args),
+    /// Serve memories: recall, search, list, capture
+    ///
+    /// An MCP server on standard input and output, or over HTTP. Memories lie in one
+    /// file; large recalls are stored and can be queried whole.
+    #[command(verbatim_doc_comment, after_long_help = command::serve::EXAMPLES)]
+    Serve(command::serve::Args),
     /// Serve the extraction tools alone, for all proxies of a project
     ///
     /// An MCP server on standard input and output. Proxies that stand beside it run
@@ -90,6 +96,12 @@ pub(crate) enum Command {
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(command::results::Command),
+    /// Keep, find and carry memories of your own
+    ///
+    /// They lie in one file (`memory.store` in the configuration), the same that a
+    /// memory server uses. ID is a memory's id, or the first 8 or more digits of it.
+    #[command(subcommand, verbatim_doc_comment)]
+    Memory(command::memory::Command),
     /// Show, describe and check the configuration
     #[command(subcommand)]
     Config(command::config::Command),

@@ -5,9 +5,11 @@
 
 pub(crate) mod config;
 pub(crate) mod extract;
+pub(crate) mod memory;
 pub(crate) mod offload;
 pub(crate) mod proxy;
 pub(crate) mod results;
+pub(crate) mod serve;
 pub(crate) mod tools;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -45,8 +47,10 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Offload(args) => offload::run(args, &sources, output),
         Command::Extract(args) => extract::run(args, &sources, output),
         Command::Proxy(args) => proxy::run(args, sources),
+        Command::Serve(args) => serve::run(args, sources),
         Command::Tools(args) => tools::run(args, &sources),
         Command::Results(command) => results::run(command, &sources, output),
+        Command::Memory(command) => memory::run(command, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{io, process::ExitCode};
 
+use atlatl_memory::StoreError;
 use lro_core::records::PayloadChanged;
 use lro_spool::{Foreign, SpoolError};
 
@@ -109,6 +110,23 @@ impl From<SpoolError> for Error {
             }
             SpoolError::NotOurs { why: Foreign::OtherOwner | Foreign::WrongKind, .. } => {
                 Some("name another directory: --set proxy.dir=DIR".to_owned())
+            }
+            _ => None,
+        };
+        let failure = Self::failure(with_causes(&error));
+        match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        let hint = match &error {
+            StoreError::Busy => Some("another process writes to it: try again"),
+            StoreError::NotAStore { .. } => {
+                Some("name another file: --set memory.store=sqlite:PATH")
             }
             _ => None,
         };

@@ -3,6 +3,7 @@
 mod args;
 mod command;
 mod error;
+mod memories;
 mod output;
 mod settings;
 mod stores;

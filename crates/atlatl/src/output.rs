@@ -3,6 +3,7 @@
 mod amount;
 mod facts;
 mod indent;
+mod progress;
 mod waiting;
 
 use std::{
@@ -19,6 +20,7 @@ pub(crate) use self::{
     amount::{counted, distance, grouped, size},
     facts::Facts,
     indent::indent,
+    progress::Progress,
     waiting::Waiting,
 };
 use crate::error::{Error, Status};
@@ -98,6 +100,25 @@ impl Output {
         let mut text = serde_json::to_string_pretty(data)?;
         text.push('\n');
         self.bytes(lro_core::escape_hidden(&text).as_bytes())
+    }
+
+    /// JSON with its own lexemes, which a value that is written again may lose; indented.
+    pub(crate) fn lexemes(&mut self, json: &str) -> io::Result<()> {
+        let mut text = indent(json);
+        text.push('\n');
+        self.bytes(lro_core::escape_hidden(&text).as_bytes())
+    }
+
+    /// Asks a person, who answers no by not answering yes; nothing where no person is.
+    pub(crate) fn confirmed(&mut self, question: impl Display) -> io::Result<Option<bool>> {
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Ok(None);
+        }
+        write!(self.rest, "{} [y/N] ", printable(&question.to_string()))?;
+        self.rest.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
     }
 
     /// Somebody else's text as it is, byte for byte; made harmless where a person looks at it.

@@ -16,10 +16,14 @@
 //! closing `---` ends in `\r\n`. Spaces after a `---` do not matter.
 
 use crate::{
+    classification::MemoryType,
     error::{Form, MifError, Position, quoted},
-    fields::Located,
-    memory::{CONTENT, Memory},
+    fields::{Key, Located, Part as _},
+    id::MemoryId,
+    memory::{CONTENT, CREATED, FRONT_MATTER_TYPE, ID, MEMORY_TYPE, Memory},
     node::{Kind, Node},
+    timestamp::Timestamp,
+    value::{Map, Value},
     yaml,
 };
 
@@ -35,6 +39,38 @@ impl Memory {
         let mut fields = Located { path: String::new(), node: front }.fields()?;
         let content = Kind::String(document.body.to_owned());
         fields.insert(CONTENT.json, Node::new(document.body_at, content))?;
+        Self::read(fields, Form::Markdown)
+    }
+
+    /// Reads Markdown that need not be a memory yet: a note. What its front matter does not say is
+    /// taken from the arguments; a text without front matter is all content, but for one line break
+    /// at its end. Whatever else the front matter says is read, or kept, as in a memory.
+    pub fn from_note(
+        text: &str,
+        id: &MemoryId,
+        memory_type: MemoryType,
+        created: &Timestamp,
+    ) -> Result<Self, MifError> {
+        let (front, body, body_at) = if let Ok(document) = Document::split(text) {
+            (yaml::read(document.front, 2)?, document.body, document.body_at)
+        } else {
+            // None, or a rule at the top of a page that no second one follows.
+            let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+            let body = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n'));
+            let start = Position { line: 1, column: 1 };
+            (Node::from(&Value::Object(Map::new())), body.unwrap_or(text), start)
+        };
+        let mut fields = Located { path: String::new(), node: front }.fields()?;
+        fields.insert(CONTENT.json, Node::new(body_at, Kind::String(body.to_owned())))?;
+        let mut absent = |keys: &[Key], value: Value| match keys {
+            [first, ..] if !keys.iter().any(|key| fields.has(key)) => {
+                fields.insert(first.json, Node::from(&value))
+            }
+            _ => Ok(()),
+        };
+        absent(&[ID], id.write(Form::Markdown))?;
+        absent(&[MEMORY_TYPE, FRONT_MATTER_TYPE], memory_type.write(Form::Markdown))?;
+        absent(&[CREATED], created.write(Form::Markdown))?;
         Self::read(fields, Form::Markdown)
     }
 

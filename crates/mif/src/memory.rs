@@ -47,7 +47,7 @@ const CITATIONS: Key = Key::same("citations");
 const BLOCKS: Key = Key::same("blocks");
 const EXTENSIONS: Key = Key::same("extensions");
 /// What front matter calls the memory type.
-const FRONT_MATTER_TYPE: Key = Key::same("type");
+pub(crate) const FRONT_MATTER_TYPE: Key = Key::same("type");
 
 /// One memory.
 ///

@@ -118,6 +118,14 @@ const SOAKS: &[Soak] = &[
         filter: "test(/^proxy_soak::/)",
     },
     Soak {
+        name: "import",
+        shows: "an import of Markdown files that is killed at random moments and run again makes one memory of each",
+        cases: 100_000,
+        unit: "files",
+        packages: &["atlatl-lro"],
+        filter: "test(/^memory::kills::/)",
+    },
+    Soak {
         name: "recipes",
         shows: "the ten recipes answer odd sets of records as the real jq does, at all levels, with any parameters",
         cases: 10_000,

@@ -38,6 +38,21 @@ pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, Stor
     row(db, id)?.map(|(_, json)| read(&json)).transpose()
 }
 
+pub(super) fn ids(
+    db: &Connection,
+    first: &MemoryId,
+    last: &MemoryId,
+    limit: usize,
+) -> Result<Vec<MemoryId>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    db.prepare_cached("SELECT id FROM memory WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3")
+        .and_then(|mut ask| {
+            ask.query_map(params![blob(first), blob(last), limit], |row| row.get(0).map(id_of))?
+                .collect()
+        })
+        .map_err(failed)
+}
+
 pub(super) fn update(
     db: &Connection,
     id: &MemoryId,

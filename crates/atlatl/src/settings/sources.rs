@@ -25,6 +25,10 @@ pub(crate) struct Surroundings {
     pub(crate) temp_dir: PathBuf,
     /// The directory for what a program keeps between runs, where there is a home.
     pub(crate) state_dir: Option<PathBuf>,
+    /// The directory for what a person keeps, where there is a home.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The program that a person writes texts with, and its arguments.
+    pub(crate) editor: Option<OsString>,
     /// The working directory, if it is still there.
     pub(crate) working_dir: Option<PathBuf>,
     pub(crate) uid: u32,
@@ -77,6 +81,11 @@ impl Surroundings {
                 .filter(|dir| !dir.as_os_str().is_empty())
                 .unwrap_or_else(|| PathBuf::from("/tmp")),
             state_dir: xdg_dir(variable("XDG_STATE_HOME"), variable("HOME"), ".local/state"),
+            data_dir: xdg_dir(variable("XDG_DATA_HOME"), variable("HOME"), ".local/share"),
+            editor: ["VISUAL", "EDITOR"]
+                .into_iter()
+                .filter_map(env::var_os)
+                .find(|editor| !editor.as_encoded_bytes().trim_ascii().is_empty()),
             working_dir: env::current_dir().ok(),
             uid: rustix::process::geteuid().as_raw(),
         }

@@ -9,6 +9,7 @@ mod deliver;
 mod extract;
 mod inspector;
 mod layers;
+mod memory;
 mod offload;
 mod program;
 mod proxied;

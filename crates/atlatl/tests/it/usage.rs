@@ -22,6 +22,7 @@ fn help_says_what_there_is() {
       proxy    Stand in front of an MCP server and keep its large results
       tools    Serve the extraction tools alone, for all proxies of a project
       results  List, show and clean stored results
+      memory   Keep, find and carry memories of your own
       config   Show, describe and check the configuration
       help     Print this message or the help of the given subcommand(s)
 
@@ -133,7 +134,7 @@ fn help_says_how_to_ask_about_a_result() {
 
 #[test]
 fn help_fits_80_columns() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 20] = [
         &[],
         &["offload"],
         &["extract"],
@@ -142,6 +143,15 @@ fn help_fits_80_columns() {
         &["results", "show"],
         &["results", "path"],
         &["results", "clean"],
+        &["memory"],
+        &["memory", "add"],
+        &["memory", "search"],
+        &["memory", "list"],
+        &["memory", "show"],
+        &["memory", "edit"],
+        &["memory", "forget"],
+        &["memory", "import"],
+        &["memory", "export"],
         &["config", "show"],
         &["config", "schema"],
         &["config", "check"],

@@ -10,6 +10,8 @@ const STORE: &[&str] = &["offload", "results", "extract", "proxy", "tools"];
 const EXTRACT: &[&str] = &["extract", "proxy", "tools"];
 /// Those which offer tools to a model.
 const TOOLS: &[&str] = &["proxy", "tools"];
+/// Those which act on memories.
+const MEMORY: &[&str] = &["memory", "serve"];
 /// The relay alone.
 const PROXY: &[&str] = &["proxy"];
 
@@ -194,15 +196,17 @@ pub const KEYS: &[Key] = &[
         "memory.store",
         Kind::Locator(&["", "sqlite:", "postgres://"]),
         r#""""#,
-        "The database that memories are kept in.",
+        "The database that memories are kept in; this version has no PostgreSQL store yet.",
     )
-    .or_derived("sqlite:{data dir}/memory.db"),
+    .or_derived("sqlite:{data dir}/memory.db")
+    .for_commands(MEMORY),
     row(
         "memory.embedder",
         Kind::Locator(&["none", "openai:", "local:"]),
         r#""none""#,
         "What turns memories into vectors: nothing, \"openai:{url}#{model}\" or \"local:{directory}\".",
-    ),
+    )
+    .for_commands(MEMORY),
     row(
         "server.listen",
         Kind::Text,

@@ -1,6 +1,6 @@
 //! What the written forms look like, and the exact rules of the Markdown body.
 
-use mif::{Memory, Relationship, RelationshipType, Value};
+use mif::{Memory, MemoryId, MemoryType, Relationship, RelationshipType, Value};
 use serde_json::json;
 
 use crate::round_trip::simple;
@@ -104,4 +104,37 @@ fn a_type_beside_the_memory_type_is_just_another_key() {
     let mut memory = simple("x");
     memory.other.insert("type".to_owned(), json!("how-to").into());
     assert_eq!(Memory::from_markdown(&memory.to_markdown()).unwrap(), memory);
+}
+
+#[test]
+fn a_note_gets_what_it_does_not_say() {
+    let id = "018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b".parse().unwrap();
+    let created = "2026-01-15T10:30:00Z".parse().unwrap();
+    let read = |text: &str| Memory::from_note(text, &id, MemoryType::Semantic, &created);
+    for (text, content) in [
+        ("plain\n", "plain"),
+        ("plain\r\n", "plain"),
+        ("\u{feff}# A\n\n", "# A\n"),
+        ("---\nrule\n", "---\nrule"),
+        ("", ""),
+    ] {
+        match read(text) {
+            Ok(memory) => assert_eq!(memory, simple(content)),
+            Err(error) => assert!(content.is_empty(), "{text:?}: {error}"),
+        }
+    }
+    let mut tagged = simple("text");
+    tagged.tags = Some(vec!["a".to_owned()]);
+    tagged.memory_type = MemoryType::Episodic;
+    assert_eq!(read("---\ntags: [a]\ntype: episodic\n---\n\ntext\n").unwrap(), tagged);
+    let other = MemoryId::from_u128(7);
+    let whole = Memory::new(
+        other,
+        MemoryType::Procedural,
+        "x",
+        "1999-01-01T00:00:00+02:00".parse().unwrap(),
+    );
+    let whole = whole.unwrap();
+    assert_eq!(read(&whole.to_markdown()).unwrap(), whole);
+    assert!(read("---\ntags: a\n---\ntext").unwrap_err().to_string().contains("`tags`"));
 }

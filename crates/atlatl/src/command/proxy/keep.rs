@@ -42,10 +42,19 @@ impl Keep {
     }
 
     pub(crate) fn interceptor(&self, settings: &Settings) -> Interceptor {
+        self.interceptor_telling(settings, &self.events())
+    }
+
+    /// The same for a server that has events of its own.
+    pub(crate) fn interceptor_telling(
+        &self,
+        settings: &Settings,
+        events: &Arc<dyn EventSink>,
+    ) -> Interceptor {
         let offloader = |spool: &Arc<dyn Spool>| {
             Offloader::new(spool.clone(), &settings.config)
                 .with_tokenizer(O200k)
-                .with_events(self.events.clone())
+                .with_events(Arc::clone(events))
                 // Also where a server of their own offers the tools: that is what it is for.
                 .with_extraction(Extraction::Native)
                 .with_memory_cap(PAYLOAD_IN_MEMORY)

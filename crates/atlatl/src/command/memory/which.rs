@@ -1,0 +1,72 @@
+//! Which memory is meant by what a person typed.
+
+use atlatl_memory::MemoryStore;
+use mif::MemoryId;
+
+use crate::error::Error;
+
+/// The fewest digits that stand for an id.
+const FEWEST_DIGITS: usize = 8;
+/// The digits of a whole id.
+const DIGITS: usize = 32;
+/// How many ids are named where one was meant.
+const CANDIDATES: usize = 5;
+/// Where to look for ids.
+const HINT: &str = "atlatl memory list";
+
+/// The id that `typed` is, or is the beginning of.
+pub(super) fn id(typed: &str, store: &dyn MemoryStore) -> Result<MemoryId, Error> {
+    let typed = typed.trim();
+    if let Ok(id) = typed.parse() {
+        return Ok(id);
+    }
+    let (first, last) = range(typed).ok_or_else(|| {
+        let expected = format!("expected an id, or at least its first {FEWEST_DIGITS} digits");
+        Error::usage(format!("{typed}: {expected}")).with_hint(HINT)
+    })?;
+    let mut ids = store.ids(&first, &last, CANDIDATES + 1)?;
+    match &ids[..] {
+        [] => Err(missing(typed)),
+        [_] => Ok(ids.remove(0)),
+        _ => {
+            let more = if ids.len() > CANDIDATES { " and more" } else { "" };
+            let ids: Vec<&str> = ids.iter().take(CANDIDATES).map(MemoryId::as_str).collect();
+            Err(Error::failure(format!("{typed} begins several ids: {}{more}", ids.join(", ")))
+                .with_hint("type more of it"))
+        }
+    }
+}
+
+/// What to say of a memory that is not there.
+pub(super) fn missing(typed: &str) -> Error {
+    Error::failure(format!("{typed}: there is no such memory")).with_hint(HINT)
+}
+
+/// The first and the last id that begin with these digits.
+fn range(typed: &str) -> Option<(MemoryId, MemoryId)> {
+    let digits = typed.strip_prefix("urn:mif:").unwrap_or(typed).replace('-', "");
+    let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !hex || !(FEWEST_DIGITS..=DIGITS).contains(&digits.len()) {
+        return None;
+    }
+    let bound = |rest: &str| {
+        let whole = format!("{digits}{}", rest.repeat(DIGITS - digits.len()));
+        u128::from_str_radix(&whole, 16).ok().map(MemoryId::from_u128)
+    };
+    Some((bound("0")?, bound("f")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_is_a_range() {
+        let (first, last) = range("018F4e2a-7").unwrap();
+        assert_eq!(first.as_str(), "018f4e2a-7000-0000-0000-000000000000");
+        assert_eq!(last.as_str(), "018f4e2a-7fff-ffff-ffff-ffffffffffff");
+        for wrong in ["018f4e2", "018f4e2g0", "", "é8f4e2a0", "+18f4e2a0"] {
+            assert!(range(wrong).is_none(), "{wrong}");
+        }
+    }
+}
