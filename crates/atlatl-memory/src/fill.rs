@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::embed::Embedder;
+use crate::embed::{EmbedError, Embedder};
 use crate::store::{MemoryStore, StoreError};
 
 /// Memories that go to the model at once.
@@ -91,8 +91,29 @@ pub fn fill(
         return Ok(0);
     }
     let texts: Vec<&str> = waiting.iter().map(|one| one.text.as_str()).collect();
-    let vectors = embedder.embed(&texts)?;
+    let vectors = match embedder.embed(&texts) {
+        Ok(vectors) => vectors,
+        // One text spoils the others: each by itself.
+        Err(error) if is_about_a_text(&error) => {
+            texts.iter().map(|text| vector_or_none(embedder, text)).collect::<Result<_, _>>()?
+        }
+        Err(error) => return Err(error.into()),
+    };
     let vectors: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors).collect();
     store.put_vectors(embedder.model(), &vectors)?;
     Ok(vectors.len())
+}
+
+/// The vector of one text; an empty one where none can be made, so that nobody waits for it.
+fn vector_or_none(embedder: &dyn Embedder, text: &str) -> Result<Vec<f32>, EmbedError> {
+    match embedder.embed(&[text]) {
+        Ok(mut vectors) => Ok(vectors.pop().unwrap_or_default()),
+        Err(error) if is_about_a_text(&error) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether another text might do. A wrong key or a model that is not there is about all of them.
+fn is_about_a_text(error: &EmbedError) -> bool {
+    matches!(error, EmbedError::Empty { .. } | EmbedError::Refused { status: 400 | 413 | 422, .. })
 }

@@ -5,9 +5,13 @@ use std::{
     sync::Arc,
 };
 
+use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{Embedder, MemoryStore, Moment, SqliteStore};
 
-use crate::{error::Error, settings::Settings};
+use crate::{
+    error::{Error, with_causes},
+    settings::Settings,
+};
 
 /// What `memory.store` begins with.
 const SQLITE: &str = "sqlite:";
@@ -34,17 +38,18 @@ pub(crate) fn expected(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Erro
     })
 }
 
-/// What turns memories into vectors, by `memory.embedder`.
+/// What turns memories into vectors, by `memory.embedder`. The key of an endpoint comes from where
+/// every client of such endpoints looks for it.
 pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>, Error> {
-    match &*settings.config.memory.embedder {
-        "none" => Ok(None),
-        // Not the whole value: an address may hold a key.
-        other => {
-            let kind = other.split(':').next().unwrap_or_default();
-            Err(Error::usage(format!("memory.embedder: \"{kind}:\u{2026}\" is not built in"))
-                .with_hint("--set memory.embedder=none ranks by words alone"))
-        }
-    }
+    let choice: EmbedderChoice = settings.config.memory.embedder.parse().map_err(|error| {
+        Error::usage(format!("memory.embedder: {error}"))
+            .with_hint("none, openai:URL#MODEL or local:DIRECTORY")
+    })?;
+    let key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
+    embed::open(&choice, key).map_err(|error| {
+        Error::failure(format!("memory.embedder: {}", with_causes(&error)))
+            .with_hint("--set memory.embedder=none ranks by words alone")
+    })
 }
 
 /// This very moment, for a memory that is made.

@@ -1,4 +1,4 @@
-//! Real programs that some tests need.
+//! Real programs and models that some tests need.
 
 use std::{
     env,
@@ -32,6 +32,23 @@ pub fn require_npm(name: &str) -> PathBuf {
     on_path(name).or_else(cached).unwrap_or_else(|| {
         panic!("this test runs the real `{name}`, which is not installed; install it with: .ci/npm")
     })
+}
+
+/// Finds the directory of an embedding model: in `ATLATL_MODELS`, or where `.ci/models` puts it.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if the model is not there.
+pub fn require_model(name: &str) -> PathBuf {
+    let models = env::var_os("ATLATL_MODELS").map(PathBuf::from);
+    let cached = || Some(env::home_dir()?.join(".cache/atlatl/models"));
+    models
+        .or_else(cached)
+        .map(|models| models.join(name))
+        .filter(|model| model.join("tokenizer.json").is_file())
+        .unwrap_or_else(|| {
+            panic!("this test runs the real model `{name}`, which is not there; install it with: .ci/models")
+        })
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
@@ -73,5 +90,11 @@ mod tests {
     #[should_panic(expected = "install it with: .ci/npm")]
     fn says_how_to_install_a_package_of_npm_that_is_not() {
         require_npm("mcp-server-no-such");
+    }
+
+    #[test]
+    #[should_panic(expected = "install it with: .ci/models")]
+    fn says_how_to_install_a_model_that_is_not() {
+        require_model("no-such-model");
     }
 }

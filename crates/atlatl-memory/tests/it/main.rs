@@ -1,6 +1,7 @@
-//! The memory store and its services.
+//! The memory store, its services and its embedders.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod embed;
 mod recall;
 mod sqlite;

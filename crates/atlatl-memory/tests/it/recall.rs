@@ -152,7 +152,7 @@ impl Embedder for Topics {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.broken {
-            return Err(EmbedError::Unreachable { why: "nobody answers".to_owned() });
+            return Err(EmbedError::Unreachable { why: "nobody answers".to_owned(), source: None });
         }
         let groups = [["database", "postgres"], ["holiday", "vacation"], ["deploy", "release"]];
         let vector = |text: &&str| {

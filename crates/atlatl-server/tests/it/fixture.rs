@@ -90,7 +90,7 @@ impl Place {
         };
         let estimate = Arc::new(|text: &str| text.chars().count().div_ceil(4) as u64);
         let mut parts = Parts::new(self.store.clone(), estimate, Moment::of_system);
-        parts.embedder = self.embedder.clone();
+        parts.embedder.clone_from(&self.embedder);
         parts.threshold_tokens = self.config.prompt.offload.threshold_tokens;
         if self.config.prompt.offload.enabled {
             parts.interceptor = Some(Interceptor::new(offloader(), offloader()));

@@ -1,0 +1,17 @@
+//! The embedders as their users see them.
+
+#[cfg(feature = "local")]
+mod bert;
+mod choices;
+#[cfg(any(feature = "local", feature = "openai"))]
+mod contract;
+#[cfg(feature = "openai")]
+mod endpoint;
+#[cfg(feature = "local")]
+mod meaning;
+#[cfg(feature = "openai")]
+mod openai;
+#[cfg(feature = "openai")]
+mod openai_faults;
+#[cfg(feature = "local")]
+mod table;
