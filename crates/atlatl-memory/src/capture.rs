@@ -85,17 +85,20 @@ fn changed(memory: &Memory, fields: &Map, now: DateTime<Utc>) -> Result<Memory, 
         }
     }
     let mut new = Memory::from_value(&Value::Object(object))?;
+    let says = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
     if new.content != memory.content {
-        if !fields.contains_key("title") && memory.title == Some(title(&memory.content)) {
+        if !says("title") && memory.title == Some(title(&memory.content)) {
             new.title = Some(title(&new.content));
         }
-        if !fields.contains_key("wiki_links") && memory.wiki_links == links(&memory.content) {
+        if !says("wiki_links") && memory.wiki_links == links(&memory.content) {
             new.wiki_links = links(&new.content);
         }
     }
     // What was removed and every memory has is worked out anew.
     new.title = Some(new.title.unwrap_or_else(|| title(&new.content)));
     new.namespace = Some(new.namespace.unwrap_or_else(|| Namespace::default_for(new.memory_type)));
+    new.tags = Some(new.tags.unwrap_or_default());
+    new.status = Some(new.status.unwrap_or(Status::Active));
     new.modified = Some(Timestamp::from(now));
     Ok(new)
 }

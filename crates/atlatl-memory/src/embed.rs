@@ -9,6 +9,8 @@ mod error;
 mod model_dir;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(feature = "openai")]
+mod remote;
 #[cfg(feature = "local")]
 mod table;
 #[cfg(any(feature = "local", feature = "openai"))]
@@ -54,12 +56,17 @@ pub trait Embedder: Send + Sync {
 
     /// One vector of length 1 per text, in their order. Blocking. Same text → same vector.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
+
+    /// The vector of a question, whose asker waits: who cannot answer soon fails soon.
+    fn embed_question(&self, question: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.embed(&[question])?.pop().unwrap_or_default())
+    }
 }
 
 /// Opens the embedder of that choice; [`EmbedderChoice::None`] opens none.
 ///
-/// An endpoint is asked once, since only its answer says how many dimensions there are; a local
-/// model is read into memory. The key is for endpoints alone.
+/// An endpoint is asked once, since only its answer says how many dimensions there are; one that is
+/// away is asked again later. A local model is read into memory. The key is for endpoints alone.
 pub fn open(
     choice: &EmbedderChoice,
     api_key: Option<String>,
@@ -68,8 +75,7 @@ pub fn open(
         EmbedderChoice::None => Ok(None),
         #[cfg(feature = "openai")]
         EmbedderChoice::OpenAi { endpoint, model } => {
-            let limits = OpenAiLimits::default();
-            Ok(Some(Arc::new(OpenAi::open(endpoint, model, api_key, limits)?)))
+            Ok(Some(Arc::new(remote::Remote::open(endpoint, model, api_key)?)))
         }
         #[cfg(not(feature = "openai"))]
         EmbedderChoice::OpenAi { .. } => {

@@ -5,11 +5,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::embed::{EmbedError, Embedder};
+use crate::embed::Embedder;
 use crate::store::{MemoryStore, StoreError};
 
 /// Memories that go to the model at once.
 const BATCH: usize = 32;
+/// What every model has a vector for.
+const PROBE: &str = "one short sentence";
+/// As many characters of a text as the smallest models take.
+const BEGINNING: usize = 1000;
 /// How often is looked without being called: another process may have written.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long is waited after a failure, at first and at most.
@@ -63,17 +67,17 @@ fn run(
     let mut wait = BACK_OFF.0;
     loop {
         let pause = match fill(store, embedder) {
-            Ok(0) => IDLE,
-            Ok(_) => Duration::ZERO,
+            Ok(made) => {
+                wait = BACK_OFF.0;
+                if made == 0 { IDLE } else { Duration::ZERO }
+            }
             Err(error) => {
                 failed(&*error);
+                let pause = wait;
                 wait = (wait * 2).min(BACK_OFF.1);
-                wait
+                pause
             }
         };
-        if pause <= IDLE {
-            wait = BACK_OFF.0;
-        }
         match called.recv_timeout(pause) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -93,27 +97,22 @@ pub fn fill(
     let texts: Vec<&str> = waiting.iter().map(|one| one.text.as_str()).collect();
     let vectors = match embedder.embed(&texts) {
         Ok(vectors) => vectors,
-        // One text spoils the others: each by itself.
-        Err(error) if is_about_a_text(&error) => {
-            texts.iter().map(|text| vector_or_none(embedder, text)).collect::<Result<_, _>>()?
-        }
-        Err(error) => return Err(error.into()),
+        // One text may spoil the others, in more ways than an endpoint has words for. If it answers
+        // to something short, each is tried by itself.
+        Err(error) => match embedder.embed(&[PROBE]) {
+            Ok(_) => texts.iter().map(|text| vector_or_none(embedder, text)).collect(),
+            Err(_) => return Err(error.into()),
+        },
     };
     let vectors: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors).collect();
     store.put_vectors(embedder.model(), &vectors)?;
     Ok(vectors.len())
 }
 
-/// The vector of one text; an empty one where none can be made, so that nobody waits for it.
-fn vector_or_none(embedder: &dyn Embedder, text: &str) -> Result<Vec<f32>, EmbedError> {
-    match embedder.embed(&[text]) {
-        Ok(mut vectors) => Ok(vectors.pop().unwrap_or_default()),
-        Err(error) if is_about_a_text(&error) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether another text might do. A wrong key or a model that is not there is about all of them.
-fn is_about_a_text(error: &EmbedError) -> bool {
-    matches!(error, EmbedError::Empty { .. } | EmbedError::Refused { status: 400 | 413 | 422, .. })
+/// The vector of one text, of its beginning where the whole is too much; an empty one where none
+/// can be made, so that nobody waits for it.
+fn vector_or_none(embedder: &dyn Embedder, text: &str) -> Vec<f32> {
+    let end = text.char_indices().nth(BEGINNING).map_or(text.len(), |(at, _)| at);
+    let one = |text: &str| embedder.embed(&[text]).ok()?.pop();
+    one(text).or_else(|| one(&text[..end])).unwrap_or_default()
 }

@@ -16,10 +16,6 @@ use crate::terms::{Need, Terms};
 pub const MOST_HITS: usize = 10_000;
 /// How many of the nearest vectors are answers: every vector is somewhere near.
 const NEAREST: usize = 200;
-/// Candidates for an answer of one. Time takes weight from some, which lets others pass.
-const CANDIDATES: usize = 8;
-/// The fewest candidates.
-const FEWEST: usize = 400;
 
 /// How is looked for answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,13 +52,15 @@ pub(crate) struct Finder {
 impl Finder {
     pub(crate) fn find(&self, question: &Question<'_>) -> Result<Found, StoreError> {
         let terms = Terms::of(question.query, question.need);
-        if terms.is_empty() && question.mode != Mode::Vector {
+        if question.query.trim().is_empty() {
             return self.everything(question);
         }
         let (near, warning) = self.near(question)?;
         let words = match (question.mode, &near) {
             (Mode::Vector, Some(_)) => Matches::default(),
-            _ => self.store.lexical(&terms, question.filter, candidates(question), question.now)?,
+            // All of them, whatever page is wanted: what one ranking adds to the other, and what time
+            // takes, must be the same on every page.
+            _ => self.store.lexical(&terms, question.filter, MOST_HITS, question.now)?,
         };
         let ranked_by = match (&near, question.mode) {
             (None, _) => RankedBy::Lexical,
@@ -70,8 +68,12 @@ impl Finder {
             (Some(_), _) => RankedBy::Hybrid,
         };
         let ranked = fused(&words.best, near.as_deref().unwrap_or_default());
-        let by_vector_alone = ranked.len() as u64 - words.best.len() as u64;
-        let total_matches = words.total + by_vector_alone;
+        // Beyond the most that are ranked nobody knows which of the nearest have the words too.
+        let total_matches = words.total.max(ranked.len() as u64);
+        let warning = warning.or_else(|| {
+            let said = "the question has more words than are looked for: the first ones count";
+            terms.cut.then(|| said.to_owned())
+        });
         let ranked = settled(self.weighed(ranked, question.now)?);
         let rest = match question.after {
             None => &ranked[..],
@@ -100,16 +102,20 @@ impl Finder {
             let warning = "no embedder is configured (memory.embedder): ranked by words alone";
             return Ok((None, wanted.then(|| warning.to_owned())));
         };
-        let vectors = match embedder.embed(&[question.query]) {
-            Ok(vectors) => vectors,
+        let vector = match embedder.embed_question(question.query) {
+            Ok(vector) => vector,
             Err(error) => {
                 let warning = format!("ranked by words alone, since {error}");
                 return Ok((None, Some(warning)));
             }
         };
-        let vector = vectors.first().map(Vec::as_slice).unwrap_or_default();
-        let near =
-            self.store.nearest(embedder.model(), vector, question.filter, NEAREST, question.now)?;
+        let near = self.store.nearest(
+            embedder.model(),
+            &vector,
+            question.filter,
+            NEAREST,
+            question.now,
+        )?;
         Ok((Some(near), None))
     }
 
@@ -155,12 +161,5 @@ impl Finder {
             ranked_by: RankedBy::Time,
             warning: None,
         })
-    }
-}
-
-fn candidates(question: &Question<'_>) -> usize {
-    match question.after {
-        Some(_) => MOST_HITS,
-        None => question.limit.saturating_mul(CANDIDATES).clamp(FEWEST, MOST_HITS),
     }
 }

@@ -58,7 +58,7 @@ impl PromptIntegration {
 }
 
 /// The best first, each whole; where no further one fits, the best of those left out is cut at the
-/// end of a sentence.
+/// end of a sentence. A best one that is too long is cut and stands alone.
 fn rendered(
     hits: &[SearchHit],
     budget: u64,
@@ -75,6 +75,10 @@ fn rendered(
             text.push_str(&section);
             left -= tokens;
             included += 1;
+        } else if included == 0 {
+            // Nothing is better than the best, not even what fits whole.
+            too_long = Some(hit);
+            break;
         } else if too_long.is_none() {
             too_long = Some(hit);
         }

@@ -59,11 +59,11 @@ impl MemoryStore for SqliteStore {
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
-        self.pool.read(|db| keep::get(db, id))
+        self.pool.read_once(|db| keep::get(db, id))
     }
 
     fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read(|db| ids.iter().filter_map(|id| keep::get(db, id).transpose()).collect())
+        self.pool.read(|db| keep::get_all(db, ids))
     }
 
     fn ids(
@@ -72,7 +72,7 @@ impl MemoryStore for SqliteStore {
         last: &MemoryId,
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError> {
-        self.pool.read(|db| keep::ids(db, first, last, limit))
+        self.pool.read_once(|db| keep::ids(db, first, last, limit))
     }
 
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
@@ -80,7 +80,11 @@ impl MemoryStore for SqliteStore {
     }
 
     fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
-        self.pool.write(|db| keep::delete(db, id))
+        let deleted = self.pool.write(|db| keep::delete(db, id))?;
+        if deleted {
+            self.pool.scrub();
+        }
+        Ok(deleted)
     }
 
     fn list(
@@ -91,7 +95,7 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Listed, StoreError> {
-        self.pool.read(|db| list::after(db, filter, order, after, limit, now))
+        self.pool.read_once(|db| list::after(db, filter, order, after, limit, now))
     }
 
     fn list_from(
@@ -102,11 +106,11 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read(|db| list::from(db, filter, order, offset, limit, now))
+        self.pool.read_once(|db| list::from(db, filter, order, offset, limit, now))
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        self.pool.read(|db| list::count(db, filter, now))
+        self.pool.read_once(|db| list::count(db, filter, now))
     }
 
     fn lexical(
@@ -140,11 +144,20 @@ impl MemoryStore for SqliteStore {
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
-        self.pool.write(|db| maintain::expire(db, now, limit))
+        let gone = self.pool.write(|db| maintain::expire(db, now, limit))?;
+        if !gone.is_empty() {
+            self.pool.scrub();
+        }
+        Ok(gone)
     }
 
     fn repair(&self) -> Result<Repaired, StoreError> {
-        self.pool.write(maintain::repair)
+        // Looking takes long where there is much, and no writer should wait for that.
+        let broken = self.pool.read(maintain::broken)?;
+        if broken.is_empty() {
+            return Ok(Repaired::default());
+        }
+        self.pool.write(|db| maintain::mend(db, &broken))
     }
 
     fn lease(
@@ -157,6 +170,6 @@ impl MemoryStore for SqliteStore {
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
-        self.pool.read(maintain::secret)
+        self.pool.read_once(maintain::secret)
     }
 }

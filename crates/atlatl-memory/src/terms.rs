@@ -8,6 +8,10 @@
 
 /// More would be a document, not a question.
 const MOST_PHRASES: usize = 64;
+/// The same where all of them must be there.
+const MOST_NEEDED: usize = 128;
+/// The words of one phrase: every one of them costs the index memory.
+const MOST_WORDS: usize = 32;
 
 /// English words that are in nearly every sentence and say nothing of what it is about.
 const EMPTY_WORDS: [&str; 68] = [
@@ -37,6 +41,8 @@ pub struct Terms {
     pub phrases: Vec<Phrase>,
     /// How many of them.
     pub need: Need,
+    /// Whether the question had more words than are looked for.
+    pub cut: bool,
 }
 
 /// Words that stand one after the other.
@@ -54,27 +60,29 @@ impl Terms {
     /// of Chinese, Japanese or Korean is as many phrases as it has pairs, and words that say nothing
     /// are left out unless there are no others.
     pub fn of(question: &str, need: Need) -> Self {
-        let mut all = Vec::new();
-        let mut telling = Vec::new();
+        let mut all = Phrases::of(need);
+        let mut telling = Phrases::of(need);
         for (part, quoted) in question.split('"').zip([false, true].into_iter().cycle()) {
             if quoted {
-                let words = part.split_whitespace().map(phrase_words).collect::<Vec<_>>();
-                push(&mut telling, Phrase { words: words.join(" "), prefix: false });
+                telling.push(quoted_phrase(part));
                 continue;
             }
             for word in part.split_whitespace() {
                 let known = EMPTY_WORDS.contains(&trimmed(word).to_lowercase().as_str());
                 for phrase in phrases(word, need) {
-                    push(&mut all, phrase.clone());
                     if need == Need::All || !known {
-                        push(&mut telling, phrase);
+                        telling.push(phrase.clone());
                     }
+                    all.push(phrase);
+                }
+                if telling.is_full() {
+                    break;
                 }
             }
         }
-        let mut phrases = if telling.is_empty() { all } else { telling };
-        phrases.truncate(MOST_PHRASES);
-        Self { phrases, need }
+        let Phrases { list: phrases, cut, .. } =
+            if telling.list.is_empty() { all } else { telling };
+        Self { phrases, need, cut }
     }
 
     /// Whether nothing is looked for.
@@ -83,10 +91,56 @@ impl Terms {
     }
 }
 
-fn push(phrases: &mut Vec<Phrase>, phrase: Phrase) {
-    if phrase.words.chars().any(char::is_alphanumeric) && !phrases.contains(&phrase) {
-        phrases.push(phrase);
+/// Phrases, each once, as many as a question may have: an index works for every one of them.
+struct Phrases {
+    list: Vec<Phrase>,
+    most: usize,
+    cut: bool,
+}
+
+impl Phrases {
+    fn of(need: Need) -> Self {
+        let most = match need {
+            Need::Any => MOST_PHRASES,
+            Need::All => MOST_NEEDED,
+        };
+        Self { list: Vec::new(), most, cut: false }
     }
+
+    fn is_full(&self) -> bool {
+        self.list.len() > self.most
+    }
+
+    fn push(&mut self, mut phrase: Phrase) {
+        if let Some(end) = end_of_words(&phrase.words, MOST_WORDS) {
+            phrase.words.truncate(end);
+            (phrase.prefix, self.cut) = (false, true);
+        }
+        if !phrase.words.chars().any(char::is_alphanumeric) || self.list.contains(&phrase) {
+            return;
+        }
+        if self.list.len() >= self.most {
+            self.cut = true;
+        } else {
+            self.list.push(phrase);
+        }
+    }
+}
+
+/// Where the first `most` words of `text` end, if there are more.
+fn end_of_words(text: &str, most: usize) -> Option<usize> {
+    let mut words = 0;
+    let mut inside = false;
+    for (at, c) in text.char_indices() {
+        if c.is_alphanumeric() && !inside {
+            words += 1;
+            if words > most {
+                return Some(at);
+            }
+        }
+        inside = c.is_alphanumeric();
+    }
+    None
 }
 
 /// `text` as an index holds it.
@@ -134,13 +188,27 @@ fn phrases(word: &str, need: Need) -> Vec<Phrase> {
     phrases
 }
 
-/// The words of a part of a quoted phrase.
-fn phrase_words(word: &str) -> String {
-    let words = runs(word).into_iter().map(|run| match run {
-        Run::Spaced(text) => text.to_owned(),
-        Run::Unspaced(characters) => pairs(&characters).join(" "),
-    });
-    words.collect::<Vec<_>>().join(" ")
+/// What stands in quotes, as the index has it: there the last character of a run stands alone
+/// behind its pairs, except that nobody knows whether the last run of the question ends here.
+fn quoted_phrase(text: &str) -> Phrase {
+    let all: Vec<Run<'_>> = text.split_whitespace().flat_map(runs).collect();
+    let mut words = Vec::new();
+    let mut prefix = false;
+    for (n, run) in all.iter().enumerate() {
+        let last = n + 1 == all.len();
+        match run {
+            Run::Spaced(text) => words.push((*text).to_owned()),
+            Run::Unspaced(characters) => {
+                words.extend(pairs(characters));
+                match characters.as_slice() {
+                    [_] => prefix = last,
+                    [.., end] if !last => words.push(end.to_string()),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Phrase { words: words.join(" "), prefix }
 }
 
 fn trimmed(word: &str) -> &str {
@@ -229,8 +297,25 @@ mod tests {
     }
 
     #[test]
-    fn a_document_as_a_question_is_bounded() {
-        let long: Vec<String> = (0..1000).map(|n| format!("word{n}")).collect();
-        assert_eq!(words(&long.join(" "), Need::Any).len(), MOST_PHRASES);
+    fn a_document_as_a_question_is_bounded_in_time_and_words() {
+        let long: Vec<String> = (0..200_000).map(|n| format!("word{n}")).collect();
+        let began = std::time::Instant::now();
+        let terms = Terms::of(&long.join(" "), Need::Any);
+        assert_eq!((terms.phrases.len(), terms.cut), (MOST_PHRASES, true));
+        for one in [long.join("-"), format!("\"{}\"", long.join(" ")), "库".repeat(100_000)] {
+            let terms = Terms::of(&one, Need::All);
+            assert_eq!(terms.phrases.len(), 1);
+            assert!(terms.cut && terms.phrases[0].words.len() < 400, "{:?}", terms.phrases);
+        }
+        assert!(!Terms::of("as many as this", Need::All).cut);
+        assert!(began.elapsed() < std::time::Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_quoted_phrase_stands_as_the_index_has_it() {
+        assert_eq!(words("\"使用PostgreSQL数据\"", Need::All), ["使用 用 PostgreSQL 数据"]);
+        assert_eq!(words("\"数据库 连接\"", Need::All), ["数据 据库 库 连接"]);
+        let alone = Terms::of("\"库\"", Need::All);
+        assert_eq!(alone.phrases, [Phrase { words: "库".to_owned(), prefix: true }]);
     }
 }

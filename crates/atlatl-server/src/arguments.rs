@@ -5,9 +5,14 @@
 
 use std::str::FromStr;
 
-use atlatl_memory::{Filter, Order};
+use atlatl_memory::{Filter, Mode, Order};
 use chrono::{DateTime, Utc};
 use mif::{Detail, Map, MemoryId, Timestamp, Value};
+
+/// Longer is a document, not a question.
+const LONGEST_QUERY: usize = 8192;
+/// No memory is asked for by more labels.
+const MOST_TAGS: usize = 64;
 
 /// Why arguments make no call: for the model to read, and to do better.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +82,17 @@ impl Arguments {
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Err(self.wrong(name, "text", other)),
         }
+    }
+
+    /// What is asked, no longer than a question is.
+    pub(crate) fn query(&self) -> Result<&str> {
+        let query = self.required("query")?;
+        if query.len() > LONGEST_QUERY {
+            let said = format!("\"query\" has {} bytes", query.len());
+            let hint = format!("Ask with the words that matter, at most {LONGEST_QUERY} bytes.");
+            return Err(ArgumentError::new(said, hint));
+        }
+        Ok(query)
     }
 
     pub(crate) fn required(&self, name: &str) -> Result<&str> {
@@ -162,6 +178,19 @@ impl Arguments {
         Ok(self.parsed("order", "newest, oldest or changed")?.unwrap_or_default())
     }
 
+    /// How is searched.
+    pub(crate) fn mode(&self) -> Result<Mode> {
+        match self.text("mode")? {
+            None | Some("hybrid") => Ok(Mode::Hybrid),
+            Some("lexical") => Ok(Mode::Lexical),
+            Some("vector") => Ok(Mode::Vector),
+            Some(other) => {
+                let other = Value::String(other.to_owned());
+                Err(self.wrong("mode", "lexical, vector or hybrid", &other))
+            }
+        }
+    }
+
     /// The conditions among the arguments.
     pub(crate) fn filter(&self) -> Result<Filter> {
         let mut filter = Filter::default();
@@ -175,6 +204,10 @@ impl Arguments {
         }
         filter.memory_type = self.parsed("memory_type", "semantic, episodic or procedural")?;
         filter.tags = self.texts("tags")?;
+        if filter.tags.len() > MOST_TAGS {
+            let said = format!("\"tags\" has {} labels", filter.tags.len());
+            return Err(ArgumentError::new(said, format!("Give at most {MOST_TAGS}.")));
+        }
         filter.since = self.time("since")?;
         filter.until = self.time("until")?;
         filter.min_confidence = self.fraction("min_confidence")?;

@@ -1,12 +1,12 @@
 //! Call: a tool called, its answer, and the form that the client gets it in.
 
 use atlatl_memory::{
-    MOST_HITS, Mode, Moment, RankPosition, RecallRequest, SearchHit, SearchRequest, StoreError,
+    Filter, Found, MOST_HITS, Moment, RankPosition, RecallRequest, SearchRequest, StoreError,
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
 use lro_mcp::Called;
-use mif::{Detail, MemoryId};
+use mif::{Detail, Memory, MemoryId};
 
 use crate::answer::{Answer, Set, tool_result};
 use crate::arguments::{ArgumentError, Arguments};
@@ -87,9 +87,9 @@ impl Inner {
         let asked = Asked {
             query: arguments.text("query").ok().flatten().map(str::to_owned),
             detail,
-            question: arguments.without(&["cursor", "limit"]),
+            question: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
         };
-        let now = (self.clock)().now;
+        let now = self.now();
         let answer = match tool {
             Tool::List => self.list(&arguments, &asked, client, now)?,
             Tool::Recall => self.recalled(&arguments, &asked, client, now)?,
@@ -135,7 +135,7 @@ impl Inner {
                 match set.next.as_ref().filter(|_| delivery != Delivery::Whole) {
                     None => result,
                     Some(place) => {
-                        let now = (self.clock)().now;
+                        let now = self.now();
                         let cursor = cursor::write(&self.seal, &asked.question, place, now);
                         tool_result(&set.json(Some(&cursor)), None)
                     }
@@ -214,20 +214,16 @@ impl Inner {
         client: Client,
         now: DateTime<Utc>,
     ) -> Result<Answer, Trouble> {
-        let query = arguments.required("query")?;
+        let query = arguments.query()?;
         if query.trim().is_empty() {
             return self.list(arguments, asked, client, now);
         }
+        let (after, now) = self.after(arguments, asked, now)?;
         let mut request = RecallRequest::new(query, now);
         request.filter = arguments.filter()?;
         request.limit = Some(self.limit(arguments, client)?);
-        if let Some(Place::Answers { position, now }) = self.place(arguments, asked, now)? {
-            (request.after, request.now) = (Some(position), now);
-        }
-        let found = self.recall.found(&request)?;
-        let mut set = Set::found(&found, asked.detail);
-        set.next = next(&found.hits, found.more, request.now);
-        Ok(Answer::Set(set))
+        request.after = after;
+        Ok(answers(&self.recall.found(&request)?, asked.detail, now))
     }
 
     fn searched(
@@ -237,29 +233,30 @@ impl Inner {
         client: Client,
         now: DateTime<Utc>,
     ) -> Result<Answer, Trouble> {
-        let query = arguments.required("query")?;
+        let query = arguments.query()?;
         if query.trim().is_empty() {
             return self.list(arguments, asked, client, now);
         }
+        let (after, now) = self.after(arguments, asked, now)?;
         let mut request = SearchRequest::new(query, now);
-        request.mode = match arguments.text("mode")? {
-            None | Some("hybrid") => Mode::Hybrid,
-            Some("lexical") => Mode::Lexical,
-            Some("vector") => Mode::Vector,
-            Some(_) => {
-                let hint = "mode: lexical, vector or hybrid";
-                return Err(ArgumentError::new("\"mode\" is none of the three", hint).into());
-            }
-        };
+        request.mode = arguments.mode()?;
         request.filter = arguments.filter()?;
         request.limit = Some(self.limit(arguments, client)?);
-        if let Some(Place::Answers { position, now }) = self.place(arguments, asked, now)? {
-            (request.after, request.now) = (Some(position), now);
-        }
-        let found = self.search.found(&request)?;
-        let mut set = Set::found(&found, asked.detail);
-        set.next = next(&found.hits, found.more, request.now);
-        Ok(Answer::Set(set))
+        request.after = after;
+        Ok(answers(&self.search.found(&request)?, asked.detail, now))
+    }
+
+    /// The answer that a page begins behind, and the time of the first page.
+    fn after(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        now: DateTime<Utc>,
+    ) -> Result<(Option<RankPosition>, DateTime<Utc>), ArgumentError> {
+        Ok(match self.place(arguments, asked, now)? {
+            Some(Place::Answers { position, now }) => (Some(position), now),
+            _ => (None, now),
+        })
     }
 
     fn context(
@@ -268,7 +265,7 @@ impl Inner {
         asked: &Asked,
         now: DateTime<Utc>,
     ) -> Result<Answer, Trouble> {
-        let mut request = RecallRequest::new(arguments.required("query")?, now);
+        let mut request = RecallRequest::new(arguments.query()?, now);
         request.filter = arguments.filter()?;
         request.limit = arguments
             .number("limit")?
@@ -290,7 +287,7 @@ impl Inner {
 
     fn got(&self, arguments: &Arguments, detail: Detail) -> Result<Answer, Trouble> {
         let id = arguments.id()?;
-        let memory = self.store.get(&id)?.ok_or(Trouble::Missing(id))?;
+        let memory = self.memory(&id)?.ok_or(Trouble::Missing(id))?;
         Ok(one(&memory.to_line(detail)))
     }
 
@@ -312,6 +309,14 @@ impl Inner {
         Ok(Answer::One(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
     }
 
+    /// The memory called `id`, unless it has outlived its time.
+    pub(crate) fn memory(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+        let mut any = Filter::default();
+        any.status = None;
+        let now = self.now();
+        Ok(self.store.get(id)?.filter(|memory| any.admits(memory, now)))
+    }
+
     /// A memory is durable: whoever waits for that may begin.
     pub(crate) fn wrote(&self, id: &MemoryId) {
         self.events.publish(None, EventKind::MemoryCaptured { id: id.clone() });
@@ -321,10 +326,14 @@ impl Inner {
     }
 }
 
-fn next(hits: &[SearchHit], more: bool, now: DateTime<Utc>) -> Option<Place> {
-    let last = hits.last().filter(|_| more)?;
-    let position = RankPosition { score: last.score, id: last.memory.id.clone() };
-    Some(Place::Answers { position, now })
+/// Answers that were found at `now`, and where the next page begins.
+fn answers(found: &Found, detail: Detail, now: DateTime<Utc>) -> Answer {
+    let mut set = Set::found(found, detail);
+    set.next = found.hits.last().filter(|_| found.more).map(|last| {
+        let position = RankPosition { score: last.score, id: last.memory.id.clone() };
+        Place::Answers { position, now }
+    });
+    Answer::Set(set)
 }
 
 fn one(memory: &str) -> Answer {

@@ -9,7 +9,12 @@ use crate::tool::Tool;
 pub(crate) fn definition(tool: Tool, era: Era) -> Value {
     let mut properties = Map::new();
     for name in tool.arguments() {
-        properties.insert((*name).to_owned(), argument(tool, name));
+        let mut schema = argument(tool, name);
+        // Here null says something: the field goes.
+        if tool == Tool::Update && *name != "id" {
+            schema = json!({"anyOf": [schema, {"type": "null"}]});
+        }
+        properties.insert((*name).to_owned(), schema);
     }
     let mut input = json!({"type": "object", "properties": properties});
     let required = required(tool);
@@ -47,8 +52,10 @@ fn words(tool: Tool) -> (&'static str, &'static str) {
         ),
         Tool::Search => (
             "Search memories",
-            "Find memories that have all the given words; words in double quotes stand one after \
-             the other. For a question in plain words use recall_memories.",
+            "Find memories that have all the given words (mode lexical; words in double quotes \
+             stand one after the other), that lie near in meaning (vector), or both (hybrid: the \
+             nearest come beside those with the words). For a question in plain words use \
+             recall_memories.",
         ),
         Tool::Inject => (
             "Inject context",

@@ -67,7 +67,7 @@ impl MemoryServer {
             (_, "prompts/get") => self.prompt(&params)?,
             (_, "completion/complete") => self.complete(&params)?,
             (Era::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
-                let now = (self.0.clock)().now;
+                let now = self.0.now();
                 let tasks: Vec<Value> =
                     self.0.tasks.all(now).iter().map(|task| task.legacy()).collect();
                 json!({"tasks": tasks}).to_string()
@@ -76,7 +76,7 @@ impl MemoryServer {
             (Era::Legacy, "tasks/result") => self.task_result(&params, client, cancel)?,
             (Era::Legacy, "tasks/cancel") => {
                 let task = self.named_task(&params, client)?;
-                if !task.cancel() {
+                if !task.cancel(self.0.now()) {
                     return Err(Failure::new(INVALID_PARAMS, "the task has ended already"));
                 }
                 task.legacy().to_string()
@@ -144,22 +144,26 @@ impl MemoryServer {
         let name = params
             .text("name")
             .ok_or_else(|| Failure::new(INVALID_PARAMS, "the name of the tool is missing"))?;
-        let arguments = params.get("arguments");
+        let arguments = params.get("arguments").filter(|arguments| arguments.get() != "null");
+        let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
-            && let Some(called) = tools.call(&name, arguments, (self.0.clock)().now, cancel)
+            && (client.era == Era::Modern || task.is_none())
+            && let Some(called) = tools.call(&name, arguments, self.0.now(), cancel)
         {
             return Ok(called.result().to_string());
+        }
+        if self.0.extraction_for(client).is_some_and(|tools| tools.has(&name)) {
+            return Err(Failure::new(METHOD_NOT_FOUND, "this tool does not run as a task"));
         }
         let tool = Tool::named(&name).ok_or_else(|| {
             let name: String = lro_core::neutralise(&name).chars().take(60).collect();
             Failure::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
-        let task = params.get("task").filter(|task| task.get() != "null");
         match client.era {
             Era::Legacy if task.is_some() => self.legacy_task(tool, arguments, client, task),
             Era::Modern if client.tasks && tool.may_be_a_task() => {
-                self.call_or_task(tool, arguments, client, cancel)
+                Ok(self.call_or_task(tool, arguments, client, cancel))
             }
             _ => {
                 let correlation = message.id().map(|id| id.to_string()).unwrap_or_default();
@@ -186,20 +190,17 @@ impl MemoryServer {
     }
 
     /// 2026-07-28: the server decides. What is quick is answered; only what is not is a task.
-    fn call_or_task(
-        &self,
-        tool: Tool,
-        arguments: &str,
-        client: Client,
-        cancel: &Cancel,
-    ) -> Result<String> {
-        let task = self.begin_task(tool, arguments, client, None)?;
+    fn call_or_task(&self, tool: Tool, arguments: &str, client: Client, cancel: &Cancel) -> String {
+        // Where there is no room for one more task, whoever asks waits.
+        let Ok(task) = self.begin_task(tool, arguments, client, None) else {
+            return self.0.call(tool, arguments, client, "");
+        };
         if let State::Done(result) = task.wait(Some(self.0.tasks.after), cancel) {
             self.0.tasks.forget(&task.id);
-            return Ok(result);
+            return result.to_string();
         }
         let begun = task.modern().to_string();
-        Ok(format!("{TASK_BEGUN},{}", &begun[1..]))
+        format!("{TASK_BEGUN},{}", &begun[1..])
     }
 
     fn named_task(
@@ -233,7 +234,7 @@ impl MemoryServer {
         }
         let task = self.named_task(params, client)?;
         if method == "tasks/cancel" {
-            task.cancel();
+            task.cancel(self.0.now());
         }
         if method != "tasks/get" {
             return Ok("{}".to_owned());
@@ -241,7 +242,7 @@ impl MemoryServer {
         let shown = task.modern().to_string();
         Ok(match task.state() {
             State::Done(result) => {
-                let result = self.finished(result, "tools/call", Era::Modern);
+                let result = self.finished(result.to_string(), "tools/call", Era::Modern);
                 format!(r#"{},"result":{result}}}"#, &shown[..shown.len() - 1])
             }
             _ => shown,

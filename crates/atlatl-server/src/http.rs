@@ -4,6 +4,7 @@
 
 mod api;
 mod auth;
+mod given;
 mod guard;
 mod listen;
 mod mcp;

@@ -2,6 +2,7 @@
 
 use atlatl_memory::RecallRequest;
 use lro_wire::{Failure, INVALID_PARAMS, Object};
+use mif::MemoryId;
 use serde_json::{Value, json};
 
 use crate::resource::broken;
@@ -40,7 +41,7 @@ impl MemoryServer {
                 text.trim().parse().map_err(|_| wrong("budget_tokens: expected a number"))?
             }
         };
-        let request = RecallRequest::new(&*topic, (self.0.clock)().now);
+        let request = RecallRequest::new(&*topic, self.0.now());
         let context = self.0.prompt.context(&request, budget).map_err(|error| broken(&error))?;
         let (included, total) = (context.included, context.found.total_matches);
         let text = if included == 0 {
@@ -66,8 +67,11 @@ impl MemoryServer {
             about.text("uri").is_some_and(|uri| uri.starts_with("memory://")) && name == "id";
         let topic = about.text("name").as_deref() == Some(NAME) && name == "topic";
         let mut values: Vec<Value> = Vec::new();
-        if template || topic {
-            let mut request = RecallRequest::new(&*typed, (self.0.clock)().now);
+        if let Some((first, last)) = beginning(&typed).filter(|_| template) {
+            let ids = self.0.store.ids(&first, &last, OFFERED).map_err(|error| broken(&error))?;
+            values.extend(ids.iter().map(|id| Value::from(id.as_str())));
+        } else if template || topic {
+            let mut request = RecallRequest::new(&*typed, self.0.now());
             request.limit = Some(OFFERED);
             for hit in self.0.recall.recall(&request).map_err(|error| broken(&error))? {
                 let value = if template {
@@ -82,4 +86,15 @@ impl MemoryServer {
         }
         Ok(json!({"completion": {"values": values, "hasMore": false}}).to_string())
     }
+}
+
+/// The ids that begin so.
+fn beginning(typed: &str) -> Option<(MemoryId, MemoryId)> {
+    let digits: String = typed.chars().filter(|c| *c != '-').collect();
+    let hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = |end: &str| {
+        let all = format!("{digits}{}", end.repeat(32usize.checked_sub(digits.len())?));
+        u128::from_str_radix(&all, 16).ok().map(MemoryId::from_u128)
+    };
+    hex.then(|| Some((id("0")?, id("f")?)))?
 }

@@ -27,7 +27,7 @@ enum Form {
 impl MemoryServer {
     /// The memories, the newest first.
     pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, Failure> {
-        let now = (self.0.clock)().now;
+        let now = self.0.now();
         let seal = &self.0.seal;
         let after = match params.text("cursor") {
             None => None,
@@ -80,7 +80,7 @@ impl MemoryServer {
             Failure::new(code, "there is no such memory").with(json!({"uri": uri}))
         };
         let (id, form) = parsed(&uri).ok_or_else(missing)?;
-        let memory = self.0.store.get(&id).map_err(|error| broken(&error))?;
+        let memory = self.0.memory(&id).map_err(|error| broken(&error))?;
         let memory = memory.ok_or_else(missing)?;
         let (mime, text) = match form {
             Form::Markdown => ("text/markdown", memory.to_markdown()),
@@ -109,7 +109,6 @@ fn resource(memory: &Memory) -> Value {
         "name": title,
         "description": format!("{} memory in {namespace}, {}", memory.memory_type, memory.created),
         "mimeType": "text/markdown",
-        "size": memory.content.len(),
     })
 }
 

@@ -7,6 +7,7 @@ use atlatl_memory::{
     CaptureService, Embedder, Estimate, Filler, MemoryStore, PromptIntegration, RecallService,
     SearchService, StoreError,
 };
+use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
 use lro_mcp::{Interceptor, Tools};
 
@@ -124,6 +125,11 @@ impl MemoryServer {
 }
 
 impl Inner {
+    /// What time it is. No finer than a cursor keeps it: the first page and the next must agree.
+    pub(crate) fn now(&self) -> DateTime<Utc> {
+        (self.clock)().now.trunc_subsecs(6)
+    }
+
     /// What becomes of a large set of memories for `client`.
     pub(crate) fn delivery(&self, client: Client) -> Delivery {
         let reads_files = client.transport == Transport::Stdio || self.shared_filesystem;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lro_query::Cancel;
 use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
-use lro_wire::{Failure, INTERNAL, IdKey, Line, Lines, Message, Messages, NO_JSON};
+use lro_wire::{Failure, INTERNAL, IdKey, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST};
 
 use crate::client::{Client, Transport};
 use crate::dispatch::envelope;
@@ -64,8 +64,15 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
     let running = Arc::new(Running::default());
     let mut client = Client::new(Era::Legacy, Transport::Stdio);
     let mut lines = Lines::new(input);
-    // No request is that long: whoever sends it is no client.
-    while let Ok(Some(Line::Whole(line))) = lines.next() {
+    while let Ok(Some(line)) = lines.next() {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::Long(_) => {
+                // No request is that long; what comes after it may be one.
+                write(&output, &Failure::new(NO_REQUEST, "the line is too long").nameless());
+                continue;
+            }
+        };
         let text = match std::str::from_utf8(line) {
             Ok(text) if text.trim().is_empty() => continue,
             Ok(text) => text,

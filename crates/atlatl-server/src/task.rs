@@ -26,6 +26,8 @@ const LONGEST_TTL: TimeDelta = TimeDelta::hours(1);
 const MOST: usize = 256;
 /// Tasks that run at the same time.
 const MOST_RUNNING: usize = 32;
+/// What the results of all tasks may take.
+const MOST_BYTES: usize = 256 << 20;
 /// How often a client should ask.
 const POLL_MS: u64 = 500;
 /// A longer call has an id that only this process knows: an id also travels in a header.
@@ -46,6 +48,8 @@ pub(crate) struct Task {
     created: DateTime<Utc>,
     ttl: TimeDelta,
     state: Mutex<State>,
+    /// When the state became what it is.
+    updated: Mutex<DateTime<Utc>>,
     changed: Condvar,
 }
 
@@ -53,7 +57,7 @@ pub(crate) struct Task {
 pub(crate) enum State {
     Working,
     /// The `result` of the call.
-    Done(String),
+    Done(Arc<str>),
     Cancelled,
 }
 
@@ -91,9 +95,11 @@ impl Tasks {
     /// Takes a task in, unless there are too many.
     fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<(), Failure> {
         let mut known = self.known();
-        known.retain(|_, task| !task.is_over(now));
-        let running = known.values().filter(|task| matches!(task.state(), State::Working)).count();
-        if running >= MOST_RUNNING || known.len() >= MOST {
+        // What still works counts, whatever its time: its thread is there.
+        known.retain(|_, task| task.works() || !task.is_over(now));
+        let running = known.values().filter(|task| task.works()).count();
+        let held: usize = known.values().map(|task| task.bytes()).sum();
+        if running >= MOST_RUNNING || known.len() >= MOST || held >= MOST_BYTES {
             return Err(Failure::new(INTERNAL, "too many tasks: try again in a moment"));
         }
         known.insert(task.id.clone(), Arc::clone(task));
@@ -110,23 +116,40 @@ impl Task {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn works(&self) -> bool {
+        matches!(*self.locked(), State::Working)
+    }
+
+    /// What its result takes.
+    fn bytes(&self) -> usize {
+        match &*self.locked() {
+            State::Done(result) => result.len(),
+            _ => 0,
+        }
+    }
+
     fn is_over(&self, now: DateTime<Utc>) -> bool {
         now >= self.created + self.ttl
     }
 
     /// Ends a task that still works; whether it did.
-    fn end(&self, state: State) -> bool {
+    fn end(&self, state: State, at: DateTime<Utc>) -> bool {
         let mut now = self.locked();
         let working = matches!(*now, State::Working);
         if working {
             *now = state;
+            *self.updated.lock().unwrap_or_else(PoisonError::into_inner) = at;
             self.changed.notify_all();
         }
         working
     }
 
-    pub(crate) fn cancel(&self) -> bool {
-        self.end(State::Cancelled)
+    pub(crate) fn cancel(&self, at: DateTime<Utc>) -> bool {
+        self.end(State::Cancelled, at)
+    }
+
+    fn updated(&self) -> DateTime<Utc> {
+        *self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the task has ended, at most so long, and no longer than someone wants to know.
@@ -157,7 +180,7 @@ impl Task {
             "taskId": self.id,
             "status": status,
             "createdAt": written(self.created),
-            "lastUpdatedAt": written(self.created),
+            "lastUpdatedAt": written(self.updated()),
             "ttl": self.ttl.num_milliseconds(),
             "pollInterval": POLL_MS,
         })
@@ -174,7 +197,7 @@ impl Task {
             "taskId": self.id,
             "status": status,
             "createdAt": written(self.created),
-            "lastUpdatedAt": written(self.created),
+            "lastUpdatedAt": written(self.updated()),
             "ttlMs": self.ttl.num_milliseconds(),
             "pollIntervalMs": POLL_MS,
         })
@@ -227,7 +250,7 @@ impl MemoryServer {
     /// The task called `id`. One that this process does not know is run, if it ever was one.
     pub(crate) fn task(&self, id: &str, client: Client) -> Result<Arc<Task>, Failure> {
         let unknown = || Failure::new(INVALID_PARAMS, "there is no such task, or it has expired");
-        let now = (self.0.clock)().now;
+        let now = self.0.now();
         if let Some(task) = self.0.tasks.known().get(id).filter(|task| !task.is_over(now)) {
             return Ok(Arc::clone(task));
         }
@@ -251,12 +274,13 @@ impl MemoryServer {
         (created, ttl): (DateTime<Utc>, TimeDelta),
     ) -> Result<Arc<Task>, Failure> {
         let state = Mutex::new(State::Working);
-        let task = Arc::new(Task { id, created, ttl, state, changed: Condvar::new() });
-        self.0.tasks.admit(&task, (self.0.clock)().now)?;
+        let updated = Mutex::new(created);
+        let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
+        self.0.tasks.admit(&task, self.0.now())?;
         let (server, running) = (self.clone(), Arc::clone(&task));
         let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
             let result = server.0.call(tool, &arguments, client, &running.id);
-            running.end(State::Done(result));
+            running.end(State::Done(result.into()), server.0.now());
         });
         if started.is_err() {
             self.0.tasks.forget(&task.id);

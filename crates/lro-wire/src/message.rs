@@ -51,6 +51,10 @@ impl<'a> Message<'a> {
     /// Reads `json`; `None` where it is not plainly a message, a member that stands twice included:
     /// what two readers may read differently is nothing to act upon.
     pub fn read(json: &'a str) -> Option<Self> {
+        // An array would be read as the members in their order.
+        if !json.trim_start().starts_with('{') {
+            return None;
+        }
         let Fields { id, method, params, result, error } = serde_json::from_str(json).ok()?;
         let method = method.map(|Text(method)| method);
         Some(Self { id, method, params, result, error })

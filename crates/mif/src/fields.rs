@@ -82,6 +82,14 @@ impl Located {
         }
     }
 
+    /// The text itself, where it need not be copied.
+    pub(crate) fn into_text(self) -> Result<String, MifError> {
+        match self.node.kind {
+            Kind::String(text) => Ok(text),
+            _ => self.text().map(str::to_owned),
+        }
+    }
+
     pub(crate) fn number(&self) -> Result<&Number, MifError> {
         match &self.node.kind {
             Kind::Number(n) => Ok(n),
@@ -189,7 +197,7 @@ impl Fields {
 
 impl Part for String {
     fn read(source: Located) -> Result<Self, MifError> {
-        source.text().map(str::to_owned)
+        source.into_text()
     }
 
     fn write(&self, _: Form) -> Value {

@@ -37,8 +37,18 @@ impl MemoryId {
 
     /// Makes an identifier from the 128 bits of a UUID.
     pub fn from_u128(value: u128) -> Self {
-        let hex = format!("{value:032x}");
-        let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+        // A search makes thousands of them; formatting would be most of that.
+        let digit = |place: u32| {
+            let four = (value >> (4 * (31 - place))) & 0xf;
+            u32::try_from(four).ok().and_then(|four| char::from_digit(four, 16)).unwrap_or('0')
+        };
+        let mut text = String::with_capacity(36);
+        for place in 0..32 {
+            if matches!(place, 8 | 12 | 16 | 20) {
+                text.push('-');
+            }
+            text.push(digit(place));
+        }
         Self { text, value }
     }
 
@@ -80,7 +90,8 @@ fn parse(text: &str) -> Option<u128> {
     if !well_formed {
         return None;
     }
-    u128::from_str_radix(&text.replace('-', ""), 16).ok()
+    let digits = text.chars().filter_map(|c| c.to_digit(16));
+    Some(digits.fold(0, |value, digit| value << 4 | u128::from(digit)))
 }
 
 impl fmt::Display for MemoryId {

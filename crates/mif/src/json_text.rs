@@ -11,6 +11,9 @@ use crate::{
     node::{Kind, MAX_DEPTH, Node},
 };
 
+/// How many keys an object has that needs no set to tell whether one is given twice.
+const FEW_KEYS: usize = 24;
+
 /// Reads one JSON document; `form` only names it in errors.
 pub(crate) fn read(text: &str, form: Form) -> Result<Node, MifError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -41,15 +44,17 @@ impl Reader<'_> {
     }
 
     fn here(&mut self) -> Position {
-        for c in self.text[self.marked..self.pos].chars() {
-            if c == '\n' {
-                self.mark = Position { line: self.mark.line + 1, column: 1 };
-            } else {
-                self.mark.column += 1;
-            }
-        }
+        // A character begins at every byte that does not continue one.
+        let passed = &self.text.as_bytes()[self.marked..self.pos];
+        self.mark.column += passed.iter().filter(|byte| byte.cast_signed() >= -0x40).count();
         self.marked = self.pos;
         self.mark
+    }
+
+    /// Marks the beginning of a line, behind a line break that was passed.
+    fn new_line(&mut self) {
+        self.mark = Position { line: self.mark.line + 1, column: 1 };
+        self.marked = self.pos;
     }
 
     fn error(&self, at: Position, expected: &str, found: String) -> MifError {
@@ -66,8 +71,11 @@ impl Reader<'_> {
     }
 
     fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+        while let Some(space @ (b' ' | b'\t' | b'\n' | b'\r')) = self.peek() {
             self.pos += 1;
+            if space == b'\n' {
+                self.new_line();
+            }
         }
     }
 
@@ -116,12 +124,20 @@ impl Reader<'_> {
         let at = self.here();
         let start = self.pos;
         self.pos += 1;
+        let mut escaped = false;
         loop {
             match self.peek() {
                 Some(b'"') => break,
                 // Whatever follows the backslash cannot end the string; a character of several
                 // bytes may be stepped into, which is harmless since only ASCII is looked for.
-                Some(b'\\') if self.pos + 1 < self.text.len() => self.pos += 2,
+                Some(b'\\') if self.pos + 1 < self.text.len() => {
+                    escaped = true;
+                    self.pos += 2;
+                    // No escape, and told as such at the end.
+                    if self.text.as_bytes()[self.pos - 1] == b'\n' {
+                        self.new_line();
+                    }
+                }
                 Some(b) if b >= 0x20 && b != b'\\' => self.pos += 1,
                 Some(b'\\') | None => {
                     self.pos = self.text.len();
@@ -132,6 +148,9 @@ impl Reader<'_> {
         }
         self.pos += 1;
         let lexeme = &self.text[start..self.pos];
+        if !escaped {
+            return Ok(lexeme[1..lexeme.len() - 1].to_owned());
+        }
         serde_json::from_str(lexeme)
             .map_err(|_| self.error(at, "a string whose escapes are valid Unicode", quoted(lexeme)))
     }
@@ -159,7 +178,9 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, depth: usize) -> Result<Vec<(String, Node)>, MifError> {
-        let mut entries = Vec::new();
+        let mut entries: Vec<(String, Node)> = Vec::new();
+        // Keys are compared one by one while they are few, which is quicker than a set; a document
+        // of a million keys still takes no longer for each.
         let mut seen = HashSet::new();
         self.pos += 1;
         self.skip_space();
@@ -174,7 +195,15 @@ impl Reader<'_> {
             }
             let at = self.here();
             let key = self.string()?;
-            if !seen.insert(key.clone()) {
+            if entries.len() == FEW_KEYS {
+                seen.extend(entries.iter().map(|(key, _)| key.clone()));
+            }
+            let again = if entries.len() < FEW_KEYS {
+                entries.iter().any(|(other, _)| *other == key)
+            } else {
+                !seen.insert(key.clone())
+            };
+            if again {
                 return Err(self.error(at, "each key once", format!("a second {}", quoted(&key))));
             }
             self.skip_space();
@@ -244,6 +273,32 @@ mod tests {
             "\"\\u12\"",
         ] {
             assert!(read(text, Form::Json).is_err(), "{text:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_second_key_is_told_among_few_and_many() {
+        for n in [2, FEW_KEYS - 1, FEW_KEYS, FEW_KEYS + 1, FEW_KEYS + 2, 3 * FEW_KEYS] {
+            for again in [0, n / 2, n - 1] {
+                let keys: Vec<String> = (0..n).map(|key| format!("\"k{key}\":0")).collect();
+                let text = format!("{{{}}}", keys.join(","));
+                assert!(read(&text, Form::Json).is_ok(), "{n} keys");
+                let text = format!("{{{},\"k{again}\":1}}", keys.join(","));
+                assert!(read(&text, Form::Json).is_err(), "{n} keys and k{again} again");
+            }
+        }
+    }
+
+    #[test]
+    fn places_count_characters_and_lines() {
+        for (text, line, column) in [
+            ("{\"é日\": 1,\n \"ü\":\n  \"日本\" x}", 3, 8),
+            ("{\"é日\": x}", 1, 8),
+            ("\n\n x", 3, 2),
+            ("[\"é\\\n日", 2, 2),
+        ] {
+            let Err(MifError::Syntax { at, .. }) = read(text, Form::Json) else { panic!("{text}") };
+            assert_eq!(at, Position { line, column }, "{text}");
         }
     }
 

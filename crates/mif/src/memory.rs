@@ -247,7 +247,7 @@ impl Part for Content {
             let expected = format!("at most {MAX_CONTENT_BYTES} bytes");
             return Err(source.error(expected, format!("{} bytes", text.len())));
         }
-        Ok(Self(text.to_owned()))
+        source.into_text().map(Self)
     }
 
     fn write(&self, form: Form) -> Value {

@@ -7,9 +7,9 @@ use crate::value::{Map, Number, Value};
 
 use crate::error::{Position, quoted};
 
-/// How deep arrays and objects may nest in any form. The same as `serde_json`'s own limit, so
-/// that whatever is accepted here can be read again there.
-pub(crate) const MAX_DEPTH: usize = 127;
+/// How deep arrays and objects may nest in any form: a little less than `serde_json`'s own limit, so
+/// that whatever is accepted here can be read again there, also inside the answer of a tool.
+pub(crate) const MAX_DEPTH: usize = 120;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {

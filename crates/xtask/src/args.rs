@@ -120,6 +120,10 @@ pub(crate) enum Bench {
     /// Calls through the proxy beside the bare server and beside other proxies; installs those it
     /// lacks
     Proxy,
+    /// Recall, search, listing and ingest at 100 000 and a million memories, beside the bare SQL
+    Memory,
+    /// How well the ranking set is answered, by words, by vectors and by both, with real models
+    Ranking,
 }
 
 /// Parses the command line and runs the command; the exit code says whether it passed.

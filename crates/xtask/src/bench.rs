@@ -2,11 +2,13 @@
 
 mod core;
 mod extract;
+mod memory;
 mod offload;
 mod peers;
 mod proxy;
+mod ranking;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -28,6 +30,8 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Offload => ("offload", "lro", offload::tables),
         Bench::Extract => ("extract", "lro-query", extract::tables),
         Bench::Proxy => ("proxy", "atlatl-lro", proxy::tables),
+        Bench::Memory => ("memory", "atlatl-memory", memory::tables),
+        Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
     };
     let cache = peers::cache()?;
     let mut failures = Vec::new();
@@ -40,13 +44,22 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
             let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
             ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
         }
-        Bench::Core | Bench::Offload => {}
+        Bench::Ranking => {
+            let script = repository.path(".ci/models");
+            ensure!(Command::new(script).status()?.success(), ".ci/models failed");
+        }
+        Bench::Core | Bench::Offload | Bench::Memory => {}
     }
     let command = format!("cargo xtask bench {name}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
     output::progress(format_args!("bench {name}: building and measuring"));
+    let features = match args.name {
+        // It asks no model, and linking them takes minutes.
+        Bench::Memory => "--no-default-features",
+        _ => "--all-features",
+    };
     let run = repository
-        .cargo(&["bench", "--locked", "--all-features", "--package", package, "--bench", name])
+        .cargo(&["bench", "--locked", features, "--package", package, "--bench", name])
         .env("ATLATL_CACHE", cache)
         .stderr(Stdio::inherit())
         .output()

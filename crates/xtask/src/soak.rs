@@ -118,6 +118,14 @@ const SOAKS: &[Soak] = &[
         filter: "test(/^proxy_soak::/)",
     },
     Soak {
+        name: "durability",
+        shows: "what a memory store acknowledged is there after its process was killed, nothing else is, and nothing by half",
+        cases: 200,
+        unit: "kills",
+        packages: &["atlatl-memory"],
+        filter: "test(/^durability::/)",
+    },
+    Soak {
         name: "import",
         shows: "an import of Markdown files that is killed at random moments and run again makes one memory of each",
         cases: 100_000,

@@ -1,7 +1,7 @@
 //! Keep: memories put, read, changed and removed.
 
 use mif::{Memory, MemoryId};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::pool::failed;
 use crate::filter::{confidence, expires, status};
@@ -29,13 +29,29 @@ fn put_one(db: &Connection, memory: &Memory, clash: Clash) -> Result<Put, StoreE
     if clash == Clash::Keep {
         return Ok(Put::Kept);
     }
-    remove(db, key)?;
+    remove(db, key, &stored)?;
     insert(db, memory, &json)?;
     Ok(Put::Replaced)
 }
 
 pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
-    row(db, id)?.map(|(_, json)| read(&json)).transpose()
+    let mut found = get_all(db, std::slice::from_ref(id))?;
+    Ok(found.pop())
+}
+
+/// Those that are there, in order. Each is read where the engine has it, and not copied before.
+pub(super) fn get_all(db: &Connection, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+    let mut ask = db
+        .prepare_cached("SELECT json FROM memory JOIN document USING (key) WHERE id = ?1")
+        .map_err(failed)?;
+    let mut memories = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut rows = ask.query([blob(id)]).map_err(failed)?;
+        if let Some(row) = rows.next().map_err(failed)? {
+            memories.push(read_in(row, 0)?);
+        }
+    }
+    Ok(memories)
 }
 
 pub(super) fn ids(
@@ -67,7 +83,7 @@ pub(super) fn update(
     memory.validate().map_err(StoreError::Invalid)?;
     let json = memory.to_json();
     if json != stored {
-        remove(db, key)?;
+        remove(db, key, &stored)?;
         insert(db, &memory, &json)?;
     }
     Ok(Some(memory))
@@ -75,7 +91,7 @@ pub(super) fn update(
 
 pub(super) fn delete(db: &Connection, id: &MemoryId) -> Result<bool, StoreError> {
     match row(db, id)? {
-        Some((key, _)) => remove(db, key).map(|()| true),
+        Some((key, json)) => remove(db, key, &json).map(|()| true),
         None => Ok(false),
     }
 }
@@ -83,6 +99,12 @@ pub(super) fn delete(db: &Connection, id: &MemoryId) -> Result<bool, StoreError>
 /// A stored memory.
 pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
     Memory::from_json(json).map_err(StoreError::Damaged)
+}
+
+/// The memory in a column.
+pub(super) fn read_in(row: &Row<'_>, column: usize) -> Result<Memory, StoreError> {
+    let json = row.get_ref(column).map_err(failed)?;
+    read(json.as_str().map_err(|error| failed(error.into()))?)
 }
 
 /// An id as the tables have it.
@@ -139,25 +161,32 @@ fn insert(db: &Connection, memory: &Memory, json: &str) -> Result<(), StoreError
 
 /// Puts the words of a memory into the index.
 pub(super) fn index(db: &Connection, key: i64, memory: &Memory) -> Result<(), StoreError> {
-    db.prepare_cached("INSERT INTO words (rowid, title, content, tags) VALUES (?1, ?2, ?3, ?4)")
-        .and_then(|mut insert| {
-            insert.execute(params![
-                key,
-                memory.title.as_deref().map(indexed),
-                indexed(&memory.content),
-                indexed(&memory.tags().join(" ")),
-            ])
-        })
+    let statement = "INSERT INTO words (rowid, title, content, tags) VALUES (?1, ?2, ?3, ?4)";
+    words(db, statement, key, memory)
+}
+
+fn words(db: &Connection, statement: &str, key: i64, memory: &Memory) -> Result<(), StoreError> {
+    let values = params![
+        key,
+        memory.title.as_deref().map(indexed),
+        indexed(&memory.content),
+        indexed(&memory.tags().join(" ")),
+    ];
+    db.prepare_cached(statement)
+        .and_then(|mut change| change.execute(values))
         .map(drop)
         .map_err(failed)
 }
 
-pub(super) fn remove(db: &Connection, key: i64) -> Result<(), StoreError> {
+/// Takes a version of a memory out of every table.
+pub(super) fn remove(db: &Connection, key: i64, json: &str) -> Result<(), StoreError> {
+    let statement = "INSERT INTO words (words, rowid, title, content, tags) \
+                     VALUES ('delete', ?1, ?2, ?3, ?4)";
+    words(db, statement, key, &read(json)?)?;
     for statement in [
         "DELETE FROM memory WHERE key = ?1",
         "DELETE FROM document WHERE key = ?1",
         "DELETE FROM tag WHERE key = ?1",
-        "DELETE FROM words WHERE rowid = ?1",
         "DELETE FROM vector WHERE key = ?1",
     ] {
         db.prepare_cached(statement)

@@ -7,7 +7,7 @@ use mif::Memory;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::keep::{blob, read};
+use super::keep::{blob, read_in};
 use super::pool::failed;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position, microseconds};
@@ -140,8 +140,7 @@ fn rows(
     let mut rows = ask.query(params_from_iter(values)).map_err(failed)?;
     let mut memories = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
-        let json = row.get_ref(0).map_err(failed)?;
-        memories.push(read(json.as_str().map_err(|error| failed(error.into()))?)?);
+        memories.push(read_in(row, 0)?);
     }
     Ok(memories)
 }

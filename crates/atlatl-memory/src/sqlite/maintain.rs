@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::keep::{id_of, index, read, remove};
 use super::pool::failed;
@@ -16,48 +16,102 @@ pub(super) fn expire(
 ) -> Result<Vec<MemoryId>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let gone = db
-        .prepare_cached("SELECT key, id FROM memory WHERE expires <= ?1 ORDER BY expires LIMIT ?2")
+        .prepare_cached(
+            "SELECT key, id, json FROM memory JOIN document USING (key) \
+             WHERE expires <= ?1 ORDER BY expires LIMIT ?2",
+        )
         .and_then(|mut ask| {
             ask.query_map(params![microseconds(now), limit], |row| {
-                Ok((row.get::<_, i64>(0)?, id_of(row.get(1)?)))
+                Ok((row.get::<_, i64>(0)?, id_of(row.get(1)?), row.get::<_, String>(2)?))
             })?
             .collect::<Result<Vec<_>, _>>()
         })
         .map_err(failed)?;
-    gone.into_iter().map(|(key, id)| remove(db, key).map(|()| id)).collect()
+    gone.into_iter().map(|(key, id, json)| remove(db, key, &json).map(|()| id)).collect()
 }
 
-pub(super) fn repair(db: &rusqlite::Transaction<'_>) -> Result<Repaired, StoreError> {
+/// What is not in step, by key.
+pub(super) struct Broken {
+    missing: Vec<i64>,
+    orphaned: Vec<i64>,
+    loose: Vec<i64>,
+    /// Models whose vectors have a gap, and where it begins.
+    gaps: Vec<(String, i64)>,
+}
+
+impl Broken {
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { missing, orphaned, loose, gaps } = self;
+        missing.is_empty() && orphaned.is_empty() && loose.is_empty() && gaps.is_empty()
+    }
+}
+
+/// Looks for what is not in step.
+pub(super) fn broken(db: &Connection) -> Result<Broken, StoreError> {
     let keys = |sql: &str| {
         db.prepare(sql)
             .and_then(|mut ask| ask.query_map([], |row| row.get(0))?.collect())
             .map_err(failed)
     };
-    let missing: Vec<i64> =
-        keys("SELECT key FROM memory WHERE key NOT IN (SELECT id FROM words_docsize)")?;
-    for key in &missing {
-        let json: String = db
-            .query_row("SELECT json FROM document WHERE key = ?1", [key], |row| row.get(0))
-            .map_err(failed)?;
-        index(db, *key, &read(&json)?)?;
-    }
-    let orphaned: Vec<i64> =
-        keys("SELECT id FROM words_docsize WHERE id NOT IN (SELECT key FROM memory)")?;
-    for key in &orphaned {
-        remove(db, *key)?;
-    }
-    let loose = db
-        .execute("DELETE FROM vector WHERE key NOT IN (SELECT key FROM memory)", [])
+    let gaps = db
+        .prepare(
+            "SELECT model, (SELECT min(key) FROM memory WHERE key <= upto AND NOT EXISTS \
+             (SELECT 1 FROM vector WHERE vector.key = memory.key AND vector.model = embedded.model)) \
+             AS first FROM embedded WHERE first IS NOT NULL",
+        )
+        .and_then(|mut ask| {
+            ask.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        })
         .map_err(failed)?;
-    // The next vectors begin before the first memory that has none.
-    db.execute(
-        "UPDATE embedded SET upto = min(upto, coalesce((SELECT min(memory.key) - 1 FROM memory \
-         WHERE NOT EXISTS (SELECT 1 FROM vector \
-         WHERE vector.key = memory.key AND vector.model = embedded.model)), upto))",
-        [],
-    )
-    .map_err(failed)?;
-    Ok(Repaired::new(missing.len() as u64, (orphaned.len() + loose) as u64))
+    Ok(Broken {
+        missing: keys("SELECT key FROM memory WHERE key NOT IN (SELECT id FROM words_docsize)")?,
+        orphaned: keys("SELECT id FROM words_docsize WHERE id NOT IN (SELECT key FROM memory)")?,
+        loose: keys("SELECT key FROM vector WHERE key NOT IN (SELECT key FROM memory)")?,
+        gaps,
+    })
+}
+
+/// Mends it. A memory that went meanwhile is passed over.
+pub(super) fn mend(db: &Connection, broken: &Broken) -> Result<Repaired, StoreError> {
+    let missing = if broken.orphaned.is_empty() {
+        index_again(db, broken.missing.iter().copied())?
+    } else {
+        // Nobody knows the words of what is gone: the index is made anew.
+        db.execute("INSERT INTO words (words) VALUES ('delete-all')", []).map_err(failed)?;
+        let keys = db
+            .prepare("SELECT key FROM memory ORDER BY key")
+            .and_then(|mut ask| ask.query_map([], |row| row.get(0))?.collect::<Result<Vec<_>, _>>())
+            .map_err(failed)?;
+        index_again(db, keys.into_iter())?;
+        broken.missing.len() as u64
+    };
+    for key in &broken.loose {
+        db.execute("DELETE FROM vector WHERE key = ?1", [key]).map_err(failed)?;
+    }
+    for (model, first) in &broken.gaps {
+        db.execute(
+            "UPDATE embedded SET upto = min(upto, ?2) WHERE model = ?1",
+            params![model, first - 1],
+        )
+        .map_err(failed)?;
+    }
+    Ok(Repaired::new(missing, (broken.orphaned.len() + broken.loose.len()) as u64))
+}
+
+/// Puts the words of these versions into the index; of how many.
+fn index_again(db: &Connection, keys: impl Iterator<Item = i64>) -> Result<u64, StoreError> {
+    let mut indexed = 0;
+    for key in keys {
+        let json: Option<String> = db
+            .prepare_cached("SELECT json FROM document WHERE key = ?1")
+            .and_then(|mut ask| ask.query_row([key], |row| row.get(0)).optional())
+            .map_err(failed)?;
+        if let Some(json) = json {
+            index(db, key, &read(&json)?)?;
+            indexed += 1;
+        }
+    }
+    Ok(indexed)
 }
 
 pub(super) fn lease(
@@ -66,10 +120,11 @@ pub(super) fn lease(
     now: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
+    // A lease that ends later than ours would was taken by a clock that was wrong.
     let taken = db
         .execute(
             "INSERT INTO lease (task, until) VALUES (?1, ?3) \
-             ON CONFLICT (task) DO UPDATE SET until = ?3 WHERE until <= ?2",
+             ON CONFLICT (task) DO UPDATE SET until = ?3 WHERE until <= ?2 OR until > ?3",
             params![task, microseconds(now), microseconds(until)],
         )
         .map_err(failed)?;

@@ -47,9 +47,9 @@ impl Pool {
             why: error.to_string(),
         })?;
         let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        // Readers do not wait for a writer, nor a writer for them.
-        writer.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        // Before anything is changed: it may be someone else's file.
         schema::prepare(&mut writer, &place)?;
+        write_ahead(&writer)?;
         Ok(Self { path: path.to_owned(), writer: Mutex::new(writer), readers: Mutex::default() })
     }
 
@@ -71,19 +71,45 @@ impl Pool {
         Ok(done)
     }
 
+    /// Empties the log, where what was deleted may still stand. A reader may keep it: it goes with
+    /// the next time, and with the last connection.
+    pub(super) fn scrub(&self) {
+        let _ = lock(&self.writer)
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    }
+
     /// Runs `ask` on the state of one moment.
     pub(super) fn read<T>(
         &self,
         ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.with_reader(|reader| {
+            let transaction = reader.transaction().map_err(failed)?;
+            let answer = ask(&transaction);
+            transaction.finish().map_err(failed)?;
+            answer
+        })
+    }
+
+    /// Runs `ask`, which is one statement and so sees one moment by itself. A transaction around it
+    /// would take as long as the look-up of a memory.
+    pub(super) fn read_once<T>(
+        &self,
+        ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.with_reader(|reader| ask(reader))
+    }
+
+    fn with_reader<T>(
+        &self,
+        ask: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let idle = lock(&self.readers).pop();
         let mut reader = match idle {
             Some(reader) => reader,
             None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
         };
-        let transaction = reader.transaction().map_err(failed)?;
-        let answer = ask(&transaction);
-        transaction.finish().map_err(failed)?;
+        let answer = ask(&mut reader);
         let mut readers = lock(&self.readers);
         if readers.len() < IDLE_READERS {
             readers.push(reader);
@@ -107,6 +133,25 @@ fn make(path: &Path) -> io::Result<()> {
     match new {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other.map(drop),
+    }
+}
+
+/// Readers do not wait for a writer, nor a writer for them. Two processes that begin at the same
+/// time may stand in each other's way for a moment.
+fn write_ahead(db: &Connection) -> Result<(), StoreError> {
+    let mut tries = 0;
+    loop {
+        let mode = db.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
+        if mode.map_err(failed)? == "wal" {
+            return Ok(());
+        }
+        match db.pragma_update(None, "journal_mode", "WAL").map_err(failed) {
+            Err(StoreError::Busy) if tries < 50 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            other => return other,
+        }
     }
 }
 

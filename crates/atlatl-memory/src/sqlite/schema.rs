@@ -12,7 +12,8 @@ const VERSION: i64 = 1;
 
 /// What is asked of a memory is in a narrow table, so that a filter over a million of them reads
 /// little; the memory itself is beside it. The words are in an index without content: what it would
-/// hold is there already.
+/// hold is there already. To take a memory out of it, its words are said again; they are overwritten
+/// then, where marking the row as deleted would leave them in the file.
 const TABLES: &str = "
     CREATE TABLE memory (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -36,8 +37,9 @@ const TABLES: &str = "
     CREATE INDEX tag_key ON tag (key);
     CREATE VIRTUAL TABLE words USING fts5(
         title, content, tags,
-        content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2'
+        content='', tokenize='porter unicode61 remove_diacritics 2'
     );
+    INSERT INTO words(words, rank) VALUES ('secure-delete', 1);
     CREATE TABLE vector (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         key INTEGER NOT NULL,

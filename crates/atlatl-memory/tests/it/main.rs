@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod durability;
 mod embed;
 mod recall;
 mod sqlite;

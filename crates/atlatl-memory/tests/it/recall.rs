@@ -235,7 +235,7 @@ fn a_prompt_has_whole_memories_and_keeps_to_its_budget() {
         2,
         &format!(r#"{{"memory_type":"semantic","title":"Long","content":"{long}"}}"#),
     );
-    let request = RecallRequest::new("key", now());
+    let request = RecallRequest::new("blue key", now());
     let all = prompt(&place).context(&request, 4000).unwrap();
     assert_eq!(all.included, 2);
     assert!(all.text.contains("## Short key\n_semantic · "), "{}", all.text);

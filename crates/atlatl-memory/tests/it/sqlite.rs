@@ -78,8 +78,10 @@ fn what_is_no_store_is_refused_and_left_alone() {
     let db = rusqlite::Connection::open(&other).unwrap();
     db.execute_batch("CREATE TABLE things (thing); INSERT INTO things VALUES (1)").unwrap();
     drop(db);
+    let before = std::fs::read(&other).unwrap();
     let refused = SqliteStore::open(&other).unwrap_err();
     assert!(refused.to_string().contains("another program"), "{refused}");
+    assert!(std::fs::read(&other).unwrap() == before, "not a byte was changed");
 
     let later = home.path().join("later.db");
     drop(SqliteStore::open(&later).unwrap());
@@ -99,10 +101,19 @@ fn an_index_that_lost_entries_is_mended() {
     let memories = corpus::memories(20, 1);
     store.put(&memories, Clash::Keep).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
-    db.execute("DELETE FROM words WHERE rowid <= 3", []).unwrap();
+    // As a program would leave it that writes the tables and not the index.
+    db.execute_batch(
+        "INSERT INTO memory (id, memory_type, status, created, changed, fades)
+             SELECT randomblob(16), memory_type, status, created, changed, fades FROM memory
+             WHERE key <= 3;
+         INSERT INTO document (key, json) SELECT key + 20, json FROM document WHERE key <= 3;",
+    )
+    .unwrap();
+    let repaired = store.repair().unwrap();
+    assert_eq!((repaired.missing, repaired.orphaned), (3, 0));
     db.execute("INSERT INTO words (rowid, content) VALUES (999, 'ghost')", []).unwrap();
     let repaired = store.repair().unwrap();
-    assert_eq!((repaired.missing, repaired.orphaned), (3, 1));
+    assert_eq!((repaired.missing, repaired.orphaned), (0, 1));
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let title = format!("\"{}\"", memories[0].title.as_deref().unwrap());
     let found = store.lexical(&Terms::of(&title, Need::All), &Filter::default(), 99, now).unwrap();
@@ -119,13 +130,20 @@ fn forgotten_text_is_not_left_in_the_file() {
     let mut memories = corpus::memories(3, 1);
     memories[1].content = "the launch code is XYZZY-PLUGH-42".to_owned();
     store.put(&memories, Clash::Keep).unwrap();
+    let files = || {
+        let mut all = std::fs::read(&path).unwrap();
+        all.extend(std::fs::read(path.with_file_name("memory.db-wal")).unwrap_or_default());
+        String::from_utf8_lossy(&all).to_lowercase()
+    };
+    assert!(files().contains("launch") && files().contains("plugh"));
     assert!(store.delete(&memories[1].id).unwrap());
+    // Also while the store is open, and as the index writes its words.
+    for word in ["xyzz", "plugh", "launch"] {
+        assert!(!files().contains(word), "{word} is still there");
+    }
+    assert!(files().contains(&memories[0].id.as_str().to_lowercase()));
     drop(store);
-    // The log goes into the file when the last connection goes.
-    let bytes = std::fs::read(&path).unwrap();
-    let lower = String::from_utf8_lossy(&bytes).to_lowercase();
-    assert!(!lower.contains("xyzzy"), "deleted text is still there");
-    assert!(lower.contains(&memories[0].id.as_str().to_lowercase()));
+    assert!(!files().contains("plugh"));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 //!
 //! Spec A6: it pages by `limit` and `offset`, and never offloads.
 
-use atlatl_memory::{MOST_HITS, Mode, SearchRequest};
-use axum::body::Bytes;
-use axum::extract::{Path, RawQuery, State};
+use atlatl_memory::{MOST_HITS, SearchRequest};
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
+use super::given::{Body, Id};
 use super::problem::Problem;
 use crate::answer::Set;
 use crate::arguments::{ArgumentError, Arguments};
@@ -47,25 +47,8 @@ const SEARCHED_BY: &[&str] = &[
     "limit",
     "offset",
 ];
-/// What a body may say of a memory besides what capture knows is kept: it is a memory.
-const WRITTEN: &[&str] = &[
-    "content",
-    "memory_type",
-    "title",
-    "namespace",
-    "tags",
-    "status",
-    "summary",
-    "entities",
-    "relationships",
-    "wiki_links",
-    "embedding",
-    "provenance",
-    "temporal",
-    "citations",
-    "blocks",
-    "extensions",
-];
+/// What we say of a memory, whatever a body says.
+const OURS: [&str; 3] = ["id", "created", "modified"];
 
 pub(super) async fn alive() -> &'static str {
     "ok\n"
@@ -92,7 +75,7 @@ pub(super) async fn list(
     let (limit, offset) = page(&arguments)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let now = (inner.clock)().now;
+        let now = inner.now();
         let total = inner.store.count(&filter, now)?;
         let memories = inner.store.list_from(&filter, order, offset, limit, now)?;
         let set = Set::listed(&memories, total, detail);
@@ -102,22 +85,14 @@ pub(super) async fn list(
 }
 
 /// `POST /v1/search`.
-pub(super) async fn search(State(app): State<App>, body: Bytes) -> Result<Response, Problem> {
+pub(super) async fn search(State(app): State<App>, Body(body): Body) -> Result<Response, Problem> {
     let arguments = Arguments::read(text(&body)?, SEARCHED_BY)?;
     let detail = arguments.detail(Detail::Full)?;
     let (limit, offset) = page(&arguments)?;
-    let now = (app.server.0.clock)().now;
-    let mut request = SearchRequest::new(arguments.required("query")?, now);
+    let now = app.server.0.now();
+    let mut request = SearchRequest::new(arguments.query()?, now);
     request.filter = arguments.filter()?;
-    request.mode = match arguments.text("mode")? {
-        None | Some("hybrid") => Mode::Hybrid,
-        Some("lexical") => Mode::Lexical,
-        Some("vector") => Mode::Vector,
-        Some(_) => {
-            let hint = "mode: lexical, vector or hybrid";
-            return Err(ArgumentError::new("\"mode\" is none of the three", hint).into());
-        }
-    };
+    request.mode = arguments.mode()?;
     let skip = usize::try_from(offset).unwrap_or(MOST_HITS).min(MOST_HITS);
     request.limit = Some(skip + limit);
     super::blocking(move || {
@@ -134,8 +109,8 @@ pub(super) async fn search(State(app): State<App>, body: Bytes) -> Result<Respon
 }
 
 /// `POST /v1/memories`.
-pub(super) async fn create(State(app): State<App>, body: Bytes) -> Result<Response, Problem> {
-    let fields = Arguments::read(text(&body)?, WRITTEN)?.into_said();
+pub(super) async fn create(State(app): State<App>, Body(body): Body) -> Result<Response, Problem> {
+    let fields = written(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
         let memory = inner.capture.capture(fields, moment((inner.clock)()))?;
@@ -150,13 +125,10 @@ pub(super) async fn create(State(app): State<App>, body: Bytes) -> Result<Respon
 }
 
 /// `GET /v1/memories/{id}`.
-pub(super) async fn read(
-    State(app): State<App>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn read(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
-        let memory = app.server.0.store.get(&id)?.ok_or_else(Problem::missing)?;
+        let memory = app.server.0.memory(&id)?.ok_or_else(Problem::missing)?;
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?
@@ -165,17 +137,19 @@ pub(super) async fn read(
 /// `PUT /v1/memories/{id}`: the memory says what the body says, and nothing else.
 pub(super) async fn replace(
     State(app): State<App>,
-    Path(id): Path<String>,
-    body: Bytes,
+    Id(id): Id,
+    Body(body): Body,
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
-    let said = Arguments::read(text(&body)?, WRITTEN)?.into_said();
-    // What is not said goes.
-    let mut fields: Map = WRITTEN.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
-    fields.extend(said);
+    let said = written(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let memory = inner.capture.update(&id, &fields, (inner.clock)().now)?;
+        let stored = inner.memory(&id)?.ok_or_else(Problem::missing)?;
+        // What is not said goes.
+        let stored = stored.at(Detail::Full);
+        let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
+        fields.extend(said);
+        let memory = inner.capture.update(&id, &fields, inner.now())?;
         let memory = memory.ok_or_else(Problem::missing)?;
         inner.wrote(&memory.id);
         Ok(json(StatusCode::OK, memory.to_json()))
@@ -184,10 +158,7 @@ pub(super) async fn replace(
 }
 
 /// `DELETE /v1/memories/{id}`.
-pub(super) async fn delete(
-    State(app): State<App>,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn delete(State(app): State<App>, Id(id): Id) -> Result<StatusCode, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let inner = &app.server.0;
@@ -198,6 +169,19 @@ pub(super) async fn delete(
         Ok(StatusCode::NO_CONTENT)
     })
     .await?
+}
+
+/// The fields of a memory in a body. Those that we do not know are kept, as in every memory; those
+/// that are ours are passed over, so that what was read can be written again.
+fn written(body: &[u8]) -> Result<Map, Problem> {
+    let value: Value = text(body)?
+        .parse()
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {error}")))?;
+    let Value::Object(map) = value else {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is no object"));
+    };
+    let said = |(name, value): &(String, Value)| !value.is_null() && !OURS.contains(&name.as_str());
+    Ok(map.into_iter().filter(said).collect())
 }
 
 fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {

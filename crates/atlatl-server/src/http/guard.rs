@@ -137,7 +137,7 @@ pub(super) async fn media_type(request: Request, next: Next) -> Response {
 }
 
 /// The value of a header that is there exactly once.
-fn one<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     values.next().is_none().then(|| value.to_str().ok())?

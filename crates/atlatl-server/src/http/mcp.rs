@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,10 +16,12 @@ use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
 use lro_wire::version::{LEGACY, MODERN};
 use lro_wire::{
     Failure, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST,
-    UNSUPPORTED_VERSION,
+    Object, UNSUPPORTED_VERSION,
 };
 
 use super::App;
+use super::given::Body;
+use super::guard::one;
 use super::problem::Problem;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, spoken};
@@ -53,7 +54,7 @@ pub(super) async fn other_method() -> Response {
 pub(super) async fn message(
     State(app): State<App>,
     headers: HeaderMap,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Response, Problem> {
     let bad =
         |code, said: &str| Ok(json(StatusCode::BAD_REQUEST, Failure::new(code, said).nameless()));
@@ -69,6 +70,11 @@ pub(super) async fn message(
     let Some(id) = message.id().filter(|_| message.method.is_some()) else {
         if message.method.is_none() && message.id.is_none() {
             return bad(NO_REQUEST, "the body is no single JSON-RPC message");
+        }
+        // An id that is null wants an answer that could not be told from another's.
+        let null = || Object::read(&text).is_some_and(|object| object.get("id").is_some());
+        if message.method.is_some() && null() {
+            return bad(NO_REQUEST, "the id is neither text nor a number");
         }
         // Notifications and answers: nothing waits for them.
         return Ok(StatusCode::ACCEPTED.into_response());
@@ -122,6 +128,10 @@ impl From<Failure> for Refused {
 /// Who asks, by the message and its headers, which must say the same.
 fn client(app: &App, message: &Message<'_>, headers: &HeaderMap) -> Result<Client, Refused> {
     let version = text(headers, &VERSION);
+    // Twice, or no text: whoever stands between may have read the other one.
+    if version.is_none() && headers.contains_key(&VERSION) {
+        return Err(differs(&VERSION).into());
+    }
     let in_body = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     let modern = in_body.is_some()
         || version.is_some_and(|version| MODERN.contains(&version))
@@ -136,12 +146,13 @@ fn client(app: &App, message: &Message<'_>, headers: &HeaderMap) -> Result<Clien
         return Err(Failure::new(UNSUPPORTED_VERSION, said).with(data).into());
     }
     let client = Client::new(Era::Legacy, Transport::Http);
-    match text(headers, &SESSION) {
-        None => Ok(client.as_proxy(meta::is_proxy(message))),
-        Some(session) => match app.server.0.seal.open(PURPOSE, session).as_deref() {
-            Some("proxy") => Ok(client.as_proxy(true)),
-            _ => Err(Refused::Session),
-        },
+    if !headers.contains_key(&SESSION) {
+        return Ok(client.as_proxy(meta::is_proxy(message)));
+    }
+    let session = text(headers, &SESSION).and_then(|id| app.server.0.seal.open(PURPOSE, id));
+    match session.as_deref() {
+        Some("proxy") => Ok(client.as_proxy(true)),
+        _ => Err(Refused::Session),
     }
 }
 
@@ -153,10 +164,6 @@ fn modern_headers(
     version: Option<&str>,
     in_body: Option<&str>,
 ) -> Result<(), Failure> {
-    let differs = |name: &HeaderName| {
-        let said = format!("the header {name} does not say what the body says");
-        Failure::new(HEADER_MISMATCH, said)
-    };
     // A version that is not spoken is told below, when it is clear that it is meant.
     match envelope(message) {
         Err(failure) if failure.code != UNSUPPORTED_VERSION => return Err(failure),
@@ -185,6 +192,10 @@ fn modern_headers(
     }
 }
 
+fn differs(name: &HeaderName) -> Failure {
+    Failure::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
+}
+
 /// What a header stands for; `None` where it claims a form that it does not have.
 fn decoded(value: &str) -> Option<Cow<'_, str>> {
     let inner = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
@@ -194,7 +205,7 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok().map(str::trim)
+    one(headers, name).map(str::trim)
 }
 
 /// The status of an answer that is an error. Clients of the older era take anything but 200 for a

@@ -1,19 +1,25 @@
 //! Offload: the bytes of a stored result, whole or a range of them.
 
-use axum::extract::{Path, State};
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use lro_spool::{Address, SpoolError};
+use futures_util::stream::{self, Stream};
+use lro_spool::{Address, SpoolError, StoredResult};
 
 use super::App;
+use super::given::Id;
 use super::problem::Problem;
 
-/// As much as is given at once; who wants more asks for the next range.
-const AT_ONCE: u64 = 8 << 20;
+/// As much as is read at once.
+const PIECE: u64 = 1 << 20;
 
 pub(super) async fn read(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let spools = app.spools.clone().ok_or_else(Problem::missing)?;
@@ -22,7 +28,7 @@ pub(super) async fn read(
         return Err(Problem::missing());
     };
     let asked = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(range);
-    let now = (app.server.0.clock)().now;
+    let now = app.server.0.now();
     super::blocking(move || {
         let stored = spools.open(&address, now).map_err(|error| match error {
             SpoolError::Expired { .. } => {
@@ -39,23 +45,13 @@ pub(super) async fn read(
                 None => return Ok(unsatisfiable(len)),
             },
         };
-        let partial = asked.flatten().is_some() || end - start > AT_ONCE;
-        let end = end.min(start + AT_ONCE);
-        let mut bytes = vec![0; usize::try_from(end - start).unwrap_or_default()];
-        let mut done = 0;
-        while done < bytes.len() {
-            let read = stored.read_at(start + done as u64, &mut bytes[done..]);
-            match read.map_err(|_| Problem::broken())? {
-                0 => return Err(Problem::broken()),
-                read => done += read,
-            }
-        }
-        let mut response = bytes.into_response();
+        let mut response = Body::from_stream(pieces(stored, start, end)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::ACCEPT_RANGES, header::HeaderValue::from_static("bytes"));
+        headers.insert(header::CONTENT_LENGTH, (end - start).into());
         let form = header::HeaderValue::from_static("application/octet-stream");
         headers.insert(header::CONTENT_TYPE, form);
-        if partial {
+        if asked.flatten().is_some() {
             let last = end.saturating_sub(1);
             if let Ok(range) = format!("bytes {start}-{last}/{len}").parse() {
                 headers.insert(header::CONTENT_RANGE, range);
@@ -67,9 +63,47 @@ pub(super) async fn read(
     .await?
 }
 
+/// The bytes from `start` to `end`, a piece at a time, read where nobody else waits.
+fn pieces(
+    stored: Box<dyn StoredResult>,
+    start: u64,
+    end: u64,
+) -> impl Stream<Item = io::Result<Vec<u8>>> {
+    let stored: Arc<dyn StoredResult> = stored.into();
+    stream::unfold(start, move |at| {
+        let stored = Arc::clone(&stored);
+        async move {
+            if at >= end {
+                return None;
+            }
+            let wanted = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
+            let read = super::blocking(move || {
+                let mut bytes = vec![0; wanted];
+                let read = stored.read_at(at, &mut bytes);
+                read.map(|read| {
+                    bytes.truncate(read);
+                    bytes
+                })
+            });
+            match read.await {
+                // Where nothing comes any more the connection is cut: half is not the whole.
+                Ok(Ok(bytes)) if bytes.is_empty() => {
+                    Some((Err(io::ErrorKind::UnexpectedEof.into()), end))
+                }
+                Ok(Ok(bytes)) => {
+                    let next = at + bytes.len() as u64;
+                    Some((Ok(bytes), next))
+                }
+                _ => Some((Err(io::ErrorKind::Other.into()), end)),
+            }
+        }
+    })
+}
+
 fn unsatisfiable(len: u64) -> Response {
+    let said = format!("the result has {len} bytes");
     let range = [(header::CONTENT_RANGE, format!("bytes */{len}"))];
-    (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
+    (range, Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, said)).into_response()
 }
 
 /// One range of bytes, its ends as they were given. Several ranges are as good as none.

@@ -32,6 +32,7 @@ pub(crate) struct Place {
     pub(crate) config: Config,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) events: Arc<Kept>,
+    pub(crate) clock: fn() -> Moment,
 }
 
 /// Remembers what happened.
@@ -49,7 +50,7 @@ impl Place {
         let home = tempfile::tempdir().unwrap();
         let store = Arc::new(SqliteStore::open(&home.path().join("memory.db")).unwrap());
         let (config, events) = (Config::default(), Arc::default());
-        Self { home, store, config, embedder: None, events }
+        Self { home, store, config, embedder: None, events, clock: Moment::of_system }
     }
 
     /// A place with these memories.
@@ -77,11 +78,15 @@ impl Place {
         files
     }
 
-    pub(crate) fn server(&self) -> MemoryServer {
+    /// Where results are stored.
+    pub(crate) fn spool(&self) -> Arc<dyn Spool> {
         std::fs::create_dir_all(self.output_dir()).unwrap();
-        let spool: Arc<dyn Spool> =
-            Arc::new(DirSpool::open(&self.output_dir(), DirOptions::flat()).unwrap());
-        let events = EventBus::new(Moment::of_system).with(self.events.clone());
+        Arc::new(DirSpool::open(&self.output_dir(), DirOptions::flat()).unwrap())
+    }
+
+    pub(crate) fn server(&self) -> MemoryServer {
+        let spool = self.spool();
+        let events = EventBus::new(self.clock).with(self.events.clone());
         let offloader = || {
             Offloader::new(spool.clone(), &self.config)
                 .with_tokenizer(O200k)
@@ -89,7 +94,7 @@ impl Place {
                 .with_events(Arc::new(events.clone()))
         };
         let estimate = Arc::new(|text: &str| text.chars().count().div_ceil(4) as u64);
-        let mut parts = Parts::new(self.store.clone(), estimate, Moment::of_system);
+        let mut parts = Parts::new(self.store.clone(), estimate, self.clock);
         parts.embedder.clone_from(&self.embedder);
         parts.threshold_tokens = self.config.prompt.offload.threshold_tokens;
         if self.config.prompt.offload.enabled {

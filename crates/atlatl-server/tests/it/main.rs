@@ -1,10 +1,11 @@
-//! The memory server, asked as a client would over a pair of streams.
+//! The memory server, asked as a client would: over a pair of streams, and over HTTP.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::needless_pass_by_value, reason = "arguments read better without a sign")]
 
 mod context;
 mod fixture;
+mod http;
 mod pages;
 mod protocol;
 mod proxies;

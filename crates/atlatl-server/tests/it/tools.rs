@@ -31,7 +31,7 @@ fn f43_f44_a_memory_is_captured_durably_changed_found_and_deleted() {
         );
         assert_eq!(changed["memory"]["title"], "We deploy on Fridays.");
         assert!(
-            changed["memory"]["modified"].is_string() && changed["memory"].get("tags").is_none()
+            changed["memory"]["modified"].is_string() && changed["memory"]["tags"] == json!([])
         );
         let deleted = client.call("delete_memory", json!({"id": id}));
         assert_eq!(deleted, json!({"id": id, "deleted": true}));

@@ -6,6 +6,7 @@ mod hostile;
 mod import;
 mod keep;
 mod kills;
+mod terminal;
 
 use mif::Memory;
 use serde_json::Value;

@@ -134,8 +134,9 @@ fn entries() -> Vec<Value> {
 
 #[test]
 fn the_entries_of_the_readme_start_the_server_behind_the_proxy() {
-    let entries = entries();
-    assert_eq!(entries.len(), 2);
+    let (memory, entries): (Vec<Value>, Vec<Value>) =
+        entries().into_iter().partition(|entry| entry.to_string().contains("\"serve\""));
+    assert_eq!((memory.len(), entries.len()), (1, 2));
     let packages = require_npm("mcp-server-filesystem");
     let packages = packages.ancestors().nth(2).unwrap();
     for mut entry in entries {

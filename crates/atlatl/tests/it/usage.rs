@@ -20,6 +20,7 @@ fn help_says_what_there_is() {
       offload  Store a tool result if it is large, and print what takes its place
       extract  Ask a stored result: recipe, jq, SQL, search, range
       proxy    Stand in front of an MCP server and keep its large results
+      serve    Serve memories: recall, search, list, capture
       tools    Serve the extraction tools alone, for all proxies of a project
       results  List, show and clean stored results
       memory   Keep, find and carry memories of your own

@@ -3,17 +3,19 @@
 use super::key::{Key, Kind};
 
 /// The commands which act on the keys of deciding and describing today.
-const OFFLOAD: &[&str] = &["offload", "proxy"];
+const OFFLOAD: &[&str] = &["offload", "proxy", "serve"];
 /// Those which act on where results are stored.
-const STORE: &[&str] = &["offload", "results", "extract", "proxy", "tools"];
+const STORE: &[&str] = &["offload", "results", "extract", "proxy", "tools", "serve"];
 /// Those which act on the bounds of a query.
-const EXTRACT: &[&str] = &["extract", "proxy", "tools"];
+const EXTRACT: &[&str] = &["extract", "proxy", "tools", "serve"];
 /// Those which offer tools to a model.
-const TOOLS: &[&str] = &["proxy", "tools"];
+const TOOLS: &[&str] = &["proxy", "tools", "serve"];
 /// Those which act on memories.
 const MEMORY: &[&str] = &["memory", "serve"];
 /// The relay alone.
 const PROXY: &[&str] = &["proxy"];
+/// The memory server alone.
+const SERVE: &[&str] = &["serve"];
 
 /// Every key, in the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -72,7 +74,8 @@ pub const KEYS: &[Key] = &[
         Kind::Bool,
         "false",
         "Whether HTTP clients can open files in the output directory themselves.",
-    ),
+    )
+    .for_commands(SERVE),
     row(
         "proxy.threshold_tokens",
         Kind::U32 { min: 1 },
@@ -212,15 +215,29 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         r#""""#,
         "The address and port that HTTP is served on; empty serves none.",
-    ),
-    row("server.allowed_hosts", Kind::List, "[]", "The Host headers that are answered."),
-    row("server.allowed_origins", Kind::List, "[]", "The Origin headers that are answered."),
+    )
+    .for_commands(SERVE),
+    row(
+        "server.allowed_hosts",
+        Kind::List,
+        "[]",
+        "The Host headers that are answered, besides those of this machine.",
+    )
+    .for_commands(SERVE),
+    row(
+        "server.allowed_origins",
+        Kind::List,
+        "[]",
+        "The Origin headers that are answered, besides those of this machine.",
+    )
+    .for_commands(SERVE),
     row(
         "server.auth",
         Kind::Secret,
         r#""""#,
-        "How HTTP clients prove who they are; never shown again.",
-    ),
+        "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line.",
+    )
+    .for_commands(SERVE),
     row(
         "server.tenant_claim",
         Kind::Text,

@@ -44,3 +44,13 @@ fn what_is_not_plainly_a_message_is_none() {
     assert_eq!(batch.len(), 2);
     assert!(batch[1].1.is_none());
 }
+
+#[test]
+fn an_array_is_no_message() {
+    // serde would take its elements for the members, in their order.
+    for array in
+        ["[]", "[1]", r#"[7,"ping"]"#, r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, "7"]
+    {
+        assert!(Message::read(array).is_none(), "{array}");
+    }
+}

@@ -13,7 +13,8 @@ struct Answer {
 #[derive(Deserialize)]
 struct Item {
     index: usize,
-    embedding: Vec<f32>,
+    /// As JSON has numbers; what is too large for a vector's is found below.
+    embedding: Vec<f64>,
 }
 
 /// The vectors of an answer in the order of the texts, each with length 1.
@@ -41,6 +42,8 @@ pub(super) fn vectors(
         if found != expected {
             return Err(nonsense(format!("{found} dimensions where there were {expected}")));
         }
+        #[expect(clippy::cast_possible_truncation, reason = "a vector's numbers are that precise")]
+        let embedding = embedding.into_iter().map(|number| number as f32).collect();
         let Some(vector) = unit(embedding) else {
             return Err(nonsense(format!("vector {index} is empty, all zeros or not finite")));
         };

@@ -230,13 +230,13 @@ fn what_makes_no_sense_is_refused() {
     hint: --set memory.store=sqlite:PATH keeps memories in a file
     ");
     let embedder = ["--set", "memory.embedder=openai:http://key@h#m", "search", "x"];
-    insta::assert_snapshot!(refused(&embedder), @r#"
+    insta::assert_snapshot!(refused(&embedder), @"
     status: 2
     --- stdout
     --- stderr
-    error: memory.embedder: "openai:…" is not built in
-    hint: --set memory.embedder=none ranks by words alone
-    "#);
+    error: memory.embedder: the endpoint's URL cannot be used
+    hint: none, openai:URL#MODEL or local:DIRECTORY
+    ");
     std::fs::write(program.path("work/text.db"), "no database, but a text of some length").unwrap();
     insta::assert_snapshot!(refused(&["--set", "memory.store=sqlite:text.db", "list"]), @"
     status: 1

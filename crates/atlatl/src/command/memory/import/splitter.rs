@@ -6,7 +6,7 @@ use super::MOST_BYTES;
 #[derive(Default)]
 pub(super) struct Splitter {
     at: At,
-    /// Where values end up when they are whole.
+    /// What the values are in.
     around: Around,
     value: Vec<u8>,
     /// Of the value, also where it is too much to hold.
@@ -248,6 +248,51 @@ mod tests {
     fn a_cut_file_is_known() {
         for text in ["[", "[{}", "{\"a\":", "\"x", "{\"@graph\":[{}", "{\"@graph\":[{}],"] {
             assert_eq!(split(text).1, End::Cut, "{text}");
+        }
+    }
+
+    /// Brackets, quotes and words in any order: it ends, and invents nothing.
+    #[test]
+    fn any_text_ends() {
+        let mut random = testkit::SplitMix64::new(1);
+        let pieces =
+            ["{", "}", "[", "]", "\"", "\\", ",", ":", " ", "\n", "7", "é", "\"@graph\":["];
+        for _ in 0..50_000 {
+            let text: String = (0..random.below(24)).map(|_| *random.pick(&pieces)).collect();
+            let (values, _) = split(&text);
+            let mut rest = text.as_str();
+            for (line, value) in values {
+                let at = rest.find(&value).unwrap_or_else(|| panic!("{value:?} in {text:?}"));
+                rest = &rest[at + value.len()..];
+                assert!(line <= text.lines().count() as u64 + 1, "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_elements_of_an_array_are_those_that_a_parser_finds() {
+        let mut random = testkit::SplitMix64::new(2);
+        let pieces = [
+            "{}",
+            "[]",
+            "7",
+            "-1.5e3",
+            "null",
+            "\"\"",
+            "\"],}\"",
+            "\"\\\"\\\\\"",
+            "{\"a\":[{\"]\":\"}\"}]}",
+            "[[1],[\"\\u005d\"]]",
+            "{\"@graph\":[1,2]}",
+            "\"é\n\"",
+        ];
+        for _ in 0..5_000 {
+            let elements: Vec<&str> = (0..random.below(6)).map(|_| *random.pick(&pieces)).collect();
+            let comma = *random.pick(&[",", " , ", ",\n"]);
+            let text = format!("[ {}\n]", elements.join(comma));
+            assert_eq!(values(&text), elements, "{text}");
+            let graph = format!("{{\"@context\":\"[\",\"@graph\":{text},\"a\":[\"]\"]}}");
+            assert_eq!(values(&graph), elements, "{graph}");
         }
     }
 }

@@ -1,0 +1,149 @@
+//! Bare: the statements of the store, asked through `rusqlite` alone, rows read to their JSON text.
+//!
+//! They are written here a second time. What keeps them the same is that every answer is compared
+//! with ours, ids, order and totals.
+
+use std::path::Path;
+
+use atlatl_memory::{Need, Position, Terms};
+use chrono::{DateTime, Utc};
+use mif::MemoryId;
+use rusqlite::{Connection, OpenFlags, params};
+
+/// The store's own settings of a connection.
+const SETTINGS: &str = "
+    PRAGMA synchronous = FULL;
+    PRAGMA fullfsync = ON;
+    PRAGMA secure_delete = ON;
+    PRAGMA cache_size = -65536;
+    PRAGMA mmap_size = 1073741824;
+    PRAGMA temp_store = MEMORY;
+    PRAGMA journal_size_limit = 67108864;
+    PRAGMA trusted_schema = OFF;
+";
+const ADMITTED: &str = "(memory.expires IS NULL OR memory.expires > ?2) AND memory.status = ?3";
+const BY_ID: &str = "SELECT json FROM memory JOIN document USING (key) WHERE id = ?1";
+const MATCHING: &str =
+    "FROM words CROSS JOIN memory ON memory.key = words.rowid WHERE words MATCH ?1";
+
+pub(crate) fn connect(path: &Path, how: OpenFlags) -> Connection {
+    let db = Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .expect("a store that is there");
+    db.execute_batch(SETTINGS).expect("settings");
+    db.set_prepared_statement_cache_capacity(64);
+    db
+}
+
+/// A connection that reads, at a time.
+pub(crate) struct Bare {
+    pub(crate) db: Connection,
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// What a question gave: ids, how many there are in all, and the bytes of JSON that were read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) ids: Vec<u128>,
+    pub(crate) total: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Bare {
+    /// The best `candidates`, how many there are, and the JSON of the first `limit`.
+    pub(crate) fn find(&self, question: &str, candidates: usize, limit: usize) -> Answer {
+        let now = self.now.timestamp_micros();
+        let transaction = self.db.unchecked_transaction().expect("a transaction");
+        let best: Vec<[u8; 16]> = self
+            .db
+            .prepare_cached(&format!(
+                "SELECT memory.id, words.rank, memory.fades {MATCHING} AND {ADMITTED} \
+                 AND rank MATCH 'bm25(4.0, 1.0, 2.0)' ORDER BY rank LIMIT {candidates}"
+            ))
+            .and_then(|mut ask| {
+                ask.query_map(params![question, now, "active"], |row| {
+                    let (_, _): (f64, bool) = (row.get(1)?, row.get(2)?);
+                    row.get(0)
+                })?
+                .collect()
+            })
+            .expect("an answer");
+        let total = if best.len() < candidates {
+            best.len() as u64
+        } else {
+            self.db
+                .prepare_cached(&format!("SELECT count(*) {MATCHING} AND {ADMITTED}"))
+                .and_then(|mut ask| {
+                    ask.query_row(params![question, now, "active"], |row| row.get::<_, i64>(0))
+                })
+                .expect("a count")
+                .unsigned_abs()
+        };
+        let ids = &best[..best.len().min(limit)];
+        let mut ask = self.db.prepare_cached(BY_ID).expect("a statement");
+        let json = |id| ask.query_row([id], |row| row.get::<_, String>(0));
+        let jsons: Vec<String> = ids.iter().map(json).collect::<Result<_, _>>().expect("rows");
+        let bytes = jsons.iter().map(String::len).sum();
+        drop(ask);
+        transaction.finish().expect("an end");
+        Answer { ids: ids.iter().map(|id| u128::from_be_bytes(*id)).collect(), total, bytes }
+    }
+
+    /// The JSON of the best `limit` by one statement, and no total: the least one can ask.
+    pub(crate) fn least(&self, question: &str, limit: usize) -> usize {
+        let now = self.now.timestamp_micros();
+        self.db
+            .prepare_cached(&format!(
+                "SELECT (SELECT json FROM document WHERE document.key = memory.key) {MATCHING} \
+                 AND {ADMITTED} AND rank MATCH 'bm25(4.0, 1.0, 2.0)' ORDER BY rank LIMIT {limit}"
+            ))
+            .and_then(|mut ask| {
+                let rows = ask.query_map(params![question, now, "active"], |row| {
+                    row.get::<_, String>(0).map(|json| json.len())
+                })?;
+                rows.sum()
+            })
+            .expect("an answer")
+    }
+
+    /// A page of a listing.
+    pub(crate) fn list(&self, after: &Position, limit: u32) -> Answer {
+        let now = self.now.timestamp_micros();
+        let jsons: Vec<String> = self
+            .db
+            .prepare_cached(
+                "SELECT json FROM memory JOIN document USING (key) \
+                 WHERE (memory.expires IS NULL OR memory.expires > ?) AND memory.status = ? \
+                 AND (memory.created, memory.id) < (?, ?) \
+                 ORDER BY memory.created DESC, memory.id DESC LIMIT ? OFFSET ?",
+            )
+            .and_then(|mut ask| {
+                let (at, id) = (after.at, blob(&after.id));
+                ask.query_map(params![now, "active", at, id, limit + 1, 0], |row| row.get(0))?
+                    .collect()
+            })
+            .expect("a page");
+        let bytes = jsons.iter().take(limit as usize).map(String::len).sum();
+        Answer { ids: Vec::new(), total: jsons.len() as u64, bytes }
+    }
+
+    pub(crate) fn get(&self, id: &MemoryId) -> String {
+        self.db
+            .prepare_cached(BY_ID)
+            .and_then(|mut ask| ask.query_row([blob(id)], |row| row.get(0)))
+            .expect("a row")
+    }
+}
+
+pub(crate) fn blob(id: &MemoryId) -> [u8; 16] {
+    id.as_u128().to_be_bytes()
+}
+
+/// The words of a question in the index's own language.
+pub(crate) fn expression(question: &str, need: Need) -> String {
+    let with = if need == Need::All { " AND " } else { " OR " };
+    let phrases = Terms::of(question, need).phrases.into_iter().map(|phrase| {
+        let quoted = format!("\"{}\"", phrase.words);
+        if phrase.prefix { format!("{quoted} *") } else { quoted }
+    });
+    phrases.collect::<Vec<_>>().join(with)
+}

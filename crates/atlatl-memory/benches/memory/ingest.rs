@@ -1,0 +1,86 @@
+//! Ingest: memories stored durably, one by one and many at once, into two files that are the same.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use atlatl_memory::{CaptureService, Clash, MemoryStore, Moment, SqliteStore};
+use mif::{Detail, Map, Memory};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+
+use crate::bare::connect;
+use crate::bare_put::{self, Row};
+use crate::pair::Pair;
+use crate::place::Place;
+use crate::supply::Supply;
+
+const SINGLES: usize = 300;
+const BATCHES: usize = 24;
+const AT_ONCE: usize = 500;
+
+/// Measures on the store as it is, which has more afterwards.
+pub(crate) fn rows(place: &Place, supply: &mut Supply) -> Vec<Value> {
+    // Whoever opens an empty file makes the tables; the last to close it empties the log.
+    let _ = SqliteStore::open(&place.ours()).expect("a store");
+    place.copy();
+    let store: Arc<dyn MemoryStore> = Arc::new(SqliteStore::open(&place.ours()).expect("a store"));
+    let mut bare = connect(&place.bare(), OpenFlags::SQLITE_OPEN_READ_WRITE);
+    let rows = vec![singles(&store, &mut bare, supply), batches(&*store, &mut bare, supply)];
+    assert_eq!(stored(&place.ours()), stored(&place.bare()), "the same was written");
+    drop(bare);
+    place.remove_bare();
+    rows
+}
+
+fn singles(store: &Arc<dyn MemoryStore>, bare: &mut Connection, supply: &mut Supply) -> Value {
+    let service = CaptureService::new(store.clone());
+    let mut pair = Pair::default();
+    for mut memory in supply.take(SINGLES) {
+        // What a capture works out; the rest is there.
+        memory.wiki_links =
+            Some(mif::wiki_links_in(&memory.content)).filter(|links| !links.is_empty());
+        let (fields, at) = (fields(&memory), moment(&memory));
+        let row = Row::of(&memory);
+        let (captured, ()) = pair.time(
+            || service.capture(fields, at).expect("captured"),
+            || bare_put::put(bare, std::slice::from_ref(&row)),
+        );
+        assert_eq!(captured, memory, "both store the same");
+    }
+    pair.row("capture one")
+}
+
+fn batches(store: &dyn MemoryStore, bare: &mut Connection, supply: &mut Supply) -> Value {
+    let mut pair = Pair::default();
+    for _ in 0..BATCHES {
+        let memories = supply.take(AT_ONCE);
+        let rows: Vec<Row> = memories.iter().map(Row::of).collect();
+        pair.time(
+            || store.put(&memories, Clash::Keep).expect("put"),
+            || bare_put::put(bare, &rows),
+        );
+    }
+    pair.row("put 500 at once")
+}
+
+/// What a client says of a memory.
+fn fields(memory: &Memory) -> Map {
+    let mut fields = memory.at(Detail::Full);
+    fields.shift_remove("id");
+    fields.shift_remove("created");
+    fields
+}
+
+/// The moment that gives a captured memory its own id again.
+fn moment(memory: &Memory) -> Moment {
+    let bytes = memory.id.as_u128().to_be_bytes();
+    let mut random = [0; 10];
+    random.copy_from_slice(&bytes[6..]);
+    Moment { now: memory.created.instant().to_utc(), random }
+}
+
+/// How many memories a store has.
+fn stored(path: &Path) -> i64 {
+    let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    db.query_row("SELECT count(*) FROM memory", [], |row| row.get(0)).expect("a count")
+}

@@ -1,0 +1,69 @@
+//! Place: the files that are measured, on the file system that holds the build.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+/// Where cargo lets benchmarks put their files.
+const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
+
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    /// # Panics
+    ///
+    /// Panics where the place is in memory: waiting for the disk would cost nothing there.
+    pub(crate) fn new() -> Self {
+        fs::create_dir_all(FOLDER).expect("a folder for the benchmark");
+        let directory =
+            tempfile::Builder::new().prefix("bench-memory-").tempdir_in(FOLDER).expect("a place");
+        let place = Self(directory);
+        assert!(place.kind() != "tmpfs", "{FOLDER} lies in memory");
+        place
+    }
+
+    /// The store that the services use.
+    pub(crate) fn ours(&self) -> PathBuf {
+        self.0.path().join("ours.db")
+    }
+
+    /// The one that is written without them.
+    pub(crate) fn bare(&self) -> PathBuf {
+        self.0.path().join("bare.db")
+    }
+
+    /// Makes the bare store a copy of ours. Nobody may have either open.
+    pub(crate) fn copy(&self) {
+        let log = self.ours().with_extension("db-wal");
+        assert!(log.metadata().map_or(0, |file| file.len()) == 0, "the log is in the file");
+        fs::copy(self.ours(), self.bare()).expect("copied");
+    }
+
+    /// Puts a store that was left by another run in the place of ours. Nobody may have it open.
+    pub(crate) fn take(&self, left: &Path) {
+        fs::remove_file(self.ours()).expect("ours is there");
+        fs::rename(left, self.ours()).expect("one on the same file system");
+    }
+
+    pub(crate) fn remove_bare(&self) {
+        for name in ["bare.db", "bare.db-wal", "bare.db-shm"] {
+            // The last two go with the last connection.
+            let _ = fs::remove_file(self.0.path().join(name));
+        }
+    }
+
+    /// The kind of the file system that is mounted nearest above.
+    pub(crate) fn kind(&self) -> String {
+        let path = fs::canonicalize(self.0.path()).expect("a place");
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let mounted = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((Path::new(fields.next()?), fields.next()?))
+        });
+        mounted
+            .filter(|(at, _)| path.starts_with(at))
+            .max_by_key(|(at, _)| at.components().count())
+            .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
+    }
+}

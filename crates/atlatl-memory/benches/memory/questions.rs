@@ -1,0 +1,47 @@
+//! Questions: one to four words of the corpus, from rare to common.
+
+use std::collections::BTreeMap;
+
+use mif::Memory;
+use testkit::SplitMix64;
+
+const QUESTIONS: usize = 200;
+
+/// Questions for a recall, which any of the words answers. Every other one takes its words as often
+/// as they occur, so that most are common; the others from the list of all words, so that most are
+/// rare.
+pub(crate) fn any(memories: &[Memory]) -> Vec<String> {
+    let occurring: Vec<&str> = memories.iter().flat_map(words).collect();
+    let mut listed: BTreeMap<&str, u32> = BTreeMap::new();
+    for word in &occurring {
+        *listed.entry(word).or_default() += 1;
+    }
+    let listed: Vec<&str> = listed.into_keys().collect();
+    let mut random = SplitMix64::new(7);
+    (0..QUESTIONS)
+        .map(|i| {
+            let from = if i % 2 == 0 { &occurring } else { &listed };
+            let words: Vec<&str> = (0..=i / 2 % 4).map(|_| *random.pick(from)).collect();
+            words.join(" ")
+        })
+        .collect()
+}
+
+/// Questions for a search, which needs all words: they come from one memory, so that there is an
+/// answer.
+pub(crate) fn all(memories: &[Memory]) -> Vec<String> {
+    let mut random = SplitMix64::new(8);
+    (0..QUESTIONS)
+        .map(|i| {
+            let words: Vec<&str> = words(random.pick(memories)).collect();
+            let words: Vec<&str> = (0..=i % 4).map(|_| *random.pick(&words)).collect();
+            words.join(" ")
+        })
+        .collect()
+}
+
+fn words(memory: &Memory) -> impl Iterator<Item = &str> {
+    let title = memory.title.as_deref().unwrap_or_default();
+    let all = title.split(|c: char| !c.is_alphanumeric());
+    all.chain(memory.content.split(|c: char| !c.is_alphanumeric())).filter(|word| word.len() > 2)
+}

@@ -1,0 +1,47 @@
+//! Supply: memories that never end, made as they are needed.
+
+use std::collections::VecDeque;
+
+use mif::Memory;
+use testkit::corpus;
+
+/// Memories that are made at once. Each lot has the same months, so that a million of them do not
+/// take a century.
+const LOT: usize = 10_000;
+
+pub(crate) struct Supply {
+    lot: VecDeque<Memory>,
+    lots: u64,
+    taken: usize,
+}
+
+impl Supply {
+    pub(crate) fn new() -> Self {
+        Self { lot: VecDeque::new(), lots: 0, taken: 0 }
+    }
+
+    /// The next `n`.
+    pub(crate) fn take(&mut self, n: usize) -> Vec<Memory> {
+        self.taken += n;
+        let mut taken = Vec::new();
+        while taken.len() < n {
+            if self.lot.is_empty() {
+                self.lots += 1;
+                self.lot = corpus::memories(LOT, self.lots).into();
+            }
+            let some = self.lot.len().min(n - taken.len());
+            taken.extend(self.lot.drain(..some));
+        }
+        taken
+    }
+
+    /// How many were taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Some of those that are stored: of the first lot, which is.
+    pub(crate) fn stored() -> Vec<Memory> {
+        corpus::memories(LOT, 1)
+    }
+}

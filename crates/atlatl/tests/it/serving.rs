@@ -1,0 +1,66 @@
+//! A running memory server: what is put into its store, and where it is reached.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+
+use mif::{Detail, Memory, Status};
+use testkit::corpus;
+
+use crate::program::Program;
+
+/// A program whose store has these memories.
+pub(crate) fn remembering(memories: &[Memory]) -> Program {
+    let lines = corpus::lines(memories, Detail::Full).join("\n");
+    let program = Program::new().file("work/memories.jsonl", lines);
+    let run = program.run(&["memory", "import", "memories.jsonl"]);
+    assert_eq!((run.status, &run.json()["stored"]), (0, &memories.len().into()), "{run}");
+    program
+}
+
+/// `n` memories, active, each of which answers to "harbour" at light detail.
+pub(crate) fn harbours(n: usize) -> Vec<Memory> {
+    let mut memories = corpus::memories(n, 3);
+    for (n, memory) in memories.iter_mut().enumerate() {
+        memory.title = Some(format!("Ship {n} in the harbour"));
+        memory.status = Some(Status::Active);
+    }
+    memories
+}
+
+/// `atlatl serve --http`, on a port that the system chose; it ends with the test.
+pub(crate) struct Serving {
+    child: Child,
+    /// Where it is reached, without a path.
+    pub(crate) url: String,
+}
+
+impl Serving {
+    pub(crate) fn start(program: &Program, more: &[&str]) -> Self {
+        let args = [&["serve", "--http", "127.0.0.1:0"], more].concat();
+        let mut child =
+            program.command(&args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut remarks = BufReader::new(child.stderr.take().unwrap());
+        let mut remark = String::new();
+        remarks.read_line(&mut remark).unwrap();
+        let url = remark.split_whitespace().find_map(|word| word.strip_suffix("/mcp"));
+        let url = url.unwrap_or_else(|| panic!("no address: {remark}")).to_owned();
+        // Whatever else it says must not fill the pipe.
+        thread::spawn(move || remarks.lines().map_while(Result::ok).for_each(drop));
+        Self { child, url }
+    }
+
+    /// Sends a signal, and waits for the end.
+    pub(crate) fn end_by(&mut self, signal: &str) -> ExitStatus {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,106 @@
+//! Independent MCP clients that the built program is tested with. Development only.
+//!
+//! A package of its own: what they bring (a runtime with all its features) would otherwise be
+//! compiled into every test of the program.
+
+#![expect(clippy::missing_panics_doc, reason = "a peer that cannot go on has failed its test")]
+#![expect(clippy::unwrap_used, reason = "a peer that cannot go on has failed its test")]
+
+use std::process::Command;
+
+use rmcp::model::{CallToolRequestParams, ProtocolVersion};
+use rmcp::service::RunningService;
+use rmcp::transport::TokioChildProcess;
+use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// How a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Era {
+    /// It introduces itself once, with `initialize`.
+    Legacy,
+    /// It says in every request who it is: 2026-07-28.
+    Modern,
+}
+
+impl Era {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Legacy, Self::Modern];
+
+    fn lifecycle(self) -> ClientLifecycleMode {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        match self {
+            Self::Legacy => ClientLifecycleMode::Initialize,
+            Self::Modern => ClientLifecycleMode::Discover { preferred_versions },
+        }
+    }
+}
+
+/// A client of rmcp, and the threads it needs.
+pub struct Peer {
+    runtime: Runtime,
+    client: Option<RunningService<RoleClient, ()>>,
+}
+
+impl Peer {
+    /// A client of a server that `command` starts.
+    pub fn stdio(command: Command, era: Era) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let client = runtime.block_on(async {
+            let child = TokioChildProcess::new(tokio::process::Command::from(command)).unwrap();
+            ().serve_with_lifecycle(child, era.lifecycle()).await.unwrap()
+        });
+        Self { runtime, client: Some(client) }
+    }
+
+    fn client(&self) -> &RunningService<RoleClient, ()> {
+        self.client.as_ref().unwrap()
+    }
+
+    /// The version that was agreed on.
+    pub fn version(&self) -> String {
+        self.client().peer_info().unwrap().protocol_version.to_string()
+    }
+
+    /// The names of all tools.
+    pub fn tools(&self) -> Vec<String> {
+        let tools = self.runtime.block_on(self.client().list_all_tools()).unwrap();
+        tools.into_iter().map(|tool| tool.name.into_owned()).collect()
+    }
+
+    /// How many resources there are.
+    pub fn resources(&self) -> usize {
+        self.runtime.block_on(self.client().list_all_resources()).unwrap().len()
+    }
+
+    /// Calls a tool; its result, as rmcp understood it.
+    pub fn result(&self, tool: &'static str, arguments: &Value) -> Value {
+        let arguments = arguments.as_object().unwrap().clone();
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let result = self.runtime.block_on(self.client().call_tool(params)).unwrap();
+        let result = serde_json::to_value(result).unwrap();
+        assert_ne!(result["isError"], true, "{tool}: {result}");
+        result
+    }
+
+    /// Calls a tool, and gives what it returned.
+    pub fn call(&self, tool: &'static str, arguments: &Value) -> Value {
+        self.result(tool, arguments)["structuredContent"].clone()
+    }
+
+    /// Calls a tool, and gives the text it returned.
+    pub fn text(&self, tool: &'static str, arguments: &Value) -> String {
+        self.result(tool, arguments)["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            // It may have ended by itself.
+            let _ = self.runtime.block_on(client.cancel());
+        }
+    }
+}
