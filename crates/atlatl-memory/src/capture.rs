@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use mif::{Map, Memory, MemoryId, MifError, Namespace, Status, Timestamp, Value};
+use mif::{
+    Map, Memory, MemoryId, MifError, Namespace, Status, Timestamp, Value, title_or_untitled,
+};
 
 use crate::store::{Clash, MemoryStore, Put, StoreError};
 
@@ -12,8 +14,8 @@ use crate::store::{Clash, MemoryStore, Put, StoreError};
 pub struct Moment {
     /// The time.
     pub now: DateTime<Utc>,
-    /// At least 80 random bits.
-    pub random: [u8; 10],
+    /// At least 80 random bits, the lower ones.
+    pub random: u128,
 }
 
 /// Makes, changes and removes memories.
@@ -33,12 +35,14 @@ impl CaptureService {
     /// not said is added, so that every memory has a title, a namespace, tags and a status.
     pub fn capture(&self, mut fields: Map, at: Moment) -> Result<Memory, StoreError> {
         let milliseconds = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
-        let id = MemoryId::v7(milliseconds, at.random);
+        let mut random = [0; 10];
+        random.copy_from_slice(&at.random.to_be_bytes()[6..]);
+        let id = MemoryId::v7(milliseconds, random);
         fields.insert("id".to_owned(), Value::String(id.as_str().to_owned()));
         let created = Timestamp::from(at.now);
         fields.insert("created".to_owned(), Value::String(created.as_str().to_owned()));
         let mut memory = Memory::from_value(&Value::Object(fields)).map_err(StoreError::Invalid)?;
-        memory.title = Some(memory.title.unwrap_or_else(|| title(&memory.content)));
+        memory.title = Some(memory.title.unwrap_or_else(|| title_or_untitled(&memory.content)));
         memory.namespace =
             Some(memory.namespace.unwrap_or_else(|| Namespace::default_for(memory.memory_type)));
         memory.tags = Some(memory.tags.unwrap_or_default());
@@ -87,24 +91,20 @@ fn changed(memory: &Memory, fields: &Map, now: DateTime<Utc>) -> Result<Memory, 
     let mut new = Memory::from_value(&Value::Object(object))?;
     let says = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
     if new.content != memory.content {
-        if !says("title") && memory.title == Some(title(&memory.content)) {
-            new.title = Some(title(&new.content));
+        if !says("title") && memory.title == Some(title_or_untitled(&memory.content)) {
+            new.title = Some(title_or_untitled(&new.content));
         }
         if !says("wiki_links") && memory.wiki_links == links(&memory.content) {
             new.wiki_links = links(&new.content);
         }
     }
     // What was removed and every memory has is worked out anew.
-    new.title = Some(new.title.unwrap_or_else(|| title(&new.content)));
+    new.title = Some(new.title.unwrap_or_else(|| title_or_untitled(&new.content)));
     new.namespace = Some(new.namespace.unwrap_or_else(|| Namespace::default_for(new.memory_type)));
     new.tags = Some(new.tags.unwrap_or_default());
     new.status = Some(new.status.unwrap_or(Status::Active));
     new.modified = Some(Timestamp::from(now));
     Ok(new)
-}
-
-fn title(content: &str) -> String {
-    mif::title_from(content).unwrap_or_else(|| "untitled".to_owned())
 }
 
 fn links(content: &str) -> Option<Vec<String>> {

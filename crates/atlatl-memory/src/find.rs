@@ -125,8 +125,13 @@ impl Finder {
         mut ranked: Vec<Ranked>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Ranked>, StoreError> {
+        let fading: Vec<_> =
+            ranked.iter().filter(|one| one.fades).map(|one| one.id.clone()).collect();
+        let memories = self.store.get_all(&fading)?;
+        // In the order they were asked for; one that was removed in between is left as it is.
+        let mut memories = memories.iter().peekable();
         for one in ranked.iter_mut().filter(|one| one.fades) {
-            if let Some(memory) = self.store.get(&one.id)? {
+            if let Some(memory) = memories.next_if(|memory| memory.id == one.id) {
                 one.score *= memory.strength_at(now.fixed_offset());
             }
         }

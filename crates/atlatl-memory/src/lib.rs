@@ -13,7 +13,7 @@
 //!
 //! let directory = tempfile::tempdir()?;
 //! let store = Arc::new(SqliteStore::open(&directory.path().join("memory.db"))?);
-//! let at = Moment { now: "2026-11-15T10:00:00Z".parse()?, random: [7; 10] };
+//! let at = Moment { now: "2026-11-15T10:00:00Z".parse()?, random: 7 };
 //!
 //! let fields = r#"{"memory_type": "semantic", "content": "We deploy on Thursdays."}"#;
 //! let Value::Object(fields) = fields.parse()? else { unreachable!() };

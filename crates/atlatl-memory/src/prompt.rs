@@ -95,15 +95,13 @@ fn rendered(
 
 fn section(hit: &SearchHit, content: &str) -> String {
     let memory = &hit.memory;
-    let title = memory.title.clone().or_else(|| mif::title_from(&memory.content));
-    let title = title.as_deref().unwrap_or("untitled");
     let namespace = memory.namespace.as_ref().map_or("-", mif::Namespace::as_str);
     let mut section = String::new();
     // Writing to a string cannot fail. A title of several lines would make headings of its own.
     let _ = write!(
         section,
         "## {}\n{namespace} · {} · score {:.2}\n\n{}\n\n",
-        title.split_whitespace().collect::<Vec<_>>().join(" "),
+        memory.called().split_whitespace().collect::<Vec<_>>().join(" "),
         memory.id,
         hit.score,
         content.trim_end(),

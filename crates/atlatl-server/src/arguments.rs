@@ -14,6 +14,23 @@ const LONGEST_QUERY: usize = 8192;
 /// No memory is asked for by more labels.
 const MOST_TAGS: usize = 64;
 
+/// Names of arguments: some, those of [`Arguments::filter`], and some more.
+macro_rules! with_filter {
+    ([$($before:literal),*], [$($after:literal),*]) => {
+        &[
+            $($before,)*
+            "namespace",
+            "memory_type",
+            "tags",
+            "since",
+            "until",
+            "min_confidence",
+            $($after,)*
+        ]
+    };
+}
+pub(crate) use with_filter;
+
 /// Why arguments make no call: for the model to read, and to do better.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArgumentError {

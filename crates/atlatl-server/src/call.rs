@@ -1,7 +1,7 @@
 //! Call: a tool called, its answer, and the form that the client gets it in.
 
 use atlatl_memory::{
-    Filter, Found, MOST_HITS, Moment, RankPosition, RecallRequest, SearchRequest, StoreError,
+    Filter, Found, MOST_HITS, RankPosition, RecallRequest, SearchRequest, StoreError,
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
@@ -92,8 +92,7 @@ impl Inner {
         let now = self.now();
         let answer = match tool {
             Tool::List => self.list(&arguments, &asked, client, now)?,
-            Tool::Recall => self.recalled(&arguments, &asked, client, now)?,
-            Tool::Search => self.searched(&arguments, &asked, client, now)?,
+            Tool::Recall | Tool::Search => self.asked(tool, &arguments, &asked, client, now)?,
             Tool::Inject => self.context(&arguments, &asked, now)?,
             Tool::Capture => self.captured(arguments)?,
             Tool::Get => self.got(&arguments, detail)?,
@@ -128,18 +127,20 @@ impl Inner {
                 intercepted(&result).unwrap_or(result)
             }
             Answer::Set(set) => {
-                let result = tool_result(&set.json(None), None);
-                if let Some(instead) = intercepted(&result) {
-                    return instead;
-                }
-                match set.next.as_ref().filter(|_| delivery != Delivery::Whole) {
-                    None => result,
-                    Some(place) => {
-                        let now = self.now();
-                        let cursor = cursor::write(&self.seal, &asked.question, place, now);
-                        tool_result(&set.json(Some(&cursor)), None)
+                let next = set.next.as_ref().filter(|_| delivery != Delivery::Whole);
+                // Pages are never stored, and are written once.
+                if delivery == Delivery::Offload {
+                    let result = tool_result(&set.json(None), None);
+                    if let Some(instead) = intercepted(&result) {
+                        return instead;
+                    }
+                    if next.is_none() {
+                        return result;
                     }
                 }
+                let cursor =
+                    next.map(|place| cursor::write(&self.seal, &asked.question, place, self.now()));
+                tool_result(&set.json(cursor.as_deref()), None)
             }
             // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
             Answer::Context { set, text, included } => {
@@ -207,8 +208,10 @@ impl Inner {
         Ok(Answer::Set(set))
     }
 
-    fn recalled(
+    /// `recall_memories` and `search_memories`; without words both list.
+    fn asked(
         &self,
+        tool: Tool,
         arguments: &Arguments,
         asked: &Asked,
         client: Client,
@@ -219,31 +222,18 @@ impl Inner {
             return self.list(arguments, asked, client, now);
         }
         let (after, now) = self.after(arguments, asked, now)?;
-        let mut request = RecallRequest::new(query, now);
-        request.filter = arguments.filter()?;
-        request.limit = Some(self.limit(arguments, client)?);
-        request.after = after;
-        Ok(answers(&self.recall.found(&request)?, asked.detail, now))
-    }
-
-    fn searched(
-        &self,
-        arguments: &Arguments,
-        asked: &Asked,
-        client: Client,
-        now: DateTime<Utc>,
-    ) -> Result<Answer, Trouble> {
-        let query = arguments.query()?;
-        if query.trim().is_empty() {
-            return self.list(arguments, asked, client, now);
-        }
-        let (after, now) = self.after(arguments, asked, now)?;
-        let mut request = SearchRequest::new(query, now);
-        request.mode = arguments.mode()?;
-        request.filter = arguments.filter()?;
-        request.limit = Some(self.limit(arguments, client)?);
-        request.after = after;
-        Ok(answers(&self.search.found(&request)?, asked.detail, now))
+        let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, client)?));
+        let found = if tool == Tool::Recall {
+            let mut request = RecallRequest::new(query, now);
+            (request.filter, request.limit, request.after) = (filter, limit, after);
+            self.recall.found(&request)?
+        } else {
+            let mut request = SearchRequest::new(query, now);
+            (request.filter, request.limit, request.after) = (filter, limit, after);
+            request.mode = arguments.mode()?;
+            self.search.found(&request)?
+        };
+        Ok(answers(&found, asked.detail, now))
     }
 
     /// The answer that a page begins behind, and the time of the first page.
@@ -279,8 +269,7 @@ impl Inner {
     fn captured(&self, arguments: Arguments) -> Result<Answer, Trouble> {
         arguments.required("content")?;
         arguments.required("memory_type")?;
-        let at = (self.clock)();
-        let memory = self.capture.capture(arguments.into_said(), moment(at))?;
+        let memory = self.capture.capture(arguments.into_said(), self.moment())?;
         self.wrote(&memory.id);
         Ok(one(&memory.to_line(Detail::Full)))
     }
@@ -338,13 +327,6 @@ fn answers(found: &Found, detail: Detail, now: DateTime<Utc>) -> Answer {
 
 fn one(memory: &str) -> Answer {
     Answer::One(format!(r#"{{"memory":{memory}}}"#))
-}
-
-/// The same moment for a memory.
-pub(crate) fn moment(at: lro::Moment) -> Moment {
-    let mut random = [0; 10];
-    random.copy_from_slice(&at.random.to_be_bytes()[6..]);
-    Moment { now: at.now, random }
 }
 
 fn level(detail: Detail) -> lro_core::Detail {

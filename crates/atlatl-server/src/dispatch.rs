@@ -8,8 +8,7 @@ use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
 use lro_wire::version::{self, MODERN};
 use lro_wire::{
-    Failure, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
-    UNSUPPORTED_VERSION, meta,
+    Failure, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object, meta,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -42,9 +41,7 @@ pub(crate) fn spoken(version: &str) -> Result<()> {
     if version::is_spoken(version, Era::Modern) {
         return Ok(());
     }
-    let said = format!("this server speaks {}", MODERN.join(", "));
-    let data = json!({"supported": MODERN, "requested": version});
-    Err(Failure::new(UNSUPPORTED_VERSION, said).with(data))
+    Err(version::unsupported(&MODERN, version))
 }
 
 impl MemoryServer {

@@ -67,7 +67,7 @@ impl MemoryServer {
             about.text("uri").is_some_and(|uri| uri.starts_with("memory://")) && name == "id";
         let topic = about.text("name").as_deref() == Some(NAME) && name == "topic";
         let mut values: Vec<Value> = Vec::new();
-        if let Some((first, last)) = beginning(&typed).filter(|_| template) {
+        if let Some((first, last)) = MemoryId::beginning_with(&typed).filter(|_| template) {
             let ids = self.0.store.ids(&first, &last, OFFERED).map_err(|error| broken(&error))?;
             values.extend(ids.iter().map(|id| Value::from(id.as_str())));
         } else if template || topic {
@@ -86,15 +86,4 @@ impl MemoryServer {
         }
         Ok(json!({"completion": {"values": values, "hasMore": false}}).to_string())
     }
-}
-
-/// The ids that begin so.
-fn beginning(typed: &str) -> Option<(MemoryId, MemoryId)> {
-    let digits: String = typed.chars().filter(|c| *c != '-').collect();
-    let hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let id = |end: &str| {
-        let all = format!("{digits}{}", end.repeat(32usize.checked_sub(digits.len())?));
-        u128::from_str_radix(&all, 16).ok().map(MemoryId::from_u128)
-    };
-    hex.then(|| Some((id("0")?, id("f")?)))?
 }

@@ -101,12 +101,10 @@ fn parsed(uri: &str) -> Option<(MemoryId, Form)> {
 }
 
 fn resource(memory: &Memory) -> Value {
-    let title = memory.title.clone().or_else(|| mif::title_from(&memory.content));
-    let title = title.unwrap_or_else(|| "untitled".to_owned());
     let namespace = memory.namespace.as_ref().map_or("", mif::Namespace::as_str);
     json!({
         "uri": format!("{SCHEME}{}", memory.id),
-        "name": title,
+        "name": memory.called(),
         "description": format!("{} memory in {namespace}, {}", memory.memory_type, memory.created),
         "mimeType": "text/markdown",
     })

@@ -130,6 +130,12 @@ impl Inner {
         (self.clock)().now.trunc_subsecs(6)
     }
 
+    /// This moment, for a memory that is made.
+    pub(crate) fn moment(&self) -> atlatl_memory::Moment {
+        let Moment { now, random } = (self.clock)();
+        atlatl_memory::Moment { now, random }
+    }
+
     /// What becomes of a large set of memories for `client`.
     pub(crate) fn delivery(&self, client: Client) -> Delivery {
         let reads_files = client.transport == Transport::Stdio || self.shared_filesystem;

@@ -68,7 +68,8 @@ struct Sealed {
     arguments: String,
     created_ms: i64,
     ttl_ms: i64,
-    nonce: u64,
+    /// Two equal calls are two tasks.
+    nonce: String,
 }
 
 impl Tasks {
@@ -228,18 +229,13 @@ impl MemoryServer {
             let asked = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
             asked.clamp(TimeDelta::seconds(1), LONGEST_TTL)
         });
-        let [nonce, ..] = [at.random.to_be_bytes()].map(|bytes| {
-            let mut low = [0; 8];
-            low.copy_from_slice(&bytes[8..]);
-            u64::from_be_bytes(low)
-        });
         let short = arguments.len() <= LONGEST_SEALED;
         let sealed = Sealed {
             tool: tool.name().to_owned(),
             arguments: if short { arguments.to_owned() } else { String::new() },
             created_ms: at.now.timestamp_millis(),
             ttl_ms: ttl.num_milliseconds(),
-            nonce,
+            nonce: format!("{:x}", at.random),
         };
         let json = serde_json::to_string(&sealed).unwrap_or_default();
         let purpose = if short { PURPOSE } else { "task of this process" };

@@ -1,5 +1,7 @@
 //! Tool: the memory tools, and what each of them takes.
 
+use crate::arguments::with_filter;
+
 /// A tool of the memory server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
@@ -51,58 +53,12 @@ impl Tool {
     /// The names of its arguments.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::List => &[
-                "namespace",
-                "memory_type",
-                "tags",
-                "since",
-                "until",
-                "min_confidence",
-                "status",
-                "order",
-                "detail",
-                "limit",
-                "cursor",
-            ],
-            Self::Recall => &[
-                "query",
-                "namespace",
-                "memory_type",
-                "tags",
-                "since",
-                "until",
-                "min_confidence",
-                "status",
-                "detail",
-                "limit",
-                "cursor",
-            ],
-            Self::Search => &[
-                "query",
-                "mode",
-                "namespace",
-                "memory_type",
-                "tags",
-                "since",
-                "until",
-                "min_confidence",
-                "status",
-                "detail",
-                "limit",
-                "cursor",
-            ],
-            Self::Inject => &[
-                "query",
-                "budget_tokens",
-                "namespace",
-                "memory_type",
-                "tags",
-                "since",
-                "until",
-                "min_confidence",
-                "detail",
-                "limit",
-            ],
+            Self::List => with_filter!([], ["status", "order", "detail", "limit", "cursor"]),
+            Self::Recall => with_filter!(["query"], ["status", "detail", "limit", "cursor"]),
+            Self::Search => {
+                with_filter!(["query", "mode"], ["status", "detail", "limit", "cursor"])
+            }
+            Self::Inject => with_filter!(["query", "budget_tokens"], ["detail", "limit"]),
             Self::Capture => CAPTURED,
             Self::Get => &["id", "detail"],
             Self::Update => UPDATED,

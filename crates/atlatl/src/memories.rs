@@ -55,9 +55,7 @@ pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>,
 /// This very moment, for a memory that is made.
 pub(crate) fn moment() -> Moment {
     let lro::Moment { now, random } = lro::Moment::of_system();
-    let mut bits = [0; 10];
-    bits.copy_from_slice(&random.to_be_bytes()[6..]);
-    Moment { now, random: bits }
+    Moment { now, random }
 }
 
 /// The file that `memory.store` names, the empty default filled in.

@@ -114,7 +114,8 @@ impl Output {
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Ok(None);
         }
-        write!(self.rest, "{} [y/N] ", printable(&question.to_string()))?;
+        // In one piece: what a fast hand types is echoed between two.
+        self.rest.write_all(format!("{} [y/N] ", printable(&question.to_string())).as_bytes())?;
         self.rest.flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;

@@ -5,7 +5,7 @@
 
 use lro_wire::meta::{Era, PROTOCOL_VERSION};
 use lro_wire::version::{self, MODERN};
-use lro_wire::{Failure, METHOD_NOT_FOUND, Message, Messages, UNSUPPORTED_VERSION};
+use lro_wire::{Failure, METHOD_NOT_FOUND, Message, Messages};
 use serde_json::{Value, json};
 
 /// What a server without anything of its own says.
@@ -72,15 +72,13 @@ impl Greeting {
 }
 
 fn unknown(message: &Message<'_>) -> Failure {
-    let version = lro_wire::meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
-    match version {
-        Some(version)
+    let asked = lro_wire::meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
+    match asked {
+        Some(asked)
             if Era::of_request(message) == Some(Era::Modern)
-                && !version::is_spoken(&version, Era::Modern) =>
+                && !version::is_spoken(&asked, Era::Modern) =>
         {
-            let said = format!("this server speaks {}", MODERN.join(", "));
-            let data = json!({"supported": MODERN, "requested": version});
-            Failure::new(UNSUPPORTED_VERSION, said).with(data)
+            version::unsupported(&MODERN, &asked)
         }
         _ => Failure::new(METHOD_NOT_FOUND, "there is no such method"),
     }

@@ -1,5 +1,8 @@
 //! Version: the revisions of the protocol, by era.
 
+use serde_json::json;
+
+use crate::failure::{Failure, UNSUPPORTED_VERSION};
 use crate::meta::Era;
 
 /// Revisions with `initialize`, the newest first.
@@ -19,4 +22,11 @@ pub fn is_spoken(version: &str, era: Era) -> bool {
         Era::Legacy => LEGACY.contains(&version),
         Era::Modern => MODERN.contains(&version),
     }
+}
+
+/// What to answer to a request of a version that is not spoken, where `spoken` are.
+pub fn unsupported(spoken: &[&str], requested: &str) -> Failure {
+    let said = format!("this server speaks {}", spoken.join(", "));
+    let data = json!({"supported": spoken, "requested": requested});
+    Failure::new(UNSUPPORTED_VERSION, said).with(data)
 }

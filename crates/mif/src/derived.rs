@@ -17,6 +17,11 @@ pub fn title_from(content: &str) -> Option<String> {
     Some(format!("{}…", cut.trim_end()))
 }
 
+/// The same, and a word where there is nothing to make a title from.
+pub fn title_or_untitled(content: &str) -> String {
+    title_from(content).unwrap_or_else(|| "untitled".to_owned())
+}
+
 /// Returns the targets of the `[[target]]` and `[[target|label]]` links of a content, each once,
 /// in order. A link does not span lines.
 pub fn wiki_links_in(content: &str) -> Vec<String> {

@@ -14,6 +14,8 @@ use crate::{
 };
 
 const URN: &str = "urn:mif:";
+/// Of a whole identifier.
+const DIGITS: usize = 32;
 const EXPECTED: &str = "a UUID such as 018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b";
 
 /// A UUID, written as it was received; two spellings that differ only in case are equal.
@@ -50,6 +52,21 @@ impl MemoryId {
             text.push(digit(place));
         }
         Self { text, value }
+    }
+
+    /// Returns the first and the last identifier that begin with these hexadecimal digits, hyphens
+    /// left out or not; nothing where they begin none.
+    pub fn beginning_with(digits: &str) -> Option<(Self, Self)> {
+        let digits = digits.replace('-', "");
+        let rest = DIGITS.checked_sub(digits.len())?;
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let with = |digit: &str| {
+            let all = format!("{digits}{}", digit.repeat(rest));
+            u128::from_str_radix(&all, 16).ok().map(Self::from_u128)
+        };
+        Some((with("0")?, with("f")?))
     }
 
     /// Returns the 128 bits.

@@ -75,7 +75,7 @@ pub use crate::{
     citation::Citation,
     classification::{MemoryType, Status},
     decay::{Decay, DecayModel},
-    derived::{title_from, wiki_links_in},
+    derived::{title_from, title_or_untitled, wiki_links_in},
     detail::Detail,
     duration::IsoDuration,
     embedding::EmbeddingInfo,

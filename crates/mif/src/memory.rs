@@ -1,10 +1,13 @@
 //! The memory object.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, FixedOffset};
 
 use crate::{
     citation::Citation,
     classification::{MemoryType, Status},
+    derived::title_or_untitled,
     embedding::EmbeddingInfo,
     entity::Entity,
     error::{Form, MifError},
@@ -149,6 +152,14 @@ impl Memory {
     /// Returns the tags, none if the field is absent.
     pub fn tags(&self) -> &[String] {
         self.tags.as_deref().unwrap_or_default()
+    }
+
+    /// Returns what to call the memory: its title, or one from its content where it has none.
+    pub fn called(&self) -> Cow<'_, str> {
+        match &self.title {
+            Some(title) => Cow::Borrowed(title),
+            None => Cow::Owned(title_or_untitled(&self.content)),
+        }
     }
 
     /// Returns how sure the author was, if that was recorded.

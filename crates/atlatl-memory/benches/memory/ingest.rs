@@ -73,10 +73,7 @@ fn fields(memory: &Memory) -> Map {
 
 /// The moment that gives a captured memory its own id again.
 fn moment(memory: &Memory) -> Moment {
-    let bytes = memory.id.as_u128().to_be_bytes();
-    let mut random = [0; 10];
-    random.copy_from_slice(&bytes[6..]);
-    Moment { now: memory.created.instant().to_utc(), random }
+    Moment { now: memory.created.instant().to_utc(), random: memory.id.as_u128() }
 }
 
 /// How many memories a store has.

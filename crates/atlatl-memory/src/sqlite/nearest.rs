@@ -1,6 +1,7 @@
 //! Nearest: memories by their vectors, all compared, none skipped.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use chrono::{DateTime, Utc};
@@ -80,19 +81,42 @@ impl Flat {
         Ok(())
     }
 
-    /// All keys, the nearest first, with how near: the cosine, as all vectors have length 1.
-    fn ranked(&self, vector: &[f32]) -> Vec<(f32, i64)> {
+    /// All keys with how near they are: the cosine, as all vectors have length 1. A heap gives the
+    /// nearest first, and does not put those in order that nobody asks for.
+    fn ranked(&self, vector: &[f32]) -> BinaryHeap<Near> {
         let dot = |row: &[f32]| row.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
-        let mut ranked: Vec<(f32, i64)> = self
-            .numbers
-            .chunks_exact(self.dimensions.max(1))
-            .map(dot)
-            .zip(self.keys.iter().copied())
-            .collect();
-        ranked.sort_unstable_by(|(a, x), (b, y)| b.total_cmp(a).then(x.cmp(y)));
-        ranked
+        let rows = self.numbers.chunks_exact(self.dimensions.max(1)).map(dot);
+        rows.zip(&self.keys).map(|(cosine, key)| Near { cosine, key: *key }).collect()
     }
 }
+
+/// How near a vector is.
+#[derive(Debug)]
+struct Near {
+    cosine: f32,
+    key: i64,
+}
+
+impl Ord for Near {
+    /// Greater is nearer; between equals, the older.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.cosine.total_cmp(&other.cosine).then(other.key.cmp(&self.key))
+    }
+}
+
+impl PartialOrd for Near {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Near {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Near {}
 
 pub(super) fn nearest(
     db: &Connection,
@@ -102,7 +126,7 @@ pub(super) fn nearest(
     limit: usize,
     now: DateTime<Utc>,
 ) -> Result<Vec<Match>, StoreError> {
-    let ranked = {
+    let mut ranked = {
         let mut flat = flat.lock().unwrap_or_else(PoisonError::into_inner);
         flat.refresh(db)?;
         flat.ranked(vector)
@@ -114,10 +138,9 @@ pub(super) fn nearest(
     );
     let mut ask = db.prepare_cached(&sql).map_err(failed)?;
     let mut found = Vec::new();
-    for (near, key) in ranked {
-        if found.len() == limit {
-            break;
-        }
+    while found.len() < limit
+        && let Some(Near { cosine, key }) = ranked.pop()
+    {
         let values = condition.values.iter().cloned().chain([key.into()]);
         // What is gone, or not meant, or changed since, is passed over.
         let admitted = ask
@@ -125,7 +148,7 @@ pub(super) fn nearest(
             .optional()
             .map_err(failed)?;
         if let Some((id, fades)) = admitted {
-            found.push(Match::new(id_of(id), f64::from(near), fades));
+            found.push(Match::new(id_of(id), f64::from(cosine), fades));
         }
     }
     Ok(found)

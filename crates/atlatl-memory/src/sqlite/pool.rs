@@ -13,6 +13,8 @@ use crate::store::StoreError;
 
 /// How long a writer waits for another process.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long emptying the log waits for readers.
+const SCRUB: Duration = Duration::from_millis(100);
 /// Readers that are kept for the next one.
 const IDLE_READERS: usize = 8;
 /// Statements that stay prepared, by connection.
@@ -74,8 +76,11 @@ impl Pool {
     /// Empties the log, where what was deleted may still stand. A reader may keep it: it goes with
     /// the next time, and with the last connection.
     pub(super) fn scrub(&self) {
-        let _ = lock(&self.writer)
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let writer = lock(&self.writer);
+        // Whoever deletes has been told already that it is done, and the next writer waits for us.
+        let _ = writer.busy_timeout(SCRUB);
+        let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let _ = writer.busy_timeout(PATIENCE);
     }
 
     /// Runs `ask` on the state of one moment.

@@ -32,7 +32,7 @@ fn fields(json: &str) -> Map {
 }
 
 fn capture(place: &Place, n: u8, json: &str) -> Memory {
-    let at = Moment { now: now(), random: [n; 10] };
+    let at = Moment { now: now(), random: u128::from(n) };
     CaptureService::new(place.store.clone()).capture(fields(json), at).unwrap()
 }
 

@@ -12,41 +12,17 @@ use super::App;
 use super::given::{Body, Id};
 use super::problem::Problem;
 use crate::answer::Set;
-use crate::arguments::{ArgumentError, Arguments};
-use crate::call::moment;
+use crate::arguments::{ArgumentError, Arguments, with_filter};
 use crate::event::EventKind;
 
 /// Memories on a page when nobody says how many, and at most.
 const PAGE: u64 = 50;
 const LARGEST_PAGE: u64 = 1000;
 
-const LISTED_BY: &[&str] = &[
-    "namespace",
-    "memory_type",
-    "tags",
-    "since",
-    "until",
-    "min_confidence",
-    "status",
-    "order",
-    "detail",
-    "limit",
-    "offset",
-];
-const SEARCHED_BY: &[&str] = &[
-    "query",
-    "mode",
-    "namespace",
-    "memory_type",
-    "tags",
-    "since",
-    "until",
-    "min_confidence",
-    "status",
-    "detail",
-    "limit",
-    "offset",
-];
+const LISTED_BY: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
+const SEARCHED_BY: &[&str] =
+    with_filter!(["query", "mode"], ["status", "detail", "limit", "offset"]);
+
 /// What we say of a memory, whatever a body says.
 const OURS: [&str; 3] = ["id", "created", "modified"];
 
@@ -113,7 +89,7 @@ pub(super) async fn create(State(app): State<App>, Body(body): Body) -> Result<R
     let fields = written(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let memory = inner.capture.capture(fields, moment((inner.clock)()))?;
+        let memory = inner.capture.capture(fields, inner.moment())?;
         inner.wrote(&memory.id);
         let mut response = json(StatusCode::CREATED, memory.to_json());
         if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {

@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lro_query::Cancel;
 use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
-use lro_wire::version::{LEGACY, MODERN};
+use lro_wire::version::{LEGACY, MODERN, unsupported};
 use lro_wire::{
     Failure, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST,
     Object, UNSUPPORTED_VERSION,
@@ -58,13 +58,13 @@ pub(super) async fn message(
 ) -> Result<Response, Problem> {
     let bad =
         |code, said: &str| Ok(json(StatusCode::BAD_REQUEST, Failure::new(code, said).nameless()));
-    let Ok(text) = String::from_utf8(body.to_vec()) else {
+    let Ok(text) = String::from_utf8(body.into()) else {
         return bad(NO_JSON, "the body is no UTF-8");
     };
-    if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
-        return bad(NO_JSON, "the body is no JSON");
-    }
     let Some(message) = Message::read(&text) else {
+        if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
+            return bad(NO_JSON, "the body is no JSON");
+        }
         return bad(NO_REQUEST, "the body is no single JSON-RPC message");
     };
     let Some(id) = message.id().filter(|_| message.method.is_some()) else {
@@ -95,9 +95,9 @@ pub(super) async fn message(
     let proxy = greets && meta::is_proxy(&message);
     let cancel = Cancel::default();
     let wanted = WhileWanted(cancel.clone());
-    let (server, line) = (app.server.clone(), text.clone());
+    let server = app.server.clone();
     let answer = super::blocking(move || {
-        let message = Message::read(&line)?;
+        let message = Message::read(&text)?;
         Some(server.answer(&message, client, &cancel))
     })
     .await?;
@@ -141,9 +141,7 @@ fn client(app: &App, message: &Message<'_>, headers: &HeaderMap) -> Result<Clien
         return Ok(Client::of_request(message, Transport::Http));
     }
     if let Some(version) = version.filter(|version| !LEGACY.contains(version)) {
-        let said = format!("this server speaks {} and {}", MODERN.join(", "), LEGACY.join(", "));
-        let data = serde_json::json!({"supported": LEGACY, "requested": version});
-        return Err(Failure::new(UNSUPPORTED_VERSION, said).with(data).into());
+        return Err(unsupported(&LEGACY, version).into());
     }
     let client = Client::new(Era::Legacy, Transport::Http);
     if !headers.contains_key(&SESSION) {

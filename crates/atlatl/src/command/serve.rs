@@ -43,9 +43,13 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         sources.assign(format!("server.listen={address}"));
     }
     let settings = Settings::load(&sources)?;
-    let keep = Keep::new(&settings, None)?;
+    let mut keep = Keep::new(&settings, None)?;
     let metrics = Arc::new(Metrics::default());
-    let server = server(&settings, &keep, &metrics)?;
+    let events = EventBus::new(Moment::of_system)
+        .with(Arc::new(Told::new(keep.events())))
+        .with(Arc::clone(&metrics) as _);
+    keep.tell(Arc::new(events.clone()));
+    let server = server(&settings, &keep, events)?;
     let address = &settings.config.server.listen;
     if args.stdio || address.is_empty() {
         keep.clean(&settings);
@@ -59,11 +63,8 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
 }
 
 /// The server, by the settings.
-fn server(settings: &Settings, keep: &Keep, metrics: &Arc<Metrics>) -> Result<MemoryServer, Error> {
+fn server(settings: &Settings, keep: &Keep, events: EventBus) -> Result<MemoryServer, Error> {
     let config = &settings.config;
-    let events = EventBus::new(Moment::of_system)
-        .with(Arc::new(Told::new(keep.events())))
-        .with(Arc::clone(metrics) as _);
     let store = memories::open(settings)?;
     let estimate = |text: &str| {
         let measure = tokens::Measure::of(text.as_bytes());
@@ -72,8 +73,7 @@ fn server(settings: &Settings, keep: &Keep, metrics: &Arc<Metrics>) -> Result<Me
     let mut parts = Parts::new(store, Arc::new(estimate), Moment::of_system);
     parts.embedder = memories::embedder(settings)?;
     if config.prompt.offload.enabled {
-        let told: Arc<dyn lro::EventSink> = Arc::new(events.clone());
-        parts.interceptor = Some(keep.interceptor_telling(settings, &told));
+        parts.interceptor = Some(keep.interceptor(settings));
         parts.extraction = Some(keep.tools(settings));
         parts.threshold_tokens = config.prompt.offload.threshold_tokens;
     }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use atlatl_memory::CaptureService;
 use mif::{MAX_CONTENT_BYTES, Map, MemoryType, Namespace, Value};
 
-use super::{fields::tags, shown};
+use super::fields::tags;
 use crate::{
     error::{Error, Status},
     memories,
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
         Mode::Human => {
             let mut facts = Facts::default();
             facts.text("id", memory.id.as_str());
-            facts.text("title", &shown::title(&memory));
+            facts.text("title", &memory.called());
             facts.text("namespace", memory.namespace.as_ref().map_or("", Namespace::as_str));
             output.facts(&facts)?;
         }

@@ -4,7 +4,7 @@ use atlatl_memory::CaptureService;
 use mif::MemoryId;
 use serde::Serialize;
 
-use super::{shown, which};
+use super::which;
 use crate::{
     error::{Error, Status},
     memories,
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     if !args.yes {
         let question = match store.get_all(&ids)?.as_slice() {
             [] => None,
-            [one] => Some(format!("Forget \"{}\" for good?", shown::title(one))),
+            [one] => Some(format!("Forget \"{}\" for good?", one.called())),
             more => Some(format!("Forget {} memories for good?", more.len())),
         };
         match question.map(|question| output.confirmed(question)).transpose()? {

@@ -80,8 +80,8 @@ impl Args {
         limit: usize,
         now: chrono::DateTime<chrono::Utc>,
     ) -> Result<Option<Found>, Error> {
-        let embedder = memories::embedder(settings)?;
         let Some(store) = memories::existing(settings)? else { return Ok(None) };
+        let embedder = memories::embedder(settings)?;
         let filter = self.chosen.filter(Some(Life::Active));
         let found = if self.all_words {
             let mut request = SearchRequest::new(&*self.query, now);

@@ -28,12 +28,6 @@ pub(super) struct Answer<'a> {
     pub(super) scores: Option<Vec<f64>>,
 }
 
-/// What a memory is called. One that was imported may have no title.
-pub(super) fn title(memory: &Memory) -> String {
-    let title = memory.title.clone().or_else(|| mif::title_from(&memory.content));
-    title.unwrap_or_else(|| "untitled".to_owned())
-}
-
 /// In columns, with scores where there are any.
 pub(super) fn table(memories: &[&Memory], scores: Option<&[f64]>, now: DateTime<Utc>) -> Table {
     let headings = ["SCORE", "TITLE", "NAMESPACE", "CREATED", "ID"];
@@ -44,7 +38,7 @@ pub(super) fn table(memories: &[&Memory], scores: Option<&[f64]>, now: DateTime<
         let score = scores.and_then(|scores| scores.get(row));
         let cells = [
             score.map(|score| format!("{score:.2}")).unwrap_or_default(),
-            shortened(&title(memory), TITLE_CHARS),
+            shortened(&memory.called(), TITLE_CHARS),
             shortened(memory.namespace.as_ref().map_or("", Namespace::as_str), NAMESPACE_CHARS),
             distance(memory.created.instant().to_utc(), now),
             memory.id.as_str()[..length].to_owned(),
@@ -74,7 +68,7 @@ fn shortened(text: &str, most: usize) -> String {
 pub(super) fn facts(memory: &Memory, now: DateTime<Utc>) -> Facts {
     let mut facts = Facts::default();
     facts.list("id", &[memory.id.to_string()]);
-    facts.text("title", &title(memory));
+    facts.text("title", &memory.called());
     facts.text("type", memory.memory_type.as_str());
     if let Some(namespace) = &memory.namespace {
         facts.text("namespace", namespace.as_str());

@@ -7,8 +7,6 @@ use crate::error::Error;
 
 /// The fewest digits that stand for an id.
 const FEWEST_DIGITS: usize = 8;
-/// The digits of a whole id.
-const DIGITS: usize = 32;
 /// How many ids are named where one was meant.
 const CANDIDATES: usize = 5;
 /// Where to look for ids.
@@ -42,18 +40,11 @@ pub(super) fn missing(typed: &str) -> Error {
     Error::failure(format!("{typed}: there is no such memory")).with_hint(HINT)
 }
 
-/// The first and the last id that begin with these digits.
+/// The first and the last id that begin with these digits, if they are enough to stand for one.
 fn range(typed: &str) -> Option<(MemoryId, MemoryId)> {
-    let digits = typed.strip_prefix("urn:mif:").unwrap_or(typed).replace('-', "");
-    let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if !hex || !(FEWEST_DIGITS..=DIGITS).contains(&digits.len()) {
-        return None;
-    }
-    let bound = |rest: &str| {
-        let whole = format!("{digits}{}", rest.repeat(DIGITS - digits.len()));
-        u128::from_str_radix(&whole, 16).ok().map(MemoryId::from_u128)
-    };
-    Some((bound("0")?, bound("f")?))
+    let digits = typed.strip_prefix("urn:mif:").unwrap_or(typed);
+    let enough = digits.bytes().filter(|byte| *byte != b'-').count() >= FEWEST_DIGITS;
+    MemoryId::beginning_with(digits).filter(|_| enough)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const PAYLOAD_IN_MEMORY: usize = 32 << 20;
 /// Where results are kept, and who is told of it.
 pub(crate) struct Keep {
     stores: Arc<Stores>,
-    events: Arc<Told>,
+    events: Arc<dyn EventSink>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
 }
@@ -41,20 +41,16 @@ impl Keep {
         })
     }
 
-    pub(crate) fn interceptor(&self, settings: &Settings) -> Interceptor {
-        self.interceptor_telling(settings, &self.events())
+    /// Tells someone else, who may tell the ledger and the person in turn.
+    pub(crate) fn tell(&mut self, events: Arc<dyn EventSink>) {
+        self.events = events;
     }
 
-    /// The same for a server that has events of its own.
-    pub(crate) fn interceptor_telling(
-        &self,
-        settings: &Settings,
-        events: &Arc<dyn EventSink>,
-    ) -> Interceptor {
+    pub(crate) fn interceptor(&self, settings: &Settings) -> Interceptor {
         let offloader = |spool: &Arc<dyn Spool>| {
             Offloader::new(spool.clone(), &settings.config)
                 .with_tokenizer(O200k)
-                .with_events(Arc::clone(events))
+                .with_events(self.events())
                 // Also where a server of their own offers the tools: that is what it is for.
                 .with_extraction(Extraction::Native)
                 .with_memory_cap(PAYLOAD_IN_MEMORY)
