@@ -93,6 +93,22 @@ pub(crate) enum Command {
     /// with --tools none, so that a client sees each tool once.
     #[command(verbatim_doc_comment)]
     Tools(command::tools::Args),
+    /// Log in at a remote MCP server
+    ///
+    /// Prints the page to open, and opens it in a browser on a terminal; then waits
+    /// until the browser comes back, at most five minutes. The tokens are kept in a
+    /// file that only you can read, and refreshed by themselves.
+    /// The browser has to be on this machine, or its port forwarded (--port).
+    #[command(verbatim_doc_comment, after_long_help = command::login::EXAMPLES)]
+    Login(command::login::Args),
+    /// Log out at a remote MCP server
+    ///
+    /// Removes the tokens from this machine, then asks the authorization server to
+    /// revoke them, where it offers that.
+    #[command(verbatim_doc_comment)]
+    Logout(command::logout::Args),
+    /// Show at which servers you are logged in
+    Whoami(command::whoami::Args),
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(command::results::Command),

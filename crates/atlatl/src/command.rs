@@ -5,12 +5,15 @@
 
 pub(crate) mod config;
 pub(crate) mod extract;
+pub(crate) mod login;
+pub(crate) mod logout;
 pub(crate) mod memory;
 pub(crate) mod offload;
 pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod serve;
 pub(crate) mod tools;
+pub(crate) mod whoami;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -49,6 +52,9 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Proxy(args) => proxy::run(args, sources),
         Command::Serve(args) => serve::run(args, sources),
         Command::Tools(args) => tools::run(args, &sources),
+        Command::Login(args) => login::run(args, &sources, output),
+        Command::Logout(args) => logout::run(args, &sources, output),
+        Command::Whoami(args) => whoami::run(args, &sources, output),
         Command::Results(command) => results::run(command, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),

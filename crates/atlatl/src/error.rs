@@ -2,6 +2,7 @@
 
 use std::{io, process::ExitCode};
 
+use atlatl_login::LoginError;
 use atlatl_memory::StoreError;
 use lro_core::records::PayloadChanged;
 use lro_spool::{Foreign, SpoolError};
@@ -128,6 +129,23 @@ impl From<StoreError> for Error {
             StoreError::NotAStore { .. } => {
                 Some("name another file: --set memory.store=sqlite:PATH")
             }
+            _ => None,
+        };
+        let failure = Self::failure(with_causes(&error));
+        match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<LoginError> for Error {
+    fn from(error: LoginError) -> Self {
+        // What to run stands in the message: others than this program show it too.
+        let hint = match &error {
+            LoginError::Busy { .. } => Some("try again when it has ended"),
+            LoginError::TimedOut { .. } => Some("run it again, and open the page that it prints"),
+            LoginError::Listen { .. } => Some("another --port, or none"),
             _ => None,
         };
         let failure = Self::failure(with_causes(&error));

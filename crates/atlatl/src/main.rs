@@ -1,8 +1,10 @@
 //! `atlatl`, the program: arguments → settings → one command.
 
+mod access;
 mod args;
 mod command;
 mod error;
+mod logins;
 mod memories;
 mod output;
 mod settings;

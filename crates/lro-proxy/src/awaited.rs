@@ -1,6 +1,6 @@
 //! Awaited: requests that the server has not answered yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use lro_wire::meta::Era;
 use lro_wire::{Id, IdKey};
@@ -30,20 +30,52 @@ pub(crate) enum Awaited {
 
 /// All requests that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(HashMap<IdKey, (Id, Awaited)>);
+pub(crate) struct Requests {
+    waiting: HashMap<IdKey, (Id, Awaited, Serial)>,
+    last: u64,
+    /// Calls that were answered not long ago: a stream that is asked for again says it once more.
+    answered: VecDeque<(IdKey, Called)>,
+}
+
+/// Of so many calls is remembered that they were answered.
+const REMEMBERED: usize = 64;
+
+/// Which of the requests that were called alike: a client may use an id again when it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Serial(u64);
 
 impl Requests {
     pub(crate) fn await_answer(&mut self, id: Id, awaited: Awaited) {
-        self.0.insert(id.key(), (id, awaited));
+        self.last += 1;
+        self.waiting.insert(id.key(), (id, awaited, Serial(self.last)));
+    }
+
+    /// Which request waits under `id`.
+    pub(crate) fn serial(&self, id: &Id) -> Option<Serial> {
+        self.waiting.get(&id.key()).map(|(_, _, serial)| *serial)
     }
 
     /// The request that `id` answers; it is answered by that.
     pub(crate) fn answered(&mut self, id: &Id) -> Option<Awaited> {
-        self.0.remove(&id.key()).map(|(_, awaited)| awaited)
+        let (_, awaited, _) = self.waiting.remove(&id.key())?;
+        if let Awaited::Call(called) = &awaited {
+            if self.answered.len() == REMEMBERED {
+                self.answered.pop_front();
+            }
+            self.answered.push_back((id.key(), called.clone()));
+        }
+        Some(awaited)
+    }
+
+    /// The call that `id` answered before.
+    pub(crate) fn answered_before(&self, id: &Id) -> Option<Called> {
+        let key = id.key();
+        let found = self.answered.iter().rev().find(|(known, _)| *known == key);
+        found.map(|(_, called)| called.clone())
     }
 
     /// All that will not be answered any more.
     pub(crate) fn take_all(&mut self) -> Vec<Id> {
-        self.0.drain().map(|(_, (id, _))| id).collect()
+        self.waiting.drain().map(|(_, (id, _, _))| id).collect()
     }
 }

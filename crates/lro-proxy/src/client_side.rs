@@ -83,17 +83,17 @@ impl Relay {
         let mut edits = Edits::of(text);
         announce(message, &mut edits);
         let awaited = awaited(method, message);
-        if let (Awaited::Call(called), Some(passing)) = (&awaited, &self.passing)
+        if let (Awaited::Call(called), Some(passing)) = (&awaited, &self.house.passing)
             // To a tool that asks results a reference is what it takes.
             && !Tools::is_name(&called.tool)
         {
-            let schema = self.state().listed.get(&called.tool).cloned().flatten();
+            let schema = self.schema_of(&called.tool);
             let put = passing.put(
                 message,
                 &mut edits,
                 &called.tool,
                 schema.as_deref(),
-                &self.server,
+                &self.house.server,
                 self.now().now,
             );
             if let Err(refusal) = put {
@@ -111,9 +111,9 @@ impl Relay {
 
     /// A call of one of our own tools, unless the server has one of that name.
     fn own_call(&self, id: &Id, message: &Message<'_>) -> Option<OwnCall> {
-        let tools = self.tools.as_ref()?;
+        let tools = self.house.tools.as_ref()?;
         let name = meta::tool(message)?;
-        if !tools.has(&name) || self.state().listed.contains_key(&*name) {
+        if !tools.has(&name) || self.knows(&name) {
             return None;
         }
         let call = OwnCall::of(id.clone(), name.into_owned(), message);

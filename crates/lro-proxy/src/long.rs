@@ -1,5 +1,7 @@
 //! Long: messages too large for memory, read where they were set aside.
 
+use std::ops::Range;
+
 use lro::Held;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload};
@@ -43,13 +45,27 @@ impl Relay {
         self.state().requests.await_answer(id, awaited);
     }
 
-    /// A long line from the server: what to put in the place of which of its ranges.
-    pub fn long_from_server(&self, message: &Held) -> LongChanges {
-        self.long_message(message).unwrap_or_default()
+    /// A long line from the server: what to put in the place of which of its ranges; `None` where
+    /// nothing goes on.
+    pub fn long_from_server(&self, message: &Held) -> Option<LongChanges> {
+        let strict = self.is_strict();
+        let Some(root) = outline(message) else {
+            return (!strict).then(LongChanges::default);
+        };
+        let answers = id(message, &root).filter(|_| root.get("method").is_none());
+        let awaited = answers.and_then(|id| self.state().requests.answered(&id));
+        if strict && awaited.is_none() && root.get("method").is_none() {
+            return None;
+        }
+        Some(self.long_message(message, &root, awaited).unwrap_or_default())
     }
 
-    fn long_message(&self, message: &Held) -> Option<LongChanges> {
-        let root = outline(message)?;
+    fn long_message(
+        &self,
+        message: &Held,
+        root: &Node,
+        awaited: Option<Awaited>,
+    ) -> Option<LongChanges> {
         if let Some(method) = root.text("method") {
             let params = root.get("params")?;
             if method != "notifications/tasks" {
@@ -57,7 +73,7 @@ impl Relay {
             }
             return self.long_task(params.text("taskId")?, message, params.get("result")?);
         }
-        let awaited = self.state().requests.answered(&id(message, &root)?)?;
+        let awaited = awaited?;
         let result = root.get("result")?;
         match awaited {
             Awaited::Call(called) => self.long_result(&called, message, result),
@@ -68,12 +84,33 @@ impl Relay {
     }
 
     fn long_task(&self, task: &str, message: &Held, result: &Node) -> Option<LongChanges> {
-        let called = self.state().tasks.call_of(task);
+        let called = self.known().tasks.call_of(task);
         self.long_result(&called, message, result)
     }
 
     fn long_result(&self, called: &Called, message: &Held, result: &Node) -> Option<LongChanges> {
-        self.interceptor.long_result(called.call(&self.server), message, result, self.now())
+        self.house.interceptor.long_result(
+            called.call(&self.house.server),
+            message,
+            result,
+            self.now(),
+        )
+    }
+}
+
+/// The id of a long message, and where it stands.
+pub(crate) struct LongId {
+    pub(crate) id: Id,
+    pub(crate) at: Range<u64>,
+    /// Whether it is that of a request, not of an answer.
+    pub(crate) asks: bool,
+}
+
+impl LongId {
+    pub(crate) fn of(message: &Held) -> Option<Self> {
+        let root = outline(message)?;
+        let at = root.get("id")?.range.clone();
+        Some(Self { id: id(message, &root)?, at, asks: root.get("method").is_some() })
     }
 }
 

@@ -40,13 +40,18 @@ impl OwnCall {
             cancel: Cancel::default(),
         }
     }
+
+    /// Whether the client wants to hear how it goes on.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.progress_token.is_some()
+    }
 }
 
 impl Relay {
     /// Answers a call of one of our own tools; `tell` gets the messages for the client. A call that
     /// was cancelled is not answered. Blocks as long as it takes.
     pub fn answer(&self, call: &OwnCall, tell: &(dyn Fn(&str) + Sync)) {
-        let Some(tools) = &self.tools else { return };
+        let Some(tools) = &self.house.tools else { return };
         let result = match &call.progress_token {
             None => self.result(tools, call),
             Some(token) => thread::scope(|scope| {

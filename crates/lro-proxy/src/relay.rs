@@ -2,18 +2,22 @@
 //!
 //! No stream, no process, no clock of its own: what a session does with real bytes, a test does with
 //! texts. Both directions run at the same time and share only [`State`].
+//!
+//! Where many clients ask one server, each conversation has a relay: request ids are its own. The
+//! [`House`] is common to all.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lro::Moment;
 use lro_mcp::{Interceptor, Tools};
 use lro_query::Cancel;
+use lro_spool::Spool;
 use lro_wire::{Failure, INTERNAL, Id, IdKey};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::awaited::Requests;
+use crate::awaited::{Requests, Serial};
 use crate::own::OwnCall;
 use crate::reference::Passing;
 use crate::tasks::Tasks;
@@ -42,6 +46,14 @@ pub struct FromClient {
 
 /// Decides what becomes of each message.
 pub struct Relay {
+    pub(crate) house: Arc<House>,
+    known: Arc<Mutex<Known>>,
+    state: Mutex<State>,
+    strict: bool,
+}
+
+/// What every relay before the same server has.
+pub(crate) struct House {
     pub(crate) interceptor: Interceptor,
     pub(crate) tools: Option<Tools>,
     /// The definitions of our own tools.
@@ -50,18 +62,22 @@ pub struct Relay {
     /// How the server is told from others.
     pub(crate) server: String,
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
-    state: Mutex<State>,
+}
+
+/// What was learned of the server.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) tasks: Tasks,
+    /// The server's tools with their input schemas, as far as they were listed.
+    pub(crate) listed: HashMap<String, Option<Box<RawValue>>>,
+    /// Names on the pages of the listing that is being read.
+    pub(crate) pages: Vec<String>,
 }
 
 /// What the two directions have to know of each other.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) requests: Requests,
-    pub(crate) tasks: Tasks,
-    /// The server's tools with their input schemas, as far as they were listed.
-    pub(crate) listed: HashMap<String, Option<Box<RawValue>>>,
-    /// Names on the pages of the listing that is being read.
-    pub(crate) pages: Vec<String>,
     /// Calls of our own tools that are running.
     pub(crate) running: HashMap<IdKey, (Id, Cancel)>,
     /// Everything is answered: nothing the server still says is an answer.
@@ -75,33 +91,87 @@ impl Relay {
         server: impl Into<String>,
         clock: impl Fn() -> Moment + Send + Sync + 'static,
     ) -> Self {
-        Self {
+        let house = House {
             interceptor,
             tools: None,
             own: Vec::new(),
             passing: None,
             server: server.into(),
             clock: Box::new(clock),
+        };
+        Self {
+            house: Arc::new(house),
+            known: Arc::default(),
             state: Mutex::default(),
+            strict: false,
         }
+    }
+
+    /// A relay for another conversation with the same server; where it is `of_the_same` kind, with
+    /// all that was learned of the server.
+    pub(crate) fn another(&self, of_the_same: bool) -> Self {
+        Self {
+            house: Arc::clone(&self.house),
+            known: if of_the_same { Arc::clone(&self.known) } else { Arc::default() },
+            state: Mutex::default(),
+            strict: self.strict,
+        }
+    }
+
+    /// Lets nothing pass as an answer that answers nothing: over HTTP the same answer may come twice,
+    /// when a stream is asked for again.
+    pub(crate) fn strict(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
+    /// Before it is shared: what is set up then is common to all.
+    fn set_up(&mut self) -> &mut House {
+        Arc::get_mut(&mut self.house).expect("a relay is set up before it is shared")
     }
 
     /// Offers `tools` beside the server's own.
     pub fn with_tools(mut self, tools: Tools) -> Self {
-        self.own = tools.definitions();
-        self.tools = Some(tools);
+        let house = self.set_up();
+        house.own = tools.definitions();
+        house.tools = Some(tools);
         self
     }
 
     /// Lets references be arguments.
     pub fn with_passing(mut self, passing: Passing) -> Self {
-        self.passing = Some(passing);
+        self.set_up().passing = Some(passing);
         self
     }
 
-    /// The results that are too large go through this.
-    pub fn interceptor(&self) -> &Interceptor {
-        &self.interceptor
+    /// Where results are stored.
+    pub(crate) fn spool(&self) -> Arc<dyn Spool> {
+        self.house.interceptor.offloader("").spool().clone()
+    }
+
+    /// Which request waits for an answer under `id`.
+    pub(crate) fn serial(&self, id: &Id) -> Option<Serial> {
+        self.state().requests.serial(id)
+    }
+
+    /// Nobody waits for an answer to the request called `id` any more.
+    pub(crate) fn forget(&self, id: &Id) {
+        self.state().requests.answered(id);
+    }
+
+    /// Whether what answers nothing is dropped.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Whether the server listed a tool of that name.
+    pub(crate) fn knows(&self, tool: &str) -> bool {
+        self.known().listed.contains_key(tool)
+    }
+
+    /// The input schema of a tool that was listed.
+    pub(crate) fn schema_of(&self, tool: &str) -> Option<Box<RawValue>> {
+        self.known().listed.get(tool).cloned().flatten()
     }
 
     /// The server is gone: what it will not answer any more is answered here.
@@ -119,7 +189,11 @@ impl Relay {
     }
 
     pub(crate) fn now(&self) -> Moment {
-        (self.clock)()
+        (self.house.clock)()
+    }
+
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -136,6 +210,6 @@ impl Forward {
 
 impl std::fmt::Debug for Relay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Relay").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Relay").field("server", &self.house.server).finish_non_exhaustive()
     }
 }

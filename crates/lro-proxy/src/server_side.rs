@@ -17,27 +17,53 @@ impl Relay {
         if self.state().gone {
             return Forward::Nothing;
         }
-        let Ok(text) = std::str::from_utf8(line) else { return Forward::AsItCame };
+        let foreign = if self.is_strict() { Forward::Nothing } else { Forward::AsItCame };
+        let Ok(text) = std::str::from_utf8(line) else { return foreign };
         let text = text.trim_end_matches(['\r', '\n']);
         match Messages::read(text) {
-            Some(Messages::One(message)) => Forward::of(self.message_from_server(text, &message)),
+            Some(Messages::One(message)) => {
+                let awaited = self.take(&message);
+                if awaited.is_none() && message.method.is_none() && self.is_strict() {
+                    return Forward::Nothing;
+                }
+                Forward::of(self.message_from_server(text, &message, awaited))
+            }
             Some(Messages::Batch(batch)) => {
                 let mut edits = Edits::of(text);
                 for (text, message) in batch {
-                    let changed =
-                        message.and_then(|message| self.message_from_server(text, &message));
+                    let changed = message.and_then(|message| {
+                        let awaited = self.take(&message);
+                        self.message_from_server(text, &message, awaited)
+                    });
                     if let Some(changed) = changed {
                         edits.replace(text, changed);
                     }
                 }
                 Forward::of((!edits.is_empty()).then(|| edits.applied().into_owned()))
             }
-            _ => Forward::AsItCame,
+            _ => foreign,
+        }
+    }
+
+    /// The request that `message` answers, which is answered by that. Where the same answer may come
+    /// twice on purpose, the call that it answered before.
+    fn take(&self, message: &Message<'_>) -> Option<Awaited> {
+        let id = message.id().filter(|_| message.method.is_none())?;
+        let mut state = self.state();
+        let awaited = state.requests.answered(&id);
+        match awaited {
+            None if !self.is_strict() => state.requests.answered_before(&id).map(Awaited::Call),
+            awaited => awaited,
         }
     }
 
     /// What becomes of one message; `None` for the message as it came.
-    fn message_from_server(&self, text: &str, message: &Message<'_>) -> Option<String> {
+    fn message_from_server(
+        &self,
+        text: &str,
+        message: &Message<'_>,
+        awaited: Option<Awaited>,
+    ) -> Option<String> {
         if let Some(method) = &message.method {
             return match (&**method, message.params) {
                 ("notifications/tasks", Some(params)) => {
@@ -47,7 +73,7 @@ impl Relay {
                 _ => None,
             };
         }
-        let awaited = self.state().requests.answered(&message.id()?)?;
+        let awaited = awaited?;
         let Some(result) = message.result else {
             return self.unlisted(message, &awaited);
         };
@@ -56,7 +82,7 @@ impl Relay {
             Awaited::Listing { first, .. } => self.listing(result.get(), first),
             Awaited::Greeting => self.greeting(result.get()),
             Awaited::TaskResult(task) => {
-                let called = self.state().tasks.call_of(&task);
+                let called = self.known().tasks.call_of(&task);
                 self.intercept(&called, result.get())
             }
             Awaited::Task(task) => self.task_state(&task, result.get()),
@@ -69,44 +95,52 @@ impl Relay {
     /// at when it is there.
     fn called(&self, called: Called, result: &str) -> Option<String> {
         if let Some(task) = task_begun(result) {
-            self.state().tasks.begin(&task, called);
+            self.known().tasks.begin(&task, called);
             return None;
         }
         self.intercept(&called, result)
     }
 
     fn intercept(&self, called: &Called, result: &str) -> Option<String> {
-        self.interceptor.result(called.call(&self.server), result, self.now())
+        self.house.interceptor.result(called.call(&self.house.server), result, self.now())
     }
 
     /// A task of 2026-07-28, which holds its result when it has one.
     fn task_state(&self, task: &str, state: &str) -> Option<String> {
         let object = Object::read(state)?;
         let result = object.get("result")?;
-        let called = self.state().tasks.call_of(task);
+        let called = self.known().tasks.call_of(task);
         Some(spliced(state, result, self.intercept(&called, result.get())?))
     }
 
     fn listing(&self, result: &str, first: bool) -> Option<String> {
-        let mut state = self.state();
+        let mut known = self.known();
         if first {
-            state.pages.clear();
+            known.pages.clear();
         }
-        let mut changes = Changes::none().appending(&self.own, &state.pages);
-        if self.passing.is_some() {
+        let mut changes = Changes::none().appending(&self.house.own, &known.pages);
+        if self.house.passing.is_some() {
             changes = changes.with_references();
         }
-        let page = Page::of(result, changes, |tool| self.interceptor.may_replace(tool))?;
+        let page = Page::of(result, changes, |tool| self.house.interceptor.may_replace(tool))?;
         for (name, schema) in page.tools {
-            state.pages.push(name.clone());
-            state.listed.insert(name, schema);
+            known.pages.push(name.clone());
+            known.listed.insert(name, schema);
         }
         page.json
     }
 
+    /// Learns what tools there are from the result of a `tools/list` that nobody but us asked for;
+    /// where the next page begins.
+    pub(crate) fn learn(&self, result: &str) -> Option<String> {
+        let page = Page::of(result, Changes::none(), |_| false)?;
+        self.known().listed.extend(page.tools);
+        Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)
+    }
+
     /// A server without tools of its own gets ours.
     fn greeting(&self, result: &str) -> Option<String> {
-        if self.own.is_empty() {
+        if self.house.own.is_empty() {
             return None;
         }
         let object = Object::read(result)?;
@@ -121,10 +155,10 @@ impl Relay {
     fn unlisted(&self, message: &Message<'_>, awaited: &Awaited) -> Option<String> {
         let Awaited::Listing { era, .. } = awaited else { return None };
         let code = Object::read(message.error?.get())?.get("code")?;
-        if self.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
+        if self.house.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
             return None;
         }
-        let mut result = json!({"tools": self.own});
+        let mut result = json!({"tools": self.house.own});
         if *era == Era::Modern {
             result["resultType"] = "complete".into();
             result["ttlMs"] = 0.into();

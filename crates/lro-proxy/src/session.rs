@@ -3,9 +3,8 @@
 //! Two threads move bytes, one each way; a few more answer calls of our own tools when there are
 //! any. The one that called waits and then ends everything within a second.
 
-mod aside;
-mod outlet;
 mod pool;
+mod remote;
 
 use std::io::{Read, Write};
 use std::process::{ChildStdin, ChildStdout};
@@ -14,14 +13,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lro::Held;
 use lro_wire::{Line, Lines};
 
-use self::aside::set_aside;
-use self::outlet::Outlet;
 use self::pool::Pool;
+pub use self::remote::run_remote;
 use crate::alone::Greeting;
+use crate::aside::set_aside;
+use crate::outlet::Outlet;
 use crate::relay::{Forward, Relay};
-use crate::upstream::{Upstream, code};
+use crate::upstream::stdio::{Process, code};
 
 /// How long a server may go on after its input ended.
 const AFTER_EOF: Duration = Duration::from_millis(500);
@@ -50,12 +51,23 @@ pub enum End {
     Signal(i32),
 }
 
+impl End {
+    /// The exit code that says so.
+    fn code(self) -> u8 {
+        match self {
+            Self::Client => 0,
+            Self::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
+            _ => 1,
+        }
+    }
+}
+
 /// Carries messages between the client's two streams and the server until one of them ends or
 /// `ended` says so; returns the exit code. `ends` is for our own threads.
 pub fn run(
     relay: &Arc<Relay>,
     client: (impl Read + Send + 'static, impl Write + Send + 'static),
-    (mut upstream, input, output): (Upstream, ChildStdin, ChildStdout),
+    (mut upstream, input, output): (Process, ChildStdin, ChildStdout),
     (ends, ended): (Sender<End>, &Receiver<End>),
 ) -> u8 {
     let (from_client, to_client) = client;
@@ -66,7 +78,11 @@ pub fn run(
         let (relay, to_client, to_server, pool, ends) =
             (relay.clone(), to_client.clone(), to_server.clone(), pool.clone(), ends.clone());
         move || {
-            let end = from_the_client(&relay, from_client, &to_server, &to_client, &pool);
+            let end = from_the_client(&relay, from_client, &to_client, &pool, |sent| {
+                let Ok(mut server) = to_server.lock() else { return Err(End::Server) };
+                let Some(server) = server.as_mut() else { return Err(End::Client) };
+                sent.write_to(server).map_err(|_| End::ServerInput)
+            });
             let _ = ends.send(end);
         }
     });
@@ -123,57 +139,70 @@ pub fn run(
     };
     last_replies(relay.server_gone(&why), &to_client);
     match end {
-        End::Client => 0,
         End::Server | End::ServerInput | End::ServerProcess => status.map_or(1, code),
-        End::Endless => 1,
-        End::Signal(number) => u8::try_from(128 + number).unwrap_or(1),
+        _ => end.code(),
     }
 }
 
-fn from_the_client<W: Write + Send + 'static>(
-    relay: &Relay,
-    stream: impl Read,
-    server: &Mutex<Option<ChildStdin>>,
-    client: &Outlet<W>,
-    pool: &Pool<W>,
-) -> End {
-    let mut lines = Lines::new(stream);
-    loop {
-        let line = match lines.next() {
-            Ok(Some(Line::Whole(line))) => line,
-            Ok(Some(Line::Long(line))) => {
-                let Some(message) = set_aside(line, relay) else { return End::Client };
-                relay.long_from_client(&message);
-                let Ok(mut server) = server.lock() else { return End::Server };
-                let Some(server) = server.as_mut() else { return End::Client };
-                if message.write_to(server).is_err() {
-                    return End::ServerInput;
-                }
-                continue;
-            }
-            Ok(None) | Err(_) => return End::Client,
-        };
-        let became = relay.from_client(line);
-        for reply in &became.replies {
-            if client.line(reply).is_err() {
-                return End::Client;
-            }
-        }
-        for call in became.calls {
-            pool.answer(call);
-        }
-        let Ok(mut server) = server.lock() else { return End::Server };
-        let Some(server) = server.as_mut() else { return End::Client };
-        let sent = match became.forward {
-            Forward::AsItCame => server.write_all(line),
-            Forward::Changed(mut text) => {
+/// What goes to the server.
+enum Sent<'a> {
+    /// As it came, with its line break.
+    Line(&'a [u8]),
+    /// Changed; no line break at its end.
+    Text(String),
+    /// A long one, as it came.
+    Held(&'a Held),
+}
+
+impl Sent<'_> {
+    fn write_to(self, server: &mut impl Write) -> std::io::Result<()> {
+        match self {
+            Self::Line(line) => server.write_all(line),
+            Self::Text(mut text) => {
                 text.push('\n');
                 server.write_all(text.as_bytes())
             }
-            Forward::Nothing => Ok(()),
+            Self::Held(held) => held.write_to(server),
+        }
+    }
+}
+
+/// Reads what the client says until it ends, or until `send` does.
+fn from_the_client<W: Write + Send + 'static>(
+    relay: &Relay,
+    stream: impl Read,
+    client: &Outlet<W>,
+    pool: &Pool<W>,
+    send: impl Fn(Sent<'_>) -> Result<(), End>,
+) -> End {
+    let mut lines = Lines::new(stream);
+    loop {
+        let sent = match lines.next() {
+            Ok(Some(Line::Whole(line))) => {
+                let became = relay.from_client(line);
+                for reply in &became.replies {
+                    if client.line(reply).is_err() {
+                        return End::Client;
+                    }
+                }
+                for call in became.calls {
+                    pool.answer(call);
+                }
+                match became.forward {
+                    Forward::AsItCame => send(Sent::Line(line)),
+                    Forward::Changed(text) => send(Sent::Text(text)),
+                    Forward::Nothing => Ok(()),
+                }
+            }
+            Ok(Some(Line::Long(line))) => {
+                let Some(message) = set_aside(line, relay) else { return End::Client };
+                relay.long_from_client(&message);
+                send(Sent::Held(&message))
+            }
+            Ok(None) | Err(_) => return End::Client,
         };
-        if sent.is_err() {
-            return End::ServerInput;
+        if let Err(end) = sent {
+            return end;
         }
     }
 }
@@ -203,7 +232,10 @@ fn from_the_server<W: Write>(relay: &Relay, stream: ChildStdout, client: &Outlet
                 Forward::Nothing => Ok(()),
             },
             Ok(Some(Line::Long(line))) => match set_aside(line, relay) {
-                Some(message) => client.held(&message, &relay.long_from_server(&message)),
+                Some(message) => match relay.long_from_server(&message) {
+                    Some(changes) => client.held(&message, &changes),
+                    None => Ok(()),
+                },
                 None => return End::Endless,
             },
             Ok(None) | Err(_) => return End::Server,
@@ -214,7 +246,7 @@ fn from_the_server<W: Write>(relay: &Relay, stream: ChildStdout, client: &Outlet
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
     // A process that cannot start two threads cannot be a proxy either.
     let _ = thread::Builder::new().name(name.to_owned()).spawn(run);
 }

@@ -21,6 +21,7 @@
 
 pub mod edit;
 pub mod meta;
+pub mod sse;
 pub mod version;
 
 mod failure;

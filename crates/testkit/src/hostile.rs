@@ -2,6 +2,8 @@
 
 mod directories;
 mod payloads;
+mod urls;
 
 pub use directories::directories;
 pub use payloads::payload_strings;
+pub use urls::urls;

@@ -12,9 +12,12 @@
 //!
 //! Everything is deterministic: the same arguments give the same bytes on every machine.
 
+#[cfg(feature = "authority")]
+pub mod authority;
 pub mod built;
 pub mod corpus;
 pub mod hostile;
+pub mod http;
 mod random;
 pub mod recipes;
 pub mod text;

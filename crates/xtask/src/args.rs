@@ -106,6 +106,9 @@ pub(crate) struct FuzzArgs {
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     pub(crate) name: Bench,
+    /// With `proxy`: calls of a server over HTTP.
+    #[arg(long)]
+    pub(crate) http: bool,
 }
 
 /// The benchmarks there are.

@@ -7,6 +7,7 @@ mod offload;
 mod peers;
 mod proxy;
 mod ranking;
+mod remote;
 
 use std::process::{Command, Stdio};
 
@@ -25,7 +26,9 @@ type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
 
 /// Runs one benchmark.
 pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
+    ensure!(!args.http || matches!(args.name, Bench::Proxy), "--http is for `bench proxy`");
     let (name, package, tables): (_, _, Tables) = match args.name {
+        Bench::Proxy if args.http => ("remote", "atlatl-lro", remote::tables),
         Bench::Core => ("core", "lro-core", core::tables),
         Bench::Offload => ("offload", "lro", offload::tables),
         Bench::Extract => ("extract", "lro-query", extract::tables),
@@ -50,16 +53,19 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         }
         Bench::Core | Bench::Offload | Bench::Memory => {}
     }
-    let command = format!("cargo xtask bench {name}");
+    let asked = if args.http { "proxy --http" } else { name };
+    let command = format!("cargo xtask bench {asked}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
     output::progress(format_args!("bench {name}: building and measuring"));
-    let features = match args.name {
-        // It asks no model, and linking them takes minutes.
-        Bench::Memory => "--no-default-features",
-        _ => "--all-features",
+    // Those that ask no model do without: to build and link them takes minutes.
+    let features: &[&str] = match args.name {
+        Bench::Memory => &["--no-default-features"],
+        Bench::Proxy => &[],
+        _ => &["--all-features"],
     };
     let run = repository
-        .cargo(&["bench", "--locked", features, "--package", package, "--bench", name])
+        .cargo(&["bench", "--locked", "--package", package, "--bench", name])
+        .args(features)
         .env("ATLATL_CACHE", cache)
         .stderr(Stdio::inherit())
         .output()

@@ -6,11 +6,12 @@ use atlatl_memory::{MOST_HITS, SearchRequest};
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use lro_http::Problem;
 use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
 use super::given::{Body, Id};
-use super::problem::Problem;
+use super::problem::of_store;
 use crate::answer::Set;
 use crate::arguments::{ArgumentError, Arguments, with_filter};
 use crate::event::EventKind;
@@ -52,8 +53,9 @@ pub(super) async fn list(
     super::blocking(move || {
         let inner = &app.server.0;
         let now = inner.now();
-        let total = inner.store.count(&filter, now)?;
-        let memories = inner.store.list_from(&filter, order, offset, limit, now)?;
+        let total = inner.store.count(&filter, now).map_err(of_store)?;
+        let memories =
+            inner.store.list_from(&filter, order, offset, limit, now).map_err(of_store)?;
         let set = Set::listed(&memories, total, detail);
         Ok(json(StatusCode::OK, paged(&set, limit, offset)))
     })
@@ -72,7 +74,7 @@ pub(super) async fn search(State(app): State<App>, Body(body): Body) -> Result<R
     let skip = usize::try_from(offset).unwrap_or(MOST_HITS).min(MOST_HITS);
     request.limit = Some(skip + limit);
     super::blocking(move || {
-        let mut found = app.server.0.search.found(&request)?;
+        let mut found = app.server.0.search.found(&request).map_err(of_store)?;
         found.hits.drain(..skip.min(found.hits.len()));
         let set = Set::found(&found, detail);
         let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
@@ -89,7 +91,7 @@ pub(super) async fn create(State(app): State<App>, Body(body): Body) -> Result<R
     let fields = written(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let memory = inner.capture.capture(fields, inner.moment())?;
+        let memory = inner.capture.capture(fields, inner.moment()).map_err(of_store)?;
         inner.wrote(&memory.id);
         let mut response = json(StatusCode::CREATED, memory.to_json());
         if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
@@ -104,7 +106,7 @@ pub(super) async fn create(State(app): State<App>, Body(body): Body) -> Result<R
 pub(super) async fn read(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
-        let memory = app.server.0.memory(&id)?.ok_or_else(Problem::missing)?;
+        let memory = app.server.0.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?
@@ -120,12 +122,12 @@ pub(super) async fn replace(
     let said = written(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let stored = inner.memory(&id)?.ok_or_else(Problem::missing)?;
+        let stored = inner.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
         // What is not said goes.
         let stored = stored.at(Detail::Full);
         let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
         fields.extend(said);
-        let memory = inner.capture.update(&id, &fields, inner.now())?;
+        let memory = inner.capture.update(&id, &fields, inner.now()).map_err(of_store)?;
         let memory = memory.ok_or_else(Problem::missing)?;
         inner.wrote(&memory.id);
         Ok(json(StatusCode::OK, memory.to_json()))
@@ -138,7 +140,7 @@ pub(super) async fn delete(State(app): State<App>, Id(id): Id) -> Result<StatusC
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let inner = &app.server.0;
-        if !inner.capture.delete(&id)? {
+        if !inner.capture.delete(&id).map_err(of_store)? {
             return Err(Problem::missing());
         }
         inner.events.publish(None, EventKind::MemoryDeleted { id });

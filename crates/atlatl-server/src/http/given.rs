@@ -6,9 +6,9 @@ use axum::body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use lro_http::Problem;
 
 use super::LONGEST_BODY;
-use super::problem::Problem;
 
 /// A whole body, no longer than [`LONGEST_BODY`].
 pub(super) struct Body(pub(super) body::Bytes);

@@ -4,32 +4,23 @@
 //! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
 //! into a session id.
 
-use std::borrow::Cow;
-
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use lro_http::Problem;
+use lro_http::header::{SESSION, VERSION, agree, differs, text};
 use lro_query::Cancel;
 use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
 use lro_wire::version::{LEGACY, MODERN, unsupported};
 use lro_wire::{
-    Failure, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST,
-    Object, UNSUPPORTED_VERSION,
+    Failure, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST, Object,
+    UNSUPPORTED_VERSION,
 };
 
 use super::App;
 use super::given::Body;
-use super::guard::one;
-use super::problem::Problem;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, spoken};
-
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// What a session of a proxy is sealed for.
 const PURPOSE: &str = "session";
@@ -171,39 +162,7 @@ fn modern_headers(
         return Err(differs(&VERSION));
     }
     spoken(in_body.unwrap_or_default())?;
-    if text(headers, &METHOD) != message.method.as_deref() {
-        return Err(differs(&METHOD));
-    }
-    let named = match message.method.as_deref() {
-        Some("tools/call" | "prompts/get") => "name",
-        Some("resources/read") => "uri",
-        Some("tasks/get" | "tasks/update" | "tasks/cancel") => "taskId",
-        _ => return Ok(()),
-    };
-    let in_body = message.params().and_then(|params| params.text(named));
-    let in_header = text(headers, &NAME).map(decoded);
-    match (in_body, in_header) {
-        // What the body lacks is the method's to say.
-        (None, None) => Ok(()),
-        (Some(body), Some(Some(header))) if body == header => Ok(()),
-        _ => Err(differs(&NAME)),
-    }
-}
-
-fn differs(name: &HeaderName) -> Failure {
-    Failure::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
-}
-
-/// What a header stands for; `None` where it claims a form that it does not have.
-fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    let inner = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
-    let Some(inner) = inner else { return Some(Cow::Borrowed(value)) };
-    let bytes = STANDARD.decode(inner).ok()?;
-    String::from_utf8(bytes).ok().map(Cow::Owned)
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    one(headers, name).map(str::trim)
+    agree(message, headers)
 }
 
 /// The status of an answer that is an error. Clients of the older era take anything but 200 for a

@@ -7,6 +7,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use lro_http::Problem;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -15,7 +16,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::App;
-use super::problem::Problem;
 use crate::event::{Event, EventKind, EventSink};
 
 /// Names and values that stand behind a metric: our own words, never a client's.

@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
+use lro_http::Problem;
 use lro_spool::{Address, SpoolError, StoredResult};
 
 use super::App;
 use super::given::Id;
-use super::problem::Problem;
 
 /// As much as is read at once.
 const PIECE: u64 = 1 << 20;

@@ -12,6 +12,8 @@ pub(crate) struct Client {
     output: BufReader<ChildStdout>,
     line: Vec<u8>,
     next: u64,
+    /// What every request says of its sender, from 2026-07-28 on.
+    pub(crate) meta: Option<Value>,
 }
 
 impl Client {
@@ -26,7 +28,7 @@ impl Client {
         let mut child = started?;
         let input = child.stdin.take().expect("piped");
         let output = BufReader::with_capacity(1 << 16, child.stdout.take().expect("piped"));
-        Ok(Self { child, input, output, line: Vec::new(), next: 0 })
+        Ok(Self { child, input, output, line: Vec::new(), next: 0, meta: None })
     }
 
     /// Greets it and lists its tools, as every client does.
@@ -34,6 +36,11 @@ impl Client {
         self.initialize()?;
         let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         writeln!(self.input, "{note}").map_err(|error| error.to_string())?;
+        self.list()
+    }
+
+    /// Lists its tools.
+    pub(crate) fn list(&mut self) -> Result<(), String> {
         self.ask("tools/list", &json!({})).map(drop)
     }
 
@@ -75,7 +82,10 @@ impl Client {
     fn request(&mut self, method: &str, params: &Value) -> (u64, String) {
         self.next += 1;
         let id = self.next;
-        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let mut message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        if let Some(meta) = &self.meta {
+            message["params"]["_meta"] = meta.clone();
+        }
         (id, format!("{message}\n"))
     }
 

@@ -1,19 +1,29 @@
 //! `atlatl proxy`: in front of an MCP server.
 
+mod credentials;
+mod headers;
 mod keep;
+mod listen;
+mod remote;
 mod server;
 
 use std::{
     ffi::OsString,
     io,
     process::Command,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
     thread,
 };
 
 use lro::Moment;
 use lro_core::config::{ProxyTools, References};
-use lro_proxy::{Passing, Relay, session, upstream::Upstream};
+use lro_proxy::{
+    Passing, Relay, session,
+    upstream::{http::Remote, stdio::Process},
+};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -30,7 +40,10 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl proxy -- npx -y @modelcontextprotocol/server-filesystem .
   atlatl proxy --threshold 5000 --policy 'read_*=offload' -- my-server --flag
-  atlatl proxy --tools none -- my-server     (beside `atlatl tools`)";
+  atlatl proxy --tools none -- my-server     (beside `atlatl tools`)
+  atlatl proxy --url https://example.com/mcp
+  atlatl proxy --url https://example.com/mcp --header 'X-Api-Key: ${KEY}'
+  atlatl proxy --listen 127.0.0.1:7272 -- my-server";
 
 /// What was typed behind `atlatl proxy`.
 #[derive(Debug, clap::Args)]
@@ -48,11 +61,22 @@ pub(crate) struct Args {
     /// Keep results apart from others of this directory
     #[arg(long, value_name = "TEXT")]
     scope: Option<String>,
+    /// The server is at this URL (streamable HTTP)
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// Send a header to it; ${NAME} stands for a variable
+    /// of the environment
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", verbatim_doc_comment)]
+    headers: Vec<String>,
+    /// Serve clients over HTTP on an address and port, at
+    /// /mcp, instead of one on standard input and output
+    #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
+    listen: Option<String>,
     /// The server's program and its arguments
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        required = true,
+        required_unless_present = "url",
         value_name = "COMMAND"
     )]
     command: Vec<OsString>,
@@ -63,21 +87,75 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     args.assign(&mut sources);
     let settings = Settings::load(&sources)?;
     let keep = Keep::new(&settings, args.scope.as_deref())?;
+    // Before the server runs: a signal in between must not leave it behind.
+    let (ends, ended) = ends()?;
+    let server = match &args.url {
+        Some(url) => Server::Remote(remote::remote(url, &args.headers, &settings, &sources)?),
+        None => Server::Command(&args.command),
+    };
+    let relay = relay(&keep, &settings, server.label());
+    if let Some(address) = &args.listen {
+        return listen::run(address, relay, server, &keep, &settings, ended);
+    }
+    let client = (io::stdin(), io::stdout());
+    let code = match server {
+        Server::Remote((remote, _)) => {
+            keep.clean(&settings);
+            session::run_remote(relay, client, remote, (ends, &ended))
+                .map_err(|error| Error::failure(format!("the proxy cannot run: {error}")))?
+        }
+        Server::Command(command) => {
+            let upstream = Process::start(program(command)?).map_err(|error| {
+                let program = command[0].display();
+                Error::failure(format!("{program}: the server cannot be started: {error}"))
+                    .with_hint(format!(
+                        "Try the command by itself, or name `{program}` by its full path."
+                    ))
+            })?;
+            keep.clean(&settings);
+            session::run(&Arc::new(relay), client, upstream, (ends, &ended))
+        }
+    };
+    Ok(if code == 0 { Status::Success } else { Status::OfServer(code) })
+}
+
+/// The server that the proxy stands in front of.
+enum Server<'a> {
+    /// At a URL; how it is told from others.
+    Remote((Remote, String)),
+    /// A program and its arguments.
+    Command(&'a [OsString]),
+}
+
+impl Server<'_> {
+    fn label(&self) -> String {
+        match self {
+            Self::Remote((_, label)) => label.clone(),
+            Self::Command(command) => server::label(command),
+        }
+    }
+}
+
+/// The relay in front of the server called `label`.
+fn relay(keep: &Keep, settings: &Settings, label: String) -> Relay {
     let config = &settings.config.proxy;
-    let mut relay =
-        Relay::new(keep.interceptor(&settings), server::label(&args.command), Moment::of_system);
+    let mut relay = Relay::new(keep.interceptor(settings), label, Moment::of_system);
     if config.tools == ProxyTools::All {
-        relay = relay.with_tools(keep.tools(&settings));
+        relay = relay.with_tools(keep.tools(settings));
     }
     if config.references != References::Off {
         relay = relay.with_passing(Passing::new(
             config.references,
             keep.spools(),
-            keep.extractor_for_programs(&settings),
+            keep.extractor_for_programs(settings),
             keep.events(),
         ));
     }
-    // Before the server runs: a signal in between must not leave it behind.
+    relay
+}
+
+/// Where the end of a session is told, by a signal first of all.
+fn ends() -> Result<(Sender<session::End>, Receiver<session::End>), Error> {
     let (ends, ended) = mpsc::channel();
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
@@ -89,19 +167,16 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
             }
         }
     });
+    Ok((ends, ended))
+}
+
+/// The server's program, not started yet.
+fn program(command: &[OsString]) -> Result<Command, Error> {
     let (program, arguments) =
-        args.command.split_first().ok_or_else(|| Error::usage("no command is given"))?;
+        command.split_first().ok_or_else(|| Error::usage("no command is given"))?;
     let mut command = Command::new(program);
     command.args(arguments);
-    let upstream = Upstream::start(command).map_err(|error| {
-        let program = program.display();
-        Error::failure(format!("{program}: the server cannot be started: {error}"))
-            .with_hint(format!("Try the command by itself, or name `{program}` by its full path."))
-    })?;
-    keep.clean(&settings);
-    let client = (io::stdin(), io::stdout());
-    let code = session::run(&Arc::new(relay), client, upstream, (ends, &ended));
-    Ok(if code == 0 { Status::Success } else { Status::OfServer(code) })
+    Ok(command)
 }
 
 impl Args {

@@ -60,6 +60,12 @@ impl Sources {
         }
     }
 
+    /// A variable of the environment that is text.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let found = self.environment.iter().find(|(known, _)| known == name);
+        found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
+    }
+
     /// Sets one key above every file and variable.
     pub(crate) fn assign(&mut self, assignment: String) {
         self.assignments.push(assignment);

@@ -12,7 +12,7 @@ use super::file::json;
 pub(super) fn value(key: &Key, text: &str) -> Value {
     match key.kind {
         Kind::Text | Kind::Secret | Kind::Choice(_) | Kind::Locator(_) => Value::from(text),
-        Kind::List if !text.trim_start().starts_with('[') => {
+        Kind::List | Kind::Secrets if !text.trim_start().starts_with('[') => {
             text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
         }
         _ => toml(text).unwrap_or_else(|| Value::from(text)),

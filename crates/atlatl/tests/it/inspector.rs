@@ -129,7 +129,7 @@ impl Server<'_> {
 }
 
 /// Takes from a listing what the proxy puts in, and nothing else.
-fn undo(listing: &mut Value) {
+pub(crate) fn undo(listing: &mut Value) {
     let tools = listing["tools"].as_array_mut().unwrap();
     let own = tools.split_off(tools.len() - OWN_TOOLS.len());
     let names: Vec<&str> = own.iter().map(|tool| tool["name"].as_str().unwrap()).collect();

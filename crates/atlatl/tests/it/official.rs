@@ -12,6 +12,8 @@ use std::process::Command;
 use serde_json::Value;
 use testkit::tool::require_conformance;
 
+use crate::program::Program;
+use crate::reached::{Fixture, Listening};
 use crate::serving::{Serving, harbours, remembering};
 
 /// The scenarios of the extension, which `--suite all` leaves out.
@@ -152,4 +154,52 @@ fn official_suite_2026_07_28() {
     ] {
         assert_eq!(checks.get(held).map(String::as_str), Some("SUCCESS"), "{held}: {checks:?}");
     }
+}
+
+/// Every check of a server that has what the suite asks for, directly and with the proxy before it.
+fn same_verdicts(revision: &str, scenarios: &[&str]) {
+    let program = Program::new();
+    let fixture = Fixture::start();
+    let listening = Listening::start(&program, &["--url", &fixture.url]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let [direct, through] =
+        [("direct", &fixture.url), ("through", &listening.url)].map(|(name, url)| {
+            let suite = Suite {
+                url: url.clone(),
+                baseline: root.join(format!("conformance/fixture/expected-{revision}.yml")),
+                results: program.path(name),
+            };
+            suite.run(&["--suite", "all", "--spec-version", revision]);
+            for scenario in scenarios {
+                suite.run(&["--scenario", scenario]);
+            }
+            suite.checks()
+        });
+    // How many events were seen of a stream is no verdict.
+    let verdicts = |checks: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+        let mut checks = checks.clone();
+        checks
+            .retain(|check, status| status != "INFO" || !check.starts_with("server-sse-polling:"));
+        checks
+    };
+    assert_eq!(verdicts(&through), verdicts(&direct));
+    let passed = |checks: &BTreeMap<String, String>| {
+        checks.values().filter(|status| *status == "SUCCESS").count()
+    };
+    eprintln!(
+        "{revision}: {} of {} checks pass, directly and through the proxy",
+        passed(&through),
+        through.len()
+    );
+    assert!(passed(&through) > 60, "{through:?}");
+}
+
+#[test]
+fn official_verdicts_are_the_same_through_the_proxy_2025_11_25() {
+    same_verdicts("2025-11-25", &[]);
+}
+
+#[test]
+fn official_verdicts_are_the_same_through_the_proxy_2026_07_28() {
+    same_verdicts("2026-07-28", &TASKS);
 }

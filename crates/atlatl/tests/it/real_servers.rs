@@ -8,6 +8,7 @@ use testkit::tool::require_npm;
 use crate::inspector::{OWN_TOOLS, Server, inspect};
 use crate::program::Program;
 use crate::proxied::real_server;
+use crate::reached::Fixture;
 
 #[test]
 fn f13_the_inspector_sees_the_everything_server_as_it_is() {
@@ -136,7 +137,9 @@ fn entries() -> Vec<Value> {
 fn the_entries_of_the_readme_start_the_server_behind_the_proxy() {
     let (memory, entries): (Vec<Value>, Vec<Value>) =
         entries().into_iter().partition(|entry| entry.to_string().contains("\"serve\""));
-    assert_eq!((memory.len(), entries.len()), (1, 2));
+    let (remote, entries): (Vec<Value>, Vec<Value>) =
+        entries.into_iter().partition(|entry| entry.to_string().contains("\"--url\""));
+    assert_eq!((memory.len(), remote.len(), entries.len()), (1, 1, 2));
     let packages = require_npm("mcp-server-filesystem");
     let packages = packages.ancestors().nth(2).unwrap();
     for mut entry in entries {
@@ -160,4 +163,20 @@ fn the_entries_of_the_readme_start_the_server_behind_the_proxy() {
         assert_eq!(names[14..], OWN_TOOLS);
         assert!(names[..14].contains(&"read_text_file"), "{names:?}");
     }
+}
+
+#[test]
+fn the_entry_of_the_readme_reaches_the_server_at_its_url() {
+    let remote = entries().into_iter().find(|entry| entry.to_string().contains("\"--url\""));
+    let mut entry = remote.unwrap()["mcpServers"]["tracker"].take();
+    let fixture = Fixture::start();
+    let Value::Array(mut args) = entry["args"].take() else { panic!("{entry}") };
+    *args.last_mut().unwrap() = json!(fixture.url);
+    let words: Vec<&str> = args.iter().map(|word| word.as_str().unwrap()).collect();
+    let place = Program::new();
+    let command = [&[entry["command"].as_str().unwrap()], &words[..]].concat();
+    let asked = ["--method", "tools/call", "--tool-name", "test_simple_text"];
+    let seen = inspect(&place.path("work"), &place.path("home"), &[&command[..], &asked].concat());
+    assert_eq!(seen.status, 0, "{seen:?}");
+    assert_eq!(seen.json()["content"][0]["type"], "text");
 }

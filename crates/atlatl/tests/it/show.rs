@@ -27,6 +27,8 @@ fn defaults_for_a_person() {
     proxy.references                  "same-server"
     proxy.path_map.from               ""
     proxy.path_map.to                 ""
+    proxy.headers                     []
+    proxy.silence_seconds             300
     spool.max_bytes                   10737418240
     spool.max_files                   10000
     spool.min_free_bytes              1073741824
@@ -78,7 +80,9 @@ fn defaults_for_a_program() {
         "path_map": {
           "from": "",
           "to": ""
-        }
+        },
+        "headers": [],
+        "silence_seconds": 300
       },
       "spool": {
         "max_bytes": 10737418240,
@@ -148,6 +152,8 @@ fn origins_for_a_person() {
     proxy.references                  "same-server"                          default
     proxy.path_map.from               ""                                     default
     proxy.path_map.to                 ""                                     default
+    proxy.headers                     []                                     default
+    proxy.silence_seconds             300                                    default
     spool.max_bytes                   10737418240                            default
     spool.max_files                   5                                      atlatl.toml:4
     spool.min_free_bytes              1073741824                             default

@@ -22,6 +22,9 @@ fn help_says_what_there_is() {
       proxy    Stand in front of an MCP server and keep its large results
       serve    Serve memories: recall, search, list, capture
       tools    Serve the extraction tools alone, for all proxies of a project
+      login    Log in at a remote MCP server
+      logout   Log out at a remote MCP server
+      whoami   Show at which servers you are logged in
       results  List, show and clean stored results
       memory   Keep, find and carry memories of your own
       config   Show, describe and check the configuration

@@ -51,6 +51,8 @@ pub enum Kind {
     Locator(&'static [&'static str]),
     /// A list of texts.
     List,
+    /// A list of texts that are never shown again.
+    Secrets,
     /// A map from tool globs to policies.
     Policies,
 }
@@ -91,6 +93,8 @@ impl Key {
         match (self.kind, value) {
             (Kind::Secret, Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
             (Kind::Secret, _) => "\"***\"".to_owned(),
+            (Kind::Secrets, Value::Array(items)) if items.is_empty() => "[]".to_owned(),
+            (Kind::Secrets, _) => "[\"***\"]".to_owned(),
             (_, Value::String(text)) => Value::from(&*without_password(text)).to_string(),
             (_, Value::Object(entries)) => as_inline_table(entries),
             (_, other) => other.to_string(),
@@ -101,6 +105,7 @@ impl Key {
     pub fn redacted(&self, value: &Value) -> Value {
         match (self.kind, value) {
             (Kind::Secret, Value::String(text)) if !text.is_empty() => Value::from("***"),
+            (Kind::Secrets, Value::Array(items)) => items.iter().map(|_| "***").collect(),
             (_, Value::String(text)) => Value::from(&*without_password(text)),
             (_, other) => other.clone(),
         }
@@ -129,7 +134,7 @@ impl Kind {
             Self::Locator(forms) => alternatives(forms.iter().map(|form| {
                 if is_beginning(form) { format!("\"{form}…\"") } else { format!("\"{form}\"") }
             })),
-            Self::List => "a list of texts".to_owned(),
+            Self::List | Self::Secrets => "a list of texts".to_owned(),
             Self::Policies => {
                 format!("a table from tool globs to policies, each of them {POLICY}")
             }
@@ -144,7 +149,7 @@ impl Kind {
             Self::U64 { .. } => "u64",
             Self::Text | Self::Secret | Self::Locator(_) => "text",
             Self::Choice(_) => "choice",
-            Self::List => "list",
+            Self::List | Self::Secrets => "list",
             Self::Policies => "map",
         }
     }
@@ -169,7 +174,7 @@ impl Kind {
                 };
                 is_plain(text) && forms.iter().any(fits)
             }),
-            Self::List => value.as_array().is_some_and(|items| {
+            Self::List | Self::Secrets => value.as_array().is_some_and(|items| {
                 items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty()))
             }),
             Self::Policies => value.is_object(),

@@ -16,6 +16,8 @@ const MEMORY: &[&str] = &["memory", "serve"];
 const PROXY: &[&str] = &["proxy"];
 /// The memory server alone.
 const SERVE: &[&str] = &["serve"];
+/// Those which can be reached over HTTP.
+const HTTP: &[&str] = &["proxy", "serve"];
 
 /// Every key, in the order of the reference.
 pub const KEYS: &[Key] = &[
@@ -134,6 +136,20 @@ pub const KEYS: &[Key] = &[
     )
     .for_commands(PROXY),
     row(
+        "proxy.headers",
+        Kind::Secrets,
+        "[]",
+        "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent to that origin alone; ${NAME} stands for a variable of the environment.",
+    )
+    .for_commands(PROXY),
+    row(
+        "proxy.silence_seconds",
+        Kind::U64 { min: 0 },
+        "300",
+        "How long a server over HTTP may say nothing while a request waits; 0 for as long as it likes.",
+    )
+    .for_commands(PROXY),
+    row(
         "spool.max_bytes",
         Kind::U64 { min: 1 },
         "10737418240",
@@ -223,21 +239,21 @@ pub const KEYS: &[Key] = &[
         "[]",
         "The Host headers that are answered, besides those of this machine.",
     )
-    .for_commands(SERVE),
+    .for_commands(HTTP),
     row(
         "server.allowed_origins",
         Kind::List,
         "[]",
         "The Origin headers that are answered, besides those of this machine.",
     )
-    .for_commands(SERVE),
+    .for_commands(HTTP),
     row(
         "server.auth",
         Kind::Secret,
         r#""""#,
         "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line.",
     )
-    .for_commands(SERVE),
+    .for_commands(HTTP),
     row(
         "server.tenant_claim",
         Kind::Text,

@@ -23,6 +23,10 @@ pub struct ProxyConfig {
     pub references: References,
     /// How paths are rewritten for a client which sees the files elsewhere.
     pub path_map: PathMap,
+    /// Headers for servers over HTTP, each with the origin that it is for.
+    pub headers: Vec<String>,
+    /// How long a server over HTTP may say nothing while a request waits.
+    pub silence_seconds: u64,
 }
 
 impl Default for ProxyConfig {
@@ -35,6 +39,8 @@ impl Default for ProxyConfig {
             policy: Policies::default(),
             references: References::SameServer,
             path_map: PathMap::default(),
+            headers: Vec::new(),
+            silence_seconds: 300,
         }
     }
 }

@@ -133,7 +133,7 @@ mod tests {
             Kind::Text | Kind::Secret => json!("other text"),
             Kind::Choice(values) => json!(values.last().unwrap()),
             Kind::Locator(forms) => json!(format!("{}x", forms.last().unwrap())),
-            Kind::List => json!(["one", "two"]),
+            Kind::List | Kind::Secrets => json!(["one", "two"]),
             Kind::Policies => json!({"Foo_*": "inline", "b": {"threshold_tokens": 5}}),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::outlet::Outlet;
+use crate::outlet::Outlet;
 use crate::own::OwnCall;
 use crate::relay::Relay;
 

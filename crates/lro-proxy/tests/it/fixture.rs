@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) struct Fixture {
-    _home: TempDir,
+    /// What is stored lies in it as long as it is there.
+    home: TempDir,
     pub(crate) spool: Arc<dyn Spool>,
     pub(crate) relay: Relay,
     pub(crate) events: Arc<Events>,
@@ -66,7 +67,7 @@ impl Fixture {
         let options = DirOptions::private().quota(Quota::from(&config.spool));
         let spool = Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap());
         let other = Self::new();
-        Self::of_server(config, "server:1", Some(&Self { spool, _home: home, ..other }))
+        Self::of_server(config, "server:1", Some(&Self { home, spool, ..other }))
     }
 
     /// A relay before another server, which shares the spool with `beside`.
@@ -103,7 +104,12 @@ impl Fixture {
                 events.clone(),
             ));
         }
-        Self { _home: home, spool, relay, events }
+        Self { home, spool, relay, events }
+    }
+
+    /// The relay, and what it needs as long as it is used.
+    pub(crate) fn into_relay(self) -> (Relay, impl Sized) {
+        (self.relay, self.home)
     }
 
     /// Calls `tool`; what the server gets.

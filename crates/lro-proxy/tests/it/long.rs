@@ -17,7 +17,7 @@ fn held(line: &str) -> Held {
 fn answered(fixture: &Fixture, tool: &str, result: &str) -> Option<Value> {
     fixture.calls(1, tool, &json!({}));
     let line = format!("{{\"result\":{result},\"jsonrpc\":\"2.0\",\"id\":1}}\n");
-    let changes = fixture.relay.long_from_server(&held(&line));
+    let changes = fixture.relay.long_from_server(&held(&line))?;
     if changes.is_empty() {
         return None;
     }

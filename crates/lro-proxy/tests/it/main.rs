@@ -8,6 +8,7 @@ mod listing;
 mod long;
 mod own_tools;
 mod references;
+mod remote;
 mod results;
 mod tasks;
 mod transparent;

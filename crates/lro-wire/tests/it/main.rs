@@ -5,4 +5,5 @@
 mod edits;
 mod ids;
 mod lines;
+mod sse;
 mod who;

@@ -16,12 +16,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lro-query", &["lro-spool"]),
     ("lro", &["lro-query"]),
     ("lro-wire", &[]),
+    ("lro-http", &["lro-wire"]),
     ("lro-mcp", &["lro", "lro-wire"]),
-    ("lro-proxy", &["lro-mcp"]),
+    ("lro-proxy", &["lro-mcp", "lro-http"]),
     ("atlatl-mif", &[]),
     ("atlatl-memory", &["atlatl-mif"]),
-    ("atlatl-server", &["lro-mcp", "atlatl-memory"]),
-    ("atlatl-lro", &["lro-proxy", "atlatl-server"]),
+    ("atlatl-server", &["lro-mcp", "lro-http", "atlatl-memory"]),
+    ("atlatl-login", &["lro-core"]),
+    ("atlatl-lro", &["lro-proxy", "atlatl-server", "atlatl-login"]),
 ];
 
 /// Development only: these may use anything, and nothing shipped may use them.

@@ -59,7 +59,9 @@ fn takes(kind: Kind) -> Map<String, Value> {
         Kind::U64 { min } => json!({ "type": "integer", "minimum": min }),
         Kind::Choice(values) => json!({ "enum": values }),
         Kind::Locator(forms) => json!({ "type": "string", "pattern": pattern(forms) }),
-        Kind::List => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
+        Kind::List | Kind::Secrets => {
+            json!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
+        }
         Kind::Policies => json!({ "type": "object", "additionalProperties": policy() }),
         // Text, a secret, and what a later kind may be: the check knows better than the schema.
         _ => json!({ "type": "string" }),

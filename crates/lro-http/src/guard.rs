@@ -6,25 +6,48 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 
-use super::auth::BearerTokens;
-use super::problem::Problem;
+use crate::bearer::BearerTokens;
+use crate::header::one;
+use crate::problem::Problem;
 
 /// Names of this machine.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-pub(super) struct Guard {
-    pub(super) hosts: Vec<String>,
-    pub(super) origins: Vec<String>,
-    pub(super) tokens: Option<BearerTokens>,
+/// Who may ask.
+#[derive(Debug, Default)]
+pub struct Guard {
+    /// `Host` headers that are answered, besides those of this machine.
+    pub hosts: Vec<String>,
+    /// `Origin` headers that are answered, besides those of this machine.
+    pub origins: Vec<String>,
+    /// Tokens one of which is needed; `None` for anyone who reaches us.
+    pub tokens: Option<BearerTokens>,
 }
 
 impl Guard {
+    /// Checks the token and the media type of what is asked of `routes`.
+    pub fn before<S: Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        routes: Router<S>,
+    ) -> Router<S> {
+        routes.layer(from_fn(media_type)).layer(from_fn_with_state(Arc::clone(self), identity))
+    }
+
+    /// Checks `Host` and `Origin` of everything that is asked of `routes`.
+    pub fn around<S: Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        routes: Router<S>,
+    ) -> Router<S> {
+        routes.layer(from_fn_with_state(Arc::clone(self), origin))
+    }
+
     /// A name of this machine with any port, or one that was allowed, with its port if it was
     /// allowed with one.
     fn knows_host(&self, host: &str) -> bool {
@@ -62,11 +85,7 @@ fn split(host: &str) -> (&str, Option<&str>) {
 }
 
 /// Checks `Host` and `Origin`, before anything is read; answers browsers that ask first.
-pub(super) async fn origin(
-    State(guard): State<Arc<Guard>>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn origin(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let host =
         one(headers, &header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
@@ -95,8 +114,8 @@ pub(super) async fn origin(
 }
 
 fn preflight() -> Response {
-    let allowed = "Authorization, Content-Type, Accept, Range, MCP-Protocol-Version, Mcp-Method, \
-                   Mcp-Name, Mcp-Session-Id";
+    let allowed = "Authorization, Content-Type, Accept, Range, Last-Event-ID, MCP-Protocol-Version, \
+                   Mcp-Method, Mcp-Name, Mcp-Session-Id";
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, allowed),
@@ -106,11 +125,7 @@ fn preflight() -> Response {
 }
 
 /// Checks the bearer token.
-pub(super) async fn identity(
-    State(guard): State<Arc<Guard>>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn identity(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let authorization = one(request.headers(), &header::AUTHORIZATION);
     if guard.tokens.as_ref().is_none_or(|tokens| tokens.admit(authorization)) {
         return next.run(request).await;
@@ -123,7 +138,7 @@ pub(super) async fn identity(
 }
 
 /// Checks that a body is JSON, which no form of a page can send unasked.
-pub(super) async fn media_type(request: Request, next: Next) -> Response {
+async fn media_type(request: Request, next: Next) -> Response {
     let has_body = matches!(*request.method(), Method::POST | Method::PUT);
     let is_json = one(request.headers(), &header::CONTENT_TYPE).is_some_and(|value| {
         let essence = value.split(';').next().unwrap_or_default().trim();
@@ -134,13 +149,6 @@ pub(super) async fn media_type(request: Request, next: Next) -> Response {
         return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, said).into_response();
     }
     next.run(request).await
-}
-
-/// The value of a header that is there exactly once.
-pub(super) fn one<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?;
-    values.next().is_none().then(|| value.to_str().ok())?
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use lro_mcp::LongChanges;
 
 /// The stream to the client.
 #[derive(Debug)]
-pub(super) struct Outlet<W>(Mutex<Ending<W>>);
+pub(crate) struct Outlet<W>(Mutex<Ending<W>>);
 
 /// A stream, and whether what was written last ended with a line break. A server may die in the
 /// middle of a line: what comes behind it must not be taken for the rest.
@@ -31,12 +31,12 @@ impl<W: Write> Ending<W> {
 }
 
 impl<W: Write> Outlet<W> {
-    pub(super) fn new(stream: W) -> Self {
+    pub(crate) fn new(stream: W) -> Self {
         Self(Mutex::new(Ending { stream, ended: true }))
     }
 
     /// Writes a message as it came, mostly with its line break.
-    pub(super) fn bytes(&self, line: &[u8]) -> io::Result<()> {
+    pub(crate) fn bytes(&self, line: &[u8]) -> io::Result<()> {
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = out.begin()?;
         stream.write_all(line)?;
@@ -46,7 +46,7 @@ impl<W: Write> Outlet<W> {
     }
 
     /// Writes a message and its line break, in one piece where it is small.
-    pub(super) fn line(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn line(&self, text: &str) -> io::Result<()> {
         let mut line = String::with_capacity(text.len() + 1);
         line.push_str(text);
         line.push('\n');
@@ -54,7 +54,7 @@ impl<W: Write> Outlet<W> {
     }
 
     /// Writes a message that was set aside, with its changes.
-    pub(super) fn held(&self, message: &Held, changes: &LongChanges) -> io::Result<()> {
+    pub(crate) fn held(&self, message: &Held, changes: &LongChanges) -> io::Result<()> {
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = out.begin()?;
         let (mut at, mut space) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! Auth: bearer tokens from a file.
+//! Bearer: tokens from a file.
 
 use std::fmt;
 use std::fs;
@@ -82,7 +82,7 @@ impl BearerTokens {
     }
 
     /// Whether the value of an `Authorization` header opens the door.
-    pub(super) fn admit(&self, authorization: Option<&str>) -> bool {
+    pub(crate) fn admit(&self, authorization: Option<&str>) -> bool {
         let Some((scheme, token)) = authorization.and_then(|value| value.split_once(' ')) else {
             return false;
         };

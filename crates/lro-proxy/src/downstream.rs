@@ -1,0 +1,3 @@
+//! Downstream: clients that come over HTTP, any number of them.
+
+pub mod http;

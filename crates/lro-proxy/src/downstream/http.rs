@@ -1,0 +1,136 @@
+//! HTTP: MCP at `/mcp`, in front of a server that is reached by URL or runs as processes of ours.
+
+mod feed;
+mod gateway;
+mod host;
+mod local;
+mod number;
+mod route;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use http::{Method, StatusCode, header};
+use lro_http::{Guard, Problem, Stopped, no_such_method, no_such_path};
+use lro_wire::{Failure, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
+
+use self::gateway::Gateway;
+use self::host::Host;
+pub use self::host::Start;
+use crate::relay::Relay;
+use crate::upstream::http::Remote;
+
+/// How often a stream that is silent says that it is there.
+const STILL_THERE: Duration = Duration::from_secs(15);
+/// What is no longer is not stored, as a rule.
+const SMALL: usize = 8 << 10;
+
+/// What stands behind.
+pub enum Behind {
+    /// A server at a URL.
+    Remote(Remote),
+    /// A server that is started: once for each session of the older era, once for all of the newer.
+    Process(Start),
+}
+
+/// Answers on `listener` until it is stopped. Blocking: it has threads of its own.
+pub fn run(
+    relay: Relay,
+    behind: Behind,
+    listener: TcpListener,
+    guard: Guard,
+    stopped: Stopped,
+) -> std::io::Result<()> {
+    let front: Arc<dyn Front> = match behind {
+        Behind::Remote(remote) => Arc::new(Gateway::new(relay, remote)),
+        Behind::Process(start) => Host::new(relay, start),
+    };
+    let ending = Arc::clone(&front);
+    let stop = async move {
+        stopped.wait().await;
+        // First of all: every stream that is open ends with it.
+        let _ = tokio::task::spawn_blocking(move || ending.end()).await;
+    };
+    lro_http::serve(|| router(Arc::clone(&front), guard), listener, stop)
+}
+
+/// What answers.
+trait Front: Send + Sync {
+    /// Answers one request.
+    fn answer(self: Arc<Self>, asked: Asked) -> Answering;
+
+    /// Ends what is still under way.
+    fn end(&self);
+}
+
+type Answering = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// A request whose body was read.
+struct Asked {
+    method: Method,
+    headers: http::HeaderMap,
+    body: String,
+}
+
+fn router(front: Arc<dyn Front>, guard: Guard) -> Router {
+    let guard = Arc::new(guard);
+    let answer = move |request: Request| {
+        let front = Arc::clone(&front);
+        async move {
+            match asked(request).await {
+                Ok(asked) => front.answer(asked).await,
+                Err(response) => response,
+            }
+        }
+    };
+    let routes = guard
+        .before(Router::new().route("/mcp", any(answer)))
+        .route("/healthz", get(async || "ok\n"))
+        .fallback(any(no_such_path))
+        .method_not_allowed_fallback(no_such_method);
+    guard.around(routes.layer(DefaultBodyLimit::max(LINE_IN_MEMORY)))
+}
+
+async fn asked(request: Request) -> Result<Asked, Response> {
+    let (parts, body) = request.into_parts();
+    if !matches!(parts.method, Method::GET | Method::POST | Method::DELETE) {
+        return Err(not_allowed());
+    }
+    let bytes = axum::body::to_bytes(body, LINE_IN_MEMORY).await.map_err(|_| {
+        let said = format!("a body has at most {LINE_IN_MEMORY} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said).into_response()
+    })?;
+    let no_text =
+        |_| json(StatusCode::BAD_REQUEST, Failure::new(NO_JSON, "the body is no UTF-8").nameless());
+    let body = String::from_utf8(bytes.into()).map_err(no_text)?;
+    Ok(Asked { method: parts.method, headers: parts.headers, body })
+}
+
+fn not_allowed() -> Response {
+    let said = "MCP is spoken with POST, GET and DELETE";
+    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, said).into_response();
+    let allowed = http::HeaderValue::from_static("POST, GET, DELETE");
+    response.headers_mut().insert(header::ALLOW, allowed);
+    response
+}
+
+fn no_request() -> Response {
+    let failure = Failure::new(NO_REQUEST, "the body is no JSON-RPC message");
+    json(StatusCode::BAD_REQUEST, failure.nameless())
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], Body::from(body.into())).into_response()
+}
+
+/// `failure` as the answer to what `text` asks.
+fn failed(status: StatusCode, failure: &Failure, text: &str) -> Response {
+    let id = Message::read(text).filter(Message::is_request).and_then(|message| message.id());
+    json(status, id.map_or_else(|| failure.nameless(), |id| failure.response(&id)))
+}

@@ -1,0 +1,98 @@
+//! Remote: a client on two streams, and a server at a URL.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
+
+use lro_wire::{Failure, NO_JSON};
+
+use super::pool::Pool;
+use super::{AFTER_EOF, End, LAST_WORDS, Sent, from_the_client, last_replies, spawn};
+use crate::outlet::Outlet;
+use crate::relay::{Forward, Relay};
+use crate::upstream::http::{Arrived, Link, Remote};
+
+/// A longer message of a client is not carried: it would have to be held.
+const LONGEST: u64 = 256 << 20;
+/// Enough: what takes long waits for the network.
+const THREADS: usize = 2;
+
+/// Carries messages between the client's two streams and `remote` until the client ends or `ended`
+/// says so; returns the exit code. `ends` is for our own threads.
+pub fn run_remote(
+    relay: Relay,
+    (from_client, to_client): (impl Read + Send + 'static, impl Write + Send + 'static),
+    remote: Remote,
+    (ends, ended): (Sender<End>, &Receiver<End>),
+) -> std::io::Result<u8> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let relay = Arc::new(relay.strict());
+    let to_client = Arc::new(Outlet::new(to_client));
+    let pool = Arc::new(Pool::new(Arc::clone(&relay), Arc::clone(&to_client)));
+    let link = Link::new(remote, Arc::clone(&relay), runtime.handle(), {
+        let (relay, to_client, ends) = (relay.clone(), to_client.clone(), ends.clone());
+        move |arrived| {
+            if hear(&relay, &to_client, arrived).is_err() {
+                let _ = ends.send(End::Client);
+            }
+        }
+    });
+    spawn("client", {
+        let (relay, to_client, pool, link) =
+            (relay.clone(), to_client.clone(), pool.clone(), link.clone());
+        move || {
+            let end = from_the_client(&relay, from_client, &to_client, &pool, |sent| {
+                let body = sent.bytes()?;
+                if std::str::from_utf8(&body).is_err() {
+                    let failure = Failure::new(NO_JSON, "what came is no UTF-8");
+                    return to_client.line(&failure.nameless()).map_err(|_| End::Client);
+                }
+                link.send(body);
+                Ok(())
+            });
+            let _ = ends.send(end);
+        }
+    });
+    let end = ended.recv().unwrap_or(End::Client);
+    let began = Instant::now();
+    if end == End::Client {
+        link.finish(began + AFTER_EOF);
+        pool.finish(began + AFTER_EOF);
+    }
+    link.end(LAST_WORDS * 2);
+    last_replies(relay.server_gone("the proxy was stopped"), &to_client);
+    runtime.shutdown_background();
+    Ok(end.code())
+}
+
+fn hear<W: Write>(relay: &Relay, client: &Outlet<W>, arrived: Arrived) -> std::io::Result<()> {
+    match arrived {
+        Arrived::Whole(line) => match relay.from_server(&line) {
+            Forward::AsItCame => client.bytes(&line),
+            Forward::Changed(text) => client.line(&text),
+            Forward::Nothing => Ok(()),
+        },
+        Arrived::Long(held) => match relay.long_from_server(&held) {
+            Some(changes) => client.held(&held, &changes),
+            None => Ok(()),
+        },
+    }
+}
+
+impl Sent<'_> {
+    /// As the body of a request.
+    fn bytes(self) -> Result<Vec<u8>, End> {
+        Ok(match self {
+            Self::Line(line) => line.trim_ascii_end().to_owned(),
+            Self::Text(text) => text.into_bytes(),
+            Self::Held(held) if held.bytes() > LONGEST => return Err(End::Endless),
+            Self::Held(held) => {
+                let mut bytes = Vec::new();
+                held.write_to(&mut bytes).map_err(|_| End::Client)?;
+                bytes
+            }
+        })
+    }
+}

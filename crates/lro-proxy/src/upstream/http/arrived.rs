@@ -1,0 +1,74 @@
+//! Arrived: a message of any size, as it came out of an answer.
+
+use std::sync::Arc;
+
+use lro::Held;
+use lro_spool::Spool;
+use lro_wire::LINE_IN_MEMORY;
+
+use crate::aside::{Aside, TooLong};
+
+/// A message, which is a line with its line break.
+pub(crate) enum Arrived {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// One that is too long to be held.
+    Long(Held),
+}
+
+/// A message whose pieces come one after the other.
+pub(crate) struct Gathering {
+    whole: Vec<u8>,
+    long: Option<Aside>,
+    spool: Arc<dyn Spool>,
+}
+
+impl Gathering {
+    pub(crate) fn new(spool: Arc<dyn Spool>) -> Self {
+        Self { whole: Vec::new(), long: None, spool }
+    }
+
+    /// So many bytes will come, as somebody says.
+    pub(crate) fn expect(&mut self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // One more for the line break.
+        self.whole.reserve_exact(bytes.min(LINE_IN_MEMORY) + 1);
+    }
+
+    /// Takes the next piece. Line breaks in JSON are white space, and a message is a line.
+    pub(crate) fn append(&mut self, piece: &[u8]) -> Result<(), TooLong> {
+        let from = self.whole.len();
+        self.whole.extend_from_slice(piece);
+        if memchr::memchr2(b'\n', b'\r', piece).is_some() {
+            for byte in &mut self.whole[from..] {
+                if matches!(byte, b'\n' | b'\r') {
+                    *byte = b' ';
+                }
+            }
+        }
+        if self.long.is_none() && self.whole.len() <= LINE_IN_MEMORY {
+            return Ok(());
+        }
+        let long = self.long.get_or_insert_with(|| Aside::new(Arc::clone(&self.spool)));
+        let set = long.append(&self.whole);
+        self.whole.clear();
+        set
+    }
+
+    /// What was gathered; `None` for nothing but white space.
+    pub(crate) fn take(&mut self) -> Option<Arrived> {
+        let mut whole = std::mem::take(&mut self.whole);
+        match self.long.take() {
+            Some(mut long) => {
+                // It is a line; that it has become too long by this one byte is no matter.
+                let _ = long.append(b"\n");
+                Some(Arrived::Long(long.held()))
+            }
+            None if whole.trim_ascii().is_empty() => None,
+            None => {
+                whole.push(b'\n');
+                Some(Arrived::Whole(whole))
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Fault: why an exchange with a server came to nothing.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http::StatusCode;
+use lro_wire::{Failure, INTERNAL};
+use serde_json::json;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It could not be asked.
+    #[error("{server} cannot be reached: {why}")]
+    Unreachable {
+        /// The server.
+        server: String,
+        /// What stood in the way.
+        why: String,
+    },
+    /// It answered with a status and nothing that answers the request.
+    #[error("{server} answered {status} and no message")]
+    Status {
+        /// The server.
+        server: String,
+        /// The status.
+        status: StatusCode,
+    },
+    /// It sends us elsewhere, where what is meant for it does not go.
+    #[error("{server} redirects, which is followed within it only; name the other URL yourself")]
+    Redirect {
+        /// The server.
+        server: String,
+    },
+    /// It answered in a form that holds no messages.
+    #[error("{server} answered in a form that is neither JSON nor a stream of events")]
+    Form {
+        /// The server.
+        server: String,
+    },
+    /// The answer broke off.
+    #[error("{server} ended the answer before it was complete")]
+    Dropped {
+        /// The server.
+        server: String,
+    },
+    /// Nothing came.
+    #[error("{server} said nothing for {} s (proxy.silence_seconds)", silence.as_secs())]
+    Silent {
+        /// The server.
+        server: String,
+        /// How long was waited.
+        silence: Duration,
+    },
+    /// There is no room for the answer.
+    #[error("the answer of {server} is too long to be carried")]
+    TooLong {
+        /// The server.
+        server: String,
+    },
+    /// The user is not logged in, or may not.
+    #[error("{0}")]
+    Login(String),
+}
+
+impl Fault {
+    /// The words of an error and of what caused it, without the URL, which may hold a secret.
+    pub(crate) fn unreachable(server: &impl ToString, error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let mut why = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            why = format!("{why}: {error}");
+            cause = error.source();
+        }
+        Self::Unreachable { server: server.to_string(), why }
+    }
+
+    /// As the answer to a request.
+    pub(crate) fn failure(&self) -> Failure {
+        let failure = Failure::new(INTERNAL, self.to_string());
+        match self {
+            Self::Status { status, .. } => failure.with(json!({"status": status.as_u16()})),
+            _ => failure,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Reading: an answer, cut into its messages as they come.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use http::header;
+use lro_wire::sse::{Event, Events, Part};
+use reqwest::Response;
+use tokio::time::timeout;
+
+use super::arrived::{Arrived, Gathering};
+use super::fault::Fault;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One message, or several in an array.
+    Json,
+    /// A message an event.
+    Events,
+}
+
+impl Form {
+    /// The form that an answer says it has.
+    pub(crate) fn of(response: &Response) -> Option<Self> {
+        let value = response.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
+        let essence = value.split(';').next().unwrap_or_default().trim();
+        if essence.eq_ignore_ascii_case("application/json") {
+            Some(Self::Json)
+        } else if essence.eq_ignore_ascii_case("text/event-stream") {
+            Some(Self::Events)
+        } else {
+            None
+        }
+    }
+}
+
+/// What comes out of an answer.
+pub(crate) struct Item {
+    /// A message; events without one say only where the stream is.
+    pub(crate) message: Option<Arrived>,
+    pub(crate) event: Event,
+}
+
+/// An answer that is being read.
+pub(crate) struct Reading {
+    response: Response,
+    form: Form,
+    gathering: Gathering,
+    events: Events,
+    ready: VecDeque<Item>,
+    silence: Option<Duration>,
+    server: String,
+    ended: bool,
+}
+
+impl Reading {
+    /// Reads `response`, which nothing may come from for `silence` at most.
+    pub(crate) fn new(
+        response: Response,
+        form: Form,
+        mut gathering: Gathering,
+        silence: Option<Duration>,
+        server: String,
+    ) -> Self {
+        if let (Form::Json, Some(bytes)) = (form, response.content_length()) {
+            gathering.expect(bytes);
+        }
+        Self {
+            response,
+            form,
+            gathering,
+            events: Events::default(),
+            ready: VecDeque::new(),
+            silence,
+            server,
+            ended: false,
+        }
+    }
+
+    /// Who says it.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What comes next; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Item>, Fault> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(Some(item));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let chunk = self.response.chunk();
+            let chunk = match self.silence {
+                None => chunk.await,
+                Some(silence) => timeout(silence, chunk)
+                    .await
+                    .map_err(|_| Fault::Silent { server: self.server.clone(), silence })?,
+            };
+            match chunk {
+                Ok(Some(bytes)) => self.take(&bytes)?,
+                Ok(None) => {
+                    self.ended = true;
+                    // An event that was not ended is none; a body ends with the answer.
+                    let message = self.gathering.take().filter(|_| self.form == Form::Json);
+                    let item = message
+                        .map(|message| Item { message: Some(message), event: Event::default() });
+                    self.ready.extend(item);
+                }
+                Err(_) => return Err(Fault::Dropped { server: self.server.clone() }),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let too_long = |_| Fault::TooLong { server: self.server.clone() };
+        if self.form == Form::Json {
+            return self.gathering.append(bytes).map_err(too_long);
+        }
+        let (gathering, ready) = (&mut self.gathering, &mut self.ready);
+        let mut room = Ok(());
+        self.events.feed(bytes, |part| match part {
+            Part::Data(piece) if room.is_ok() => room = gathering.append(piece),
+            Part::Data(_) => {}
+            Part::End(event) => {
+                let message = gathering.take();
+                // Events of other names are no messages.
+                let plain = event.name.as_deref().is_none_or(|name| name == "message");
+                ready.push_back(Item { message: message.filter(|_| plain), event });
+            }
+        });
+        room.map_err(too_long)
+    }
+}
