@@ -74,6 +74,22 @@ pub(crate) enum Command {
         override_usage = command::extract::USAGE
     )]
     Extract(command::extract::Args),
+    /// Put the servers of your MCP clients behind the proxy
+    ///
+    /// Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code,
+    /// Windsurf, Zed, Codex, Gemini CLI and opencode, in this directory and in your home;
+    /// shows what it would change, asks, and changes it in place: comments, order and
+    /// keys that it does not know stay. Servers that are programs run behind
+    /// `atlatl proxy` then, and one more offers the extraction tools. Servers at a URL
+    /// are left alone without --http.
+    #[command(verbatim_doc_comment, after_long_help = command::install::EXAMPLES)]
+    Install(command::install::Args),
+    /// Give the configuration of your clients back as it was
+    ///
+    /// What nobody touched since is byte for byte what it was; of what was edited only
+    /// what `atlatl install` put in is taken out.
+    #[command(verbatim_doc_comment)]
+    Uninstall(command::uninstall::Args),
     /// Stand in front of an MCP server and keep its large results
     ///
     /// Put it before the server's command in a client's configuration. What is small

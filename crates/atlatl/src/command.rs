@@ -5,6 +5,7 @@
 
 pub(crate) mod config;
 pub(crate) mod extract;
+pub(crate) mod install;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod memory;
@@ -13,6 +14,7 @@ pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod serve;
 pub(crate) mod tools;
+pub(crate) mod uninstall;
 pub(crate) mod whoami;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -49,6 +51,8 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
     match &args.command {
         Command::Offload(args) => offload::run(args, &sources, output),
         Command::Extract(args) => extract::run(args, &sources, output),
+        Command::Install(args) => install::run(args, &sources, output),
+        Command::Uninstall(args) => uninstall::run(args, &sources, output),
         Command::Proxy(args) => proxy::run(args, sources),
         Command::Serve(args) => serve::run(args, sources),
         Command::Tools(args) => tools::run(args, &sources),

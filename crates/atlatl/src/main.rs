@@ -4,6 +4,7 @@ mod access;
 mod args;
 mod command;
 mod error;
+mod installs;
 mod logins;
 mod memories;
 mod output;

@@ -29,6 +29,8 @@ pub(crate) struct Surroundings {
     pub(crate) data_dir: Option<PathBuf>,
     /// The program that a person writes texts with, and its arguments.
     pub(crate) editor: Option<OsString>,
+    /// The home directory.
+    pub(crate) home: Option<PathBuf>,
     /// The working directory, if it is still there.
     pub(crate) working_dir: Option<PathBuf>,
     pub(crate) uid: u32,
@@ -92,6 +94,7 @@ impl Surroundings {
                 .into_iter()
                 .filter_map(env::var_os)
                 .find(|editor| !editor.as_encoded_bytes().trim_ascii().is_empty()),
+            home: variable("HOME").filter(|home| home.is_absolute()),
             working_dir: env::current_dir().ok(),
             uid: rustix::process::geteuid().as_raw(),
         }

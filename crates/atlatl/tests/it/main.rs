@@ -9,6 +9,7 @@ mod deliver;
 mod extract;
 mod inspected;
 mod inspector;
+mod install;
 mod layers;
 mod listening;
 mod logged_in;

@@ -17,18 +17,20 @@ fn help_says_what_there_is() {
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
-      offload  Store a tool result if it is large, and print what takes its place
-      extract  Ask a stored result: recipe, jq, SQL, search, range
-      proxy    Stand in front of an MCP server and keep its large results
-      serve    Serve memories: recall, search, list, capture
-      tools    Serve the extraction tools alone, for all proxies of a project
-      login    Log in at a remote MCP server
-      logout   Log out at a remote MCP server
-      whoami   Show at which servers you are logged in
-      results  List, show and clean stored results
-      memory   Keep, find and carry memories of your own
-      config   Show, describe and check the configuration
-      help     Print this message or the help of the given subcommand(s)
+      offload    Store a tool result if it is large, and print what takes its place
+      extract    Ask a stored result: recipe, jq, SQL, search, range
+      install    Put the servers of your MCP clients behind the proxy
+      uninstall  Give the configuration of your clients back as it was
+      proxy      Stand in front of an MCP server and keep its large results
+      serve      Serve memories: recall, search, list, capture
+      tools      Serve the extraction tools alone, for all proxies of a project
+      login      Log in at a remote MCP server
+      logout     Log out at a remote MCP server
+      whoami     Show at which servers you are logged in
+      results    List, show and clean stored results
+      memory     Keep, find and carry memories of your own
+      config     Show, describe and check the configuration
+      help       Print this message or the help of the given subcommand(s)
 
     Options:
           --output <FORM>

@@ -23,7 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("atlatl-memory", &["atlatl-mif"]),
     ("atlatl-server", &["lro-mcp", "lro-http", "atlatl-memory"]),
     ("atlatl-login", &["lro-core"]),
-    ("atlatl-lro", &["lro-proxy", "atlatl-server", "atlatl-login"]),
+    ("atlatl-clients", &[]),
+    ("atlatl-lro", &["lro-proxy", "atlatl-server", "atlatl-login", "atlatl-clients"]),
 ];
 
 /// Development only: these may use anything, and nothing shipped may use them.

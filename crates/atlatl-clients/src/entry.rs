@@ -1,0 +1,58 @@
+//! Entry: a server in a file.
+
+use std::path::Path;
+
+use crate::client::{Place, Shape};
+use crate::node::{Broken, Member, Node};
+
+/// A server in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What the client calls it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A program with its arguments.
+    Program(Vec<String>),
+    /// A program that is ours already, be it before a server or by itself.
+    Ours(Vec<String>),
+    /// A server at a URL.
+    Url(String),
+    /// Something else, which is left alone.
+    Other,
+}
+
+/// The servers in a file, in its order.
+pub fn entries(text: &str, place: &Place) -> Result<Vec<Entry>, Broken> {
+    let root = Node::read(text, place.notation)?;
+    let servers = root.at(place.servers).map(Node::members).unwrap_or_default();
+    Ok(servers.iter().map(|member| entry(member, place.shape)).collect())
+}
+
+pub(crate) fn entry(member: &Member, shape: Shape) -> Entry {
+    Entry { name: member.name.clone(), kind: kind(&member.value, shape) }
+}
+
+fn kind(value: &Node, shape: Shape) -> Kind {
+    let words = match shape {
+        Shape::Together => value.get("command").and_then(Node::texts),
+        Shape::Separate => value.get("command").and_then(Node::text).and_then(|command| {
+            let mut words = vec![command.to_owned()];
+            if let Some(args) = value.get("args") {
+                words.extend(args.texts()?);
+            }
+            Some(words)
+        }),
+    };
+    if let Some(words) = words.filter(|words| !words.is_empty()) {
+        let program = Path::new(&words[0]).file_name().and_then(|name| name.to_str());
+        return if program == Some("atlatl") { Kind::Ours(words) } else { Kind::Program(words) };
+    }
+    let url = ["url", "httpUrl", "serverUrl"].iter().find_map(|name| value.get(name)?.text());
+    url.map_or(Kind::Other, |url| Kind::Url(url.to_owned()))
+}

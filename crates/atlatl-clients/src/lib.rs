@@ -1,0 +1,34 @@
+//! The configuration files of MCP clients, changed so that their servers run behind the proxy, and
+//! changed back.
+//!
+//! Texts in, texts out: nothing here touches a file. A change is made of small edits in place, so that
+//! comments, order, white space and unknown keys stay; what was changed is written down in a
+//! [`Journal`], and [`uninstall`] gives the bytes back, also where the file was edited in between.
+//!
+//! ```
+//! use atlatl_clients::{Notation, Place, Shape, Wish, install, uninstall};
+//!
+//! let place = Place { notation: Notation::Json, servers: &["mcpServers"], shape: Shape::Separate };
+//! let before = r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server"]}}}"#;
+//! let installed = install(before, &place, &Wish::new("atlatl")).unwrap();
+//! assert_eq!(
+//!     installed.text,
+//!     r#"{"mcpServers": {"files": {"command": "atlatl", "args": ["proxy", "--", "npx", "-y", "server"]}}}"#,
+//! );
+//! assert_eq!(uninstall(&installed.text, &place, &installed.journal).unwrap(), before);
+//! ```
+
+mod client;
+mod edit;
+mod entry;
+mod install;
+mod journal;
+mod node;
+mod uninstall;
+
+pub use client::{CLIENTS, Client, Folder, Home, Place, Scope, Shape};
+pub use entry::{Entry, Kind, entries};
+pub use install::{Installed, Wish, install};
+pub use journal::{Added, Journal, Replaced, Wrapped};
+pub use node::{Broken, Notation};
+pub use uninstall::uninstall;

@@ -1,0 +1,68 @@
+//! Found: the clients' files that are there.
+
+use std::{fs, path::PathBuf};
+
+use atlatl_clients::{CLIENTS, Client, Folder, Home};
+
+use crate::{error::Error, settings::Settings};
+
+/// No configuration is longer; Claude Code keeps histories in its own.
+const LONGEST: u64 = 64 << 20;
+
+/// A client's file.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) client: &'static Client,
+    /// Where it lies, links followed: what a link leads to is changed, and the link stays.
+    pub(crate) file: PathBuf,
+}
+
+impl Found {
+    /// What people call it.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} ({})", self.file.display(), self.client.title)
+    }
+
+    /// Its text; why it is left alone.
+    pub(crate) fn read(&self) -> Result<String, String> {
+        let there = fs::metadata(&self.file).map_err(|error| error.to_string())?;
+        if !there.is_file() || there.len() > LONGEST {
+            return Err("it is no file of configuration".to_owned());
+        }
+        let text = fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
+        atlatl_clients::entries(&text, &self.client.place).map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+}
+
+/// The files of the named clients, or of all.
+pub(crate) fn find(settings: &Settings, named: &[String]) -> Result<Vec<Found>, Error> {
+    for name in named {
+        if !CLIENTS.iter().any(|client| client.name == name) {
+            let mut known: Vec<_> = CLIENTS.iter().map(|client| client.name).collect();
+            known.dedup();
+            return Err(
+                Error::usage(format!("no client is called {name}")).with_hint(known.join(", "))
+            );
+        }
+    }
+    let surroundings = settings.surroundings();
+    let kind = if cfg!(target_os = "macos") { Home::MacOs } else { Home::Linux };
+    let wanted =
+        |client: &&Client| named.is_empty() || named.iter().any(|name| name == client.name);
+    let mut found: Vec<Found> = Vec::new();
+    for client in CLIENTS.iter().filter(wanted) {
+        let base = match client.folder {
+            Folder::Project => &surroundings.working_dir,
+            _ => &surroundings.home,
+        };
+        let path = base.as_ref().map(|base| base.join(client.relative_path(kind)));
+        // In the home directory a project's file is the user's.
+        if let Some(file) = path.and_then(|path| fs::canonicalize(path).ok())
+            && !found.iter().any(|other| other.file == file)
+        {
+            found.push(Found { client, file });
+        }
+    }
+    Ok(found)
+}

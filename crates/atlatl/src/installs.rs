@@ -1,0 +1,116 @@
+//! Installs: the files of clients that were changed, and how each is changed back.
+//!
+//! One file for each, in the state directory: what was changed, and the client's file as it was.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use atlatl_clients::Journal;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::{error::Error, settings::Settings};
+
+/// What was done to one file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Install {
+    /// The file, without links on the way.
+    pub(crate) file: PathBuf,
+    /// Which of the clients' files it is, by name and path.
+    pub(crate) client: String,
+    pub(crate) path: String,
+    pub(crate) journal: Journal,
+    /// The file before anything was changed.
+    pub(crate) original: String,
+}
+
+/// Where they are written down.
+pub(crate) struct Installs(PathBuf);
+
+impl Installs {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, Error> {
+        let state = settings.surroundings().state_dir.as_ref();
+        state.map(|dir| Self(dir.join("atlatl/installs"))).ok_or_else(|| {
+            Error::usage("there is no home directory to write down what was changed")
+        })
+    }
+
+    /// Everything that was installed.
+    pub(crate) fn all(&self) -> Result<Vec<Install>, Error> {
+        let entries = match fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&self.0, &error)),
+        };
+        let mut all = Vec::new();
+        for entry in
+            entries.flatten().filter(|entry| entry.path().extension() == Some("json".as_ref()))
+        {
+            let text = fs::read(entry.path()).map_err(|error| failed(&entry.path(), &error))?;
+            let install: Install = serde_json::from_slice(&text).map_err(|_| {
+                Error::failure(format!("{}: this cannot be read", entry.path().display()))
+            })?;
+            all.push(install);
+        }
+        all.sort_by(|one, other| one.file.cmp(&other.file));
+        Ok(all)
+    }
+
+    /// What was done to `file`.
+    pub(crate) fn of(&self, file: &Path) -> Result<Option<Install>, Error> {
+        Ok(self.all()?.into_iter().find(|install| install.file == file))
+    }
+
+    /// Writes it down, before the file itself is changed.
+    pub(crate) fn keep(&self, install: &Install) -> Result<(), Error> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.map_err(|error| failed(&self.0, &error))?;
+        let json = serde_json::to_vec_pretty(install)
+            .map_err(|error| Error::failure(error.to_string()))?;
+        let path = self.path(&install.file);
+        replace(&path, &json, 0o600).map_err(|error| failed(&path, &error))
+    }
+
+    pub(crate) fn forget(&self, file: &Path) -> Result<(), Error> {
+        let path = self.path(file);
+        fs::remove_file(&path).map_err(|error| failed(&path, &error))
+    }
+
+    fn path(&self, file: &Path) -> PathBuf {
+        let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        self.0.join(format!("{:016x}.json", u64::from_be_bytes(first)))
+    }
+}
+
+/// Puts `content` in the place of a file, whole or not at all, with the rights that it had.
+pub(crate) fn rewrite(file: &Path, content: &str) -> io::Result<()> {
+    let mode = fs::metadata(file)?.permissions().mode() & 0o7777;
+    replace(file, content.as_bytes(), mode)
+}
+
+fn replace(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut part = file.as_os_str().to_owned();
+    part.push(format!(".atlatl-{}", std::process::id()));
+    let part = PathBuf::from(part);
+    let written = (|| {
+        let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part)?;
+        io::Write::write_all(&mut out, content)?;
+        // What the umask took is given back.
+        out.set_permissions(fs::Permissions::from_mode(mode))?;
+        out.sync_all()?;
+        fs::rename(&part, file)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::failure(format!("{}: {error}", path.display()))
+}
