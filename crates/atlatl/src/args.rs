@@ -53,7 +53,7 @@ pub(crate) struct Global {
 /// The commands, one file each under `command/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Store a tool result if it is large, and print what takes its place
+    /// Store a tool result if it is large, print what takes its place
     ///
     /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
     /// small one is printed as it is. A large one is stored, and its descriptor is
@@ -134,6 +134,9 @@ pub(crate) enum Command {
     /// memory server uses. ID is a memory's id, or the first 8 or more digits of it.
     #[command(subcommand, verbatim_doc_comment)]
     Memory(command::memory::Command),
+    /// Print what a shell needs to complete command lines
+    #[command(after_long_help = command::completions::EXAMPLES)]
+    Completions(command::completions::Args),
     /// Show, describe and check the configuration
     #[command(subcommand)]
     Config(command::config::Command),

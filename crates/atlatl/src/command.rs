@@ -3,6 +3,7 @@
 //! A new command is a file here with its clap `Args` and a `run`, a variant of
 //! [`Command`], and an arm in `dispatch`.
 
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod extract;
 pub(crate) mod install;
@@ -61,6 +62,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Whoami(args) => whoami::run(args, &sources, output),
         Command::Results(command) => results::run(command, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
+        Command::Completions(args) => completions::run(args, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
 }

@@ -17,20 +17,21 @@ fn help_says_what_there_is() {
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
-      offload    Store a tool result if it is large, and print what takes its place
-      extract    Ask a stored result: recipe, jq, SQL, search, range
-      install    Put the servers of your MCP clients behind the proxy
-      uninstall  Give the configuration of your clients back as it was
-      proxy      Stand in front of an MCP server and keep its large results
-      serve      Serve memories: recall, search, list, capture
-      tools      Serve the extraction tools alone, for all proxies of a project
-      login      Log in at a remote MCP server
-      logout     Log out at a remote MCP server
-      whoami     Show at which servers you are logged in
-      results    List, show and clean stored results
-      memory     Keep, find and carry memories of your own
-      config     Show, describe and check the configuration
-      help       Print this message or the help of the given subcommand(s)
+      offload      Store a tool result if it is large, print what takes its place
+      extract      Ask a stored result: recipe, jq, SQL, search, range
+      install      Put the servers of your MCP clients behind the proxy
+      uninstall    Give the configuration of your clients back as it was
+      proxy        Stand in front of an MCP server and keep its large results
+      serve        Serve memories: recall, search, list, capture
+      tools        Serve the extraction tools alone, for all proxies of a project
+      login        Log in at a remote MCP server
+      logout       Log out at a remote MCP server
+      whoami       Show at which servers you are logged in
+      results      List, show and clean stored results
+      memory       Keep, find and carry memories of your own
+      completions  Print what a shell needs to complete command lines
+      config       Show, describe and check the configuration
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
           --output <FORM>
@@ -87,7 +88,7 @@ fn help_says_how_to_ask_about_a_result() {
     insta::assert_snapshot!(Program::new().run(&["offload", "--help"]), @"
     status: 0
     --- stdout
-    Store a tool result if it is large, and print what takes its place
+    Store a tool result if it is large, print what takes its place
 
     Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
     small one is printed as it is. A large one is stored, and its descriptor is
@@ -238,4 +239,23 @@ fn output_that_cannot_be_written_exits_with_1() {
     assert_eq!(run.status.code(), Some(1));
     let message = "error: cannot write the output: No space left on device (os error 28)\n";
     assert_eq!(String::from_utf8_lossy(&run.stderr), message);
+}
+
+#[test]
+fn completions_are_scripts_of_their_shell_and_know_the_commands() {
+    let program = Program::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let run = program.run(&["completions", shell]);
+        assert_eq!(run.status, 0, "{run}");
+        for word in ["uninstall", "listen", "query"] {
+            assert!(run.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = program.run(&["completions", "bash"]).stdout;
+    let asked = format!(
+        "{script}\nCOMP_WORDS=(atlatl unin); COMP_CWORD=1; _atlatl atlatl unin atlatl; echo \"${{COMPREPLY[@]}}\""
+    );
+    let output = Command::new("bash").args(["-c", &asked]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "uninstall", "{output:?}");
+    assert_eq!(program.run(&["completions", "tcsh"]).status, 2);
 }
