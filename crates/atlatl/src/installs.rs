@@ -49,11 +49,7 @@ impl Installs {
         for entry in
             entries.flatten().filter(|entry| entry.path().extension() == Some("json".as_ref()))
         {
-            let text = fs::read(entry.path()).map_err(|error| failed(&entry.path(), &error))?;
-            let install: Install = serde_json::from_slice(&text).map_err(|_| {
-                Error::failure(format!("{}: this cannot be read", entry.path().display()))
-            })?;
-            all.push(install);
+            all.extend(read(&entry.path())?);
         }
         all.sort_by(|one, other| one.file.cmp(&other.file));
         Ok(all)
@@ -61,7 +57,7 @@ impl Installs {
 
     /// What was done to `file`.
     pub(crate) fn of(&self, file: &Path) -> Result<Option<Install>, Error> {
-        Ok(self.all()?.into_iter().find(|install| install.file == file))
+        read(&self.path(file))
     }
 
     /// Writes it down, before the file itself is changed.
@@ -85,6 +81,17 @@ impl Installs {
         first.copy_from_slice(&digest[..8]);
         self.0.join(format!("{:016x}.json", u64::from_be_bytes(first)))
     }
+}
+
+/// What one file says; nothing where there is none.
+fn read(path: &Path) -> Result<Option<Install>, Error> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(path, &error)),
+    };
+    let unreadable = |_| Error::failure(format!("{}: this cannot be read", path.display()));
+    serde_json::from_slice(&text).map(Some).map_err(unreadable)
 }
 
 /// Puts `content` in the place of a file, whole or not at all, with the rights that it had.

@@ -69,7 +69,7 @@ pub(crate) struct House {
 pub(crate) struct Known {
     pub(crate) tasks: Tasks,
     /// The server's tools with their input schemas, as far as they were listed.
-    pub(crate) listed: HashMap<String, Option<Box<RawValue>>>,
+    pub(crate) listed: HashMap<String, Option<Arc<RawValue>>>,
     /// Names on the pages of the listing that is being read.
     pub(crate) pages: Vec<String>,
 }
@@ -170,7 +170,7 @@ impl Relay {
     }
 
     /// The input schema of a tool that was listed.
-    pub(crate) fn schema_of(&self, tool: &str) -> Option<Box<RawValue>> {
+    pub(crate) fn schema_of(&self, tool: &str) -> Option<Arc<RawValue>> {
         self.known().listed.get(tool).cloned().flatten()
     }
 

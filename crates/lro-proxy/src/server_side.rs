@@ -1,5 +1,7 @@
 //! From the server to the client.
 
+use std::sync::Arc;
+
 use lro_mcp::{Changes, Page};
 use lro_wire::edit::Edits;
 use lro_wire::meta::Era;
@@ -125,7 +127,7 @@ impl Relay {
         let page = Page::of(result, changes, |tool| self.house.interceptor.may_replace(tool))?;
         for (name, schema) in page.tools {
             known.pages.push(name.clone());
-            known.listed.insert(name, schema);
+            known.listed.insert(name, schema.map(Arc::from));
         }
         page.json
     }
@@ -134,7 +136,8 @@ impl Relay {
     /// where the next page begins.
     pub(crate) fn learn(&self, result: &str) -> Option<String> {
         let page = Page::of(result, Changes::none(), |_| false)?;
-        self.known().listed.extend(page.tools);
+        let tools = page.tools.into_iter().map(|(name, schema)| (name, schema.map(Arc::from)));
+        self.known().listed.extend(tools);
         Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)
     }
 

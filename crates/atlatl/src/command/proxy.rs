@@ -90,7 +90,10 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     // Before the server runs: a signal in between must not leave it behind.
     let (ends, ended) = ends()?;
     let server = match &args.url {
-        Some(url) => Server::Remote(remote::remote(url, &args.headers, &settings, &sources)?),
+        Some(url) => {
+            let (remote, label) = remote::remote(url, &args.headers, &settings, &sources)?;
+            Server::Remote { remote, label }
+        }
         None => Server::Command(&args.command),
     };
     let relay = relay(&keep, &settings, server.label());
@@ -99,7 +102,7 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     }
     let client = (io::stdin(), io::stdout());
     let code = match server {
-        Server::Remote((remote, _)) => {
+        Server::Remote { remote, .. } => {
             keep.clean(&settings);
             session::run_remote(relay, client, remote, (ends, &ended))
                 .map_err(|error| Error::failure(format!("the proxy cannot run: {error}")))?
@@ -121,8 +124,8 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
 
 /// The server that the proxy stands in front of.
 enum Server<'a> {
-    /// At a URL; how it is told from others.
-    Remote((Remote, String)),
+    /// At a URL, and how it is told from others.
+    Remote { remote: Remote, label: String },
     /// A program and its arguments.
     Command(&'a [OsString]),
 }
@@ -130,7 +133,7 @@ enum Server<'a> {
 impl Server<'_> {
     fn label(&self) -> String {
         match self {
-            Self::Remote((_, label)) => label.clone(),
+            Self::Remote { label, .. } => label.clone(),
             Self::Command(command) => server::label(command),
         }
     }

@@ -1,7 +1,7 @@
 //! `atlatl login`, `whoami` and `logout`, against a real authority.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{BufRead as _, BufReader, Read as _},
     os::unix::fs::PermissionsExt as _,
     process::Stdio,
@@ -9,10 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use testkit::authority::{Authority, Fault, visit};
 
-use crate::program::{Program, Run};
+use crate::program::{Program, Run, terminal};
 
 /// A home whose `xdg-open` only writes down what it was given.
 pub(crate) fn program() -> Program {
@@ -104,11 +103,7 @@ fn a_login_is_made_shown_and_ended_without_a_secret_in_any_output() {
 fn a_browser_is_opened_on_a_terminal_with_one_argument() {
     let authority = Authority::start();
     let program = program();
-    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&person).unwrap();
-    unlockpt(&person).unwrap();
-    let name = ptsname(&person, Vec::new()).unwrap();
-    let terminal = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let (_person, terminal) = terminal();
     let mut child = program
         .command(&["login", &authority.mcp(), "--scope", "echo more"])
         .stdin(Stdio::null())

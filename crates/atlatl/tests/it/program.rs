@@ -1,13 +1,24 @@
 //! A run of the program in a directory of its own, with nothing of the machine's environment.
 
 use std::{
-    fs,
+    fs::{self, File, OpenOptions},
     io::Write as _,
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
+
+/// A terminal: the person's end and the program's.
+pub(crate) fn terminal() -> (File, File) {
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&person).unwrap();
+    unlockpt(&person).unwrap();
+    let name = ptsname(&person, Vec::new()).unwrap();
+    let program = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    (File::from(person), program)
+}
 
 /// The surroundings of a run: a working directory, a home, some variables.
 pub(crate) struct Program {

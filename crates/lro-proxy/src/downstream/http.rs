@@ -28,8 +28,6 @@ use crate::upstream::http::Remote;
 
 /// How often a stream that is silent says that it is there.
 const STILL_THERE: Duration = Duration::from_secs(15);
-/// What is no longer is not stored, as a rule.
-const SMALL: usize = 8 << 10;
 
 /// What stands behind.
 pub enum Behind {

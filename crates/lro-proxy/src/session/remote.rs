@@ -62,7 +62,11 @@ pub fn run_remote(
         pool.finish(began + AFTER_EOF);
     }
     link.end(LAST_WORDS * 2);
-    last_replies(relay.server_gone("the proxy was stopped"), &to_client);
+    let why = match end {
+        End::Endless => "the client sent a message that is too long to be carried",
+        _ => "the proxy was stopped",
+    };
+    last_replies(relay.server_gone(why), &to_client);
     runtime.shutdown_background();
     Ok(end.code())
 }

@@ -31,7 +31,7 @@ pub(super) fn run(
     let listener = access::listen(address, tokens.is_some())?;
     let address = listener.local_addr().map_err(|error| Error::failure(error.to_string()))?;
     let behind = match server {
-        Server::Remote((remote, _)) => Behind::Remote(remote),
+        Server::Remote { remote, .. } => Behind::Remote(remote),
         Server::Command(command) => {
             let command = command.to_vec();
             program(&command)?;

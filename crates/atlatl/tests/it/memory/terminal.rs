@@ -1,24 +1,17 @@
 //! What a person at a terminal sees: the bar of an import, the question before forgetting.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{Read as _, Write as _},
     process::Stdio,
     thread,
 };
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
 use super::add;
-use crate::program::Program;
+use crate::program::{Program, terminal};
 
 /// Runs at a terminal where a person types `typed`; what was shown, and the status.
 fn at_a_terminal(program: &Program, args: &[&str], typed: &str) -> (String, i32) {
-    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&person).unwrap();
-    unlockpt(&person).unwrap();
-    let name = ptsname(&person, Vec::new()).unwrap();
-    let terminal = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let (mut person, terminal) = terminal();
     let mut child = program
         .command(args)
         .stdin(Stdio::from(terminal.try_clone().unwrap()))
@@ -26,7 +19,6 @@ fn at_a_terminal(program: &Program, args: &[&str], typed: &str) -> (String, i32)
         .stderr(Stdio::from(terminal))
         .spawn()
         .unwrap();
-    let mut person = File::from(person);
     person.write_all(typed.as_bytes()).unwrap();
     let reader = thread::spawn(move || {
         let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);

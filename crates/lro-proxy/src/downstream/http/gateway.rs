@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::feed::{Feed, Told, Unread};
-use super::{Answering, Asked, Front, SMALL, STILL_THERE, failed, local, no_request};
+use super::{Answering, Asked, Front, STILL_THERE, failed, local, no_request};
 use crate::awaited::Serial;
 use crate::relay::{Forward, Relay};
 use crate::upstream::http::{Arrived, Ask, Fault, Form, Gathering, Reading, Remote, param_headers};
@@ -270,10 +270,10 @@ fn through(relay: &Relay, arrived: Arrived) -> Option<Told> {
             relay.long_from_server(&held).map(|changes| Told::Long(held, changes))
         }
     };
-    match arrived {
-        Arrived::Whole(line) if line.len() <= SMALL => becomes(Arrived::Whole(line)),
-        // What is large is stored, which takes a disk's time.
-        large => tokio::task::block_in_place(|| becomes(large)),
+    if arrived.is_small() {
+        becomes(arrived)
+    } else {
+        tokio::task::block_in_place(|| becomes(arrived))
     }
 }
 

@@ -16,6 +16,16 @@ pub(crate) enum Arrived {
     Long(Held),
 }
 
+/// What is no longer is not stored, as a rule.
+const SMALL: usize = 8 << 10;
+
+impl Arrived {
+    /// Whether it is dealt with at once. What is large is stored, which takes a disk's time.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self, Self::Whole(line) if line.len() <= SMALL)
+    }
+}
+
 /// A message whose pieces come one after the other.
 pub(crate) struct Gathering {
     whole: Vec<u8>,

@@ -40,8 +40,6 @@ const QUEUE: usize = 1024;
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// An answer that is an error and says that it is longer is not read.
 const REFUSAL_CAP: usize = 64 << 10;
-/// What is no longer is not stored, as a rule.
-const SMALL: usize = 8 << 10;
 /// What says that the client is ready; behind it the server may speak unasked.
 const INITIALIZED: &str = "notifications/initialized";
 
@@ -141,8 +139,8 @@ impl Link {
     /// Begins an exchange; waits for it where what comes next may rely on it, which exchanges could
     /// otherwise overtake: what nobody answers, and the first greeting.
     async fn begin(self: &Arc<Self>, outgoing: Outgoing) {
-        let (link, relied_on) =
-            (Arc::clone(self), outgoing.requests.is_empty() || outgoing.is("initialize"));
+        let link = Arc::clone(self);
+        let relied_on = outgoing.requests.is_empty() || outgoing.is("initialize");
         let keys: Vec<_> =
             outgoing.requests.iter().map(|(id, serial)| (id.key(), *serial)).collect();
         let exchange = {
@@ -315,10 +313,10 @@ impl Link {
     }
 
     fn hear(&self, message: Arrived) {
-        match message {
-            Arrived::Whole(line) if line.len() <= SMALL => (self.hear)(Arrived::Whole(line)),
-            // What is large is stored, which takes a disk's time.
-            large => tokio::task::block_in_place(|| (self.hear)(large)),
+        if message.is_small() {
+            (self.hear)(message);
+        } else {
+            tokio::task::block_in_place(|| (self.hear)(message));
         }
     }
 
