@@ -3,7 +3,7 @@
 use crate::node::Notation;
 
 /// Where in a file servers stand, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// How the file is written.
     pub notation: Notation,
@@ -11,6 +11,17 @@ pub struct Place {
     pub servers: &'static [&'static str],
     /// How a server's command is written.
     pub shape: Shape,
+    /// The project whose servers they are, where a file of the user's has a table for each: its
+    /// directory is a key under `projects`.
+    pub project: Option<String>,
+}
+
+impl Place {
+    /// All keys that lead to the table of servers.
+    pub(crate) fn keys(&self) -> Vec<&str> {
+        let project = self.project.iter().flat_map(|project| ["projects", project]);
+        project.chain(self.servers.iter().copied()).collect()
+    }
 }
 
 /// How a server's command is written.
@@ -29,6 +40,8 @@ pub enum Scope {
     Project,
     /// That of the user.
     User,
+    /// That of the user, for the project in the working directory.
+    Local,
 }
 
 /// What a path is relative to.
@@ -54,7 +67,7 @@ pub enum Home {
 }
 
 /// A file of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     /// What the client is called on the command line.
     pub name: &'static str,
@@ -81,16 +94,32 @@ impl Client {
     }
 }
 
-const SERVERS: Place =
-    Place { notation: Notation::Json, servers: &["mcpServers"], shape: Shape::Separate };
-const VS_CODE: Place =
-    Place { notation: Notation::Json, servers: &["servers"], shape: Shape::Separate };
-const ZED: Place =
-    Place { notation: Notation::Json, servers: &["context_servers"], shape: Shape::Separate };
-const CODEX: Place =
-    Place { notation: Notation::Toml, servers: &["mcp_servers"], shape: Shape::Separate };
+const SERVERS: Place = Place {
+    notation: Notation::Json,
+    servers: &["mcpServers"],
+    shape: Shape::Separate,
+    project: None,
+};
+const VS_CODE: Place = Place {
+    notation: Notation::Json,
+    servers: &["servers"],
+    shape: Shape::Separate,
+    project: None,
+};
+const ZED: Place = Place {
+    notation: Notation::Json,
+    servers: &["context_servers"],
+    shape: Shape::Separate,
+    project: None,
+};
+const CODEX: Place = Place {
+    notation: Notation::Toml,
+    servers: &["mcp_servers"],
+    shape: Shape::Separate,
+    project: None,
+};
 const OPENCODE: Place =
-    Place { notation: Notation::Json, servers: &["mcp"], shape: Shape::Together };
+    Place { notation: Notation::Json, servers: &["mcp"], shape: Shape::Together, project: None };
 
 const fn row(
     name: &'static str,
@@ -107,6 +136,7 @@ const fn row(
 pub const CLIENTS: &[Client] = &[
     row("claude-code", "Claude Code", Scope::Project, Folder::Project, ".mcp.json", SERVERS),
     row("claude-code", "Claude Code", Scope::User, Folder::Home, ".claude.json", SERVERS),
+    row("claude-code", "Claude Code", Scope::Local, Folder::Home, ".claude.json", SERVERS),
     row(
         "claude-desktop",
         "Claude Desktop",

@@ -30,7 +30,7 @@ pub enum Kind {
 /// The servers in a file, in its order.
 pub fn entries(text: &str, place: &Place) -> Result<Vec<Entry>, Broken> {
     let root = Node::read(text, place.notation)?;
-    let servers = root.at(place.servers).map(Node::members).unwrap_or_default();
+    let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
     Ok(servers.iter().map(|member| entry(member, place.shape)).collect())
 }
 

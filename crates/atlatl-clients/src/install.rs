@@ -51,7 +51,7 @@ pub fn install(text: &str, place: &Place, wish: &Wish) -> Result<Installed, Brok
     let root = Node::read(text, place.notation)?;
     let mut edits = Vec::new();
     let mut journal = Journal::default();
-    let servers = root.at(place.servers);
+    let servers = root.at(&place.keys());
     for member in servers.map(Node::members).unwrap_or_default() {
         let wanted = wish.servers.as_ref().is_none_or(|names| names.contains(&member.name));
         match entry(member, place.shape).kind {
@@ -181,10 +181,10 @@ fn add(
         return Some((text.len()..text.len(), inserted));
     }
     let value = program(place, wish, words);
-    let (name, table) = (quoted(name), root.at(place.servers));
+    let (name, table) = (quoted(name), root.at(&place.keys()));
     let Some(table) = table else {
         // No table of servers yet: one is put into the root.
-        let [key] = place.servers else { return None };
+        let [key] = place.keys()[..] else { return None };
         let inner = format!("{}: {{{name}: {value}}}", quoted(key));
         return Some(member_at(text, root, &inner));
     };

@@ -8,7 +8,8 @@
 //! ```
 //! use atlatl_clients::{Notation, Place, Shape, Wish, install, uninstall};
 //!
-//! let place = Place { notation: Notation::Json, servers: &["mcpServers"], shape: Shape::Separate };
+//! let (notation, shape) = (Notation::Json, Shape::Separate);
+//! let place = Place { notation, servers: &["mcpServers"], shape, project: None };
 //! let before = r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server"]}}}"#;
 //! let installed = install(before, &place, &Wish::new("atlatl")).unwrap();
 //! assert_eq!(
@@ -23,6 +24,7 @@ mod edit;
 mod entry;
 mod install;
 mod journal;
+mod launch;
 mod node;
 mod uninstall;
 
@@ -30,5 +32,6 @@ pub use client::{CLIENTS, Client, Folder, Home, Place, Scope, Shape};
 pub use entry::{Entry, Kind, entries};
 pub use install::{Installed, Wish, install};
 pub use journal::{Added, Journal, Replaced, Wrapped};
+pub use launch::{Launch, launches};
 pub use node::{Broken, Notation};
 pub use uninstall::uninstall;

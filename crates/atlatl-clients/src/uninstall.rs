@@ -12,7 +12,7 @@ use crate::node::{Broken, Is, Member, Node};
 /// what is ours is taken out.
 pub fn uninstall(text: &str, place: &Place, journal: &Journal) -> Result<String, Broken> {
     let root = Node::read(text, place.notation)?;
-    let servers = root.at(place.servers).map(Node::members).unwrap_or_default();
+    let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
     let find = |name: &str| servers.iter().find(|member| member.name == name);
     let mut edits = Vec::new();
     for wrapped in &journal.wrapped {
@@ -116,7 +116,7 @@ fn list(words: &[String]) -> String {
 /// A member with the comma that belongs to it.
 fn whole_member(text: &str, place: &Place, name: &str) -> Result<Option<Range<usize>>, Broken> {
     let root = Node::read(text, place.notation)?;
-    let servers = root.at(place.servers).map(Node::members).unwrap_or_default();
+    let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
     let Some(at) = servers.iter().position(|member| member.name == name) else { return Ok(None) };
     // A table of TOML has no place that could be taken out safely after somebody edited it.
     if place.notation == crate::node::Notation::Toml {

@@ -51,7 +51,7 @@ pub use order::{Listed, Order, Position, UnknownOrder};
 pub use prompt::{Context, Estimate, PromptIntegration};
 pub use recall::{RecallRequest, RecallService};
 pub use search::{SearchRequest, SearchService};
-pub use sqlite::SqliteStore;
+pub use sqlite::{Health, SqliteStore};
 pub use store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, Source, StoreError, Unembedded,
 };

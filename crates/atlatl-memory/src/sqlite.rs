@@ -4,6 +4,7 @@
 //! whatever is kept beside a memory, such as its vector, is of that version or of none, and what
 //! still waits for a vector is what has a key above the last that got one.
 
+mod check;
 mod find;
 mod keep;
 mod list;
@@ -11,6 +12,8 @@ mod maintain;
 mod nearest;
 mod pool;
 mod schema;
+
+pub use self::check::Health;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -43,7 +46,13 @@ impl SqliteStore {
         Ok(Self { pool, flat: RwLock::default() })
     }
 
-    /// The same, with a bound on the size of the file, in pages: what a full disk does can be seen
+    /// Looks at the store at `path` without changing it, and counts what waits for a vector of
+    /// `model`. `None` where there is no file.
+    pub fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
+        check::check(path, model)
+    }
+
+    /// A store with a bound on the size of the file, in pages: what a full disk does can be seen
     /// without one.
     #[cfg(feature = "contract")]
     pub fn open_bounded(path: &Path, pages: i64) -> Result<Self, StoreError> {

@@ -128,7 +128,9 @@ impl MemoryServer {
         let own = own.unwrap_or_default();
         let changes = Changes::none().appending(&own, &[]);
         let page = Page::of(&listing, changes, |tool| interceptor.may_replace(tool));
-        page.and_then(|page| page.json).unwrap_or(listing)
+        let Some(listed) = page.and_then(|page| page.json) else { return listing };
+        interceptor.tools_listed("atlatl", &listing, &listed, (self.0.clock)().now);
+        listed
     }
 
     fn tool_call(

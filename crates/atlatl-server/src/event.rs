@@ -59,13 +59,7 @@ impl EventKind {
     /// The word for it.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Offload(event) => match event.kind {
-                lro::EventKind::ResultOffloaded { .. } => "ResultOffloaded",
-                lro::EventKind::ResultExtracted { .. } => "ResultExtracted",
-                lro::EventKind::OffloadWriteFailed { .. } => "OffloadWriteFailed",
-                lro::EventKind::OffloadFileExpired(_) => "OffloadFileExpired",
-                _ => "Offload",
-            },
+            Self::Offload(event) => event.kind.name(),
             Self::MemoryCaptured { .. } => "MemoryCaptured",
             Self::MemoryRecalled { .. } => "MemoryRecalled",
             Self::MemoryDeleted { .. } => "MemoryDeleted",
@@ -119,7 +113,7 @@ impl EventBus {
 /// What happens to stored results is told as well.
 impl lro::EventSink for EventBus {
     fn publish(&self, event: lro::Event) {
-        let correlation = event.result.reference().to_string();
-        Self::publish(self, Some(correlation), EventKind::Offload(event));
+        let correlation = event.result.map(|result| result.to_string());
+        Self::publish(self, correlation, EventKind::Offload(event));
     }
 }

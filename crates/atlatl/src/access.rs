@@ -8,7 +8,7 @@ use lro_http::{BearerTokens, ListenError};
 use crate::error::{Error, with_causes};
 
 /// What `server.auth` begins with.
-const TOKEN_FILE: &str = "token-file:";
+pub(crate) const TOKEN_FILE: &str = "token-file:";
 
 /// Listens on `address`; beyond this machine only where it is `protected`.
 pub(crate) fn listen(address: &str, protected: bool) -> Result<TcpListener, Error> {

@@ -90,6 +90,14 @@ pub(crate) enum Command {
     /// what `atlatl install` put in is taken out.
     #[command(verbatim_doc_comment)]
     Uninstall(command::uninstall::Args),
+    /// Find what makes Atlatl fail on this machine, with a fix for each
+    ///
+    /// Looks at the configuration, the files of your MCP clients, stored results,
+    /// logins, memories and queries, and starts every server that is behind the proxy
+    /// here and in your home, as its client would. It changes nothing. The exit status
+    /// is 1 if there is a fault, and 0 if there are warnings at most.
+    #[command(verbatim_doc_comment, after_long_help = command::doctor::EXAMPLES)]
+    Doctor(command::doctor::Args),
     /// Stand in front of an MCP server and keep its large results
     ///
     /// Put it before the server's command in a client's configuration. What is small
@@ -128,6 +136,13 @@ pub(crate) enum Command {
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(command::results::Command),
+    /// Show what offloading saved, net of what it cost
+    ///
+    /// From the tokens that stored results would have taken go their descriptors, the
+    /// replies to questions and the definitions of the extraction tools. Each figure
+    /// says whether it was measured (every token counted, o200k) or estimated.
+    #[command(verbatim_doc_comment, after_long_help = command::stats::EXAMPLES)]
+    Stats(command::stats::Args),
     /// Keep, find and carry memories of your own
     ///
     /// They lie in one file (`memory.store` in the configuration), the same that a

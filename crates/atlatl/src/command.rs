@@ -5,6 +5,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod install;
 pub(crate) mod login;
@@ -14,6 +15,7 @@ pub(crate) mod offload;
 pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod serve;
+pub(crate) mod stats;
 pub(crate) mod tools;
 pub(crate) mod uninstall;
 pub(crate) mod whoami;
@@ -54,6 +56,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Extract(args) => extract::run(args, &sources, output),
         Command::Install(args) => install::run(args, &sources, output),
         Command::Uninstall(args) => uninstall::run(args, &sources, output),
+        Command::Doctor(args) => doctor::run(args, &sources, output),
         Command::Proxy(args) => proxy::run(args, sources),
         Command::Serve(args) => serve::run(args, sources),
         Command::Tools(args) => tools::run(args, &sources),
@@ -61,6 +64,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Logout(args) => logout::run(args, &sources, output),
         Command::Whoami(args) => whoami::run(args, &sources, output),
         Command::Results(command) => results::run(command, &sources, output),
+        Command::Stats(args) => stats::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Completions(args) => completions::run(args, output),
         Command::Config(command) => config::run(command, &sources, output),

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use atlatl_clients::Journal;
+use atlatl_clients::{CLIENTS, Journal, Place};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -22,9 +22,21 @@ pub(crate) struct Install {
     /// Which of the clients' files it is, by name and path.
     pub(crate) client: String,
     pub(crate) path: String,
+    /// The project whose servers were changed, where the file has a table for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<String>,
     pub(crate) journal: Journal,
     /// The file before anything was changed.
     pub(crate) original: String,
+}
+
+impl Install {
+    /// Where in its file the servers stand; nothing where this version does not know the client.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let client =
+            CLIENTS.iter().find(|client| client.name == self.client && client.path == self.path)?;
+        Some(Place { project: self.project.clone(), ..client.place.clone() })
+    }
 }
 
 /// Where they are written down.
@@ -55,9 +67,23 @@ impl Installs {
         Ok(all)
     }
 
-    /// What was done to `file`.
-    pub(crate) fn of(&self, file: &Path) -> Result<Option<Install>, Error> {
-        read(&self.path(file))
+    /// The file that says what was done to the servers of a project, or of everyone, in `file`.
+    pub(crate) fn path(&self, file: &Path, project: Option<&str>) -> PathBuf {
+        let mut digest = Sha256::new_with_prefix(file.as_os_str().as_encoded_bytes());
+        if let Some(project) = project {
+            // No path holds this byte.
+            digest.update([0]);
+            digest.update(project);
+        }
+        let digest = digest.finalize();
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        self.0.join(format!("{:016x}.json", u64::from_be_bytes(first)))
+    }
+
+    /// What was done to the servers at one place of `file`.
+    pub(crate) fn of(&self, file: &Path, place: &Place) -> Result<Option<Install>, Error> {
+        read(&self.path(file, place.project.as_deref()))
     }
 
     /// Writes it down, before the file itself is changed.
@@ -66,20 +92,13 @@ impl Installs {
         made.map_err(|error| failed(&self.0, &error))?;
         let json = serde_json::to_vec_pretty(install)
             .map_err(|error| Error::failure(error.to_string()))?;
-        let path = self.path(&install.file);
+        let path = self.path(&install.file, install.project.as_deref());
         replace(&path, &json, 0o600).map_err(|error| failed(&path, &error))
     }
 
-    pub(crate) fn forget(&self, file: &Path) -> Result<(), Error> {
-        let path = self.path(file);
+    pub(crate) fn forget(&self, install: &Install) -> Result<(), Error> {
+        let path = self.path(&install.file, install.project.as_deref());
         fs::remove_file(&path).map_err(|error| failed(&path, &error))
-    }
-
-    fn path(&self, file: &Path) -> PathBuf {
-        let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
-        let mut first = [0; 8];
-        first.copy_from_slice(&digest[..8]);
-        self.0.join(format!("{:016x}.json", u64::from_be_bytes(first)))
     }
 }
 

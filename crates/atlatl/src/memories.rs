@@ -59,7 +59,7 @@ pub(crate) fn moment() -> Moment {
 }
 
 /// The file that `memory.store` names, the empty default filled in.
-fn path(settings: &Settings) -> Result<PathBuf, Error> {
+pub(crate) fn path(settings: &Settings) -> Result<PathBuf, Error> {
     let named = &*settings.config.memory.store;
     if named.is_empty() {
         let home = settings.surroundings().data_dir.as_ref();

@@ -12,7 +12,7 @@ use std::{
     io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write},
 };
 
-use anstream::AutoStream;
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
@@ -56,6 +56,8 @@ const NOTE: Style = AnsiColor::Yellow.on_default().bold();
 /// Standard output and standard error. Colours follow the terminal and `NO_COLOR`.
 pub(crate) struct Output {
     form: Form,
+    /// Whether somebody asked for that form.
+    asked: bool,
     data: AutoStream<Stdout>,
     rest: AutoStream<Stderr>,
 }
@@ -64,7 +66,12 @@ impl Output {
     /// With the form that was asked for, or the one which fits where the output goes.
     pub(crate) fn new(asked: Option<Form>) -> Self {
         let fitting = if io::stdout().is_terminal() { Form::Human } else { Form::Json };
-        Self { form: asked.unwrap_or(fitting), data: anstream::stdout(), rest: anstream::stderr() }
+        Self {
+            form: asked.unwrap_or(fitting),
+            asked: asked.is_some(),
+            data: anstream::stdout(),
+            rest: anstream::stderr(),
+        }
     }
 
     /// The form that a command's data should have.
@@ -75,6 +82,16 @@ impl Output {
     /// For whom a command's data is.
     pub(crate) fn mode(&self) -> Mode {
         if self.form == Form::Human { Mode::Human } else { Mode::Json }
+    }
+
+    /// Whether a person sits at a terminal, and left it to us how data is shown.
+    pub(crate) fn is_interactive(&self) -> bool {
+        !self.asked && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// Whether data may have colours.
+    pub(crate) fn has_colours(&self) -> bool {
+        self.data.current_choice() != ColorChoice::Never
     }
 
     /// One line of data.

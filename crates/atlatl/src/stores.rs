@@ -70,6 +70,11 @@ impl Stores {
         })
     }
 
+    /// The directory of memory operations' results, and the private one of all others.
+    pub(crate) fn directories(&self) -> (&Path, &Path) {
+        (&self.memory.path, &self.other.path)
+    }
+
     /// Where results of `operation` belong.
     pub(crate) fn of_operation(&self, operation: &Operation) -> Arc<dyn Spool> {
         let Place { path, options } =
@@ -128,7 +133,7 @@ impl Stores {
         let failures = self.each(Reach::Everywhere, |store| match store.sweep(now) {
             Ok(mut swept) => {
                 for gone in &swept.expired {
-                    let kind = EventKind::OffloadFileExpired(Box::new(gone.clone()));
+                    let kind = EventKind::OffloadFileExpired { tool: gone.sidecar.tool.clone() };
                     events.publish(Event::new(now, gone.id(), kind));
                 }
                 all.expired.append(&mut swept.expired);

@@ -6,6 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use chrono::{DateTime, TimeDelta, Utc};
 use lro::{Event, EventKind, EventSink, Ledger};
 
 use crate::settings::Settings;
@@ -13,6 +14,7 @@ use crate::settings::Settings;
 /// Writes every event to the ledger, and keeps what went wrong.
 pub(crate) struct Watch {
     path: Option<PathBuf>,
+    retention: TimeDelta,
     state: Mutex<State>,
 }
 
@@ -27,7 +29,11 @@ struct State {
 impl Watch {
     /// With the ledger that `settings` name, which is opened when something happens.
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { path: ledger_path(settings), state: Mutex::default() }
+        Self {
+            path: ledger_path(settings),
+            retention: TimeDelta::days(settings.config.ledger.retention_days.into()),
+            state: Mutex::default(),
+        }
     }
 
     /// What went wrong since the last time.
@@ -44,10 +50,14 @@ impl Watch {
 impl State {
     /// A ledger that cannot be opened is said, and no reason to stop: it holds figures, and nothing
     /// else depends on it.
-    fn ledger(&mut self, path: &Path) -> Option<&Ledger> {
+    fn ledger(&mut self, path: &Path, keep_since: DateTime<Utc>) -> Option<&Ledger> {
         if !std::mem::replace(&mut self.tried, true) {
             match open(path) {
-                Ok(ledger) => self.ledger = Some(ledger),
+                Ok(ledger) => {
+                    // Old lines that cannot be taken out now are tried at the next start.
+                    let _ = ledger.forget_before(keep_since);
+                    self.ledger = Some(ledger);
+                }
                 Err(error) => {
                     let path = path.display();
                     self.failures.push(format!("{path}: the ledger cannot be opened: {error}"));
@@ -64,14 +74,15 @@ impl EventSink for Watch {
         if let EventKind::OffloadWriteFailed { error, .. } = &event.kind {
             state.failures.push(error.clone());
         }
-        if let Some(ledger) = self.path.as_deref().and_then(|path| state.ledger(path)) {
+        let keep_since = event.time - self.retention;
+        if let Some(ledger) = self.path.as_deref().and_then(|path| state.ledger(path, keep_since)) {
             ledger.publish(event);
         }
     }
 }
 
 /// `ledger.path`, the empty default filled in; nothing where there is no home.
-fn ledger_path(settings: &Settings) -> Option<PathBuf> {
+pub(crate) fn ledger_path(settings: &Settings) -> Option<PathBuf> {
     match &*settings.config.ledger.path {
         "" => Some(settings.surroundings().state_dir.as_ref()?.join("atlatl/ledger.jsonl")),
         named => Some(PathBuf::from(named)),

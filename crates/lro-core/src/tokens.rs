@@ -153,7 +153,7 @@ impl Tokenizer for O200k {
 }
 
 /// How an estimate was come by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
@@ -171,7 +171,7 @@ pub enum Method {
 }
 
 /// A number of tokens and how it was come by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The number.
     pub tokens: Tokens,
@@ -233,6 +233,11 @@ pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estim
         // f36: a failure must never look like a small result.
         _ => Estimate { tokens: measure.without_tokenizer(), method: Method::WithoutTokenizer },
     }
+}
+
+/// The tokens of a text that lies in memory, every one of them counted where `tokenizer` can.
+pub fn count_all(text: &str, tokenizer: &dyn Tokenizer) -> Estimate {
+    count(Measure::of(text.as_bytes()), text, tokenizer)
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@ mod replaced;
 
 use std::ops::Range;
 
+use chrono::{DateTime, Utc};
 use lro::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
 use lro_core::Operation;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::Payload;
 use lro_core::tool_result::ToolResult;
+
+use crate::listing::cost;
 
 use self::long::{Lost, Main, Parts};
 use self::replaced::{Replacement, described, is_object, replaced, text_block};
@@ -38,6 +41,18 @@ impl Interceptor {
     /// Whether a result of `tool` may ever be replaced.
     pub fn may_replace(&self, tool: &str) -> bool {
         self.offloader(tool).may_offload(tool)
+    }
+
+    /// Tells whoever watches what `listed`, a page of the tools of `server`, costs more than the one
+    /// `as_it_came`.
+    pub fn tools_listed(&self, server: &str, as_it_came: &str, listed: &str, now: DateTime<Utc>) {
+        let tokenizer = self.other.tokenizer();
+        let mut definitions = cost(listed, tokenizer);
+        let theirs = cost(as_it_came, tokenizer);
+        definitions.tokens.0 = definitions.tokens.0.saturating_sub(theirs.tokens.0);
+        if definitions.tokens.0 > 0 {
+            self.other.tools_listed(server, definitions, now);
+        }
     }
 
     /// The result that the client gets for `result` of `call`; `None` for `result` itself.

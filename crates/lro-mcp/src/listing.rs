@@ -1,5 +1,6 @@
 //! Listing: `tools/list` as a client gets it from a server whose results may be replaced.
 
+mod cost;
 mod schema;
 
 use lro_wire::Object;
@@ -7,6 +8,7 @@ use lro_wire::edit::Edits;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) use self::cost::cost;
 use self::schema::{widened_input, widened_output};
 
 /// What is done to a listing.

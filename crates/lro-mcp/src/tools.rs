@@ -99,7 +99,7 @@ impl Tools {
         };
         Some(match asked {
             Ok(arguments::Asked { question, form }) => self.answer(&question, form, now, cancel),
-            Err(error) => wrong(&error),
+            Err(error) => self.told("arguments", wrong(&error), now),
         })
     }
 
@@ -110,13 +110,16 @@ impl Tools {
         now: DateTime<Utc>,
         cancel: &Cancel,
     ) -> Called {
-        match self.0.extract(question, now, cancel) {
-            Ok(mut reply) => {
-                form.apply(&mut reply);
-                Called { text: reply.text(), is_error: false }
-            }
-            Err(error) => failed(&error),
+        match self.0.extract_as(question, now, cancel, |reply| form.apply(reply)) {
+            Ok(reply) => Called { text: reply.text(), is_error: false },
+            Err(error) => self.told(error.class(), failed(&error), now),
         }
+    }
+
+    /// f37: what a model reads costs it, an error as well.
+    fn told(&self, class: &str, called: Called, now: DateTime<Utc>) -> Called {
+        self.0.failed(class, &called.text, now);
+        called
     }
 }
 

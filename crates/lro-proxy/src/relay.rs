@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) requests: Requests,
     /// Calls of our own tools that are running.
     pub(crate) running: HashMap<IdKey, (Id, Cancel)>,
+    /// Whether all tools were listed once.
+    pub(crate) listed: bool,
     /// Everything is answered: nothing the server still says is an answer.
     pub(crate) gone: bool,
 }

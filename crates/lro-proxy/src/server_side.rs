@@ -129,7 +129,21 @@ impl Relay {
             known.pages.push(name.clone());
             known.listed.insert(name, schema.map(Arc::from));
         }
+        drop(known);
+        if let Some(listed) = &page.json {
+            self.tools_listed(result, listed, page.last);
+        }
         page.json
+    }
+
+    /// f37: a client that asks again holds no more definitions than before.
+    fn tools_listed(&self, as_it_came: &str, listed: &str, last: bool) {
+        let before = self.state().listed;
+        self.state().listed |= last;
+        if !before {
+            let house = &self.house;
+            house.interceptor.tools_listed(&house.server, as_it_came, listed, self.now().now);
+        }
     }
 
     /// Learns what tools there are from the result of a `tools/list` that nobody but us asked for;
@@ -162,6 +176,7 @@ impl Relay {
             return None;
         }
         let mut result = json!({"tools": self.house.own});
+        self.tools_listed("", &result.to_string(), true);
         if *era == Era::Modern {
             result["resultType"] = "complete".into();
             result["ttlMs"] = 0.into();

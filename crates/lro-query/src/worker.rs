@@ -17,6 +17,7 @@ mod slots;
 mod wire;
 mod workers;
 
+pub use bounds::files_can_be_closed;
 pub use program::{Program, enter};
 pub use workers::Workers;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use lro_core::config::Config;
-use lro_core::{Detail, MIF_SCHEMA_VERSION, NoTokenizer, Tokenizer, Tokens};
+use lro_core::{Detail, MIF_SCHEMA_VERSION, NoTokenizer, Tokenizer, Tokens, tokens};
 use lro_query::recipe::{self, Number};
 use lro_query::search::{Match, Search};
 #[cfg(any(feature = "jq", feature = "sql"))]
@@ -15,8 +15,9 @@ use lro_query::{Cancel, Page, Rest, Total, read};
 use lro_spool::{PartNumber, PartRole, PositionedRead, StoredResult, records_begin};
 use serde_json::json;
 
-use crate::event::{Event, EventKind, EventSink, NoEvents};
+use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
 use crate::extract_error::ExtractError;
+use crate::offloader::micros;
 use crate::question::{Question, Values, Wanted};
 use crate::reply::{Reply, Room, Unit, cost, room};
 use crate::spools::Spools;
@@ -29,6 +30,7 @@ const READ_BYTES_PER_TOKEN: u64 = 16;
 pub struct Extractor {
     spools: Spools,
     reply: Tokens,
+    reader: Reader,
     wall: Duration,
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     events: Arc<dyn EventSink>,
@@ -54,6 +56,7 @@ impl Extractor {
         Self {
             spools,
             reply: Tokens(u64::from(config.prompt.offload.reply_tokens)),
+            reader: Reader::Model,
             wall: Duration::from_millis(config.query.wall_ms),
             tokenizer: Box::new(NoTokenizer),
             events: Arc::new(NoEvents),
@@ -86,7 +89,7 @@ impl Extractor {
 
     /// Lets a reply be this long, for a reader that is no model.
     pub fn with_reply(mut self, most: Tokens) -> Self {
-        self.reply = most;
+        (self.reply, self.reader) = (most, Reader::Program);
         self
     }
 
@@ -106,8 +109,20 @@ impl Extractor {
         now: DateTime<Utc>,
         cancel: &Cancel,
     ) -> Result<Reply, ExtractError> {
+        self.extract_as(question, now, cancel, |_| {})
+    }
+
+    /// The same, with a last word on how the reply is written: what is counted is what is read.
+    pub fn extract_as(
+        &self,
+        question: &Question,
+        now: DateTime<Utc>,
+        cancel: &Cancel,
+        form: impl FnOnce(&mut Reply),
+    ) -> Result<Reply, ExtractError> {
+        let began = Instant::now();
         let stored = self.spools.open(&question.address, now)?;
-        let reply = match &question.wanted {
+        let mut reply = match &question.wanted {
             Wanted::Recipe { number, params } => {
                 self.recipe(&*stored, *number, params, question.page)
             }
@@ -138,17 +153,29 @@ impl Extractor {
                 part => self.read(&*further(&*stored, part)?, 0, *unit, *start, *end),
             },
         }?;
-        let tokens = cost(&reply.text(), u64::MAX, &*self.tokenizer).unwrap_or_default();
+        form(&mut reply);
+        let sidecar = &stored.listed().sidecar;
         let kind = EventKind::ResultExtracted {
-            tool: stored.listed().sidecar.tool.clone(),
-            way: question.wanted.way(),
+            tool: sidecar.tool.clone(),
+            server: sidecar.server.clone(),
+            way: question.wanted.way().to_owned(),
+            reader: self.reader,
             given: reply.given,
             total: reply.total.number(),
-            records: stored.listed().sidecar.header.count as u64,
-            reply_tokens: tokens,
+            records: sidecar.header.count as u64,
+            records_given: if has_records(&*stored) { reply.records() } else { 0 },
+            reply: tokens::count_all(&reply.text(), &*self.tokenizer),
+            took_us: micros(began.elapsed()),
         };
         self.events.publish(Event::new(now, stored.listed().id(), kind));
         Ok(reply)
+    }
+
+    /// Tells whoever watches that a model was told `text` in place of an answer.
+    pub fn failed(&self, class: &str, text: &str, now: DateTime<Utc>) {
+        let reply = tokens::count_all(text, &*self.tokenizer);
+        let kind = EventKind::ExtractionFailed { class: class.to_owned(), reply };
+        self.events.publish(Event::apart(now, kind));
     }
 
     fn recipe(

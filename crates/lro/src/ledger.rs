@@ -1,117 +1,110 @@
 //! Ledger: one line per event, for statistics; never contents.
+//!
+//! Several processes append to it at the same time. Each line is one write under a shared lock;
+//! whoever takes old lines out puts a new file in its place under the exclusive one, and the others
+//! notice that theirs is no longer the one at that path.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
+use chrono::{DateTime, Utc};
 
-use crate::event::{Event, EventKind, EventSink};
+use crate::event::{Event, EventSink};
 
 /// A file that events are appended to, a JSON object a line.
 #[derive(Debug)]
-pub struct Ledger(File);
-
-/// One line.
-#[derive(Serialize)]
-struct Line<'a> {
-    time: String,
-    event: &'static str,
-    #[serde(rename = "ref")]
-    reference: String,
-    tool: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    records: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inline_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inline_method: Option<lro_core::tokens::Method>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    descriptor_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    way: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    given: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    total: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
+pub struct Ledger {
+    path: PathBuf,
+    file: Mutex<File>,
 }
 
 impl Ledger {
     /// Opens or creates the ledger at `path`, readable by its owner alone.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Self(options.open(path)?))
+        Ok(Self { path: path.to_owned(), file: Mutex::new(appending(path)?) })
     }
+
+    /// The events in the ledger at `path`, in the order they were written; an error for a line that
+    /// cannot be read.
+    pub fn read(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Event>>> {
+        let lines = BufReader::new(File::open(path)?).split(b'\n');
+        Ok(lines.map(|line| Ok(serde_json::from_slice(&line?)?)))
+    }
+
+    /// Takes out what happened before `time`. Cheap where there is nothing: the oldest line is first.
+    pub fn forget_before(&self, time: DateTime<Utc>) -> io::Result<()> {
+        let is_old = |line: &io::Result<Event>| line.as_ref().is_ok_and(|event| event.time < time);
+        if !Self::read(&self.path)?.next().as_ref().is_some_and(is_old) {
+            return Ok(());
+        }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.lock()?;
+        let kept = self.path.with_extension(format!("{}.kept", std::process::id()));
+        let replaced = (|| {
+            let mut new = BufWriter::new(appending(&kept)?);
+            for line in BufReader::new(File::open(&self.path)?).split(b'\n') {
+                let line = line?;
+                if !is_old(&serde_json::from_slice(&line).map_err(io::Error::from)) {
+                    new.write_all(&line)?;
+                    new.write_all(b"\n")?;
+                }
+            }
+            new.flush()?;
+            fs::rename(&kept, &self.path)
+        })();
+        file.unlock()?;
+        if replaced.is_err() {
+            // What is left of an attempt is of no use to anyone.
+            let _ = fs::remove_file(&kept);
+        }
+        replaced?;
+        *file = appending(&self.path)?;
+        Ok(())
+    }
+
+    fn append(&self, line: &[u8]) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            // A file system without locks has statistics all the same.
+            let locked = file.lock_shared().is_ok();
+            let current = is_at(&file, &self.path);
+            if current {
+                file.write_all(line)?;
+            }
+            if locked {
+                file.unlock()?;
+            }
+            if current {
+                return Ok(());
+            }
+            *file = appending(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+/// How often a line is tried that finds the file replaced under its hands.
+const ATTEMPTS: usize = 3;
+
+fn appending(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Whether `file` is still the one that lies at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |of: io::Result<fs::Metadata>| of.ok().map(|m| (m.dev(), m.ino()));
+    let there = identity(fs::metadata(path));
+    there.is_some() && there == identity(file.metadata())
 }
 
 impl EventSink for Ledger {
     fn publish(&self, event: Event) {
-        let blank = Line {
-            time: event.time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-            event: "",
-            reference: event.result.reference().to_string(),
-            tool: "",
-            server: None,
-            records: None,
-            inline_tokens: None,
-            inline_method: None,
-            descriptor_bytes: None,
-            way: None,
-            given: None,
-            total: None,
-            reply_tokens: None,
-            bytes: None,
-        };
-        let line = match &event.kind {
-            EventKind::ResultOffloaded { tool, server, records, inline, descriptor_bytes } => {
-                Line {
-                    event: "ResultOffloaded",
-                    tool,
-                    server: server.as_deref(),
-                    records: Some(*records),
-                    inline_tokens: Some(inline.tokens.0),
-                    inline_method: Some(inline.method),
-                    descriptor_bytes: Some(*descriptor_bytes),
-                    ..blank
-                }
-            }
-            EventKind::ResultExtracted { tool, way, given, total, records, reply_tokens } => Line {
-                event: "ResultExtracted",
-                tool,
-                records: Some(*records),
-                way: Some(way),
-                given: Some(*given),
-                total: Some(*total),
-                reply_tokens: Some(*reply_tokens),
-                ..blank
-            },
-            EventKind::OffloadWriteFailed { tool, .. } => {
-                Line { event: "OffloadWriteFailed", tool, ..blank }
-            }
-            EventKind::ResultPassed { tool, server, bytes } => Line {
-                event: "ResultPassed",
-                tool,
-                server: Some(server),
-                bytes: Some(*bytes),
-                ..blank
-            },
-            EventKind::OffloadFileExpired(listed) => {
-                Line { event: "OffloadFileExpired", tool: &listed.sidecar.tool, ..blank }
-            }
-        };
-        let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
-        bytes.push(b'\n');
-        // One write to a file that only grows: lines of several processes do not mix. Statistics
-        // that cannot be written must not disturb a delivery.
-        let _ = (&self.0).write_all(&bytes);
+        let Ok(mut line) = serde_json::to_vec(&event) else { return };
+        line.push(b'\n');
+        // Statistics that cannot be written must not disturb a delivery.
+        let _ = self.append(&line);
     }
 }

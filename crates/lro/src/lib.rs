@@ -33,6 +33,7 @@
 
 mod arriving;
 mod call;
+mod counter;
 mod custodian;
 mod delivered;
 mod event;
@@ -50,9 +51,10 @@ mod truncated;
 
 pub use arriving::{Arrived, Arriving};
 pub use call::Call;
+pub use counter::Counter;
 pub use custodian::{CLEANUP_INTERVAL, Custodian};
 pub use delivered::{Delivered, Offloaded, Warning};
-pub use event::{Event, EventKind, EventSink, NoEvents};
+pub use event::{Event, EventKind, EventSink, NoEvents, Reader};
 pub use extract_error::ExtractError;
 pub use extractor::{Extractor, Offers};
 pub use held::Held;

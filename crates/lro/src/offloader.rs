@@ -1,14 +1,14 @@
 //! Offloader: the whole way of a result, from what a tool returned to what the client gets.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use lro_core::config::{Config, DescriptorForm, OffloadConfig, PathMap};
 use lro_core::payload::{self, Payload};
 use lro_core::records::{Finder, Surveyed};
 use lro_core::threshold::Delivery;
-use lro_core::tokens::{Estimate, Method};
+use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
     Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Policies, Rules, Stored, Survey,
     Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
@@ -80,6 +80,13 @@ impl Offloader {
     pub fn with_memory_cap(mut self, bytes: usize) -> Self {
         self.memory_cap = bytes;
         self
+    }
+
+    /// Tells whoever watches that the tools of `server` were listed, whose definitions take this
+    /// many tokens more than the server's own.
+    pub fn tools_listed(&self, server: &str, definitions: Estimate, now: DateTime<Utc>) {
+        let kind = EventKind::ToolsListed { server: server.to_owned(), definitions };
+        self.events.publish(Event::apart(now, kind));
     }
 
     /// Where results are stored.
@@ -157,8 +164,22 @@ impl Offloader {
         if assessment.decision.delivery == Delivery::Inline {
             return Delivered::Inline(assessment.decision);
         }
+        let began = Instant::now();
         match self.store(call, payload, beside, &assessment, surveyed, at) {
-            Ok(offloaded) => Delivered::Offloaded(Box::new(offloaded)),
+            Ok((offloaded, records)) => {
+                let kind = EventKind::ResultOffloaded {
+                    tool: call.tool.to_owned(),
+                    server: call.server.map(str::to_owned),
+                    records,
+                    bytes: payload.bytes(),
+                    inline: assessment.estimate,
+                    all_texts: beside.exact,
+                    descriptor: tokens::count_all(&offloaded.descriptor, self.tokenizer()),
+                    took_us: micros(began.elapsed()),
+                };
+                self.events.publish(Event::new(at.now, offloaded.listed.id(), kind));
+                Delivered::Offloaded(Box::new(offloaded))
+            }
             Err(error) => self.fall_back(call, payload, &assessment, &error, at),
         }
     }
@@ -167,13 +188,14 @@ impl Offloader {
     pub fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
         let swept = self.spool.sweep(now)?;
         for gone in &swept.expired {
-            let kind = EventKind::OffloadFileExpired(Box::new(gone.clone()));
-            self.events.publish(Event { time: now, result: gone.id(), kind });
+            let kind = EventKind::OffloadFileExpired { tool: gone.sidecar.tool.clone() };
+            self.events.publish(Event::new(now, gone.id(), kind));
         }
         Ok(swept)
     }
 
-    pub(crate) fn tokenizer(&self) -> &dyn Tokenizer {
+    /// What counts tokens.
+    pub fn tokenizer(&self) -> &dyn Tokenizer {
         &*self.tokenizer
     }
 
@@ -194,7 +216,7 @@ impl Offloader {
         assessment: &Assessment,
         surveyed: Option<Surveyed>,
         at: Moment,
-    ) -> Result<Offloaded, StoreError> {
+    ) -> Result<(Offloaded, u64), StoreError> {
         let operation = &Operation::of_tool(call.tool);
         let memory = operation.is_memory();
         let ttl =
@@ -254,15 +276,7 @@ impl Offloader {
             detail => serde_json::to_string(&stored.compact_descriptor(detail, look)),
         };
         let descriptor = descriptor.expect("text, numbers and raw JSON have a JSON form");
-        let kind = EventKind::ResultOffloaded {
-            tool: call.tool.to_owned(),
-            server: call.server.map(str::to_owned),
-            records: survey.count,
-            inline: assessment.estimate,
-            descriptor_bytes: descriptor.len() as u64,
-        };
-        self.events.publish(Event { time: at.now, result: listed.id(), kind });
-        Ok(Offloaded { descriptor, listed })
+        Ok((Offloaded { descriptor, listed }, survey.count))
     }
 
     /// Spec L3 and conformance decision 9: a failed write never fails the operation.
@@ -276,7 +290,7 @@ impl Offloader {
     ) -> Delivered {
         let kind =
             EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error: with_causes(error) };
-        self.events.publish(Event { time: at.now, result: at.result_id(), kind });
+        self.events.publish(Event::new(at.now, at.result_id(), kind));
         let threshold = self.rules_of(call).threshold;
         let truncated = Operation::of_tool(call.tool)
             .is_memory()
@@ -292,6 +306,11 @@ impl Offloader {
             Delivered::Truncated,
         )
     }
+}
+
+/// As events say it.
+pub(crate) fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What is known of a payload besides its bytes.

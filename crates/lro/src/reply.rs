@@ -78,6 +78,15 @@ impl Unit {
 }
 
 impl Reply {
+    /// How many of the answers stand for a record or a part of one.
+    pub(crate) fn records(&self) -> u64 {
+        match self.unit {
+            // A record is a line: what is counted otherwise is as many as it touches.
+            Unit::Characters => self.body.lines().count() as u64,
+            _ => self.given,
+        }
+    }
+
     /// What the model reads.
     pub fn text(&self) -> String {
         let mut text = format!("{} of {} {}.", self.given, self.total, self.unit.as_str());

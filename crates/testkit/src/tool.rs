@@ -34,6 +34,18 @@ pub fn require_npm(name: &str) -> PathBuf {
     })
 }
 
+/// Finds the directory of an npm package where `.ci/npm` puts it.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if the package is not there.
+pub fn require_npm_module(name: &str) -> PathBuf {
+    let modules = env::home_dir().map(|home| home.join(".cache/atlatl/npm/node_modules"));
+    modules.map(|modules| modules.join(name)).filter(|module| module.is_dir()).unwrap_or_else(|| {
+        panic!("this test runs the npm package `{name}`, which is not installed; install it with: .ci/npm")
+    })
+}
+
 /// Finds the directory of an embedding model: in `TESTKIT_MODELS`, or where `.ci/models` puts it.
 ///
 /// # Panics

@@ -18,7 +18,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check crate arrows, file shapes, dependencies, hygiene, threats and links.
+    /// Check crate arrows, file shapes, dependencies, hygiene, threats, links and the book.
     Check(TestsArgs),
     /// Check the clause table against the tests, and print it.
     Conformance(ConformanceArgs),

@@ -1,7 +1,8 @@
 //! The built `atlatl` program, which examples and references are made with.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -49,13 +50,26 @@ impl Atlatl {
         &self.dir
     }
 
-    /// Stdout of the program with `args`, in an empty environment.
+    /// Stdout of the program with `args`, in an empty environment and with nothing to read.
     pub(crate) fn stdout(&self, args: &[&str]) -> Result<String> {
-        let output = Command::new(self.dir.join("atlatl"))
+        self.answer(args, "")
+    }
+
+    /// Stdout of the program with `args`, which reads `input`, in an empty environment.
+    pub(crate) fn answer(&self, args: &[&str], input: &str) -> Result<String> {
+        let mut program = Command::new(self.dir.join("atlatl"))
             .args(args)
             .env_clear()
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .context("starting atlatl")?;
+        // A pipe holds these few lines; a program that does not read them says why itself.
+        if let Some(mut stdin) = program.stdin.take() {
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = program.wait_with_output().context("waiting for atlatl")?;
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr);
             bail!("atlatl {}: {}\n{}", args.join(" "), output.status, reason.trim_end());

@@ -1,6 +1,7 @@
 //! `cargo xtask check`: rules of the house that no compiler knows.
 
 mod arrows;
+mod book;
 mod dependencies;
 mod hygiene;
 mod links;
@@ -23,6 +24,7 @@ pub(crate) fn run(repository: &Repository, args: &TestsArgs) -> Result<bool> {
         ("hygiene", hygiene::check(repository, &files)),
         ("threats have tests", threats::check(repository, args)),
         ("links resolve", links::check(repository, &files)),
+        ("pages are in the book", book::check(repository, &files)),
     ];
     let mut passed = true;
     for (what, result) in results {

@@ -4,9 +4,11 @@
 //! prints, both streams together. `[..]` stands for any text within a line, `...` alone on a line
 //! for any lines. A command that fails is an error unless the example shows its status, as in
 //! `$ command; echo $?`. `console,no-run=reason` is not executed, and says why. A block marked
-//! `toml,config` is handed to `atlatl config check`.
+//! `toml,config` is handed to `atlatl config check`; one marked `json,mcp` is JSON; one marked
+//! `rust,from=FILE` is a part of that file, line by line.
 
 mod console;
+mod excerpt;
 mod expectation;
 mod sandbox;
 
@@ -21,11 +23,15 @@ use sandbox::Sandbox;
 
 /// What a block's info string asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Kind {
+enum Kind<'a> {
     /// Commands and their output.
     Console,
     /// A configuration file.
     Config,
+    /// An entry of a client's file.
+    Entry,
+    /// Lines of this file of the checkout.
+    Excerpt(&'a str),
     /// Not executed, for a stated reason.
     NoRun,
     /// Not ours to look at.
@@ -42,7 +48,7 @@ pub(crate) fn run(repository: &Repository, args: &DocsArgs) -> Result<bool> {
         let sandbox = Sandbox::new(repository, &atlatl)?;
         for block in Document::parse(&text).blocks {
             let at = format!("{file}:{}", block.line);
-            match check(&sandbox, &block) {
+            match check(repository, &sandbox, &block) {
                 Ok((ran, wrong)) => {
                     examples += ran;
                     findings.extend(wrong.into_iter().map(|finding| format!("{at}: {finding}")));
@@ -68,7 +74,11 @@ fn documents(repository: &Repository, args: &DocsArgs) -> Result<Vec<String>> {
 }
 
 /// Runs one block: how many examples it held, and what was wrong.
-fn check(sandbox: &Sandbox, block: &Block<'_>) -> Result<(usize, Vec<String>)> {
+fn check(
+    repository: &Repository,
+    sandbox: &Sandbox,
+    block: &Block<'_>,
+) -> Result<(usize, Vec<String>)> {
     match kind(block.info)? {
         Kind::Console => {
             let steps = console::parse(&block.body)?;
@@ -79,14 +89,26 @@ fn check(sandbox: &Sandbox, block: &Block<'_>) -> Result<(usize, Vec<String>)> {
             let wrong = sandbox.check_config(&block.body.join("\n"))?;
             Ok((1, wrong.into_iter().collect()))
         }
+        Kind::Entry => {
+            let read = serde_json::from_str::<serde::de::IgnoredAny>(&block.body.join("\n"));
+            Ok((1, read.err().map(|error| error.to_string()).into_iter().collect()))
+        }
+        Kind::Excerpt(file) => {
+            let wrong = excerpt::check(&repository.read(file)?, &block.body);
+            Ok((1, wrong.map(|wrong| format!("{file}: {wrong}")).into_iter().collect()))
+        }
         Kind::NoRun | Kind::Other => Ok((0, Vec::new())),
     }
 }
 
-fn kind(info: &str) -> Result<Kind> {
+fn kind(info: &str) -> Result<Kind<'_>> {
+    if let Some((_, file)) = info.split_once(",from=") {
+        return Ok(Kind::Excerpt(file));
+    }
     match info {
         "console" => Ok(Kind::Console),
         "toml,config" => Ok(Kind::Config),
+        "json,mcp" => Ok(Kind::Entry),
         _ => match info.strip_prefix("console,") {
             None => Ok(Kind::Other),
             Some(mark) => {
@@ -108,6 +130,8 @@ mod tests {
         assert_eq!(kind("console").unwrap(), Kind::Console);
         assert_eq!(kind("toml,config").unwrap(), Kind::Config);
         assert_eq!(kind("console,no-run=needs-network").unwrap(), Kind::NoRun);
+        assert_eq!(kind("json,mcp").unwrap(), Kind::Entry);
+        assert_eq!(kind("rust,from=a/b.rs").unwrap(), Kind::Excerpt("a/b.rs"));
         assert_eq!(kind("toml").unwrap(), Kind::Other);
         assert_eq!(kind("").unwrap(), Kind::Other);
     }

@@ -1,6 +1,11 @@
 //! `cargo xtask references`: documents made from the program and the tables, never by hand.
 
 mod cli;
+mod environment;
+mod errors;
+mod events;
+mod shipped;
+mod tools;
 
 use std::fs;
 
@@ -25,6 +30,16 @@ const REFERENCES: &[Reference] = &[
     Reference {
         path: "docs/reference/configuration.md",
         generate: |_, atlatl| atlatl.stdout(&["config", "reference"]),
+    },
+    Reference { path: "docs/reference/environment.md", generate: environment::reference },
+    Reference { path: "docs/reference/tools.md", generate: |_, atlatl| tools::reference(atlatl) },
+    Reference {
+        path: "docs/reference/events.md",
+        generate: |repository, _| events::reference(repository),
+    },
+    Reference {
+        path: "docs/reference/errors.md",
+        generate: |repository, _| errors::reference(repository),
     },
     Reference {
         path: "docs/reference/conformance.md",

@@ -3,16 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 
 mod identity;
+mod launched;
 mod samples;
 
 use atlatl_clients::{Entry, Kind, Notation, Place, Shape, Wish, entries};
 
-pub(crate) const SERVERS: Place =
-    Place { notation: Notation::Json, servers: &["mcpServers"], shape: Shape::Separate };
-pub(crate) const CODEX: Place =
-    Place { notation: Notation::Toml, servers: &["mcp_servers"], shape: Shape::Separate };
+pub(crate) const SERVERS: Place = Place {
+    notation: Notation::Json,
+    servers: &["mcpServers"],
+    shape: Shape::Separate,
+    project: None,
+};
+pub(crate) const CODEX: Place = Place {
+    notation: Notation::Toml,
+    servers: &["mcp_servers"],
+    shape: Shape::Separate,
+    project: None,
+};
 pub(crate) const OPENCODE: Place =
-    Place { notation: Notation::Json, servers: &["mcp"], shape: Shape::Together };
+    Place { notation: Notation::Json, servers: &["mcp"], shape: Shape::Together, project: None };
 
 /// All servers behind the proxy, and one that offers the tools.
 pub(crate) fn wish() -> Wish {

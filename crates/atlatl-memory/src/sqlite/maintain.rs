@@ -40,6 +40,11 @@ pub(super) struct Broken {
 }
 
 impl Broken {
+    /// How many memories cannot be found by their words, and how many words are of none.
+    pub(super) fn words(&self) -> (u64, u64) {
+        (self.missing.len() as u64, self.orphaned.len() as u64)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         let Self { missing, orphaned, loose, gaps } = self;
         missing.is_empty() && orphaned.is_empty() && loose.is_empty() && gaps.is_empty()

@@ -6,9 +6,9 @@ use super::pool::failed;
 use crate::store::StoreError;
 
 /// Says in the file's header that it is ours: `ATLM`.
-const APPLICATION: i64 = 0x4154_4C4D;
+pub(super) const APPLICATION: i64 = 0x4154_4C4D;
 /// The version of the tables below.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// What is asked of a memory is in a narrow table, so that a filter over a million of them reads
 /// little; the memory itself is beside it. The words are in an index without content: what it would

@@ -166,3 +166,33 @@ fn a_full_disk_is_told_and_nothing_is_half_written() {
     let listed = store.list(&any(), Order::Oldest, None, 9, now).unwrap();
     assert_eq!(listed.memories, memories[..5]);
 }
+
+#[test]
+fn a_store_is_checked_without_being_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    assert_eq!(SqliteStore::check(&path, None).unwrap(), None);
+    assert!(!path.exists(), "whoever looks makes none");
+    let store = SqliteStore::open(&path).unwrap();
+    store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
+    let waiting = store.unembedded("m", 1).unwrap();
+    store.put_vectors("m", &[(waiting[0].version, vec![1.0])]).unwrap();
+    drop(store);
+    let before = std::fs::read(&path).unwrap();
+    let health = SqliteStore::check(&path, Some("m")).unwrap().unwrap();
+    assert_eq!((health.memories, health.waiting), (3, 2));
+    assert_eq!((health.missing, health.orphaned, health.damage), (0, 0, None));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("INSERT INTO words (words) VALUES ('delete-all')").unwrap();
+    assert_eq!(SqliteStore::check(&path, None).unwrap().unwrap().missing, 3);
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(matches!(SqliteStore::check(&path, None), Err(StoreError::Busy)));
+    db.execute_batch("ROLLBACK; PRAGMA user_version = 99").unwrap();
+    let later = SqliteStore::check(&path, None).unwrap_err().to_string();
+    assert!(later.contains("version 99"), "{later}");
+    drop(db);
+    std::fs::write(&path, "a text of somebody ".repeat(99)).unwrap();
+    assert!(matches!(SqliteStore::check(&path, None), Err(StoreError::NotAStore { .. })));
+}

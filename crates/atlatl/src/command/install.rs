@@ -1,9 +1,9 @@
 //! `atlatl install`: clients' servers behind the proxy, in one line.
 
-mod found;
+pub(crate) mod found;
 mod shown;
 
-use atlatl_clients::{Journal, Scope, Wish, install};
+use atlatl_clients::{Journal, Scope, Wish, entries, install};
 
 use self::found::{Found, find};
 use self::shown::{Changed, diff};
@@ -61,7 +61,13 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     }
     for found in found {
         match found.read() {
-            Ok(text) => changes.extend(planned(args, &found, text)?),
+            Ok(text) => {
+                // A file with servers at two places is changed at one after the other.
+                let before =
+                    changes.iter().rev().find(|one: &&Changed| one.found.file == found.file);
+                let text = before.map_or(text, |before| before.after.clone());
+                changes.extend(planned(args, &found, text)?);
+            }
             // Others may still be changed; this one is not touched.
             Err(why) => output.note(format!("{}: left alone: {why}", found.shown())),
         }
@@ -108,6 +114,9 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     Ok(Status::Success)
 }
 
+/// What the server of the extraction tools is called.
+const TOOLS: &str = "atlatl";
+
 /// What is to be changed in a file, if anything is.
 fn planned(args: &Args, found: &Found, text: String) -> Result<Option<Changed>, Error> {
     let mut wish = Wish::new(program(found)?);
@@ -115,15 +124,20 @@ fn planned(args: &Args, found: &Found, text: String) -> Result<Option<Changed>, 
     wish.http = args.http;
     wish.servers = (!args.servers.is_empty()).then(|| args.servers.clone());
     let broken = |error| Error::failure(format!("{}: {error}", found.shown()));
-    let wrapped = install(&text, &found.client.place, &wish).map_err(broken)?;
+    let wrapped = install(&text, &found.place, &wish).map_err(broken)?;
     if !wrapped.journal.is_empty() {
         // One server offers the tools for all that were wrapped.
-        wish.add.push(("atlatl".to_owned(), vec!["tools".to_owned()]));
+        wish.add.push((TOOLS.to_owned(), vec!["tools".to_owned()]));
     }
-    if args.memory {
-        wish.add.push(("atlatl-memory".to_owned(), vec!["serve".to_owned()]));
+    // The user's own table has it already.
+    if args.memory && found.client.scope != Scope::Local {
+        let there = entries(&text, &found.place).map_err(broken)?;
+        let offered = wish.add.iter().any(|(name, _)| name == TOOLS)
+            || there.iter().any(|entry| entry.name == TOOLS);
+        let args: &[&str] = if offered { &["serve", "--tools", "none"] } else { &["serve"] };
+        wish.add.push(("atlatl-memory".to_owned(), args.iter().map(ToString::to_string).collect()));
     }
-    let installed = install(&text, &found.client.place, &wish).map_err(broken)?;
+    let installed = install(&text, &found.place, &wish).map_err(broken)?;
     Ok((!installed.journal.is_empty()).then(|| Changed {
         found: found.clone(),
         before: text,
@@ -146,8 +160,8 @@ fn program(found: &Found) -> Result<String, Error> {
 }
 
 fn apply(change: &Changed, installs: &Installs) -> Result<(), Error> {
-    let file = &change.found.file;
-    let earlier = installs.of(file)?;
+    let Found { file, place, .. } = &change.found;
+    let earlier = installs.of(file, place)?;
     let original =
         earlier.as_ref().map_or_else(|| change.before.clone(), |one| one.original.clone());
     let mut journal = earlier.map(|one| one.journal).unwrap_or_default();
@@ -156,6 +170,7 @@ fn apply(change: &Changed, installs: &Installs) -> Result<(), Error> {
         file: file.clone(),
         client: change.found.client.name.to_owned(),
         path: change.found.client.path.to_owned(),
+        project: place.project.clone(),
         journal,
         original,
     };

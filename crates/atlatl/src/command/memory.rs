@@ -7,6 +7,7 @@ mod fields;
 mod forget;
 mod import;
 mod list;
+mod repair;
 mod search;
 mod show;
 mod shown;
@@ -47,6 +48,11 @@ pub(crate) enum Command {
     Edit(edit::Args),
     /// Remove memories for good
     Forget(forget::Args),
+    /// Put the index of words in step with the memories
+    ///
+    /// A memory server does so by itself, once a day.
+    #[command(verbatim_doc_comment)]
+    Repair,
     /// Take in memories from files
     ///
     /// Reads JSON lines (.jsonl), JSON and JSON-LD (.json, .jsonld: an object, an
@@ -80,6 +86,7 @@ pub(crate) fn run(
         Command::Show(args) => show::run(args, &settings, output),
         Command::Edit(args) => edit::run(args, &settings, output),
         Command::Forget(args) => forget::run(args, &settings, output),
+        Command::Repair => repair::run(&settings, output),
         Command::Import(args) => import::run(args, &settings, output),
         Command::Export(args) => export::run(args, &settings, output),
     }

@@ -54,16 +54,16 @@ pub(crate) struct Args {
     policies: Vec<String>,
     /// Store results from so many tokens on
     #[arg(long, value_name = "TOKENS")]
-    threshold: Option<u32>,
+    pub(crate) threshold: Option<u32>,
     /// Whether to offer the extraction tools: all or none
     #[arg(long, value_name = "WHICH")]
-    tools: Option<String>,
+    pub(crate) tools: Option<String>,
     /// Keep results apart from others of this directory
     #[arg(long, value_name = "TEXT")]
-    scope: Option<String>,
+    pub(crate) scope: Option<String>,
     /// The server is at this URL (streamable HTTP)
     #[arg(long, value_name = "URL", conflicts_with = "command")]
-    url: Option<String>,
+    pub(crate) url: Option<String>,
     /// Send a header to it; ${NAME} stands for a variable
     /// of the environment
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", verbatim_doc_comment)]
@@ -79,7 +79,7 @@ pub(crate) struct Args {
         required_unless_present = "url",
         value_name = "COMMAND"
     )]
-    command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Runs it.

@@ -1,5 +1,6 @@
 //! `atlatl results`: what is stored, and how to get rid of it.
 
+mod browse;
 mod clean;
 mod entry;
 mod list;
@@ -25,9 +26,11 @@ pub(crate) enum Command {
     /// other tools in a folder for the working directory and --scope.
     #[command(verbatim_doc_comment)]
     List(list::Args),
-    /// Show what a stored result is and how it begins
+    /// Browse a stored result, or show how it begins
     ///
-    /// With --original: the payload itself, as the tool returned it.
+    /// On a terminal: a table to scroll, search, sort, filter by SQL and look into; `?`
+    /// there says which key does what. In a pipe, with --output or --plain: what it is
+    /// and how it begins. With --original: the payload itself, as the tool returned it.
     #[command(verbatim_doc_comment)]
     Show(show::Args),
     /// Print the path of a stored result's file
@@ -83,7 +86,9 @@ pub(crate) fn run(
     let settings = Settings::load(sources)?;
     match command {
         Command::List(args) => list::run(args, &settings, output),
-        Command::Show(args) => show::run(args, &settings, output),
+        Command::Show(args) => {
+            show::run(args, &settings, sources.variable("TERM").as_deref(), output)
+        }
         Command::Path(args) => path::run(args, &settings, output),
         Command::Clean(args) => clean::run(args, &settings, output),
     }

@@ -7,7 +7,7 @@ use std::{io, sync::Arc};
 
 use atlatl_server::{MemoryServer, Parts, event::EventBus, http::Metrics, stdio};
 use lro::Moment;
-use lro_core::{O200k, tokens};
+use lro_core::{O200k, config::ProxyTools, tokens};
 
 use self::told::Told;
 use crate::{
@@ -35,12 +35,18 @@ pub(crate) struct Args {
     /// under /v1 [default: server.listen, where it is set]
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     http: Option<String>,
+    /// Whether to offer the extraction tools: all or none
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) tools: Option<String>,
 }
 
 /// Runs it.
 pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     if let Some(address) = &args.http {
         sources.assign(format!("server.listen={address}"));
+    }
+    if let Some(which) = &args.tools {
+        sources.assign(format!("proxy.tools={which}"));
     }
     let settings = Settings::load(&sources)?;
     let mut keep = Keep::new(&settings, None)?;
@@ -74,7 +80,9 @@ fn server(settings: &Settings, keep: &Keep, events: EventBus) -> Result<MemorySe
     parts.embedder = memories::embedder(settings)?;
     if config.prompt.offload.enabled {
         parts.interceptor = Some(keep.interceptor(settings));
-        parts.extraction = Some(keep.tools(settings));
+        if config.proxy.tools == ProxyTools::All {
+            parts.extraction = Some(keep.tools(settings));
+        }
         parts.threshold_tokens = config.prompt.offload.threshold_tokens;
     }
     parts.shared_filesystem = config.prompt.offload.shared_filesystem;

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct Args {
     /// Ask results that proxies with this --scope stored
     #[arg(long, value_name = "TEXT")]
-    scope: Option<String>,
+    pub(crate) scope: Option<String>,
 }
 
 /// Runs it.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use atlatl_clients::{CLIENTS, uninstall};
+use atlatl_clients::uninstall;
 use serde_json::json;
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         let file = install.file.display().to_string();
         match back(&install) {
             Ok(()) => {
-                installs.forget(&install.file)?;
+                installs.forget(&install)?;
                 given_back.push(file);
             }
             Err(why) => failed.push(format!("{file}: {why}")),
@@ -57,15 +57,12 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 
 /// Changes one file back. One that is gone has nothing of ours in it.
 fn back(install: &Install) -> Result<(), String> {
-    let client =
-        CLIENTS.iter().find(|client| client.name == install.client && client.path == install.path);
-    let client = client.ok_or("this version does not know the client")?;
+    let place = install.place().ok_or("this version does not know the client")?;
     let text = match fs::read_to_string(&install.file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };
-    let text =
-        uninstall(&text, &client.place, &install.journal).map_err(|error| error.to_string())?;
+    let text = uninstall(&text, &place, &install.journal).map_err(|error| error.to_string())?;
     rewrite(&install.file, &text).map_err(|error| error.to_string())
 }

@@ -68,6 +68,21 @@ impl Sources {
         found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
     }
 
+    /// The home directory.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.surroundings.home.as_deref()
+    }
+
+    /// The surroundings alone, in which nothing sets anything.
+    pub(crate) fn without_values(&self) -> Self {
+        Self { surroundings: self.surroundings.clone(), ..Self::default() }
+    }
+
+    /// A variable of the environment, as it is.
+    pub(crate) fn os_variable(&self, name: &str) -> Option<&OsString> {
+        self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
     /// Sets one key above every file and variable.
     pub(crate) fn assign(&mut self, assignment: String) {
         self.assignments.push(assignment);

@@ -5,9 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::json;
 
-use crate::inspector::inspect;
 use crate::program::Program;
-use crate::proxied::real_server;
 
 const CURSOR: &str = "// mine\n{\n  \"mcpServers\": {\n    \"files\": {\"command\": \"npx\", \"args\": [\"-y\", \"srv\"]}, // keep\n    \"web\": {\"url\": \"https://example.com/mcp\"}\n  }\n}\n";
 const CODEX: &str = "model = \"x\" # the best\n\n[mcp_servers.files]\ncommand = \"npx\"\nargs = [\"-y\", \"srv\"]\n";
@@ -137,18 +135,37 @@ fn a_link_stays_a_link_and_a_file_that_breaks_is_not_written_to() {
 }
 
 #[test]
-fn the_entries_that_were_written_start() {
-    let server = real_server("mcp-server-everything");
-    let config = json!({"mcpServers": {"everything": {"command": server}}}).to_string();
-    let program = Program::new().file("home/.cursor/mcp.json", config);
-    assert_eq!(program.run(&["install", "--yes"]).status, 0);
-    let file = program.path("home/.cursor/mcp.json");
-    for (name, asked, tools) in [("everything", "echo", false), ("atlatl", "lro_extract", true)] {
-        let args = ["--config", file.to_str().unwrap(), "--server", name, "--method", "tools/list"];
-        let seen = inspect(&program.path("work"), &program.path("home"), &args);
-        let listed = seen.json()["tools"].as_array().unwrap().clone();
-        let has = |tool: &str| listed.iter().any(|listed| listed["name"] == tool);
-        assert!(has(asked), "{name}: {seen:?}");
-        assert_eq!(has("lro_extract"), tools, "each tool once");
-    }
+fn servers_for_one_directory_are_changed_where_they_are_used() {
+    let program = Program::new();
+    let here = fs::canonicalize(program.path("work")).unwrap();
+    let text = json!({
+        "mcpServers": {"mine": {"command": "mine"}},
+        "projects": {
+            here.to_str().unwrap(): {"mcpServers": {"local": {"command": "local", "args": ["x"]}}, "n": 1},
+            "/elsewhere": {"mcpServers": {"other": {"command": "other"}}},
+        },
+    });
+    let text = format!("{text:#}\n");
+    let program = program.file("home/.claude.json", &text);
+    let run = program.run(&["install", "--yes", "--memory"]);
+    let files = run.json()["files"].clone();
+    assert_eq!(files[0]["wrapped"], json!(["mine"]), "{run}");
+    assert_eq!(files[0]["added"], json!(["atlatl", "atlatl-memory"]), "{run}");
+    assert_eq!(files[1]["wrapped"], json!(["local"]), "{run}");
+    assert_eq!(files[1]["added"], json!(["atlatl"]), "{run}");
+    let written: serde_json::Value =
+        serde_json::from_str(&read(&program, "home/.claude.json")).unwrap();
+    let local = &written["projects"][here.to_str().unwrap()]["mcpServers"]["local"];
+    assert_eq!(local["args"], json!(["proxy", "--tools", "none", "--", "local", "x"]));
+    assert_eq!(
+        written["mcpServers"]["mine"]["args"],
+        json!(["proxy", "--tools", "none", "--", "mine"])
+    );
+    assert_eq!(
+        written["projects"]["/elsewhere"]["mcpServers"]["other"],
+        json!({"command": "other"})
+    );
+    assert_eq!(program.run(&["install", "--yes", "--memory"]).json()["files"], json!([]));
+    assert_eq!(program.run(&["uninstall"]).json()["given_back"].as_array().unwrap().len(), 2);
+    assert_eq!(read(&program, "home/.claude.json"), text);
 }

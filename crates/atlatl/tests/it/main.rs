@@ -3,13 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 #![expect(clippy::print_stderr, reason = "a long run says what it came to")]
 
+mod browse;
 mod check;
 mod decision;
 mod deliver;
+mod doctor;
 mod extract;
 mod inspected;
 mod inspector;
 mod install;
+mod install_started;
 mod layers;
 mod listening;
 mod logged_in;
@@ -34,5 +37,6 @@ mod serve;
 mod serve_http;
 mod serving;
 mod show;
+mod stats;
 mod tools;
 mod usage;

@@ -21,6 +21,7 @@ fn help_says_what_there_is() {
       extract      Ask a stored result: recipe, jq, SQL, search, range
       install      Put the servers of your MCP clients behind the proxy
       uninstall    Give the configuration of your clients back as it was
+      doctor       Find what makes Atlatl fail on this machine, with a fix for each
       proxy        Stand in front of an MCP server and keep its large results
       serve        Serve memories: recall, search, list, capture
       tools        Serve the extraction tools alone, for all proxies of a project
@@ -28,6 +29,7 @@ fn help_says_what_there_is() {
       logout       Log out at a remote MCP server
       whoami       Show at which servers you are logged in
       results      List, show and clean stored results
+      stats        Show what offloading saved, net of what it cost
       memory       Keep, find and carry memories of your own
       completions  Print what a shell needs to complete command lines
       config       Show, describe and check the configuration
@@ -141,10 +143,11 @@ fn help_says_how_to_ask_about_a_result() {
 
 #[test]
 fn help_fits_80_columns() {
-    let commands: [&[&str]; 20] = [
+    let commands: [&[&str]; 22] = [
         &[],
         &["offload"],
         &["extract"],
+        &["doctor"],
         &["results"],
         &["results", "list"],
         &["results", "show"],
@@ -157,6 +160,7 @@ fn help_fits_80_columns() {
         &["memory", "show"],
         &["memory", "edit"],
         &["memory", "forget"],
+        &["memory", "repair"],
         &["memory", "import"],
         &["memory", "export"],
         &["config", "show"],

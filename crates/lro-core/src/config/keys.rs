@@ -6,6 +6,8 @@ use super::key::{Key, Kind};
 const OFFLOAD: &[&str] = &["offload", "proxy", "serve"];
 /// Those which act on where results are stored.
 const STORE: &[&str] = &["offload", "results", "extract", "proxy", "tools", "serve"];
+/// Those which write or read the ledger.
+const LEDGER: &[&str] = &["offload", "results", "extract", "proxy", "tools", "serve", "stats"];
 /// Those which act on the bounds of a query.
 const EXTRACT: &[&str] = &["extract", "proxy", "tools", "serve"];
 /// Those which offer tools to a model.
@@ -106,7 +108,7 @@ pub const KEYS: &[Key] = &[
         r#""all""#,
         "Whether the proxy offers the extraction tools itself or leaves them to a server of their own.",
     )
-    .for_commands(PROXY),
+    .for_commands(&["proxy", "serve"]),
     row(
         "proxy.policy",
         Kind::Policies,
@@ -267,13 +269,14 @@ pub const KEYS: &[Key] = &[
         "The file with one line of figures per offload and extraction, never with contents.",
     )
     .or_derived("{state dir}/ledger.jsonl")
-    .for_commands(STORE),
+    .for_commands(LEDGER),
     row(
         "ledger.retention_days",
         Kind::U32 { min: 1 },
         "90",
         "How long a line of the ledger is kept, in days.",
-    ),
+    )
+    .for_commands(STORE),
 ];
 
 const fn row(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {

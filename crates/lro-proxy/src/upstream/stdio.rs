@@ -23,8 +23,16 @@ pub struct Process {
 
 impl Process {
     /// Starts `command` and gives its two streams. Its standard error is ours.
-    pub fn start(mut command: Command) -> io::Result<(Self, ChildStdin, ChildStdout)> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    pub fn start(command: Command) -> io::Result<(Self, ChildStdin, ChildStdout)> {
+        Self::start_with(command, Stdio::inherit())
+    }
+
+    /// The same, with somewhere else for its standard error to go.
+    pub fn start_with(
+        mut command: Command,
+        error: Stdio,
+    ) -> io::Result<(Self, ChildStdin, ChildStdout)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(error);
         let mut child = command.process_group(0).spawn()?;
         let streams = child.stdin.take().zip(child.stdout.take());
         let (input, output) = streams.ok_or(io::ErrorKind::BrokenPipe)?;

@@ -81,6 +81,25 @@ enum Files {
     Open,
 }
 
+/// Whether this system can keep files from workers: it has Landlock. Where it has not, they are
+/// bounded in all else, and no engine has a function that opens a file. Asking binds nobody.
+#[cfg(target_os = "linux")]
+pub fn files_can_be_closed() -> bool {
+    use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
+
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V1))
+        .and_then(Ruleset::create)
+        .is_ok()
+}
+
+/// Whether this system can keep files from workers: as far as we know, only Linux can.
+#[cfg(not(target_os = "linux"))]
+pub fn files_can_be_closed() -> bool {
+    false
+}
+
 #[cfg(target_os = "linux")]
 fn protect() -> io::Result<Files> {
     use landlock::{
@@ -124,6 +143,7 @@ mod tests {
             (files, std::fs::File::open("/proc/self/environ"), std::fs::write("/tmp/x", "x"))
         });
         let (files, read, written) = tried.join().unwrap();
+        assert_eq!(files == Files::Closed, files_can_be_closed(), "what is said is what is done");
         if files == Files::Closed {
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(written.unwrap_err().kind(), io::ErrorKind::PermissionDenied);

@@ -189,7 +189,8 @@ impl EventSink for Reader {
     fn publish(&self, event: Event) {
         let spool = DirSpool::open(&self.0, DirOptions::private()).unwrap();
         let mut whole = Vec::new();
-        original(&*spool.open(&event.result.into(), event.time).unwrap(), &mut whole).unwrap();
+        original(&*spool.open(&event.result.unwrap().0.into(), event.time).unwrap(), &mut whole)
+            .unwrap();
         self.1.lock().unwrap().push(whole);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lro::{Event, EventKind, EventSink, Moment, Offloader};
+use lro::{Event, EventSink, Moment, Offloader};
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
 use tempfile::TempDir;
@@ -17,14 +17,12 @@ impl EventSink for Watcher {
 }
 
 impl Watcher {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        let name = |event: &Event| match event.kind {
-            EventKind::ResultOffloaded { .. } => "ResultOffloaded",
-            EventKind::OffloadWriteFailed { .. } => "OffloadWriteFailed",
-            EventKind::OffloadFileExpired(_) => "OffloadFileExpired",
-            _ => "another",
-        };
-        self.0.lock().unwrap().iter().map(name).collect()
+        self.0.lock().unwrap().iter().map(|event| event.kind.name()).collect()
     }
 }
 

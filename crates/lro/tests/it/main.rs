@@ -5,6 +5,7 @@
 mod deliver;
 mod failure;
 mod fixture;
+mod ledger;
 mod replies;
 mod separate;
 mod stream;

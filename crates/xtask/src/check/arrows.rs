@@ -24,7 +24,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("atlatl-server", &["lro-mcp", "lro-http", "atlatl-memory"]),
     ("atlatl-login", &["lro-core"]),
     ("atlatl-clients", &[]),
-    ("atlatl-lro", &["lro-proxy", "atlatl-server", "atlatl-login", "atlatl-clients"]),
+    ("atlatl-stats", &["lro"]),
+    ("atlatl-browse", &["lro-core"]),
+    (
+        "atlatl-lro",
+        &[
+            "lro-proxy",
+            "atlatl-server",
+            "atlatl-login",
+            "atlatl-clients",
+            "atlatl-stats",
+            "atlatl-browse",
+        ],
+    ),
 ];
 
 /// Development only: these may use anything, and nothing shipped may use them.

@@ -41,7 +41,7 @@ fn is_document(file: &str) -> bool {
 }
 
 /// The relative link targets outside code, with their line numbers.
-fn targets(document: &Document<'_>) -> Vec<(usize, String)> {
+pub(super) fn targets(document: &Document<'_>) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     for (number, line) in &document.prose {
         // Inline code is every second piece between backticks.
@@ -61,7 +61,7 @@ fn is_mail(target: &str) -> bool {
 }
 
 /// The path below the root that `target` means in `file`; `None` when it leaves the checkout.
-fn resolve(file: &Path, target: &str) -> Option<PathBuf> {
+pub(super) fn resolve(file: &Path, target: &str) -> Option<PathBuf> {
     if target.is_empty() {
         return Some(file.to_path_buf());
     }

@@ -2,9 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
-use atlatl_clients::{CLIENTS, Client, Folder, Home};
+use atlatl_clients::{CLIENTS, Client, Folder, Home, Place, Scope};
 
-use crate::{error::Error, settings::Settings};
+use crate::{
+    error::Error,
+    settings::{Settings, Surroundings},
+};
 
 /// No configuration is longer; Claude Code keeps histories in its own.
 const LONGEST: u64 = 64 << 20;
@@ -15,12 +18,18 @@ pub(crate) struct Found {
     pub(crate) client: &'static Client,
     /// Where it lies, links followed: what a link leads to is changed, and the link stays.
     pub(crate) file: PathBuf,
+    /// Where servers stand in it.
+    pub(crate) place: Place,
 }
 
 impl Found {
     /// What people call it.
     pub(crate) fn shown(&self) -> String {
-        format!("{} ({})", self.file.display(), self.client.title)
+        let whose = match self.client.scope {
+            Scope::Local => ", for this directory",
+            Scope::User | Scope::Project => "",
+        };
+        format!("{} ({}{whose})", self.file.display(), self.client.title)
     }
 
     /// Its text; why it is left alone.
@@ -30,9 +39,19 @@ impl Found {
             return Err("it is no file of configuration".to_owned());
         }
         let text = fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
-        atlatl_clients::entries(&text, &self.client.place).map_err(|error| error.to_string())?;
+        atlatl_clients::entries(&text, &self.place).map_err(|error| error.to_string())?;
         Ok(text)
     }
+}
+
+/// Where in its file the servers of a client stand; nothing where that cannot be said.
+fn place(client: &Client, surroundings: &Surroundings) -> Option<Place> {
+    let mut place = client.place.clone();
+    if client.scope == Scope::Local {
+        let here = fs::canonicalize(surroundings.working_dir.as_ref()?).ok()?;
+        place.project = Some(here.into_os_string().into_string().ok()?);
+    }
+    Some(place)
 }
 
 /// The files of the named clients, or of all.
@@ -59,9 +78,10 @@ pub(crate) fn find(settings: &Settings, named: &[String]) -> Result<Vec<Found>, 
         let path = base.as_ref().map(|base| base.join(client.relative_path(kind)));
         // In the home directory a project's file is the user's.
         if let Some(file) = path.and_then(|path| fs::canonicalize(path).ok())
-            && !found.iter().any(|other| other.file == file)
+            && let Some(place) = place(client, surroundings)
+            && !found.iter().any(|other| other.file == file && other.place == place)
         {
-            found.push(Found { client, file });
+            found.push(Found { client, file, place });
         }
     }
     Ok(found)

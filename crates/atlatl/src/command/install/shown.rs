@@ -60,7 +60,7 @@ pub(crate) fn report(changes: &[Changed], dry_run: bool) -> Value {
 
 /// Servers over HTTP: their login would move to the proxy, which a person has to decide.
 fn at_urls(change: &Changed) -> Vec<(String, String)> {
-    let all = entries(&change.before, &change.found.client.place).unwrap_or_default();
+    let all = entries(&change.before, &change.found.place).unwrap_or_default();
     let replaced = |name: &str| change.journal.replaced.iter().any(|one| one.name == name);
     let url = |entry: atlatl_clients::Entry| match entry.kind {
         Kind::Url(url) if !replaced(&entry.name) => Some((entry.name, url)),

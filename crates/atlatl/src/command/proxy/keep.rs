@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lro::{Custodian, Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
+use lro::{Counter, Custodian, Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_mcp::{Interceptor, Tools};
 use lro_query::worker::Program;
@@ -23,22 +23,30 @@ const PAYLOAD_IN_MEMORY: usize = 32 << 20;
 pub(crate) struct Keep {
     stores: Arc<Stores>,
     events: Arc<dyn EventSink>,
+    counter: Arc<Counter>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
 }
 
 /// Tells the ledger of everything and the person of what went wrong.
-struct Told(Watch);
+struct Told {
+    watch: Arc<Watch>,
+    counter: Arc<Counter>,
+}
+
+/// How long the end of a process waits for results to be counted: a client kills what takes longer.
+const COUNTING: Duration = Duration::from_secs(1);
 
 impl Keep {
     pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let stores = Stores::of(settings, scope)?;
-        Ok(Self {
-            memory: stores.of_operation(&Operation::of_tool("recall_memories")),
-            other: stores.of_operation(&Operation::of_tool("")),
-            stores: Arc::new(stores),
-            events: Arc::new(Told(Watch::new(settings))),
-        })
+        let memory = stores.of_operation(&Operation::of_tool("recall_memories"));
+        let other = stores.of_operation(&Operation::of_tool(""));
+        let watch = Arc::new(Watch::new(settings));
+        let spools = Spools::new(vec![other.clone(), memory.clone()]);
+        let counter = Arc::new(Counter::start(spools, O200k, watch.clone())?);
+        let events = Arc::new(Told { watch, counter: counter.clone() });
+        Ok(Self { stores: Arc::new(stores), events, counter, memory, other })
     }
 
     /// Tells someone else, who may tell the ledger and the person in turn.
@@ -100,12 +108,19 @@ impl Keep {
     }
 }
 
+impl Drop for Keep {
+    fn drop(&mut self) {
+        self.counter.finish(COUNTING);
+    }
+}
+
 impl EventSink for Told {
     fn publish(&self, event: Event) {
         let failed = matches!(event.kind, EventKind::OffloadWriteFailed { .. });
-        self.0.publish(event);
+        self.counter.watch(&event);
+        self.watch.publish(event);
         if failed {
-            for failure in self.0.failures() {
+            for failure in self.watch.failures() {
                 Output::remark(format_args!("a large result could not be stored: {failure}"));
             }
         }

@@ -1,6 +1,6 @@
 //! `atlatl results show`.
 
-use std::io::Write as _;
+use std::{io::Write as _, sync::Arc};
 
 use lro::Moment;
 use lro_core::{Cut, Preview, Tokens};
@@ -9,7 +9,12 @@ use lro_spool::{
 };
 use serde::Serialize;
 
-use super::{Which, entry::Entry, missing};
+use super::{
+    Which,
+    browse::{self, Asker},
+    entry::Entry,
+    missing,
+};
 use crate::{
     error::{Error, Status},
     output::{Facts, Mode, Output, counted, distance, size},
@@ -33,6 +38,9 @@ pub(crate) struct Args {
     /// Write a further part: text beside the payload
     #[arg(long, value_name = "N", conflicts_with = "original")]
     part: Option<u16>,
+    /// Print what it is and how it begins, on a terminal too
+    #[arg(long)]
+    plain: bool,
 }
 
 /// As a program reads it.
@@ -46,12 +54,18 @@ struct Shown {
     preview_cut: bool,
 }
 
-pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+/// Runs it, on a terminal that calls itself `term`.
+pub(super) fn run(
+    args: &Args,
+    settings: &Settings,
+    term: Option<&str>,
+    output: &mut Output,
+) -> Result<Status, Error> {
     let now = Moment::of_system().now;
     let stores = Stores::of(settings, args.which.scope.as_deref())?;
     let address = args.which.address()?;
-    let stored = stores
-        .find(&address, args.which.reach(), |store| store.open(&address, now))
+    let (store, stored) = stores
+        .find(&address, args.which.reach(), |store| Ok((store.clone(), store.open(&address, now)?)))
         .map_err(missing)?;
     if args.original {
         return write_original(&*stored, output);
@@ -60,6 +74,12 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
         return write_part(&*stored, number, output);
     }
     let entry = Entry::of(stored.listed(), now);
+    // A terminal that is called nothing, or dumb, has no cursor to move.
+    let able = term.is_some_and(|term| !term.is_empty() && term != "dumb");
+    if able && !args.plain && output.is_interactive() {
+        let asker = Asker::new(Arc::new(store), address, &settings.config);
+        return browse::run(stored, &entry, asker, output.has_colours());
+    }
     let (preview, preview_cut) = match preview(&*stored)? {
         Some((preview, cut)) => (Some(preview), cut == Cut::Abridged),
         None => (None, false),

@@ -1,0 +1,166 @@
+//! Lines: where each line of a source begins, found in one pass, a piece at a time.
+
+use std::io;
+use std::ops::Range;
+
+use crate::source::{Source, fill};
+
+/// How much is looked at between two looks at the keyboard.
+const PIECE: usize = 4 << 20;
+
+/// An index of lines: eight bytes each.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// Where each begins. While the pass runs, the last one may not be known to its end.
+    starts: Vec<u64>,
+    begin: u64,
+    end: u64,
+    scanned: u64,
+    /// Whether the last line has a break of its own.
+    closed: bool,
+    buf: Vec<u8>,
+}
+
+/// A line, or as much of it as was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether there is more of it.
+    pub(crate) cut: bool,
+}
+
+impl Lines {
+    /// The lines from byte `begin` on; none is known yet.
+    pub(crate) fn new(source: &dyn Source, begin: u64) -> Self {
+        let end = source.len().max(begin);
+        let starts = if end > begin { vec![begin] } else { Vec::new() };
+        Self { starts, begin, end, scanned: begin, closed: false, buf: Vec::new() }
+    }
+
+    /// Looks at a further piece.
+    pub(crate) fn more(&mut self, source: &dyn Source) -> io::Result<()> {
+        let left = usize::try_from(self.end - self.scanned).unwrap_or(usize::MAX);
+        self.buf.resize(left.min(PIECE), 0);
+        let read = fill(source, self.scanned, &mut self.buf)?;
+        for i in memchr::memchr_iter(b'\n', &self.buf[..read]) {
+            self.starts.push(self.scanned + i as u64 + 1);
+        }
+        self.scanned += read as u64;
+        if read < self.buf.len() {
+            // It became shorter than it said.
+            self.end = self.scanned;
+        }
+        if self.is_finished() {
+            self.buf = Vec::new();
+            if self.starts.last() == Some(&self.end) {
+                self.starts.pop();
+                self.closed = true;
+            }
+            self.starts.shrink_to_fit();
+        }
+        Ok(())
+    }
+
+    /// Gives the pass up: what is known by now is all there is.
+    pub(crate) fn give_up(&mut self) {
+        self.end = self.scanned;
+        if self.starts.last() == Some(&self.end) {
+            self.starts.pop();
+            self.closed = true;
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.scanned >= self.end
+    }
+
+    /// How far the pass has come, in percent.
+    pub(crate) fn percent(&self) -> u64 {
+        let all = self.end - self.begin;
+        ((self.scanned - self.begin) * 100).checked_div(all).unwrap_or(100)
+    }
+
+    /// How many lines are known to their end.
+    pub(crate) fn count(&self) -> usize {
+        if self.is_finished() { self.starts.len() } else { self.starts.len().saturating_sub(1) }
+    }
+
+    /// The bytes of a line, its break left out.
+    pub(crate) fn span(&self, number: usize) -> Range<u64> {
+        let Some(&start) = self.starts.get(number) else { return 0..0 };
+        let end = match self.starts.get(number + 1) {
+            Some(next) => next - 1,
+            None => self.end - u64::from(self.closed),
+        };
+        start..end.max(start)
+    }
+
+    /// Reads a line, at most `most` bytes of it.
+    pub(crate) fn line(&self, source: &dyn Source, number: usize, most: usize) -> io::Result<Line> {
+        let span = self.span(number);
+        let length = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length.min(most)];
+        let read = fill(source, span.start, &mut bytes)?;
+        bytes.truncate(read);
+        if length <= most && bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        Ok(Line { bytes, cut: length > most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(text: &[u8], begin: u64) -> Vec<Vec<u8>> {
+        let source = text.to_vec();
+        let mut lines = Lines::new(&source, begin);
+        while !lines.is_finished() {
+            lines.more(&source).unwrap();
+        }
+        (0..lines.count()).map(|n| lines.line(&source, n, 100).unwrap().bytes).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_those_of_the_text(text in "[ab\n]{0,40}") {
+            let expected: Vec<Vec<u8>> =
+                text.lines().map(|line| line.as_bytes().to_vec()).collect();
+            prop_assert_eq!(all(text.as_bytes(), 0), expected);
+        }
+    }
+
+    #[test]
+    fn a_pass_begins_behind_the_header_and_goes_over_pieces() {
+        let mut text = b"header\n".to_vec();
+        text.extend(std::iter::repeat_n(b"0123456789\n", PIECE / 5).flatten());
+        let lines = all(&text, 7);
+        assert_eq!(lines.len(), PIECE / 5);
+        assert!(lines.iter().all(|line| line == b"0123456789"));
+        assert_eq!(all(b"header\n", 7), Vec::<Vec<u8>>::new());
+        assert_eq!(all(b"", 7), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn a_source_that_became_shorter_ends_where_it_ends() {
+        struct Shorter;
+        impl Source for Shorter {
+            fn len(&self) -> u64 {
+                100
+            }
+            fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+                b"a\nb\n".to_vec().read_at(at, buf)
+            }
+        }
+        let mut lines = Lines::new(&Shorter, 0);
+        while !lines.is_finished() {
+            lines.more(&Shorter).unwrap();
+        }
+        assert_eq!(lines.count(), 2);
+        assert_eq!(lines.line(&Shorter, 1, 10).unwrap().bytes, b"b");
+        assert_eq!(lines.line(&Shorter, 9, 10).unwrap().bytes, b"");
+    }
+}

@@ -1,0 +1,99 @@
+//! Any keys on any records.
+
+use atlatl_browse::{Answer, Content, Effect, Key, Look, Screen};
+use proptest::prelude::*;
+
+use crate::seen::{about, drawn};
+
+/// Something that is done to a screen.
+#[derive(Debug, Clone)]
+enum Step {
+    Press(Key),
+    Work,
+    Resize(u16, u16),
+    Answer(Result<Vec<u8>, String>),
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        3 => proptest::sample::select("jkhl gGbnNs/:?qp.a1<\u{301}字".chars().collect::<Vec<_>>())
+            .prop_map(Key::Char),
+        1 => proptest::sample::select(vec!['a', 'b', 'e', 'f', 'u', 'w']).prop_map(Key::Ctrl),
+        3 => proptest::sample::select(vec![
+            Key::Up,
+            Key::Down,
+            Key::Left,
+            Key::Right,
+            Key::PageUp,
+            Key::PageDown,
+            Key::Home,
+            Key::End,
+            Key::Enter,
+            Key::Esc,
+            Key::Backspace,
+            Key::Delete,
+        ]),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let lines = "(\\{\"_n\":[0-9]{1,2}\\}\n|\\{\"b\":\"x\"\\}\n){0,4}";
+    prop_oneof![
+        10 => key().prop_map(Step::Press),
+        3 => Just(Step::Work),
+        1 => (0_u16..30, 0_u16..12).prop_map(|(width, height)| Step::Resize(width, height)),
+        1 => lines.prop_map(|lines| Step::Answer(Ok(lines.into_bytes()))),
+        1 => Just(Step::Answer(Err("no such column".to_owned()))),
+    ]
+}
+
+fn line() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "\\{\"a\":[0-9]{1,3},\"b\":\"[a字🦀\\\\n\u{202e}]{0,12}\"\\}",
+        "\\{\"b\":null,\"c\":\\[1,\\{\\}\\]\\}",
+        "[0-9]{0,4}",
+        "[\\[{\"\\\\a:, \\]}\u{1b}]{0,12}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_the_cursor_stays_in_range(
+        lines in proptest::collection::vec(line(), 0..12),
+        records in any::<bool>(),
+        steps in proptest::collection::vec(step(), 0..40),
+    ) {
+        let content = if records { Content::Records } else { Content::Text };
+        let source = Box::new(lines.join("\n").into_bytes());
+        let mut screen = Screen::new(source, 0, content, about("some"), Look::Colour);
+        let mut size = (80, 24);
+        for step in steps {
+            match step {
+                Step::Press(key) => {
+                    let effect = screen.update(key);
+                    let asks = matches!(effect, Some(Effect::Ask(_)));
+                    prop_assert!(!asks || screen.is_asking());
+                }
+                Step::Work => {
+                    screen.work();
+                }
+                Step::Resize(width, height) => {
+                    size = (width, height);
+                    screen.resize(width, height);
+                }
+                Step::Answer(answer) => {
+                    screen.answered(answer.map(|lines| Answer { lines, more: None }));
+                }
+            }
+            drawn(&screen, size);
+            let (cursor, count) = screen.position();
+            prop_assert!(cursor < count.max(1));
+        }
+        // However it was left, the work comes to an end.
+        let mut pieces = 0;
+        while screen.work() {
+            pieces += 1;
+            prop_assert!(pieces < 1000);
+        }
+    }
+}

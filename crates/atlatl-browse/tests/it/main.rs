@@ -1,0 +1,10 @@
+//! The screen as a person sees it, without a terminal.
+
+#![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
+
+mod any_keys;
+mod asked;
+mod hostile;
+mod looks;
+mod seen;
+mod troubled;

@@ -1,0 +1,288 @@
+//! Servers: each one behind a proxy, started as its client would.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
+    thread,
+};
+
+use lro_core::config::ProxyTools;
+use lro_mcp::Tools;
+use lro_wire::version;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::{
+    clients::{Surroundings, directory, path_of},
+    expand::expand,
+    finding::{Finding, Group},
+    names,
+    probe::{Answer, Outcome, PATIENCE, Start, probe},
+    search::found,
+    server::{Behind, Server, What},
+};
+use crate::{
+    error::Error,
+    output::{Progress, counted},
+    settings::Sources,
+};
+
+/// How many are started at the same time.
+const AT_ONCE: usize = 4;
+/// How much of a server's words is shown.
+const SHOWN: usize = 200;
+
+/// Starts the servers and checks what they say.
+pub(super) fn check(
+    servers: &[Server],
+    here: &Surroundings,
+    sources: &Sources,
+    agreed: impl Fn(&Server) -> bool,
+) -> Result<Group, Error> {
+    let mut group = Group::new("servers");
+    let mut starts: Vec<Start> = Vec::new();
+    let mut asked: Vec<(&Server, usize)> = Vec::new();
+    for server in servers {
+        match start(server, here, sources) {
+            None => {}
+            // Clients ask before they start what a project names, too: anyone may have written it.
+            Some(Ok(_)) if server.is_of_project() && !agreed(server) => {
+                group.skip(server.shown(), "the project names it, not you; --project starts it");
+            }
+            Some(Err(why)) => group.skip(server.shown(), why),
+            Some(Ok(start)) => {
+                // Several clients often have the same server: it is started once.
+                let at = starts.iter().position(|known| *known == start).unwrap_or_else(|| {
+                    starts.push(start);
+                    starts.len() - 1
+                });
+                asked.push((server, at));
+            }
+        }
+    }
+    let outcomes = probe_all(&starts)?;
+    let mut said = Vec::new();
+    for (server, at) in asked {
+        judge(&mut group, server, &outcomes[at], &mut said);
+    }
+    group.summary(match (&*said, group.skipped.len()) {
+        ([], 0) => "there is none to start".to_owned(),
+        ([], skipped) => format!("{} not started", counted(skipped as u64, "is", "are")),
+        (said, _) => said.join(", "),
+    });
+    Ok(group)
+}
+
+/// How a server is started; why it is not. Nothing where there is no program of another's to start.
+fn start(
+    server: &Server,
+    here: &Surroundings,
+    sources: &Sources,
+) -> Option<Result<Start, &'static str>> {
+    let words = match &server.what {
+        What::Proxy { behind: Behind::Program(words), .. } => words,
+        What::Proxy { behind: Behind::Url(_), .. } => return Some(Err("it is at a URL")),
+        _ => return None,
+    };
+    if !server.launch.enabled {
+        return Some(Err("it is switched off"));
+    }
+    let cwd = directory(server, here);
+    // What is not there was said already.
+    found(words.first()?, &path_of(server, here), &cwd)?;
+    let expanded = |text: &String| expand(text, |name| sources.variable(name), &here.working_dir);
+    let words: Option<Vec<String>> = words.iter().map(expanded).collect();
+    let env: Option<Vec<(String, String)>> = server
+        .launch
+        .env
+        .iter()
+        .map(|(name, value)| Some((name.clone(), expanded(value)?)))
+        .collect();
+    match words.zip(env) {
+        Some((words, env)) => Some(Ok(Start { words, env, cwd })),
+        None => Some(Err("only its client knows what stands for ${…} in its entry")),
+    }
+}
+
+/// Starts them, some at a time, and shows how far it is.
+fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
+    // A server is in a process group of its own: nobody else ends it when a person gives up.
+    let stopped = Arc::new(AtomicBool::new(false));
+    let handlers: Vec<_> = [SIGINT, SIGTERM]
+        .into_iter()
+        .filter_map(|signal| signal_hook::flag::register(signal, Arc::clone(&stopped)).ok())
+        .collect();
+    let next = Mutex::new(0..starts.len());
+    let (done, outcomes) = channel();
+    let mut all = vec![Outcome::Stopped; starts.len()];
+    let mut progress = Progress::new("starting servers", || starts.len() as u64);
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(starts.len()) {
+            let (next, stopped, done) = (&next, &stopped, done.clone());
+            scope.spawn(move || {
+                let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                while let Some(at) = take() {
+                    // Whoever waits for it is there as long as we are.
+                    let _ = done.send((at, probe(&starts[at], stopped)));
+                }
+            });
+        }
+        drop(done);
+        if !starts.is_empty() {
+            progress.at(0, 0);
+        }
+        for (finished, (at, outcome)) in outcomes.iter().enumerate() {
+            all[at] = outcome;
+            progress.at(finished as u64 + 1, finished as u64 + 1);
+        }
+    });
+    for handler in handlers {
+        signal_hook::low_level::unregister(handler);
+    }
+    if stopped.load(Ordering::Relaxed) {
+        return Err(Error::failure("stopped, and so are the servers that were started"));
+    }
+    Ok(all)
+}
+
+/// What one server's answer means.
+fn judge(group: &mut Group, server: &Server, outcome: &Outcome, said: &mut Vec<String>) {
+    let name = &server.launch.name;
+    let Outcome::Answered(answer) = outcome else {
+        group.checked("server-start", not_started(server, outcome), "");
+        return;
+    };
+    let count = answer.tools.as_ref().map_or(0, Vec::len) as u64;
+    let summary = format!("{name} ({}, {})", answer.version, counted(count, "tool", "tools"));
+    if !said.contains(&summary) {
+        said.push(summary);
+    }
+    let who = format!("{name} ({})", server.client.title);
+    group.checked("server-start", [], format!("{who} answers"));
+    group.checked(
+        "server-version",
+        unknown(server, answer),
+        format!("{who} speaks {}", answer.version),
+    );
+    group.checked("server-output", noisy(server, answer), format!("{who} writes messages alone"));
+    match &answer.tools {
+        None => group.checked("server-tools", [silent_on_tools(server)], ""),
+        Some(tools) => {
+            group.checked(
+                "server-tools",
+                own_names(server, tools),
+                format!("{who} lists its tools"),
+            );
+            let long = names::check(server, tools);
+            group.checked("tool-names", long, format!("{who}: every name fits its client"));
+        }
+    }
+}
+
+/// The words of a server, short enough to be shown.
+fn quoted(text: &str) -> String {
+    let cut: String = text.chars().take(SHOWN).collect();
+    let dots = if cut.len() < text.trim_end().len() { "…" } else { "" };
+    format!("\"{}{dots}\"", cut.trim_end())
+}
+
+fn not_started(server: &Server, outcome: &Outcome) -> Option<Finding> {
+    let last = |said: &Option<String>| match said {
+        Some(said) => format!("; its last words: {}", quoted(said)),
+        None => "; it said nothing about it".to_owned(),
+    };
+    let says = match outcome {
+        Outcome::NotStarted(why) => format!("the system does not start it: {why}"),
+        Outcome::Ended { how, said } => format!("it {how} before it answered{}", last(said)),
+        Outcome::Silent { said } => {
+            format!("it did not answer `initialize` within {} s{}", PATIENCE.as_secs(), last(said))
+        }
+        Outcome::Refused { message } => {
+            format!("it answers `initialize` with an error: {}", quoted(message))
+        }
+        Outcome::Stopped | Outcome::Answered(_) => return None,
+    };
+    // The words themselves are not shown: they often hold a key.
+    let fix = format!(
+        "in a terminal, run what stands behind \"--\" for {} in {}, with its env, and mend what it says",
+        server.launch.name,
+        server.file.display()
+    );
+    Some(Finding::fault("server-start", server.shown(), says, fix))
+}
+
+fn unknown(server: &Server, answer: &Answer) -> Option<Finding> {
+    let known = || version::LEGACY.iter().chain(&version::MODERN);
+    if known().any(|known| *known == answer.version) {
+        return None;
+    }
+    let mut all: Vec<&str> = known().copied().collect();
+    all.sort_unstable();
+    Some(Finding::fault(
+        "server-version",
+        server.shown(),
+        format!(
+            "it speaks version {} of MCP; this program knows {}",
+            quoted(&answer.version),
+            all.join(", ")
+        ),
+        format!(
+            "update it or atlatl; until then, without the proxy: atlatl uninstall --client {}",
+            server.client.name
+        ),
+    ))
+}
+
+fn noisy(server: &Server, answer: &Answer) -> Option<Finding> {
+    let noise = answer.noise.as_ref()?;
+    Some(Finding::warning(
+        "server-output",
+        server.shown(),
+        format!("it writes to its standard output what is no message: {}", quoted(noise)),
+        format!(
+            "make {} log to its standard error; clients differ in what they make of it",
+            server.launch.name
+        ),
+    ))
+}
+
+fn silent_on_tools(server: &Server) -> Finding {
+    Finding::warning(
+        "server-tools",
+        server.shown(),
+        format!("it did not list its tools within {} s of its start", PATIENCE.as_secs()),
+        "run atlatl doctor again: a server is often slow the first time",
+    )
+}
+
+/// Tools that bear the names of ours, which then are not offered by the proxy.
+fn own_names(server: &Server, tools: &[String]) -> Option<Finding> {
+    let What::Proxy { tools: offered, .. } = &server.what else { return None };
+    let ours: Vec<&str> =
+        tools.iter().map(String::as_str).filter(|name| Tools::is_name(name)).collect();
+    let first = ours.first()?;
+    let file = Path::new(&server.file).display();
+    let (says, fix) = match offered {
+        ProxyTools::None => (
+            format!(
+                "its tool {first} has the name of an extraction tool, which `atlatl tools` offers too"
+            ),
+            format!(
+                "in {file}, take {} out if it is another atlatl, or tell the model which is meant",
+                server.launch.name
+            ),
+        ),
+        _ => (
+            format!(
+                "its tool {first} has the name of an extraction tool, which the proxy does not offer then"
+            ),
+            format!(
+                "in {file}, write \"proxy\", \"--tools\", \"none\" in place of \"proxy\", and add a server: \"atlatl\": {{\"command\": \"atlatl\", \"args\": [\"tools\"]}}"
+            ),
+        ),
+    };
+    Some(Finding::warning("server-tools", server.shown(), says, fix))
+}

@@ -1,0 +1,208 @@
+//! Page: a summary as one HTML file that needs nothing else.
+//!
+//! No script, no font and no picture from elsewhere: the bars are boxes whose width is a share. Names
+//! of servers and tools are text from outside and are escaped.
+
+use std::fmt::{self, Display, Formatter};
+
+use atlatl_stats::{Row, Summary};
+
+use super::{known, milliseconds, per_cent, signed, span};
+use crate::output::{grouped, size};
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// As many rows as a person compares; the terminal and `--output json` have all.
+const ROWS: usize = 40;
+
+/// The page for `summary`.
+pub(super) fn page(summary: &Summary) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Atlatl: tokens saved</title>\n<style>\n{STYLE}</style>\n\
+         <body>\n<h1>Tokens saved by Atlatl</h1>\n{}</body>\n</html>\n",
+        Body(summary)
+    )
+}
+
+struct Body<'a>(&'a Summary);
+
+impl Display for Body<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(span) = span(self.0) else {
+            return writeln!(f, "<p>Nothing was offloaded yet.</p>");
+        };
+        let all = &self.0.all;
+        writeln!(f, "<p class=\"faint\">{span}, days in UTC</p>")?;
+        let below = if all.net_tokens() < 0 { " below" } else { "" };
+        writeln!(f, "<p class=\"net{below}\">{}</p>", signed(all.net_tokens()))?;
+        let share = all.saved_per_cent().map_or_else(String::new, |share| {
+            format!(", {} of what the results would have taken", per_cent(share))
+        });
+        writeln!(f, "<p>tokens net, {}{share}</p>", all.net_basis().as_str())?;
+        if all.net_tokens() < 0 {
+            writeln!(
+                f,
+                "<p>Offloading cost more than it saved: raise <code>proxy.threshold_tokens</code>, or \
+                 set the tools at the bottom of the list to <code>inline</code>.</p>"
+            )?;
+        }
+        facts(f, self.0)?;
+        composition(f, self.0)?;
+        by_day(f, &self.0.days)?;
+        bars(f, "By server", &self.0.servers)?;
+        bars(f, "By tool", &self.0.tools)?;
+        writeln!(
+            f,
+            "<h2>How it is counted</h2>\n<p class=\"faint\">Tokens are those of the o200k vocabulary. \
+             <em>Measured</em> means that every token was counted, <em>estimated</em> that a sample or \
+             the number of characters was. Net is what the results would have taken, less their \
+             descriptors, everything a model was told when it asked about them, and the definitions of \
+             the extraction tools, once for each time a client listed them. Results that were too small \
+             to be stored are not part of it.</p>"
+        )
+    }
+}
+
+fn facts(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
+    let all = &summary.all;
+    writeln!(f, "<dl class=\"facts\">")?;
+    let mut fact = |label: &str, text: String| writeln!(f, "<div><dt>{label}<dd>{text}</div>");
+    fact("results stored", grouped(all.results))?;
+    fact("their size", size(all.bytes))?;
+    fact("questions answered", grouped(all.replies))?;
+    if all.failures > 0 {
+        fact("questions not answered", grouped(all.failures))?;
+    }
+    if let Some(ratio) = all.access_ratio() {
+        let read = format!("{} of {}", grouped(all.records_read), grouped(all.records));
+        fact("records read", format!("{read} <small>{}</small>", per_cent(ratio * 100.0)))?;
+    }
+    let median = |label: &str, time: Option<f64>| time.map(|ms| (label.to_owned(), ms));
+    let storing = median("storing, median", all.storing.percentile_ms(50));
+    let answering = median("answering, median", all.answering.percentile_ms(50));
+    for (label, ms) in [storing, answering].into_iter().flatten() {
+        fact(&label, milliseconds(ms))?;
+    }
+    writeln!(f, "</dl>")
+}
+
+/// What the tokens that results would have taken went to.
+fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
+    let all = &summary.all;
+    let saved = u64::try_from(all.net_tokens()).unwrap_or(0);
+    let whole = all.inline.tokens().max(all.costs().tokens()).max(1);
+    let parts = [
+        ("d", "descriptors", all.descriptors),
+        ("r", "replies", all.reply_tokens),
+        ("t", "tool definitions", all.definitions),
+    ];
+    writeln!(f, "<h2>Where the tokens went</h2>\n<div class=\"whole\">")?;
+    writeln!(f, "<i class=\"s\" style=\"width:{}\" title=\"saved\"></i>", share(saved, whole))?;
+    for (class, name, amount) in parts.iter().filter(|(_, _, amount)| amount.tokens() > 0) {
+        let width = share(amount.tokens(), whole);
+        writeln!(f, "<i class=\"{class}\" style=\"width:{width}\" title=\"{name}\"></i>")?;
+    }
+    writeln!(f, "</div>\n<div class=\"scroll\"><table>")?;
+    writeln!(f, "<tr><th>what<th class=\"n\">tokens<th>how it is known")?;
+    let row = |f: &mut Formatter<'_>, class: &str, name: &str, tokens: String, how: &str| {
+        let key = if class.is_empty() {
+            String::new()
+        } else {
+            format!("<span class=\"key {class}\"></span>")
+        };
+        writeln!(f, "<tr><td>{key}{name}<td class=\"n\">{tokens}<td>{how}")
+    };
+    let inline = all.inline;
+    row(f, "", "inline, without offloading", grouped(inline.tokens()), &known(inline))?;
+    for (class, name, amount) in parts {
+        row(f, class, name, signed(-amount.tokens().cast_signed()), &known(amount))?;
+    }
+    let basis = all.net_basis().as_str();
+    row(f, "s", "<b>net</b>", format!("<b>{}</b>", signed(all.net_tokens())), basis)?;
+    writeln!(f, "</table></div>")
+}
+
+fn by_day(f: &mut Formatter<'_>, days: &[Row]) -> fmt::Result {
+    let [first, .., last] = days else { return Ok(()) };
+    let most = greatest(days);
+    writeln!(f, "<h2>By day</h2>\n<div class=\"days\">")?;
+    for day in days {
+        let net = day.figures.net_tokens();
+        let below = if net < 0 { " class=\"below\"" } else { "" };
+        let (height, title) = (share(net.unsigned_abs(), most), signed(net));
+        writeln!(
+            f,
+            "<span{below} style=\"height:{height}\" title=\"{}: {title}\"></span>",
+            day.name
+        )?;
+    }
+    writeln!(
+        f,
+        "</div>\n<p class=\"ends faint\"><span>{}</span><span>{}</span></p>",
+        first.name, last.name
+    )?;
+    let best = days.iter().max_by_key(|day| day.figures.net_tokens());
+    match best {
+        Some(day) => {
+            let most = signed(day.figures.net_tokens());
+            writeln!(
+                f,
+                "<p class=\"faint\">Most on {}: {most}. Red columns are days on which it cost more than it saved.</p>",
+                day.name
+            )
+        }
+        None => Ok(()),
+    }
+}
+
+fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let most = greatest(rows);
+    writeln!(f, "<h2>{heading}</h2>\n<div class=\"bars\">")?;
+    for row in rows.iter().take(ROWS) {
+        let net = row.figures.net_tokens();
+        let below = if net < 0 { " class=\"below\"" } else { "" };
+        writeln!(
+            f,
+            "<div><span class=\"who\">{}</span><span class=\"bar\"><i{below} style=\"width:{}\"></i>\
+             </span><span class=\"n\">{}</span></div>",
+            escaped(&row.name),
+            share(net.unsigned_abs(), most),
+            signed(net),
+        )?;
+    }
+    writeln!(f, "</div>")?;
+    if rows.len() > ROWS {
+        writeln!(f, "<p class=\"faint\">and {} more</p>", rows.len() - ROWS)?;
+    }
+    Ok(())
+}
+
+fn greatest(rows: &[Row]) -> u64 {
+    rows.iter().map(|row| row.figures.net_tokens().unsigned_abs()).max().unwrap_or(0).max(1)
+}
+
+/// A part of a whole, as a width.
+fn share(part: u64, whole: u64) -> String {
+    let thousandths = u128::from(part) * 100_000 / u128::from(whole);
+    format!("{}.{:03}%", thousandths / 1000, thousandths % 1000)
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in lro_core::neutralise(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,108 @@
+//! The ledger: lines of many processes, old ones taken out, and what is counted afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use lro::{Counter, Event, EventKind, EventSink, Incoming, Ledger, Spools};
+use lro_core::O200k;
+use lro_core::tokens::{Method, count_all};
+
+use crate::fixture::{Fixture, Watcher, moment, recalled};
+
+fn listed(time: DateTime<Utc>, server: &str) -> Event {
+    let definitions = count_all("abc", &O200k);
+    Event::apart(time, EventKind::ToolsListed { server: server.to_owned(), definitions })
+}
+
+fn read(path: &std::path::Path) -> Vec<Event> {
+    Ledger::read(path).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn an_event_is_read_back_from_the_ledger_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.jsonl");
+    let fixture = Fixture::new();
+    let payload = recalled(200);
+    fixture.offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
+    fixture.offloader.sweep(moment().now + Duration::from_hours(2)).unwrap();
+    let told = fixture.watcher.events();
+    let ledger = Ledger::open(&path).unwrap();
+    for event in &told {
+        ledger.publish(event.clone());
+    }
+    ledger.publish(listed(moment().now, "files"));
+    assert_eq!(read(&path)[..2], told);
+    assert_eq!(read(&path)[2], listed(moment().now, "files"));
+}
+
+#[test]
+fn old_lines_go_while_others_write_and_no_new_line_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.jsonl");
+    let now = moment().now;
+    let old = now - TimeDelta::days(100);
+    let first = Ledger::open(&path).unwrap();
+    for n in 0..500 {
+        first.publish(listed(old, &format!("old {n}")));
+    }
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                let ledger = Ledger::open(path).unwrap();
+                for n in 0..200 {
+                    ledger.publish(listed(now, &format!("{writer} {n}")));
+                    if n % 50 == writer {
+                        ledger.forget_before(now - TimeDelta::days(90)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    first.publish(listed(now, "the one who opened it first"));
+    let events = read(&path);
+    assert_eq!(events.len(), 801);
+    assert!(events.iter().all(|event| event.time == now));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_an_error_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.jsonl");
+    let ledger = Ledger::open(&path).unwrap();
+    ledger.publish(listed(moment().now, "a"));
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "half a li\n").unwrap();
+    ledger.publish(listed(moment().now, "b"));
+    let read: Vec<bool> = Ledger::read(&path).unwrap().map(|line| line.is_ok()).collect();
+    assert_eq!(read, [true, false, true]);
+}
+
+#[test]
+fn f37_what_was_stored_is_counted_to_the_last_token() {
+    let fixture = Fixture::new();
+    let spools = Spools::new(vec![fixture.offloader.spool().clone()]);
+    let counted = Arc::new(Watcher::default());
+    let counter = Counter::start(spools, O200k, counted.clone()).unwrap();
+    // Larger than the sample that decides, and in several scripts.
+    let payloads: Vec<String> =
+        (1..4).map(|n| "Größe 見積 данные 0x1F, ".repeat(20_000 * n)).collect();
+    for payload in &payloads {
+        fixture.offloader.deliver(&Incoming::payload("read", payload.as_bytes()), moment());
+    }
+    let told = fixture.watcher.events();
+    assert_eq!(told.len(), 3);
+    for event in &told {
+        counter.watch(event);
+    }
+    counter.finish(Duration::from_mins(1));
+    for ((payload, told), counted) in payloads.iter().zip(&told).zip(counted.events()) {
+        let EventKind::ResultCounted { inline } = counted.kind else { panic!("{counted:?}") };
+        assert_eq!((counted.result, counted.time), (told.result, told.time));
+        assert_eq!(inline, count_all(payload, &O200k));
+        assert_eq!(inline.method, Method::Counted);
+    }
+    counter.watch(&told[0]);
+}

@@ -1,0 +1,192 @@
+//! The reference of tools, from what the program lists to a client.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::atlatl::Atlatl;
+
+const BEGINNING: &str = "\
+# Tools
+
+What a model sees, word for word, as `tools/list` gives it to a client of 2025-11-25. `atlatl proxy` adds the
+extraction tools to those of the server it stands before; `atlatl tools` offers them alone; `atlatl serve`
+offers them beside its own.
+";
+
+const EXTRACTION: &str = "\
+## Extraction tools
+
+They read what is stored and change nothing. A reply begins with how many answers there are, is cut between two answers
+at `prompt.offload.reply_tokens`, and says where to go on. What an error says is in [Errors](errors.md).
+";
+
+const MEMORY: &str = "\
+## Memory tools
+
+Those of `atlatl serve`. Arguments that recall, search, list and inject have in common mean the same in each.
+";
+
+/// The whole page.
+pub(super) fn reference(atlatl: &Atlatl) -> Result<String> {
+    let extraction = listed(atlatl, &["tools"])?;
+    let own = tempfile::tempdir()?;
+    let store = format!("memory.store=sqlite:{}", own.path().join("memory.db").display());
+    let results = format!("prompt.offload.output_dir={}", own.path().display());
+    let ledger = format!("ledger.path={}", own.path().join("ledger.jsonl").display());
+    let served = ["serve", "--set", &store, "--set", &results, "--set", &ledger];
+    let memory = listed(atlatl, &served)?;
+    let mut text = format!("{BEGINNING}\n{EXTRACTION}");
+    extraction.iter().try_for_each(|tool| append(tool, &mut text))?;
+    let _ = write!(text, "\n{MEMORY}");
+    let memory = memory.iter().filter(|tool| !extraction.iter().any(|e| e["name"] == tool["name"]));
+    memory.into_iter().try_for_each(|tool| append(tool, &mut text))?;
+    Ok(text)
+}
+
+/// The tools that a server on standard input and output lists.
+fn listed(atlatl: &Atlatl, args: &[&str]) -> Result<Vec<Value>> {
+    let client = json!({"name": "xtask", "version": "1"});
+    let greeting =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let messages = [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    ];
+    let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
+    let input = lines.join("\n") + "\n";
+    let output = atlatl.answer(args, &input)?;
+    let answers = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let answer = answers.into_iter().find(|answer| answer["id"] == 1);
+    let mut answer = answer.with_context(|| format!("no answer to tools/list in {output:?}"))?;
+    serde_json::from_value(answer["result"]["tools"].take()).context("the list of tools")
+}
+
+fn append(tool: &Value, text: &mut String) -> Result<()> {
+    let name = tool["name"].as_str().context("a tool without a name")?;
+    let description = tool["description"].as_str().context("a tool without a description")?;
+    let _ = write!(text, "\n### `{name}`\n\n> {}\n", escaped(description));
+    let schema = &tool["inputSchema"];
+    let arguments = schema["properties"].as_object().context("a tool without arguments")?;
+    text.push_str("\n| argument | takes | meaning |\n|---|---|---|\n");
+    for (argument, schema) in arguments {
+        let required = tool["inputSchema"]["required"].as_array();
+        let required = required.is_some_and(|names| names.iter().any(|name| name == argument));
+        let mark = if required { " (required)" } else { "" };
+        let meaning = escaped(described(schema));
+        let _ = writeln!(text, "| `{argument}`{mark} | {} | {meaning} |", taken(schema));
+    }
+    let hints = hints(tool);
+    if !hints.is_empty() {
+        let _ = write!(text, "\n{hints}\n");
+    }
+    Ok(())
+}
+
+/// What a person would say of the annotations.
+fn hints(tool: &Value) -> String {
+    let annotations = &tool["annotations"];
+    let mut words = vec![match (&annotations["readOnlyHint"], &annotations["destructiveHint"]) {
+        (Value::Bool(true), _) => "Reads only",
+        (_, Value::Bool(true)) => "Changes what is there",
+        _ => "Adds, and changes nothing else",
+    }];
+    if tool["execution"]["taskSupport"] == "optional" {
+        words.push("can run as a task");
+    }
+    format!("{}.", words.join("; "))
+}
+
+/// The description; one that may be null has it in its first form.
+fn described(schema: &Value) -> &str {
+    let inner = schema["anyOf"].get(0).unwrap_or(schema);
+    inner["description"].as_str().unwrap_or_default()
+}
+
+/// What an argument takes, with bounds and default.
+fn taken(schema: &Value) -> String {
+    if let Some(forms) = schema["anyOf"].as_array() {
+        return forms.iter().map(taken).collect::<Vec<_>>().join(" or ");
+    }
+    let mut text = match (&schema["enum"], &schema["type"]) {
+        (Value::Array(words), _) => {
+            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+        }
+        (_, Value::String(kind)) if kind == "array" => {
+            format!("array of {}s", schema["items"]["type"].as_str().unwrap_or("value"))
+        }
+        (_, Value::String(kind)) => kind.clone(),
+        _ => "any value".to_owned(),
+    };
+    match (schema.get("minimum"), schema.get("maximum")) {
+        (Some(least), Some(most)) => {
+            let _ = write!(text, " from {least} to {most}");
+        }
+        (Some(least), None) => {
+            let _ = write!(text, " from {least}");
+        }
+        _ => {}
+    }
+    if let Some(default) = schema.get("default") {
+        let _ = write!(text, " [`{default}`]");
+    }
+    text
+}
+
+/// As Markdown that shows just these characters, on one line.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for word in text.split_whitespace() {
+        if !escaped.is_empty() {
+            escaped.push(' ');
+        }
+        for c in word.chars() {
+            if "\\`*_[]<>|#".contains(c) {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_argument_takes_is_said_in_words() {
+        assert_eq!(taken(&json!({"type": "string"})), "string");
+        assert_eq!(
+            taken(&json!({"enum": ["a", "b"], "default": "a"})),
+            "`\"a\"`, `\"b\"` [`\"a\"`]"
+        );
+        let bounded = json!({"type": "integer", "minimum": 1, "maximum": 10});
+        assert_eq!(taken(&bounded), "integer from 1 to 10");
+        let list = json!({"type": "array", "items": {"type": "string"}});
+        assert_eq!(taken(&list), "array of strings");
+        assert_eq!(taken(&json!({"anyOf": [list, {"type": "null"}]})), "array of strings or null");
+    }
+
+    #[test]
+    fn a_tool_has_a_row_for_each_argument() {
+        let tool = json!({
+            "name": "t", "description": "Does it.",
+            "inputSchema": {"properties": {"a": {"type": "string", "description": "x|y"}, "b": {}},
+                            "required": ["a"]},
+            "annotations": {"readOnlyHint": false, "destructiveHint": true},
+            "execution": {"taskSupport": "optional"},
+        });
+        let mut text = String::new();
+        append(&tool, &mut text).unwrap();
+        assert!(text.contains("| `a` (required) | string | x\\|y |\n| `b` | any value |  |\n"));
+        assert!(text.ends_with("\nChanges what is there; can run as a task.\n"), "{text}");
+    }
+
+    #[test]
+    fn what_markdown_would_read_is_escaped() {
+        assert_eq!(escaped("a  _b_\n-> [c] | d"), "a \\_b\\_ -\\> \\[c\\] \\| d");
+    }
+}
