@@ -123,7 +123,8 @@ impl Body {
             let cut = |to: u64| {
                 usize::try_from(to.saturating_sub(at)).unwrap_or(usize::MAX).min(window.len())
             };
-            if !each(place, &window[cut(span.start)..cut(span.end)]) {
+            let line = &window[cut(span.start)..cut(span.end)];
+            if !each(place, line.strip_suffix(b"\r").unwrap_or(line)) {
                 break;
             }
         }

@@ -7,7 +7,7 @@ use crate::text::{harmless, unescape};
 /// More of a value than any screen shows in a cell.
 const CELL_BYTES: usize = 2048;
 /// How much of a text decides its place in the order.
-const KEY_BYTES: usize = 64;
+const KEY_BYTES: usize = 256;
 
 /// What a value is, as far as looks go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,8 @@ impl Cell {
 /// What a value is sorted by.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Key {
-    Number(f64),
+    /// Its size, and by how much an integer is more than that.
+    Number(f64, i64),
     Text(Box<str>),
     /// No value, or `null`: last in either direction.
     Missing,
@@ -69,8 +70,12 @@ impl Key {
         match value.first() {
             None | Some(b'n') => Self::Missing,
             Some(b'-' | b'0'..=b'9') => {
-                let number = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                number.map_or(Self::Missing, Self::Number)
+                let text = str::from_utf8(value).unwrap_or_default();
+                let Ok(number) = text.parse::<f64>() else { return Self::Missing };
+                // Ids and times are often longer than what a float holds.
+                #[expect(clippy::cast_possible_truncation, reason = "what is beyond is no integer")]
+                let rest = text.parse::<i128>().map_or(0, |exact| exact - number as i128);
+                Self::Number(number, i64::try_from(rest).unwrap_or(0))
             }
             Some(b'"') => {
                 let inner = if head.len() == value.len() {
@@ -97,13 +102,15 @@ impl Key {
     /// Numbers by their size, before texts by their letters, case ignored; what is missing last.
     pub(crate) fn compare(&self, other: &Self, descending: bool) -> Ordering {
         let rank = |key: &Self| match key {
-            Self::Number(_) => 0,
+            Self::Number(..) => 0,
             Self::Text(_) => 1,
             Self::Missing => 2,
         };
         let order = match (self, other) {
             (Self::Missing, _) | (_, Self::Missing) => return rank(self).cmp(&rank(other)),
-            (Self::Number(one), Self::Number(two)) => one.total_cmp(two),
+            (Self::Number(one, more), Self::Number(two, other)) => {
+                one.total_cmp(two).then(more.cmp(other))
+            }
             (Self::Text(one), Self::Text(two)) => one.cmp(two),
             _ => rank(self).cmp(&rank(other)),
         };
@@ -140,10 +147,13 @@ mod tests {
         keys.sort_by(|one, two| one.compare(two, false));
         let text = |text: &str| Key::Text(text.into());
         let missing = [Key::Missing, Key::Missing];
-        let up = [Key::Number(9.5), Key::Number(10.0), text("a"), text("b")];
+        let up = [Key::Number(9.5, 0), Key::Number(10.0, 0), text("a"), text("b")];
         assert_eq!(keys, [&up[..], &missing[..]].concat());
         keys.sort_by(|one, two| one.compare(two, true));
-        let down = [text("b"), text("a"), Key::Number(10.0), Key::Number(9.5)];
+        let down = [text("b"), text("a"), Key::Number(10.0, 0), Key::Number(9.5, 0)];
         assert_eq!(keys, [&down[..], &missing[..]].concat());
+        let order = |one, two| key(Some(one)).compare(&key(Some(two)), false);
+        assert_eq!(order("1763200000000000001", "1763200000000000002"), Ordering::Less);
+        assert_eq!(order("-9007199254740993", "-9007199254740992"), Ordering::Less);
     }
 }

@@ -46,7 +46,9 @@ impl Ask {
     /// What a person typed: a condition, or a whole statement.
     pub(crate) fn of(typed: &str) -> Self {
         let typed = typed.trim().trim_end_matches(';').trim_end();
-        let word = typed.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        // A column may begin with a keyword: `with_tax`, `select.x`.
+        let end = typed.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(typed.len());
+        let word = &typed[..end];
         if word.eq_ignore_ascii_case("select") || word.eq_ignore_ascii_case("with") {
             return Self { statement: typed.to_owned(), rows: Rows::Any };
         }
@@ -85,7 +87,12 @@ mod tests {
         assert_eq!(asked("where a > 1"), (condition, Rows::Numbers));
         let whole = "Select a from results".to_owned();
         assert_eq!(asked("Select a from results"), (whole, Rows::Any));
-        assert_eq!(asked("selected = 1").1, Rows::Numbers);
+        assert_eq!(asked("WITH(x) as (select 1) select *").1, Rows::Any);
+        for condition in ["selected = 1", "with_tax > 3", "where_n > 3", "select.x = 1", "with2=1"]
+        {
+            let statement = format!("SELECT _n FROM results WHERE ({condition}\n)");
+            assert_eq!(asked(condition), (statement, Rows::Numbers));
+        }
     }
 
     #[test]

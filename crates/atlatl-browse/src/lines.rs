@@ -7,6 +7,8 @@ use crate::source::{Source, fill};
 
 /// How much is looked at between two looks at the keyboard.
 const PIECE: usize = 4 << 20;
+/// More lines are not shown: their index would take more memory than a viewer should.
+pub(crate) const MOST: usize = 32 << 20;
 
 /// An index of lines: eight bytes each.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub(crate) struct Lines {
     scanned: u64,
     /// Whether the last line has a break of its own.
     closed: bool,
+    /// Whether there are more than are shown.
+    pub(crate) cut: bool,
     buf: Vec<u8>,
 }
 
@@ -34,7 +38,7 @@ impl Lines {
     pub(crate) fn new(source: &dyn Source, begin: u64) -> Self {
         let end = source.len().max(begin);
         let starts = if end > begin { vec![begin] } else { Vec::new() };
-        Self { starts, begin, end, scanned: begin, closed: false, buf: Vec::new() }
+        Self { starts, begin, end, scanned: begin, closed: false, cut: false, buf: Vec::new() }
     }
 
     /// Looks at a further piece.
@@ -49,6 +53,13 @@ impl Lines {
         if read < self.buf.len() {
             // It became shorter than it said.
             self.end = self.scanned;
+        }
+        if self.starts.len() > MOST {
+            self.starts.truncate(MOST + 1);
+            self.end = self.starts.pop().unwrap_or(self.begin);
+            self.scanned = self.end;
+            self.closed = true;
+            self.cut = true;
         }
         if self.is_finished() {
             self.buf = Vec::new();

@@ -28,21 +28,25 @@ struct Rows {
     depth: usize,
 }
 
-/// Spreads a record or a line of text over rows of `width` columns. Text that is no JSON is
-/// wrapped as it is.
-pub(crate) fn rows(text: &str, width: usize) -> Vec<String> {
-    let mut rows =
-        Rows { done: Vec::new(), row: String::new(), used: 0, width: width.max(1), depth: 0 };
-    if text.trim_start().starts_with(['{', '[']) {
-        rows.json(text);
-    } else {
-        rows.add(&harmless(text));
-    }
-    rows.end();
-    rows.done
+/// Spreads a record over rows of `width` columns.
+pub(crate) fn rows(record: &str, width: usize) -> Vec<String> {
+    Rows::filled(width, |rows| rows.json(record))
+}
+
+/// Wraps a line of text, every character of it as it is: it may look like the beginning of JSON.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    Rows::filled(width, |rows| rows.add(&harmless(text)))
 }
 
 impl Rows {
+    fn filled(width: usize, fill: impl FnOnce(&mut Self)) -> Vec<String> {
+        let width = width.max(1);
+        let mut rows = Self { done: Vec::new(), row: String::new(), used: 0, width, depth: 0 };
+        fill(&mut rows);
+        rows.end();
+        rows.done
+    }
+
     fn json(&mut self, json: &str) {
         // The same value, with nothing in it that steers the terminal.
         let json = lro_core::escape_hidden(json);
@@ -174,7 +178,8 @@ mod tests {
     #[test]
     fn hidden_characters_are_escaped_in_json_and_shown_in_text() {
         assert_eq!(rows("[\"\u{202e}\u{1b}\"]", 40)[1], r#"  "\u202e\u001b""#);
-        assert_eq!(rows("a\u{1b}[2J\tb", 40), ["a<U+001B>[2J\\tb"]);
+        assert_eq!(wrapped("a\u{1b}[2J\tb", 40), ["a<U+001B>[2J\\tb"]);
+        assert_eq!(wrapped("[INFO] a: b, c", 9), ["[INFO] a:", " b, c"]);
     }
 
     proptest! {

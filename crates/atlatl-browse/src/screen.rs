@@ -86,6 +86,8 @@ pub struct Screen {
     asking: Option<(String, Ask)>,
     /// What was typed last for either purpose.
     typed: [String; 2],
+    /// Which records are seen: counted up when they become others.
+    records: u64,
     /// What `page` was made from.
     seen: Option<(usize, usize, u64)>,
     version: u64,
@@ -120,6 +122,7 @@ impl Screen {
             job: None,
             asking: None,
             typed: [String::new(), String::new()],
+            records: 0,
             seen: None,
             version: 0,
         }
@@ -166,6 +169,10 @@ impl Screen {
             if let Err(error) = self.stored.index() {
                 self.stored.lines.give_up();
                 self.trouble(&error);
+            }
+            if self.stored.lines.cut {
+                let most = crate::lines::MOST;
+                self.message = Some(format!("only the first {most} lines are shown"));
             }
             // While it grows, what is on the screen may be less than fits.
             if self.page.len() < self.height() || self.stored.lines.is_finished() {
@@ -224,6 +231,10 @@ impl Screen {
     fn restart(&mut self) {
         self.job = None;
         self.sorted = None;
+        self.records += 1;
+        if let Mode::Record(_) = self.mode {
+            self.mode = Mode::Table;
+        }
         (self.cursor, self.top, self.column, self.first_column) = (0, 0, 0, 0);
         self.version += 1;
     }

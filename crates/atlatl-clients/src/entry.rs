@@ -50,9 +50,26 @@ fn kind(value: &Node, shape: Shape) -> Kind {
         }),
     };
     if let Some(words) = words.filter(|words| !words.is_empty()) {
-        let program = Path::new(&words[0]).file_name().and_then(|name| name.to_str());
-        return if program == Some("atlatl") { Kind::Ours(words) } else { Kind::Program(words) };
+        return if is_ours(&words) { Kind::Ours(words) } else { Kind::Program(words) };
     }
     let url = ["url", "httpUrl", "serverUrl"].iter().find_map(|name| value.get(name)?.text());
     url.map_or(Kind::Other, |url| Kind::Url(url.to_owned()))
+}
+
+/// Whether the words start this program: by its name, by that of its packages, or through a launcher
+/// of packages.
+fn is_ours(words: &[String]) -> bool {
+    let name =
+        |word: &String| Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
+    let ours = |word: &String| matches!(name(word).as_deref(), Some("atlatl" | "atlatl-lro"));
+    match words {
+        [program, ..] if ours(program) => true,
+        [launcher, rest @ ..]
+            if matches!(name(launcher).as_deref(), Some("npx" | "bunx" | "uvx")) =>
+        {
+            let package = rest.iter().find(|word| !word.starts_with('-'));
+            package.is_some_and(|word| word.split('@').next() == Some("atlatl-lro"))
+        }
+        _ => false,
+    }
 }

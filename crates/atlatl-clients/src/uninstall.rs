@@ -6,7 +6,7 @@ use crate::client::Place;
 use crate::edit::{applied, quoted};
 use crate::entry::{Kind, entry};
 use crate::journal::{Journal, Wrapped};
-use crate::node::{Broken, Is, Member, Node};
+use crate::node::{Broken, Is, Member, Node, Notation};
 
 /// Changes a file back. What nobody touched since becomes the bytes it was; of what was edited only
 /// what is ours is taken out.
@@ -39,8 +39,17 @@ pub fn uninstall(text: &str, place: &Place, journal: &Journal) -> Result<String,
 /// `text` without a server that was added: what was put in, or the whole member where something was
 /// written around it since.
 fn without(text: &str, place: &Place, name: &str, inserted: &str) -> Result<String, Broken> {
-    let taken_out =
-        text.rfind(inserted).map(|at| [&text[..at], &text[at + inserted.len()..]].concat());
+    // The same words may stand in another table of the file.
+    let table = match place.notation {
+        Notation::Json => {
+            Node::read(text, place.notation)?.at(&place.keys()).map(|of| of.range.clone())
+        }
+        Notation::Toml => None,
+    };
+    let table = table.unwrap_or(0..text.len());
+    let mut there = text.rmatch_indices(inserted).map(|(at, _)| at..at + inserted.len());
+    let ours = there.find(|there| there.start < table.end && table.start < there.end);
+    let taken_out = ours.map(|ours| [&text[..ours.start], &text[ours.end..]].concat());
     if let Some(taken_out) = taken_out.filter(|text| Node::read(text, place.notation).is_ok()) {
         return Ok(taken_out);
     }
@@ -119,7 +128,7 @@ fn whole_member(text: &str, place: &Place, name: &str) -> Result<Option<Range<us
     let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
     let Some(at) = servers.iter().position(|member| member.name == name) else { return Ok(None) };
     // A table of TOML has no place that could be taken out safely after somebody edited it.
-    if place.notation == crate::node::Notation::Toml {
+    if place.notation == Notation::Toml {
         return Ok(None);
     }
     let range = servers[at].range.clone();

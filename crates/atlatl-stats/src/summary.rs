@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, Days, NaiveDate, Utc};
 use lro::{Event, EventKind};
 use lro_core::Reference;
 use lro_core::tokens::Estimate;
@@ -14,6 +14,9 @@ use crate::figures::Figures;
 const APART: &str = "(failed questions)";
 /// A server that has no name: a result that was stored from the command line.
 const UNNAMED: &str = "(no server)";
+
+/// Days for which the empty ones are listed as well.
+const SPAN: u64 = 400;
 
 /// The figures of a ledger.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -57,7 +60,7 @@ impl Summary {
             .collect();
         let mut summary = Self::default();
         let mut servers = BTreeMap::<String, Figures>::new();
-        let mut tools = BTreeMap::<String, Figures>::new();
+        let mut tools = BTreeMap::<(String, String), Figures>::new();
         let mut days = BTreeMap::<NaiveDate, Figures>::new();
         for event in &events {
             let counted = event.result.and_then(|result| counted.get(&result).copied());
@@ -69,17 +72,29 @@ impl Summary {
             if let Some(server) = server {
                 servers.entry(server.to_owned()).or_default().add(event, counted);
                 if let Some(tool) = tool {
-                    tools.entry(format!("{server} {tool}")).or_default().add(event, counted);
+                    tools
+                        .entry((server.to_owned(), tool.to_owned()))
+                        .or_default()
+                        .add(event, counted);
                 }
             }
         }
-        summary.servers = best_first(servers);
-        summary.tools = best_first(tools);
+        let labels: Vec<String> = servers.keys().cloned().collect();
+        summary.tools = best_first(tools.into_iter().map(|((server, tool), of)| {
+            let server = short(&server, &labels);
+            (format!("{server} {tool}"), of)
+        }));
+        summary.servers = best_first(
+            servers.into_iter().map(|(server, of)| (short(&server, &labels).to_owned(), of)),
+        );
         let first = days.keys().next().copied();
         let last = days.keys().next_back().copied();
         if let (Some(first), Some(last)) = (first, last) {
-            // Days on which nothing happened are seen as such.
-            let all = first.iter_days().take_while(|day| *day <= last);
+            // Days on which nothing happened are seen as such, unless a clock was years off.
+            let near = last.checked_sub_days(Days::new(SPAN)).unwrap_or(first);
+            let old: Vec<NaiveDate> = days.range(..near).map(|(day, _)| *day).collect();
+            let all =
+                old.into_iter().chain(near.max(first).iter_days().take_while(|day| *day <= last));
             let row = |day: NaiveDate| Row {
                 name: day.to_string(),
                 figures: days.remove(&day).unwrap_or_default(),
@@ -108,9 +123,28 @@ fn about(kind: &EventKind) -> (Option<&str>, Option<&str>) {
     }
 }
 
-fn best_first(rows: BTreeMap<String, Figures>) -> Vec<Row> {
-    let mut rows: Vec<Row> =
-        rows.into_iter().map(|(name, figures)| Row { name, figures }).collect();
+/// A server's label without what tells it from others of the same program, where there are none.
+fn short<'a>(label: &'a str, labels: &[String]) -> &'a str {
+    let Some((name, _)) = label.rsplit_once(':') else { return label };
+    let same =
+        labels.iter().filter(|other| other.rsplit_once(':').is_some_and(|(of, _)| of == name));
+    if same.count() == 1 { name } else { label }
+}
+
+fn best_first(rows: impl Iterator<Item = (String, Figures)>) -> Vec<Row> {
+    let mut rows: Vec<Row> = rows.map(|(name, figures)| Row { name, figures }).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.figures.net_tokens()));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_short_where_it_says_enough() {
+        let labels = ["files:abc", "files:def", "web:123", "atlatl"].map(str::to_owned);
+        let shown: Vec<&str> = labels.iter().map(|label| short(label, &labels)).collect();
+        assert_eq!(shown, ["files:abc", "files:def", "web", "atlatl"]);
+    }
 }

@@ -152,6 +152,9 @@ pub(crate) enum Command {
     /// Print what a shell needs to complete command lines
     #[command(after_long_help = command::completions::EXAMPLES)]
     Completions(command::completions::Args),
+    /// Write the manual pages, one for each command
+    #[command(after_long_help = command::man::EXAMPLES)]
+    Man(command::man::Args),
     /// Show, describe and check the configuration
     #[command(subcommand)]
     Config(command::config::Command),

@@ -10,6 +10,7 @@ pub(crate) mod extract;
 pub(crate) mod install;
 pub(crate) mod login;
 pub(crate) mod logout;
+pub(crate) mod man;
 pub(crate) mod memory;
 pub(crate) mod offload;
 pub(crate) mod proxy;
@@ -67,6 +68,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Stats(args) => stats::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Completions(args) => completions::run(args, output),
+        Command::Man(args) => man::run(args, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
 }

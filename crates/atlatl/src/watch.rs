@@ -74,7 +74,8 @@ impl EventSink for Watch {
         if let EventKind::OffloadWriteFailed { error, .. } = &event.kind {
             state.failures.push(error.clone());
         }
-        let keep_since = event.time - self.retention;
+        let keep_since = event.time.checked_sub_signed(self.retention);
+        let keep_since = keep_since.unwrap_or(DateTime::<Utc>::MIN_UTC);
         if let Some(ledger) = self.path.as_deref().and_then(|path| state.ledger(path, keep_since)) {
             ledger.publish(event);
         }

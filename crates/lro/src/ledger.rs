@@ -34,34 +34,46 @@ impl Ledger {
         Ok(lines.map(|line| Ok(serde_json::from_slice(&line?)?)))
     }
 
-    /// Takes out what happened before `time`. Cheap where there is nothing: the oldest line is first.
+    /// Takes out what happened before `time`, and what cannot be read. Cheap where there is nothing:
+    /// the oldest line is first. Where another process is writing it is left for the next time.
     pub fn forget_before(&self, time: DateTime<Utc>) -> io::Result<()> {
-        let is_old = |line: &io::Result<Event>| line.as_ref().is_ok_and(|event| event.time < time);
-        if !Self::read(&self.path)?.next().as_ref().is_some_and(is_old) {
+        if !self.begins_before(time)? {
             return Ok(());
         }
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.lock()?;
-        let kept = self.path.with_extension(format!("{}.kept", std::process::id()));
-        let replaced = (|| {
-            let mut new = BufWriter::new(appending(&kept)?);
-            for line in BufReader::new(File::open(&self.path)?).split(b'\n') {
-                let line = line?;
-                if !is_old(&serde_json::from_slice(&line).map_err(io::Error::from)) {
-                    new.write_all(&line)?;
-                    new.write_all(b"\n")?;
-                }
-            }
-            new.flush()?;
-            fs::rename(&kept, &self.path)
-        })();
-        file.unlock()?;
-        if replaced.is_err() {
-            // What is left of an attempt is of no use to anyone.
-            let _ = fs::remove_file(&kept);
+        if file.try_lock().is_err() {
+            return Ok(());
         }
+        // Whoever came first may have put another file in its place, which others write to by now.
+        let replaced = if is_at(&file, &self.path) { self.rewrite(time) } else { Ok(()) };
+        file.unlock()?;
         replaced?;
         *file = appending(&self.path)?;
+        Ok(())
+    }
+
+    /// Whether the first line that can be read is older.
+    fn begins_before(&self, time: DateTime<Utc>) -> io::Result<bool> {
+        let mut events = Self::read(&self.path)?.filter_map(Result::ok);
+        Ok(events.next().is_some_and(|first| first.time < time))
+    }
+
+    fn rewrite(&self, since: DateTime<Utc>) -> io::Result<()> {
+        let mut kept =
+            tempfile::NamedTempFile::new_in(self.path.parent().unwrap_or(Path::new(".")))?;
+        {
+            let mut out = BufWriter::new(kept.as_file_mut());
+            for line in BufReader::new(File::open(&self.path)?).split(b'\n') {
+                let line = line?;
+                if serde_json::from_slice::<Event>(&line).is_ok_and(|event| event.time >= since) {
+                    out.write_all(&line)?;
+                    out.write_all(b"\n")?;
+                }
+            }
+            out.flush()?;
+        }
+        // A ledger behind a link stays behind it.
+        kept.persist(fs::canonicalize(&self.path)?)?;
         Ok(())
     }
 
@@ -71,14 +83,12 @@ impl Ledger {
             // A file system without locks has statistics all the same.
             let locked = file.lock_shared().is_ok();
             let current = is_at(&file, &self.path);
-            if current {
-                file.write_all(line)?;
-            }
+            let written = if current { file.write_all(line) } else { Ok(()) };
             if locked {
                 file.unlock()?;
             }
             if current {
-                return Ok(());
+                return written;
             }
             *file = appending(&self.path)?;
         }

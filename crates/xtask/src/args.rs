@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::repository::Repository;
-use crate::{bench, check, conformance, docs, output, references, soak};
+use crate::{bench, check, conformance, docs, output, package, references, soak};
 
 /// Gates, generated references and long runs of the Atlatl repository.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Conformance(ConformanceArgs),
     /// Run the examples in README.md and docs/.
     Docs(DocsArgs),
+    /// Make every package of the program from one built binary.
+    Package(PackageArgs),
     /// Write the generated reference documents, or check that they are fresh.
     References(ReferencesArgs),
     /// Run the long runs and record them under bench/runs/.
@@ -68,6 +70,27 @@ pub(crate) struct DocsArgs {
     /// Documents to run; README.md and all of docs/ when none is named.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+}
+
+/// What to pack.
+#[derive(Debug, Args)]
+pub(crate) struct PackageArgs {
+    /// The built program; the wheel is built by cargo again, which has nothing to do if the
+    /// environment is the same.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bin: PathBuf,
+    /// What it was built for: the `--target` of cargo.
+    #[arg(long, value_name = "TRIPLE")]
+    pub(crate) target: String,
+    /// Where the packages go.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// The publisher's namespace in the MCP registry, such as `io.github.NAME`.
+    #[arg(long, value_name = "NAMESPACE", default_value = "local")]
+    pub(crate) namespace: String,
+    /// The URL of the source, which npm compares with who publishes.
+    #[arg(long, value_name = "URL")]
+    pub(crate) repository: Option<String>,
 }
 
 /// What to do with the generated documents.
@@ -136,6 +159,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(args) => check::run(&repository, &args),
         Command::Conformance(args) => conformance::run(&repository, &args),
         Command::Docs(args) => docs::run(&repository, &args),
+        Command::Package(args) => package::run(&repository, &args),
         Command::References(args) => references::run(&repository, &args),
         Command::Soak(args) => soak::run(&repository, &args),
         Command::Fuzz(args) => soak::fuzz::run(&repository, &args),

@@ -15,9 +15,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::args::{Bench, BenchArgs};
+use crate::markdown::generated;
+use crate::output;
 use crate::repository::Repository;
 use crate::run_record::RunRecord;
-use crate::{generated, output};
 
 const DOCUMENT: &str = "docs/performance.md";
 

@@ -1,4 +1,4 @@
-//! The project's own commands: gates, generated references, long runs.
+//! The project's own commands: gates, generated references, packages, long runs.
 
 mod args;
 mod atlatl;
@@ -6,9 +6,9 @@ mod bench;
 mod check;
 mod conformance;
 mod docs;
-mod generated;
 mod markdown;
 mod output;
+mod package;
 mod references;
 mod repository;
 mod run_record;

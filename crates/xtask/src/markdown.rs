@@ -1,5 +1,7 @@
 //! Just enough Markdown to check documents: fenced blocks, prose, table rows, headings.
 
+pub(crate) mod generated;
+
 /// A fenced code block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block<'a> {

@@ -12,9 +12,10 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use crate::args::SoakArgs;
+use crate::markdown::generated;
+use crate::output;
 use crate::repository::Repository;
 use crate::run_record::RunRecord;
-use crate::{generated, output};
 
 /// The document that shows the last runs, in its part called `soak`.
 const DOCUMENT: &str = "docs/performance.md";

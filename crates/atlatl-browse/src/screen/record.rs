@@ -1,7 +1,7 @@
 //! Record: one of them, whole.
 
 use super::{Mode, Screen};
-use crate::body::LONGEST;
+use crate::body::{Content, LONGEST};
 use crate::effect::Effect;
 use crate::key::Key;
 use crate::pretty;
@@ -13,8 +13,8 @@ pub(crate) struct Record {
     pub(crate) top: usize,
     /// Whether it is so long that only its beginning is there.
     pub(crate) cut: bool,
-    /// What the rows were made from: the number of the record and the width.
-    made_from: Option<(usize, usize)>,
+    /// What the rows were made from: the number of the record, the width, and which records.
+    made_from: Option<(usize, usize, u64)>,
 }
 
 impl Screen {
@@ -62,15 +62,19 @@ impl Screen {
         let (number, width, height) =
             (self.number(self.cursor), self.width(), self.record_height());
         let Mode::Record(record) = &mut self.mode else { return };
-        if record.made_from != Some((number, width)) {
-            let top =
-                if record.made_from.is_some_and(|(n, _)| n == number) { record.top } else { 0 };
-            let made_from = Some((number, width));
+        let made_from = Some((number, width, self.records));
+        if record.made_from != made_from {
+            let same = record.made_from.is_some_and(|(n, _, r)| (n, r) == (number, self.records));
+            let top = if same { record.top } else { 0 };
             let line = self.body().line(number, LONGEST).unwrap_or_else(|error| {
                 self.trouble(&error);
                 crate::lines::Line::default()
             });
-            let rows = pretty::rows(&String::from_utf8_lossy(&line.bytes), width);
+            let text = String::from_utf8_lossy(&line.bytes);
+            let rows = match self.body().content {
+                Content::Records => pretty::rows(&text, width),
+                Content::Text => pretty::wrapped(&text, width),
+            };
             self.mode = Mode::Record(Record { rows, top, cut: line.cut, made_from });
         }
         if let Mode::Record(record) = &mut self.mode {

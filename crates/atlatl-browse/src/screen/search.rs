@@ -63,7 +63,9 @@ impl Screen {
     fn search_from(&mut self, forward: bool, skip: usize) {
         let (Some(pattern), all) = (self.pattern.clone(), self.count()) else { return };
         if all == 0 {
-            self.message = Some("there is nothing to search".to_owned());
+            let begun = !self.stored.lines.is_finished();
+            let why = if begun { "it is not indexed yet" } else { "there is nothing to search" };
+            self.message = Some(why.to_owned());
             return;
         }
         let at = self.cursor;

@@ -72,6 +72,8 @@ impl Screen {
     }
 
     fn begin_again(&mut self) {
+        // A search goes by positions, which are others now.
+        self.job = None;
         (self.cursor, self.top) = (0, 0);
         self.version += 1;
     }

@@ -75,7 +75,7 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
         Err(_) => (Settings::load(&sources.without_values())?, false),
     };
     let here = Surroundings::of(&settings, sources);
-    let (mut clients, servers) = clients::check(&settings, &here, whole)?;
+    let (mut clients, servers) = clients::check(&settings, &here, sources, whole)?;
     installs::check(&settings, &mut clients);
     if !whole {
         configuration.skip("storage, memories, queries, HTTP", "mend the configuration first");

@@ -48,7 +48,10 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let settings = Settings::load(sources)?;
     let ledger = ledger_path(&settings)
         .ok_or_else(|| Error::usage("ledger.path: there is no home directory to keep it in"))?;
-    let since = args.days.map(|days| Moment::of_system().now - TimeDelta::days(days.into()));
+    let since = args.days.and_then(|days| {
+        // Further back than dates go is everything.
+        Moment::of_system().now.checked_sub_signed(TimeDelta::days(days.into()))
+    });
     let mut unreadable = 0;
     let mut events = Vec::new();
     let lines = match Ledger::read(&ledger) {

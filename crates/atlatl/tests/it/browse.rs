@@ -280,3 +280,33 @@ fn a_pipe_an_asked_form_and_plain_print_as_ever() {
         assert!(shown.starts_with(begins) && !shown.contains(ENTERED), "{shown:?}");
     }
 }
+
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let program = Program::new();
+    let reference = store(&program, &records(50));
+    let (hand, end) = terminal();
+    let stdio = || Stdio::from(end.try_clone().unwrap());
+    let mut command = program.command(&["results", "show", &reference]);
+    command.env("TERM", "xterm-256color").stdin(stdio()).stdout(stdio()).stderr(stdio());
+    let mut child = command.spawn().unwrap();
+    drop((end, command));
+    let mut seen = Vec::new();
+    let mut eye = hand.try_clone().unwrap();
+    while !String::from_utf8_lossy(&seen).contains("thing_3") {
+        let mut buffer = [0; 4096];
+        let read = eye.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..read]);
+    }
+    // Nobody tells it by a signal: the terminal is not its own.
+    drop((hand, eye));
+    let since = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(since.elapsed() < PATIENCE, "it goes on without a terminal");
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{status}");
+}

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// A terminal: the person's end and the program's.
 pub(crate) fn terminal() -> (File, File) {
-    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&person).unwrap();
     unlockpt(&person).unwrap();
     let name = ptsname(&person, Vec::new()).unwrap();

@@ -32,6 +32,7 @@ fn help_says_what_there_is() {
       stats        Show what offloading saved, net of what it cost
       memory       Keep, find and carry memories of your own
       completions  Print what a shell needs to complete command lines
+      man          Write the manual pages, one for each command
       config       Show, describe and check the configuration
       help         Print this message or the help of the given subcommand(s)
 
@@ -262,4 +263,32 @@ fn completions_are_scripts_of_their_shell_and_know_the_commands() {
     let output = Command::new("bash").args(["-c", &asked]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "uninstall", "{output:?}");
     assert_eq!(program.run(&["completions", "tcsh"]).status, 2);
+}
+
+#[test]
+fn manual_pages_are_one_for_each_command_and_say_what_its_help_says() {
+    let program = Program::new();
+    let run = program.run(&["man", "pages/man1"]);
+    assert_eq!(run.status, 0, "{run}");
+    let read = |page: &str| {
+        let path = program.path("work/pages/man1").join(page);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{page}: {error}"))
+    };
+    for page in ["atlatl.1", "atlatl-proxy.1", "atlatl-memory.1", "atlatl-memory-add.1"] {
+        assert!(read(page).contains(".TH"), "{page}");
+    }
+    assert!(read("atlatl-serve.1").contains("Serve memories: recall, search, list, capture"));
+    assert!(
+        read("atlatl-serve.1").contains("\n.nf\nExamples:\n"),
+        "examples in lines of their own"
+    );
+    assert!(!program.path("work/pages/man1/atlatl-help.1").exists());
+}
+
+#[test]
+fn manual_pages_that_cannot_be_written_are_an_error_that_names_the_place() {
+    let run = Program::new().file("work/taken", "").run(&["man", "taken/man1"]);
+    assert_eq!((run.status, run.stdout.as_str()), (1, ""));
+    let message = "error: cannot write manual pages into taken/man1: ";
+    assert!(run.stderr.starts_with(message), "{run}");
 }

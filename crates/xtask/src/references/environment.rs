@@ -26,6 +26,8 @@ const OURS: &[(&str, &str)] = &[
         "XDG_STATE_HOME",
         "`atlatl` below it holds the ledger and what `install` wrote down [`~/.local/state`].",
     ),
+    ("PATH", "Where `atlatl doctor` looks for the programs that clients start."),
+    ("TERM", "`dumb` or not set: no colours, and `atlatl results show` prints as in a pipe."),
     ("VISUAL", "The editor of `atlatl memory edit`."),
     ("EDITOR", "The same, where `VISUAL` is not set."),
     ("OPENAI_API_KEY", "The key for `memory.embedder = \"openai:…\"`. It is never shown."),
@@ -41,7 +43,6 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("NO_COLOR", "Set to anything: no colours."),
     ("CLICOLOR", "`0`: no colours."),
     ("CLICOLOR_FORCE", "Other than `0`: colours also where the output is no terminal."),
-    ("TERM", "`dumb`: no colours."),
     (
         "HTTPS_PROXY",
         "A web proxy for `atlatl proxy --url`; not for servers on this machine, not for logins, not \
@@ -95,12 +96,21 @@ fn names(table: &[(&str, &str)]) -> BTreeSet<String> {
 
 /// The names in the files that ask for a variable: few enough to be told by their capitals.
 fn read(repository: &Repository) -> Result<BTreeSet<String>> {
-    let asks = |code: &str| code.contains("env::var");
-    let sources = sources(repository)?.into_iter().filter(|source| asks(&source.code));
-    let found = sources.flat_map(|source| {
-        literals(&source.code, |c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-    });
-    Ok(found.collect())
+    let capitals = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let mut found = BTreeSet::new();
+    for source in sources(repository)? {
+        if source.code.contains("env::var") {
+            found.extend(literals(&source.code, capitals));
+        }
+        // Elsewhere they are asked for by a function of ours, each by its name.
+        for asked in source.code.split("variable(").skip(1) {
+            let name = asked.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+            found.extend(
+                name.map(|(name, _)| name.to_owned()).filter(|name| name.chars().all(capitals)),
+            );
+        }
+    }
+    Ok(found)
 }
 
 /// Variable, key and default of each row of the configuration reference.

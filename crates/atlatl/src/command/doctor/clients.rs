@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    expand::expand,
     extraction,
     finding::{Finding, Group},
     mend::word,
@@ -44,6 +45,7 @@ impl Surroundings {
 pub(super) fn check(
     settings: &Settings,
     here: &Surroundings,
+    sources: &Sources,
     with_sizes: bool,
 ) -> Result<(Group, Vec<Server>), Error> {
     let mut group = Group::new("clients");
@@ -65,17 +67,22 @@ pub(super) fn check(
         servers.iter().filter_map(unclear),
         "this version understands them all",
     );
-    let program = servers.iter().filter_map(|server| {
-        let at = found(&server.program, &path_of(server, here), &here.working_dir);
-        let anywhere = found(&server.program, OsStr::new(DEFAULT_PATH), &here.working_dir);
+    // What is switched off harms nobody.
+    let started = || servers.iter().filter(|server| server.launch.enabled);
+    let expanded = |text: &str| expand(text, |name| sources.variable(name), &here.working_dir);
+    let program = started().filter_map(|server| {
+        // Where only the client knows what it starts, it cannot be looked for.
+        let program = expanded(&server.program)?;
+        let at = found(&program, &path_of(server, here), &here.working_dir);
+        let anywhere = found(&program, OsStr::new(DEFAULT_PATH), &here.working_dir);
         command(server, at.as_deref(), anywhere.is_some(), here.itself.as_deref())
     });
     group.checked("atlatl-command", program.collect::<Vec<_>>(), "every entry finds this program");
-    let behind = servers.iter().filter_map(|server| {
+    let behind = started().filter_map(|server| {
         let What::Proxy { behind: Behind::Program(words), .. } = &server.what else { return None };
-        let program = words.first()?;
-        let there = found(program, &path_of(server, here), &directory(server, here));
-        there.is_none().then(|| no_program(server, program))
+        let program = expanded(words.first()?)?;
+        let there = found(&program, &path_of(server, here), &directory(server, here));
+        there.is_none().then(|| no_program(server, &program))
     });
     group.checked("server-program", behind.collect::<Vec<_>>(), "every server's program is there");
     group.checked("extraction-tools", extraction::check(&servers), "each client has them once");

@@ -109,7 +109,13 @@ pub(super) fn private(path: &Path, there: &There, uid: u32, by: ReadableBy) -> O
             "results-dir",
             name,
             format!("it belongs to user {owner}, and you are {uid}: nothing is stored in it"),
-            format!("sudo chown -R {uid} {}", word(path)),
+            // Not to be made one's own: whoever made it may have put anything into it.
+            format!(
+                "{}; or, as its owner: mv {} {}",
+                other("proxy.dir"),
+                word(path),
+                word(&aside(path))
+            ),
         )),
         There::Directory { mode, .. } if is_open(*mode, by) => Some(Finding::fault(
             "results-dir",
@@ -163,7 +169,7 @@ mod tests {
         assert_eq!(check(&of(7, 0o750), ReadableBy::Owner), None, "the store takes it back");
         assert_eq!(check(&of(7, 0o750), ReadableBy::Group), None);
         let fix = |there: &There, by| check(there, by).unwrap().fix;
-        assert_eq!(fix(&of(8, 0o700), ReadableBy::Owner), "sudo chown -R 7 /x/atlatl-7");
+        assert!(fix(&of(8, 0o700), ReadableBy::Owner).contains("proxy.dir=DIR"));
         assert_eq!(fix(&of(7, 0o755), ReadableBy::Owner), "chmod 700 /x/atlatl-7");
         assert_eq!(fix(&of(7, 0o770), ReadableBy::Group), "chmod 750 /x/atlatl-7");
     }

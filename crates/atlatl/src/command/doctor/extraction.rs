@@ -28,7 +28,9 @@ fn missing(servers: &[&Server]) -> Vec<Finding> {
         let beside = servers.iter().filter(|other| {
             other.file == server.file || (server.is_of_project() && !other.is_of_project())
         });
-        let offered = beside.filter_map(|other| offers(other)).any(|offered| offered == scope);
+        let offered = beside
+            .filter_map(|other| offers(other))
+            .any(|offered| offered == Scope(scope.as_deref()));
         if !offered {
             found.entry((&server.file, scope)).or_insert(*server);
         }
@@ -63,11 +65,17 @@ fn no_tools(file: &std::path::Path, scope: Option<&str>, server: &Server) -> Fin
     )
 }
 
+/// A scope, or the one without a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Scope<'a>(Option<&'a str>);
+
 /// Who offers the tools of which scope.
-fn offers(server: &Server) -> Option<&Option<String>> {
+fn offers(server: &Server) -> Option<Scope<'_>> {
     match &server.what {
-        What::Tools { scope } | What::Proxy { tools: ProxyTools::All, scope, .. } => Some(scope),
-        What::Serve { tools: ProxyTools::All } => Some(&None),
+        What::Tools { scope } | What::Proxy { tools: ProxyTools::All, scope, .. } => {
+            Some(Scope(scope.as_deref()))
+        }
+        What::Serve { tools: ProxyTools::All } => Some(Scope(None)),
         _ => None,
     }
 }
@@ -75,18 +83,22 @@ fn offers(server: &Server) -> Option<&Option<String>> {
 /// The same tools several times cost the model's context each time. A memory server has them for its
 /// own sake, and is not counted.
 fn twice(servers: &[&Server]) -> Vec<Finding> {
+    let scopes: BTreeSet<Scope<'_>> = servers.iter().filter_map(|one| offers(one)).collect();
+    scopes.into_iter().filter_map(|scope| twice_in(servers, scope)).collect()
+}
+
+fn twice_in(servers: &[&Server], scope: Scope<'_>) -> Option<Finding> {
     let mut names = BTreeSet::new();
     let mut offering = Vec::new();
     for server in servers {
-        let offers =
-            matches!(server.what, What::Tools { .. } | What::Proxy { tools: ProxyTools::All, .. });
+        let memories = matches!(server.what, What::Serve { .. });
         // A project's server takes the place of the user's of the same name.
-        if offers && names.insert(&server.launch.name) {
+        if !memories && offers(server) == Some(scope) && names.insert(&server.launch.name) {
             offering.push(*server);
         }
     }
-    let [first, rest @ ..] = &*offering else { return Vec::new() };
-    let Some(second) = rest.first() else { return Vec::new() };
+    let [first, rest @ ..] = &*offering else { return None };
+    let second = rest.first()?;
     let proxy = rest.iter().find(|server| matches!(server.what, What::Proxy { .. }));
     let all: Vec<&str> = offering.iter().map(|server| server.launch.name.as_str()).collect();
     let fix = match proxy {
@@ -98,10 +110,10 @@ fn twice(servers: &[&Server]) -> Vec<Finding> {
         ),
         None => format!("in {}, take {} out", second.file.display(), second.launch.name),
     };
-    vec![Finding::warning(
+    Some(Finding::warning(
         "extraction-tools",
         format!("{} ({})", first.file.display(), first.client.title),
         format!("the extraction tools are offered {} times, by {}", all.len(), all.join(", ")),
         fix,
-    )]
+    ))
 }

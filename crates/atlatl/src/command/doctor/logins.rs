@@ -72,12 +72,13 @@ fn unusable(error: &LoginError) -> Finding {
 fn stale(entry: &Entry, servers: &[Server]) -> Option<Finding> {
     let end =
         entry.expires_at.filter(|end| !entry.refreshable && *end <= Moment::of_system().now)?;
-    let used = servers.iter().any(|server| match &server.what {
-        What::Proxy { behind: Behind::Url(url), .. } => {
-            url::Url::parse(url).is_ok_and(|url| url == entry.server)
-        }
-        _ => false,
-    });
+    let used =
+        servers.iter().filter(|server| server.launch.enabled).any(|server| match &server.what {
+            What::Proxy { behind: Behind::Url(url), .. } => {
+                url::Url::parse(url).is_ok_and(|url| url == entry.server)
+            }
+            _ => false,
+        });
     let says =
         format!("it expired at {}, and cannot be refreshed", end.format("%Y-%m-%d %H:%M UTC"));
     let fix = format!("atlatl login {}", shell_word(entry.server.as_str()));

@@ -48,7 +48,7 @@ pub(super) fn check(server: &Server, tools: &[String]) -> Option<Finding> {
         "tool-names",
         server.shown(),
         format!(
-            "{} takes names of {most} characters with the server's in them, and does not offer \
+            "{} takes names of {most} characters with the server's in them, and leaves out or cuts \
              {first} ({}){others}",
             server.client.title,
             around + name + length(first)

@@ -7,7 +7,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, channel},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -18,13 +18,26 @@ use lro_wire::{meta, version};
 use serde_json::{Value, json};
 
 /// How long a server has to say what it is and what it offers.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one has whose launcher may have to fetch it first.
+const FETCHING: Duration = Duration::from_mins(1);
+
+/// How long a server has that is started with these words.
+pub(super) fn patience(words: &[String]) -> Duration {
+    let launcher = words.first().and_then(|word| std::path::Path::new(word).file_name()?.to_str());
+    let fetches = ["npx", "bunx", "pnpm", "yarn", "uvx", "uv", "pipx", "docker", "podman"];
+    if launcher.is_some_and(|name| fetches.contains(&name)) { FETCHING } else { PATIENCE }
+}
 /// How long it may take to end after its input has.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How often is looked whether a person gave up.
 const GLANCE: Duration = Duration::from_millis(100);
 /// A longer message is no answer to what is asked here.
 const LONGEST: u64 = 32 << 20;
+/// A longer place in a listing is not sent back.
+const LONGEST_CURSOR: usize = 4096;
+/// Lines that wait to be looked at.
+const WAITING: usize = 16;
 /// How much of its standard error is kept.
 const TAIL: usize = 4096;
 /// More pages of tools are not asked for.
@@ -33,6 +46,8 @@ const PAGES: usize = 50;
 /// How a server is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Start {
+    /// How long it has to answer.
+    pub(super) patience: Duration,
     pub(super) words: Vec<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) cwd: PathBuf,
@@ -82,7 +97,7 @@ pub(super) fn probe(start: &Start, stopped: &AtomicBool) -> Outcome {
     let mut talk = Talk {
         input,
         messages: messages(output),
-        until: Instant::now() + PATIENCE,
+        until: Instant::now() + start.patience,
         stopped,
         noise: None,
         next: 0,
@@ -171,7 +186,9 @@ impl Talk<'_> {
             let page = self.ask("tools/list", &params)?;
             let tools = page["tools"].as_array().into_iter().flatten();
             names.extend(tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)));
-            let Some(cursor) = page["nextCursor"].as_str() else { break };
+            // What does not fit into a pipe would be written for ever to a server that does not read.
+            let next = page["nextCursor"].as_str().filter(|cursor| cursor.len() <= LONGEST_CURSOR);
+            let Some(cursor) = next else { break };
             params["cursor"] = cursor.into();
         }
         Ok(names)
@@ -246,7 +263,7 @@ fn spoken(result: &Value) -> String {
 
 /// What it writes, a line at a time. The thread ends with the server's output.
 fn messages(output: impl Read + Send + 'static) -> Receiver<String> {
-    let (send, receive) = channel();
+    let (send, receive) = sync_channel(WAITING);
     thread::spawn(move || {
         let mut output = BufReader::new(output);
         loop {

@@ -66,9 +66,10 @@ impl Server {
         format!("{} in {} ({})", self.launch.name, self.file.display(), self.client.title)
     }
 
-    /// Whether its client is started from a desktop, which has no shell's `PATH`.
+    /// Whether its client is started from a desktop and has no shell's `PATH`. Editors ask a shell
+    /// for it; a project's file names programs by name, since others share it.
     pub(super) fn has_window(&self) -> bool {
-        !matches!(self.client.name, "claude-code" | "codex" | "gemini" | "opencode")
+        self.client.name == "claude-desktop" && !self.is_of_project()
     }
 
     pub(super) fn is_of_project(&self) -> bool {

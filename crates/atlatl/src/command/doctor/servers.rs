@@ -20,7 +20,7 @@ use super::{
     expand::expand,
     finding::{Finding, Group},
     names,
-    probe::{Answer, Outcome, PATIENCE, Start, probe},
+    probe::{Answer, Outcome, Start, patience, probe},
     search::found,
     server::{Behind, Server, What},
 };
@@ -66,7 +66,7 @@ pub(super) fn check(
     let outcomes = probe_all(&starts)?;
     let mut said = Vec::new();
     for (server, at) in asked {
-        judge(&mut group, server, &outcomes[at], &mut said);
+        judge(&mut group, server, (&outcomes[at], starts[at].patience.as_secs()), &mut said);
     }
     group.summary(match (&*said, group.skipped.len()) {
         ([], 0) => "there is none to start".to_owned(),
@@ -91,10 +91,12 @@ fn start(
         return Some(Err("it is switched off"));
     }
     let cwd = directory(server, here);
-    // What is not there was said already.
-    found(words.first()?, &path_of(server, here), &cwd)?;
     let expanded = |text: &String| expand(text, |name| sources.variable(name), &here.working_dir);
     let words: Option<Vec<String>> = words.iter().map(expanded).collect();
+    // What is not there was said already.
+    if let Some(words) = &words {
+        found(words.first()?, &path_of(server, here), &cwd)?;
+    }
     let env: Option<Vec<(String, String)>> = server
         .launch
         .env
@@ -102,7 +104,7 @@ fn start(
         .map(|(name, value)| Some((name.clone(), expanded(value)?)))
         .collect();
     match words.zip(env) {
-        Some((words, env)) => Some(Ok(Start { words, env, cwd })),
+        Some((words, env)) => Some(Ok(Start { patience: patience(&words), words, env, cwd })),
         None => Some(Err("only its client knows what stands for ${…} in its entry")),
     }
 }
@@ -111,10 +113,12 @@ fn start(
 fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
     // A server is in a process group of its own: nobody else ends it when a person gives up.
     let stopped = Arc::new(AtomicBool::new(false));
-    let handlers: Vec<_> = [SIGINT, SIGTERM]
-        .into_iter()
-        .filter_map(|signal| signal_hook::flag::register(signal, Arc::clone(&stopped)).ok())
-        .collect();
+    let over = Arc::new(AtomicBool::new(starts.is_empty()));
+    for signal in [SIGINT, SIGTERM] {
+        // Handlers cannot be taken back: from then on the signal ends the process as before.
+        let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&over));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&stopped));
+    }
     let next = Mutex::new(0..starts.len());
     let (done, outcomes) = channel();
     let mut all = vec![Outcome::Stopped; starts.len()];
@@ -139,9 +143,7 @@ fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
             progress.at(finished as u64 + 1, finished as u64 + 1);
         }
     });
-    for handler in handlers {
-        signal_hook::low_level::unregister(handler);
-    }
+    over.store(true, Ordering::Relaxed);
     if stopped.load(Ordering::Relaxed) {
         return Err(Error::failure("stopped, and so are the servers that were started"));
     }
@@ -149,10 +151,15 @@ fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
 }
 
 /// What one server's answer means.
-fn judge(group: &mut Group, server: &Server, outcome: &Outcome, said: &mut Vec<String>) {
+fn judge(
+    group: &mut Group,
+    server: &Server,
+    (outcome, within): (&Outcome, u64),
+    said: &mut Vec<String>,
+) {
     let name = &server.launch.name;
     let Outcome::Answered(answer) = outcome else {
-        group.checked("server-start", not_started(server, outcome), "");
+        group.checked("server-start", not_started(server, outcome, within), "");
         return;
     };
     let count = answer.tools.as_ref().map_or(0, Vec::len) as u64;
@@ -169,7 +176,7 @@ fn judge(group: &mut Group, server: &Server, outcome: &Outcome, said: &mut Vec<S
     );
     group.checked("server-output", noisy(server, answer), format!("{who} writes messages alone"));
     match &answer.tools {
-        None => group.checked("server-tools", [silent_on_tools(server)], ""),
+        None => group.checked("server-tools", [silent_on_tools(server, within)], ""),
         Some(tools) => {
             group.checked(
                 "server-tools",
@@ -189,7 +196,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}{dots}\"", cut.trim_end())
 }
 
-fn not_started(server: &Server, outcome: &Outcome) -> Option<Finding> {
+fn not_started(server: &Server, outcome: &Outcome, within: u64) -> Option<Finding> {
     let last = |said: &Option<String>| match said {
         Some(said) => format!("; its last words: {}", quoted(said)),
         None => "; it said nothing about it".to_owned(),
@@ -198,7 +205,7 @@ fn not_started(server: &Server, outcome: &Outcome) -> Option<Finding> {
         Outcome::NotStarted(why) => format!("the system does not start it: {why}"),
         Outcome::Ended { how, said } => format!("it {how} before it answered{}", last(said)),
         Outcome::Silent { said } => {
-            format!("it did not answer `initialize` within {} s{}", PATIENCE.as_secs(), last(said))
+            format!("it did not answer `initialize` within {within} s{}", last(said))
         }
         Outcome::Refused { message } => {
             format!("it answers `initialize` with an error: {}", quoted(message))
@@ -249,11 +256,11 @@ fn noisy(server: &Server, answer: &Answer) -> Option<Finding> {
     ))
 }
 
-fn silent_on_tools(server: &Server) -> Finding {
+fn silent_on_tools(server: &Server, within: u64) -> Finding {
     Finding::warning(
         "server-tools",
         server.shown(),
-        format!("it did not list its tools within {} s of its start", PATIENCE.as_secs()),
+        format!("it did not list its tools within {within} s of its start"),
         "run atlatl doctor again: a server is often slow the first time",
     )
 }

@@ -32,13 +32,21 @@ enum Known {
 
 /// Looks at every client that has something of ours.
 pub(super) fn check(settings: &Settings, servers: &[Server]) -> Vec<Finding> {
-    let clients: BTreeSet<(&str, &str)> =
-        servers.iter().map(|server| (server.client.name, server.client.title)).collect();
+    let clients: BTreeSet<(&str, &str)> = servers
+        .iter()
+        .filter(|server| server.launch.enabled)
+        .map(|server| (server.client.name, server.client.title))
+        .collect();
     let mut found = Vec::new();
     for (name, title) in clients {
         found.extend(answers(settings, name, title));
     }
-    found.extend(servers.iter().filter_map(|server| threshold(settings, server)));
+    found.extend(
+        servers
+            .iter()
+            .filter(|server| server.launch.enabled)
+            .filter_map(|server| threshold(settings, server)),
+    );
     found
 }
 

@@ -53,12 +53,9 @@ pub(super) fn check(settings: &Settings) -> (Group, Newest) {
     group.checked("results-dir", private(private_dir, &there, uid, by), ok);
 
     let (memory, other) = (Lying::of(memory_dir, false), Lying::of(private_dir, true));
-    // In a directory that is everyone's, what is another's is no concern of ours.
-    let named = !settings.config.prompt.offload.output_dir.is_empty();
-    let foreign = named.then(|| memory.foreign(memory_dir, uid)).flatten();
-    let foreign = foreign.into_iter().chain(other.foreign(private_dir, uid));
-    group.checked("stored-owner", foreign, "every stored file is yours");
-    let open = [memory.open(uid, by), other.open(uid, by)];
+    // In the directory for memory operations, which may be everyone's, others have files as well.
+    group.checked("stored-owner", other.foreign(private_dir, uid), "every stored file is yours");
+    let open = [memory.open(memory_dir, uid, by), other.open(private_dir, uid, by)];
     group.checked("stored-rights", open.into_iter().flatten(), "nobody else may read them");
     let used = [memory.usage(uid), other.usage(uid)];
     let mut full = room(settings, memory_dir, used[0], memory.free);

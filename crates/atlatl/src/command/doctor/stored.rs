@@ -117,12 +117,15 @@ impl Lying {
                 first.path.display(),
                 first.owner
             ),
-            format!("sudo chown -R {uid} {}", word(dir)),
+            format!(
+                "run atlatl as one user in this directory, or give each a `proxy.dir`; then: sudo rm {}",
+                word(&first.path)
+            ),
         ))
     }
 
     /// Files that others may read, though the configuration does not say so.
-    pub(super) fn open(&self, uid: u32, by: ReadableBy) -> Option<Finding> {
+    pub(super) fn open(&self, dir: &Path, uid: u32, by: ReadableBy) -> Option<Finding> {
         let others = if by == ReadableBy::Group { 0o037 } else { 0o077 };
         let mut open =
             self.of_owner(uid).filter(|file| file.made.is_some() && file.mode & others != 0);
@@ -133,10 +136,14 @@ impl Lying {
             "stored-rights",
             format!("{}{more}", first.path.display()),
             format!("others may read it (mode {:o})", first.mode),
-            if more.is_empty() {
-                format!("chmod 600 {}", word(&first.path))
-            } else {
-                format!("chmod 600 {}/atlatl-*", word(first.path.parent().unwrap_or(&first.path)))
+            {
+                let mode = if by == ReadableBy::Group { "640" } else { "600" };
+                let first_only = format!("chmod {mode} {}", word(&first.path));
+                let all = format!(
+                    "find {} -maxdepth 2 -type f -user {uid} -name 'atlatl-*' -exec chmod {mode} {{}} +",
+                    word(dir)
+                );
+                if more.is_empty() { first_only } else { all }
             },
         ))
     }
@@ -172,7 +179,7 @@ pub(super) fn room(
             _ => Some(Finding::fault(
                 "quota",
                 &about,
-                format!("{says}: nothing more is stored"),
+                format!("{says}: nothing more is stored until some of it expires"),
                 fix,
             )),
         }
@@ -210,15 +217,20 @@ mod tests {
         let lying = Lying { files, ..Lying::default() };
         let found = lying.foreign(Path::new("/x"), 7).unwrap();
         assert_eq!(found.says, "/x/s/theirs (and 1 more) belongs to user 8, and you are 7");
-        assert_eq!(found.fix, "sudo chown -R 7 /x");
+        assert!(found.fix.ends_with("sudo rm /x/s/theirs"), "{}", found.fix);
         assert_eq!(lying.usage(7), (1, 10));
-        assert_eq!(lying.open(7, ReadableBy::Owner), None);
+        assert_eq!(lying.open(Path::new("/x"), 7, ReadableBy::Owner), None);
     }
 
     #[test]
     fn what_the_group_may_read_is_open_unless_it_is_meant_to() {
-        let lying = Lying { files: vec![file("a", 7, 0o640)], ..Lying::default() };
-        assert_eq!(lying.open(7, ReadableBy::Owner).unwrap().fix, "chmod 600 /x/s/a");
-        assert_eq!(lying.open(7, ReadableBy::Group), None);
+        let dir = Path::new("/x");
+        let mut lying = Lying { files: vec![file("a", 7, 0o640)], ..Lying::default() };
+        assert_eq!(lying.open(dir, 7, ReadableBy::Owner).unwrap().fix, "chmod 600 /x/s/a");
+        assert_eq!(lying.open(dir, 7, ReadableBy::Group), None);
+        // Files alone: a directory without its x is of no use.
+        lying.files.push(file("b", 7, 0o644));
+        let fix = lying.open(dir, 7, ReadableBy::Owner).unwrap().fix;
+        assert!(fix.starts_with("find /x -maxdepth 2 -type f -user 7 "), "{fix}");
     }
 }

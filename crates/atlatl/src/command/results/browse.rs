@@ -62,6 +62,8 @@ pub(super) fn run(
     let ended = show(&mut screen, &mut terminal, entry, &mut asker, &interrupts);
     // Given back before anything else is printed, and before a signal does what it came for.
     drop(terminal);
+    // A question that is being answered ends with whoever asked it.
+    drop(asker);
     ended?;
     interrupts.obey();
     Ok(Status::Success)
@@ -140,7 +142,11 @@ fn show(
             (false, false) => IDLE,
         };
         for _ in 0..KEYS {
-            if !event::poll(patience)? {
+            // What waits below does not end where the terminal has gone.
+            if terminal::is_gone(patience) {
+                return Ok(());
+            }
+            if !event::poll(Duration::ZERO)? {
                 break;
             }
             patience = Duration::ZERO;

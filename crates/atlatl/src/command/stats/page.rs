@@ -12,8 +12,8 @@ use crate::output::{grouped, size};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// As many rows as a person compares; the terminal and `--output json` have all.
-const ROWS: usize = 40;
+/// As many rows as a person compares, from either end; `--output json` has all.
+const ROWS: usize = 20;
 
 /// The page for `summary`.
 pub(super) fn page(summary: &Summary) -> String {
@@ -59,8 +59,9 @@ impl Display for Body<'_> {
              <em>Measured</em> means that every token was counted, <em>estimated</em> that a sample or \
              the number of characters was. Net is what the results would have taken, less their \
              descriptors, everything a model was told when it asked about them, and the definitions of \
-             the extraction tools, once for each time a client listed them. Results that were too small \
-             to be stored are not part of it.</p>"
+             the extraction tools, for each session that listed them. Results that were too small to be \
+             stored are not part of it. What a client would have cut off by itself counts as saved, and \
+             what a model reads from a stored file with a shell of its own is not seen.</p>"
         )
     }
 }
@@ -163,7 +164,12 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
     }
     let most = greatest(rows);
     writeln!(f, "<h2>{heading}</h2>\n<div class=\"bars\">")?;
-    for row in rows.iter().take(ROWS) {
+    let (first, last) = if rows.len() > 2 * ROWS {
+        (&rows[..ROWS], &rows[rows.len() - ROWS..])
+    } else {
+        (rows, &[][..])
+    };
+    for row in first.iter().chain(last) {
         let net = row.figures.net_tokens();
         let below = if net < 0 { " class=\"below\"" } else { "" };
         writeln!(
@@ -176,8 +182,12 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
         )?;
     }
     writeln!(f, "</div>")?;
-    if rows.len() > ROWS {
-        writeln!(f, "<p class=\"faint\">and {} more</p>", rows.len() - ROWS)?;
+    if !last.is_empty() {
+        let between = rows.len() - 2 * ROWS;
+        writeln!(
+            f,
+            "<p class=\"faint\">{between} more between the {ROWS} best and the {ROWS} least</p>"
+        )?;
     }
     Ok(())
 }
@@ -205,4 +215,23 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_servers_call_themselves_stays_text() {
+        let line = r#"{"time":"2026-11-14T10:00:00Z","event":"ToolsListed",
+            "server":"<script>alert('x')</script>\u202e\u001b[2J&\"","definitions":{"tokens":5,"method":"counted"}}"#;
+        let summary = Summary::of([serde_json::from_str(line).unwrap()]);
+        let page = page(&summary);
+        assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"), "{page}");
+        assert!(!page.contains("<script") && !page.contains(['\u{202e}', '\u{1b}']), "{page}");
+        assert!(
+            !page.contains("src=") && !page.contains("http"),
+            "it needs nothing from elsewhere"
+        );
+    }
 }

@@ -108,7 +108,10 @@ fn names_that_a_client_does_not_take_are_a_warning() {
     let found = findings(&run, "tool-names");
     assert_eq!((found.len(), run.status), (2, 0), "{run}");
     assert!(found[0]["about"].to_string().contains("(Cursor)"), "{run}");
-    assert!(found[0]["says"].to_string().contains(&format!("does not offer {tool} (68)")), "{run}");
+    assert!(
+        found[0]["says"].to_string().contains(&format!("leaves out or cuts {tool} (68)")),
+        "{run}"
+    );
     assert_eq!(
         found[0]["fix"],
         format!("in [DIR]/home/.cursor/mcp.json, give {name} a name of 15 characters at most")

@@ -102,11 +102,9 @@ fn f07_a_directory_of_another_user_is_a_fault() {
     let set = format!("proxy.dir={}", dir.display());
     let run = doctor(&program, &["--set", &set]);
     let fix = fault(&run, "results-dir", if is_root() { "[DIR]/theirs" } else { "/usr/share" });
-    let uid = rustix::process::geteuid().as_raw();
-    assert!(fix.starts_with(&format!("sudo chown -R {uid} ")), "{run}");
+    assert!(fix.contains("proxy.dir=DIR"), "{run}");
     if is_root() {
-        follow(&program, fix.strip_prefix("sudo ").unwrap());
-        fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
+        follow(&program, fix.rsplit("owner: ").next().unwrap());
         is_well(&doctor(&program, &["--set", &set]));
     }
 }
@@ -131,7 +129,7 @@ fn f07_stored_files_of_another_user_or_open_to_others_are_warnings() {
         let run = doctor(&program, &[]);
         let fix = warning(&run, "stored-owner", &private_dir());
         assert!(finding(&run, "stored-owner")["says"].to_string().contains(name), "{run}");
-        follow(&program, fix.strip_prefix("sudo ").unwrap());
+        follow(&program, fix.rsplit("sudo ").next().unwrap());
         is_well(&doctor(&program, &[]));
     }
 }

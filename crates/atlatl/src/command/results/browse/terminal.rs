@@ -2,11 +2,13 @@
 
 use std::{
     io::{self, Stdout, stdout},
+    mem::ManuallyDrop,
     panic,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use ratatui::{
@@ -18,8 +20,9 @@ use ratatui::{
     },
     layout::Rect,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    consts::{SIGINT, SIGQUIT, SIGTERM},
     flag, low_level,
 };
 
@@ -30,7 +33,9 @@ const USUAL: (u16, u16) = (80, 24);
 
 /// The terminal, in raw mode and on its second screen. It is given back when this is dropped.
 pub(super) struct Held {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped by itself: it would show the cursor again and, where the terminal has gone, print
+    /// that it cannot to one that has gone too.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     size: Option<(u16, u16)>,
 }
 
@@ -54,7 +59,7 @@ impl Held {
             Terminal::with_options(backend, TerminalOptions { viewport })
         };
         match taken() {
-            Ok(terminal) => Ok(Self { terminal, size: None }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), size: None }),
             Err(error) => {
                 give_back();
                 Err(Error::failure(format!("cannot use the terminal: {error}"))
@@ -92,6 +97,16 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
+/// Waits until there is something to read, at most so long; whether the terminal has gone.
+pub(super) fn is_gone(patience: Duration) -> bool {
+    let stdin = io::stdin();
+    let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).ok();
+    // A signal ends it too, and is looked at next.
+    let _ = poll(&mut waiting, patience.as_ref());
+    waiting[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
 fn size() -> (u16, u16) {
     match rustix::termios::tcgetwinsize(stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
@@ -99,11 +114,12 @@ fn size() -> (u16, u16) {
     }
 }
 
-/// Signals that end a program; here they wait until the terminal is given back.
+/// Signals that end a program; here they wait until the terminal is given back. The one that says
+/// that there is none any more is not among them.
 pub(super) struct Interrupts(Arc<AtomicUsize>);
 
 const NONE: usize = 0;
-const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+const ENDING: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
 impl Interrupts {
     /// Watches for them from now on.

@@ -1,0 +1,79 @@
+//! `cargo xtask package`: every package of the program, from one built binary.
+//!
+//! Each is packed by the tool of those who install it: the wheel by maturin, npm packages by npm,
+//! the bundle by mcpb. They are looked for on the path; `.ci/packages` installs them.
+
+mod archive;
+mod bundle;
+mod npm;
+mod platform;
+mod registry;
+mod release;
+mod tools;
+mod wheel;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::PackageArgs;
+use crate::output;
+use crate::repository::Repository;
+use release::Release;
+
+/// Makes the packages and says how large each is.
+pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {
+    fs::create_dir_all(&args.out)?;
+    let out = args.out.canonicalize()?;
+    let stage = tempfile::tempdir()?;
+    let release = Release::of(repository, args, stage.path())?;
+    for (name, make) in [
+        ("archive", archive::make as Make),
+        ("wheel", wheel::make),
+        ("npm packages", npm::make),
+        ("bundle", bundle::make),
+        ("server.json", registry::make),
+    ] {
+        let stage = stage.path().join(name);
+        fs::create_dir(&stage)?;
+        make(repository, &release, &stage, &out).with_context(|| format!("the {name}"))?;
+    }
+    report(&out)?;
+    Ok(true)
+}
+
+/// Makes one kind of package: puts it together in the first directory, leaves it in the second.
+type Make = fn(&Repository, &Release, &Path, &Path) -> Result<()>;
+
+fn report(out: &Path) -> Result<()> {
+    let mut files = fs::read_dir(out)?.collect::<Result<Vec<_>, _>>()?;
+    files.sort_by_key(fs::DirEntry::file_name);
+    for file in files {
+        let size = file.metadata()?.len();
+        output::line(format_args!("{size:>10}  {}", file.file_name().display()));
+    }
+    Ok(())
+}
+
+/// Runs a packing tool; what it says goes to stderr, since stdout is for the answer.
+fn run_tool(command: &mut Command) -> Result<()> {
+    let program = command.get_program().display().to_string();
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(std::io::stderr())
+        .status()
+        .with_context(|| format!("starting {program}; `.ci/packages` installs it"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(())
+}
+
+/// Copies a file of the checkout into a directory, under its own name.
+fn copy_from(repository: &Repository, file: &str, dir: &Path) -> Result<()> {
+    let name = Path::new(file).file_name().context("a file has a name")?;
+    fs::copy(repository.path(file), dir.join(name)).with_context(|| file.to_owned())?;
+    Ok(())
+}
