@@ -1,6 +1,7 @@
 //! Memories kept durably, and found again by their words and by their meaning.
 //!
-//! [`MemoryStore`] keeps them; [`SqliteStore`] does so in one file. The services
+//! [`MemoryStore`] keeps them; [`SqliteStore`] does so in one file, and with the feature `postgres`
+//! `PostgresStore` in a database for many tenants. The services
 //! ([`CaptureService`], [`RecallService`], [`SearchService`], [`PromptIntegration`]) know neither
 //! a protocol nor how large their answers may be. Nothing here reads a clock: every request says
 //! what time it is.
@@ -33,6 +34,8 @@ mod filter;
 mod find;
 mod hit;
 mod order;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod prompt;
 mod rank;
 mod recall;
@@ -48,6 +51,8 @@ pub use filter::Filter;
 pub use find::{MOST_HITS, Mode};
 pub use hit::{Found, RankPosition, RankedBy, SearchHit};
 pub use order::{Listed, Order, Position, UnknownOrder};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresOptions, PostgresStore};
 pub use prompt::{Context, Estimate, PromptIntegration};
 pub use recall::{RecallRequest, RecallService};
 pub use search::{SearchRequest, SearchService};

@@ -12,7 +12,8 @@ use crate::terms::Terms;
 /// # Contract
 ///
 /// - **Acknowledged is durable.** When a method that writes returns `Ok`, what it wrote survives the
-///   end of the process and of the machine. When it returns an error, nothing of it was written.
+///   end of the process and of the machine. When it returns an error, nothing of it was written;
+///   [`StoreError::Unsure`] alone says that nobody knows.
 /// - **A memory is one thing.** A reader sees a memory whole or not at all, and finds it by its words
 ///   as soon as it was acknowledged. Only vectors may lag.
 /// - **What was put comes back** equal, unknown keys and every digit included.
@@ -195,6 +196,17 @@ impl Unembedded {
     pub fn new(version: u64, text: String) -> Self {
         Self { version, text }
     }
+
+    /// This version of a memory: its title and its content, once where the one begins the other.
+    pub(crate) fn of(version: u64, memory: Memory) -> Self {
+        let text = match &memory.title {
+            Some(title) if !memory.content.starts_with(title.as_str()) => {
+                format!("{title}\n{}", memory.content)
+            }
+            _ => memory.content,
+        };
+        Self { version, text }
+    }
 }
 
 /// What a repair found and mended.
@@ -221,6 +233,14 @@ pub enum StoreError {
     /// Someone else writes for too long. Nothing was written; trying again may help.
     #[error("the memory store is busy")]
     Busy,
+    /// It is somewhere else, and does not answer or does not let us in. Nothing was written; trying
+    /// again helps when it is back.
+    #[error("the memory store cannot be reached")]
+    Unavailable(#[source] Source),
+    /// The connection broke at the very end, and the store could not be asked what became of the
+    /// change. Look before trying again.
+    #[error("the memory store was lost while it wrote: the change may be there or not")]
+    Unsure(#[source] Source),
     /// The disk is full or does not take it. Nothing was written.
     #[error("the memory store cannot write")]
     Storage(#[source] Source),

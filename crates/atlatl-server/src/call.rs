@@ -345,8 +345,11 @@ fn failed(trouble: &Trouble) -> Called {
             &format!("there is no memory {id}"),
             "recall_memories and list_memories give ids.",
         ),
-        Trouble::Store(error @ StoreError::Busy) => {
+        Trouble::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
             Called::error("busy", &error.to_string(), "Try again in a moment.")
+        }
+        Trouble::Store(error @ StoreError::Unsure(_)) => {
+            Called::error("storage", &error.to_string(), "Look whether it is there first.")
         }
         // What an engine says may name paths, which are nobody's business.
         Trouble::Store(error) => Called::error(

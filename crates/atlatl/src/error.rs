@@ -126,6 +126,8 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         let hint = match &error {
             StoreError::Busy => Some("another process writes to it: try again"),
+            StoreError::Unavailable(_) => Some("try again when it is back"),
+            StoreError::Unsure(_) => Some("look whether it is there before trying again"),
             StoreError::NotAStore { .. } => {
                 Some("name another file: --set memory.store=sqlite:PATH")
             }

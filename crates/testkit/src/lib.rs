@@ -18,6 +18,7 @@ pub mod built;
 pub mod corpus;
 pub mod hostile;
 pub mod http;
+pub mod postgres;
 mod random;
 pub mod recipes;
 pub mod text;

@@ -85,6 +85,21 @@ pub fn require_conformance() -> (PathBuf, PathBuf) {
     })
 }
 
+/// Finds the directory of a `PostgreSQL` with pgvector: in `TESTKIT_POSTGRES`, or where
+/// `.ci/postgres` puts it.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if it is not there.
+pub fn require_postgres() -> PathBuf {
+    let there = env::var_os("TESTKIT_POSTGRES").map(PathBuf::from);
+    let cached = || Some(env::home_dir()?.join(".cache/atlatl/postgres"));
+    let found = there.or_else(cached);
+    found.filter(|found| found.join(".package").is_file()).unwrap_or_else(|| {
+        panic!("this test runs a real PostgreSQL, which is not installed; install it with: .ci/postgres")
+    })
+}
+
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -173,13 +173,7 @@ pub(super) fn unembedded(
     while let Some(row) = rows.next().map_err(failed)? {
         let key: i64 = row.get(0).map_err(failed)?;
         let memory = read(&row.get::<_, String>(1).map_err(failed)?)?;
-        let text = match &memory.title {
-            Some(title) if !memory.content.starts_with(title.as_str()) => {
-                format!("{title}\n{}", memory.content)
-            }
-            _ => memory.content,
-        };
-        waiting.push(Unembedded::new(key.unsigned_abs(), text));
+        waiting.push(Unembedded::of(key.unsigned_abs(), memory));
     }
     Ok(waiting)
 }

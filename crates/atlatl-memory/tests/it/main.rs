@@ -4,5 +4,7 @@
 
 mod durability;
 mod embed;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod recall;
 mod sqlite;

@@ -18,7 +18,9 @@ pub(super) fn of_store(error: StoreError) -> Problem {
         StoreError::Invalid(error) => {
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
         }
-        StoreError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        StoreError::Busy | StoreError::Unavailable(_) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        }
         StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         _ => Problem::broken(),
     }

@@ -1,0 +1,243 @@
+//! `PostgreSQL`: the memories of many tenants, for as many processes as there are.
+//!
+//! A [`Postgres`] is a database; [`Postgres::tenant`] is the store of one tenant in it. Whose rows a
+//! statement sees is decided in the database, by policies that bind the role it runs as: a statement
+//! that does not say whose they are sees none.
+
+mod error;
+mod find;
+mod keep;
+mod lexemes;
+mod list;
+mod maintain;
+mod nearest;
+mod options;
+mod pool;
+mod porter;
+mod rows;
+mod schema;
+mod session;
+mod value;
+mod wait;
+mod words;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use mif::{Memory, MemoryId};
+
+use self::keep::Tenant;
+use self::lexemes::Asked;
+use self::list::Condition;
+pub use self::options::PostgresOptions;
+use self::pool::Pool;
+use crate::filter::Filter;
+use crate::order::{Listed, Order, Position};
+use crate::store::{
+    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+};
+use crate::terms::Terms;
+
+/// The most bytes of a tenant's name.
+const LONGEST_NAME: usize = 128;
+
+/// A database of ours, with its connections.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pool: Arc<Pool>,
+    /// Where pgvector lies, if it is there.
+    pgvector: Option<Arc<str>>,
+}
+
+impl Postgres {
+    /// Connects. A schema that is not the one this program knows is refused, and so is a role that
+    /// is not bound by the policies.
+    pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let pool = Arc::new(Pool::new(options)?);
+        schema::check(&pool, &options.role)?;
+        let pgvector = schema::vectors(&pool)?.map(Arc::from);
+        Ok(Self { pool, pgvector })
+    }
+
+    /// Brings the schema up to date. The URL of `owner` names whoever owns it; its `role` is let in,
+    /// and must be there already. The names of the migrations that were applied.
+    pub fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
+        schema::migrate(owner)
+    }
+
+    /// The store of one tenant. A name has 1 to 128 bytes and no control characters.
+    pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
+        if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+            return Err(StoreError::NotAStore {
+                place: self.pool.place.clone(),
+                why: format!(
+                    "a tenant's name has 1 to {LONGEST_NAME} bytes and no control characters"
+                ),
+            });
+        }
+        let tenant = Tenant { name: name.to_owned(), mark: lexemes::mark(name) };
+        Ok(PostgresStore { pool: Arc::clone(&self.pool), tenant, pgvector: self.pgvector.clone() })
+    }
+}
+
+/// The store of one tenant.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pool: Arc<Pool>,
+    tenant: Tenant,
+    pgvector: Option<Arc<str>>,
+}
+
+impl PostgresStore {
+    fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
+        Condition::of(&self.tenant, filter, now)
+    }
+
+    /// What plain SQL on a connection of this store gives, as text: to see what it may see.
+    #[cfg(feature = "contract")]
+    pub fn rows_of(&self, sql: &str) -> Result<Vec<String>, StoreError> {
+        self.pool.read(&self.tenant.name, &async |db| {
+            Ok(db.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
+        })
+    }
+}
+
+impl MemoryStore for PostgresStore {
+    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
+        if memories.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tenant = &self.tenant;
+        self.pool.write(&tenant.name, async |db| keep::put(db, tenant, memories, clash).await)
+    }
+
+    fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+        self.get_all(std::slice::from_ref(id)).map(|mut found| found.pop())
+    }
+
+    fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+        let tenant = &self.tenant;
+        self.pool.read(&tenant.name, &async |db| keep::get_all(db, tenant, ids).await)
+    }
+
+    fn ids(
+        &self,
+        first: &MemoryId,
+        last: &MemoryId,
+        limit: usize,
+    ) -> Result<Vec<MemoryId>, StoreError> {
+        let tenant = &self.tenant;
+        self.pool.read(&tenant.name, &async |db| keep::ids(db, tenant, first, last, limit).await)
+    }
+
+    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
+        let tenant = &self.tenant;
+        self.pool.write(&tenant.name, async |db| keep::update(db, tenant, id, change).await)
+    }
+
+    fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
+        let (tenant, ids) = (&self.tenant, [id.into()]);
+        let gone =
+            self.pool.write(&tenant.name, async |db| keep::delete(db, tenant, &ids).await)?;
+        Ok(!gone.is_empty())
+    }
+
+    fn list(
+        &self,
+        filter: &Filter,
+        order: Order,
+        after: Option<&Position>,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Listed, StoreError> {
+        self.pool.read(&self.tenant.name, &async |db| {
+            list::after(db, self.condition(filter, now), order, after, limit).await
+        })
+    }
+
+    fn list_from(
+        &self,
+        filter: &Filter,
+        order: Order,
+        offset: u64,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Memory>, StoreError> {
+        self.pool.read(&self.tenant.name, &async |db| {
+            list::from(db, self.condition(filter, now), order, offset, limit).await
+        })
+    }
+
+    fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let condition = self.condition(filter, now);
+        self.pool.read(&self.tenant.name, &async |db| list::count(db, &condition).await)
+    }
+
+    fn lexical(
+        &self,
+        terms: &Terms,
+        filter: &Filter,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Matches, StoreError> {
+        if limit == 0 {
+            return Ok(Matches::default());
+        }
+        self.pool.read(&self.tenant.name, &async |db| {
+            let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
+                return Ok(Matches::default());
+            };
+            find::lexical(db, asked, terms.need, self.condition(filter, now), limit).await
+        })
+    }
+
+    fn nearest(
+        &self,
+        model: &str,
+        vector: &[f32],
+        filter: &Filter,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Match>, StoreError> {
+        let pgvector = self.pgvector.as_deref();
+        self.pool.read(&self.tenant.name, &async |db| {
+            let condition = self.condition(filter, now);
+            nearest::nearest(db, pgvector, model, vector, condition, limit).await
+        })
+    }
+
+    fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {
+        let tenant = &self.tenant;
+        self.pool
+            .read(&tenant.name, &async |db| nearest::unembedded(db, tenant, model, limit).await)
+    }
+
+    fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
+        let tenant = &self.tenant;
+        self.pool.write(&tenant.name, async |db| nearest::put(db, tenant, model, vectors).await)
+    }
+
+    fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
+        let tenant = &self.tenant;
+        self.pool.write(&tenant.name, async |db| maintain::expire(db, tenant, now, limit).await)
+    }
+
+    fn repair(&self) -> Result<Repaired, StoreError> {
+        let tenant = &self.tenant;
+        self.pool.write(&tenant.name, async |db| maintain::repair(db, tenant).await)
+    }
+
+    fn lease(
+        &self,
+        task: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        self.pool.write(&self.tenant.name, async |db| maintain::lease(db, task, now, until).await)
+    }
+
+    fn secret(&self) -> Result<[u8; 32], StoreError> {
+        let tenant = &self.tenant;
+        self.pool.write(&tenant.name, async |db| maintain::secret(db, tenant).await)
+    }
+}

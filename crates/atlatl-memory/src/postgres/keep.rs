@@ -1,0 +1,208 @@
+//! Keep: memories put, read, changed and removed.
+
+use std::collections::HashMap;
+
+use mif::{Memory, MemoryId};
+use tokio_postgres::types::Type;
+
+use super::lexemes::index;
+use super::rows::{Rows, insert_documents, insert_memories, update_memories};
+use super::session::Session;
+use super::value::{Uuid, rows};
+use crate::store::{Change, Clash, Put, StoreError};
+
+/// Memories that go to the database at once.
+const BATCH: usize = 500;
+
+/// Who asks, and what their words begin with.
+#[derive(Debug, Clone)]
+pub(super) struct Tenant {
+    pub(super) name: String,
+    pub(super) mark: String,
+}
+
+pub(super) async fn put(
+    db: &Session,
+    tenant: &Tenant,
+    memories: &[Memory],
+    clash: Clash,
+) -> Result<Vec<Put>, StoreError> {
+    // In the order of their ids: two who put the same memories cannot wait for each other. What is
+    // there twice stays in its order, and never meets itself in one batch.
+    let mut order: Vec<usize> = (0..memories.len()).collect();
+    order.sort_by_key(|&n| memories[n].id.as_u128());
+    let mut became = vec![Put::Kept; memories.len()];
+    for batch in order.chunk_by(|&a, &b| memories[a].id != memories[b].id) {
+        for batch in batch.chunks(BATCH) {
+            put_batch(db, tenant, memories, batch, clash, &mut became).await?;
+        }
+    }
+    Ok(became)
+}
+
+async fn put_batch(
+    db: &Session,
+    tenant: &Tenant,
+    memories: &[Memory],
+    batch: &[usize],
+    clash: Clash,
+    became: &mut [Put],
+) -> Result<(), StoreError> {
+    let json: HashMap<usize, String> = batch.iter().map(|&n| (n, memories[n].to_json())).collect();
+    let rows = |which: &[usize]| {
+        let row = |&n: &usize| (&memories[n], json[&n].as_str(), index(&tenant.mark, &memories[n]));
+        Rows::of(which.iter().map(row))
+    };
+    let id = |n: usize| Uuid::from(&memories[n].id);
+    let all = rows(batch);
+    let stored = insert_memories(db, &all).await?;
+    insert_documents(db, &all, &stored).await?;
+    let taken: Vec<Uuid> =
+        batch.iter().map(|&n| id(n)).filter(|id| !stored.contains_key(id)).collect();
+    let there = texts(db, tenant, &taken).await?;
+    let (mut changed, mut old) = (Vec::new(), Vec::new());
+    for &n in batch {
+        became[n] = match there.get(&id(n)) {
+            None => Put::Stored,
+            Some((_, stored)) if *stored == json[&n] => Put::Unchanged,
+            Some((key, _)) if clash == Clash::Replace => {
+                changed.push(n);
+                old.push(*key);
+                Put::Replaced
+            }
+            Some(_) => Put::Kept,
+        };
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    replace(db, tenant, &old, &rows(&changed)).await
+}
+
+/// The keys and texts of the memories called `ids`.
+async fn texts(
+    db: &Session,
+    tenant: &Tenant,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, (i64, String)>, StoreError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let read = "SELECT m.id, m.key, d.json FROM atlatl.memory m \
+                JOIN atlatl.document d ON d.tenant = m.tenant AND d.key = m.key \
+                WHERE m.tenant = $1 AND m.id = ANY ($2)";
+    let rows = db.query(read, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect())
+}
+
+/// Puts new versions in the place of those with these keys.
+async fn replace(
+    db: &Session,
+    tenant: &Tenant,
+    old: &[i64],
+    new: &Rows<'_>,
+) -> Result<(), StoreError> {
+    remove_beside(db, tenant, old).await?;
+    let keys = update_memories(db, new).await?;
+    insert_documents(db, new, &keys).await
+}
+
+/// Removes what lies beside memories: their texts, words and vectors.
+async fn remove_beside(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
+    for table in ["document", "vector"] {
+        let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
+        db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await?;
+    }
+    Ok(())
+}
+
+/// Those that are there, in order.
+pub(super) async fn get_all(
+    db: &Session,
+    tenant: &Tenant,
+    ids: &[MemoryId],
+) -> Result<Vec<Memory>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wanted: Vec<Uuid> = ids.iter().map(Uuid::from).collect();
+    let sql = "SELECT m.id, d.json FROM atlatl.memory m \
+               JOIN atlatl.document d ON d.tenant = m.tenant AND d.key = m.key \
+               WHERE m.tenant = $1 AND m.id = ANY ($2)";
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&wanted, Type::UUID_ARRAY)]).await?;
+    let found: HashMap<Uuid, &str> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+    wanted.iter().filter_map(|id| found.get(id)).map(|json| read(json)).collect()
+}
+
+pub(super) async fn ids(
+    db: &Session,
+    tenant: &Tenant,
+    first: &MemoryId,
+    last: &MemoryId,
+    limit: usize,
+) -> Result<Vec<MemoryId>, StoreError> {
+    let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND id BETWEEN $2 AND $3 \
+               ORDER BY id LIMIT $4";
+    let (first, last) = (Uuid::from(first), Uuid::from(last));
+    let found = db
+        .query(
+            sql,
+            &[
+                (&tenant.name, Type::TEXT),
+                (&first, Type::UUID),
+                (&last, Type::UUID),
+                (&rows(limit), Type::INT8),
+            ],
+        )
+        .await?;
+    Ok(found.iter().map(|row| row.get::<_, Uuid>(0).into()).collect())
+}
+
+pub(super) async fn update(
+    db: &Session,
+    tenant: &Tenant,
+    id: &MemoryId,
+    change: Change<'_>,
+) -> Result<Option<Memory>, StoreError> {
+    let id = Uuid::from(id);
+    // Two statements: one that waits for a lock sees the row that was locked as it is then, and all
+    // else as it was before.
+    let lock = "SELECT 1 FROM atlatl.memory WHERE tenant = $1 AND id = $2 FOR UPDATE";
+    if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)]).await?.is_empty() {
+        return Ok(None);
+    }
+    let there = texts(db, tenant, &[id]).await?;
+    let Some((key, stored)) = there.into_values().next() else { return Ok(None) };
+    let before = read(&stored)?;
+    let same = before.id.clone();
+    let mut memory = change(before).map_err(StoreError::Invalid)?;
+    // A change is of one memory, whatever it says.
+    memory.id = same;
+    memory.validate().map_err(StoreError::Invalid)?;
+    let json = memory.to_json();
+    if json != stored {
+        let rows = Rows::of([(&memory, json.as_str(), index(&tenant.mark, &memory))].into_iter());
+        replace(db, tenant, &[key], &rows).await?;
+    }
+    Ok(Some(memory))
+}
+
+/// Removes the memories called `ids`; which of them were there.
+pub(super) async fn delete(
+    db: &Session,
+    tenant: &Tenant,
+    ids: &[Uuid],
+) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "DELETE FROM atlatl.memory WHERE tenant = $1 AND id = ANY ($2) RETURNING id, key";
+    let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
+    let keys: Vec<i64> = gone.iter().map(|row| row.get(1)).collect();
+    if !keys.is_empty() {
+        remove_beside(db, tenant, &keys).await?;
+    }
+    Ok(gone.iter().map(|row| row.get(0)).collect())
+}
+
+/// A stored memory.
+pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
+    Memory::from_json(json).map_err(StoreError::Damaged)
+}

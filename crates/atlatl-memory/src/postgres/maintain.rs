@@ -1,0 +1,94 @@
+//! Maintain: what is done to a store when nobody asks it anything.
+
+use chrono::{DateTime, Utc};
+use mif::MemoryId;
+use tokio_postgres::types::Type;
+
+use super::keep::{Tenant, delete, read};
+use super::lexemes::index;
+use super::session::Session;
+use super::value::{Uuid, rows, storable};
+use crate::order::microseconds;
+use crate::store::{Repaired, Source, StoreError};
+
+/// Memories whose words are put into the index at once.
+const BATCH: i64 = 500;
+
+pub(super) async fn expire(
+    db: &Session,
+    tenant: &Tenant,
+    now: DateTime<Utc>,
+    limit: usize,
+) -> Result<Vec<MemoryId>, StoreError> {
+    // What someone changes just now may live longer then.
+    let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND expires <= $2 \
+               ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED";
+    let now = microseconds(now);
+    let over = db
+        .query(sql, &[(&tenant.name, Type::TEXT), (&now, Type::INT8), (&rows(limit), Type::INT8)])
+        .await?;
+    let ids: Vec<Uuid> = over.iter().map(|row| row.get(0)).collect();
+    let gone = delete(db, tenant, &ids).await?;
+    Ok(ids.into_iter().filter(|id| gone.contains(id)).map(MemoryId::from).collect())
+}
+
+/// Writes the words of memories that have none, and removes what lies beside no memory.
+pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, StoreError> {
+    let mut orphaned = 0;
+    for table in ["document", "vector"] {
+        let sql = format!(
+            "DELETE FROM atlatl.{table} x WHERE x.tenant = $1 AND NOT EXISTS \
+             (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = x.key)"
+        );
+        orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
+    }
+    let mut missing = 0;
+    let wordless = "SELECT key, json FROM atlatl.document \
+                    WHERE tenant = $1 AND words IS NULL ORDER BY key LIMIT $2";
+    let write = "UPDATE atlatl.document SET words = $3::tsvector, length = $4 \
+                 WHERE tenant = $1 AND key = $2";
+    loop {
+        let batch = db.query(wordless, &[(&tenant.name, Type::TEXT), (&BATCH, Type::INT8)]).await?;
+        if batch.is_empty() {
+            return Ok(Repaired::new(missing, orphaned));
+        }
+        for row in &batch {
+            let key: i64 = row.get(0);
+            let indexed = index(&tenant.mark, &read(row.get(1))?);
+            let values = [
+                (&tenant.name as _, Type::TEXT),
+                (&key as _, Type::INT8),
+                (&indexed.words as _, Type::TEXT),
+                (&indexed.length as _, Type::INT4),
+            ];
+            missing += db.execute(write, &values).await?;
+        }
+    }
+}
+
+pub(super) async fn lease(
+    db: &Session,
+    task: &str,
+    now: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    // A lease that ends later than ours would was taken by a clock that was wrong.
+    let sql = "INSERT INTO atlatl.lease AS l (task, until) VALUES ($1, $3) \
+               ON CONFLICT (tenant, task) DO UPDATE SET until = $3 \
+               WHERE l.until <= $2 OR l.until > $3";
+    let (task, now, until) = (storable(task), microseconds(now), microseconds(until));
+    let values = [(&task as _, Type::TEXT), (&now as _, Type::INT8), (&until as _, Type::INT8)];
+    Ok(db.execute(sql, &values).await? == 1)
+}
+
+pub(super) async fn secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
+    // Random numbers of the database: 122 bits in each of three.
+    let make = "INSERT INTO atlatl.secret (secret) VALUES (sha256( \
+                uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
+                uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";
+    db.execute(make, &[]).await?;
+    let sql = "SELECT secret FROM atlatl.secret WHERE tenant = $1";
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
+    let secret = found.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok());
+    secret.ok_or_else(|| StoreError::Engine(Source::from("the secret of the store is not there")))
+}

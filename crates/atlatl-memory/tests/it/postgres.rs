@@ -1,0 +1,59 @@
+//! The store in a database: the contract, and what is particular to a database with many tenants.
+
+mod commit;
+mod crash;
+mod faults;
+mod found;
+mod odd;
+mod recall;
+mod schema;
+mod tenants;
+
+use std::cell::Cell;
+
+use atlatl_memory::{Postgres, PostgresOptions, PostgresStore, contract};
+use testkit::postgres::{APP, OWNER, Server};
+
+fn options(server: &Server, role: &str, database: &str) -> PostgresOptions {
+    let mut options = PostgresOptions::new(server.url(role, database));
+    options.role = String::from(APP);
+    options
+}
+
+/// A database with our schema.
+fn migrated(server: &Server) -> String {
+    let database = server.database();
+    Postgres::migrate(&options(server, OWNER, &database)).unwrap();
+    database
+}
+
+fn opened(server: &Server) -> (Postgres, String) {
+    let database = migrated(server);
+    (Postgres::open(&options(server, APP, &database)).unwrap(), database)
+}
+
+/// Gives a new tenant every time.
+fn tenants(postgres: &Postgres) -> impl Fn() -> PostgresStore {
+    let n = Cell::new(0);
+    move || {
+        n.set(n.get() + 1);
+        postgres.tenant(&format!("tenant {}", n.get())).unwrap()
+    }
+}
+
+#[test]
+fn postgres_keeps_the_contract() {
+    let (postgres, _) = opened(Server::shared());
+    let tenant = tenants(&postgres);
+    contract::run(|| Box::new(tenant()));
+}
+
+#[test]
+fn without_pgvector_the_contract_is_kept_too() {
+    let server = Server::shared();
+    let database = server.database_without_pgvector();
+    Postgres::migrate(&options(server, OWNER, &database)).unwrap();
+    let postgres = Postgres::open(&options(server, APP, &database)).unwrap();
+    let tenant = tenants(&postgres);
+    contract::run(|| Box::new(tenant()));
+}

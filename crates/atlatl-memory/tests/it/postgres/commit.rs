@@ -1,0 +1,102 @@
+//! Commit: the connection breaks between the last word of a change and the answer to it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use atlatl_memory::{Clash, MemoryStore, Postgres, Put, StoreError};
+use testkit::corpus;
+use testkit::postgres::{APP, Server};
+
+use super::{migrated, options};
+
+/// What is done with the next `COMMIT`.
+const PASS: u8 = 0;
+/// The server gets it, and its answer is lost.
+const LOSE_ANSWER: u8 = 1;
+/// It is lost itself.
+const LOSE_WORD: u8 = 2;
+/// It is lost, and the server cannot be reached any more.
+const LOSE_ALL: u8 = 3;
+
+/// Passes everything on to the server, on a port of its own.
+fn relay(socket: PathBuf, fault: Arc<AtomicU8>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map(Result::unwrap) {
+            if fault.load(Ordering::SeqCst) == LOSE_ALL {
+                continue;
+            }
+            let server = UnixStream::connect(&socket).unwrap();
+            let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let fault = Arc::clone(&fault);
+            std::thread::spawn(move || pass(client, server, &fault));
+        }
+    });
+    port
+}
+
+fn pass(mut client: TcpStream, mut server: UnixStream, fault: &AtomicU8) {
+    let mut buffer = vec![0; 65536];
+    while let Ok(n @ 1..) = client.read(&mut buffer) {
+        let part = &buffer[..n];
+        let last_word = part.windows(6).any(|word| word == b"COMMIT");
+        let now = if last_word { fault.load(Ordering::SeqCst) } else { PASS };
+        if now == LOSE_ANSWER {
+            let _ = client.shutdown(std::net::Shutdown::Both);
+        }
+        if matches!(now, PASS | LOSE_ANSWER) {
+            let _ = server.write_all(part);
+        }
+        if now != PASS {
+            if now != LOSE_ALL {
+                fault.store(PASS, Ordering::SeqCst);
+            }
+            // The server reads what it was sent before it sees that nobody is there.
+            std::thread::sleep(Duration::from_millis(100));
+            break;
+        }
+    }
+    let _ = client.shutdown(std::net::Shutdown::Both);
+    let _ = server.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn a_change_whose_end_was_not_heard_is_looked_up() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let fault = Arc::new(AtomicU8::new(PASS));
+    let port = relay(server.socket(), Arc::clone(&fault));
+    let mut through = options(server, APP, &database);
+    through.url = server.url_at(&format!("127.0.0.1:{port}"), APP, &database);
+    through.acquire_timeout = Duration::from_millis(700);
+    through.connect_timeout = Duration::from_millis(700);
+    let store = Postgres::open(&through).unwrap().tenant("a").unwrap();
+    let direct = Postgres::open(&options(server, APP, &database)).unwrap().tenant("a").unwrap();
+    let memories = corpus::memories(4, 1);
+    let put = |n: usize| store.put(&memories[n..=n], Clash::Keep);
+    let is_there = |n: usize| direct.get(&memories[n].id).unwrap().is_some();
+    assert_eq!(put(0).unwrap(), [Put::Stored]);
+
+    fault.store(LOSE_ANSWER, Ordering::SeqCst);
+    let unsure = put(1);
+    assert!(matches!(unsure, Err(StoreError::Unsure(_))), "{unsure:?}");
+    assert!(is_there(1));
+    assert_eq!(put(1).unwrap(), [Put::Unchanged], "looking tells");
+
+    fault.store(LOSE_WORD, Ordering::SeqCst);
+    let lost = put(2);
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "it is known: {lost:?}");
+    assert!(!is_there(2));
+    assert_eq!(put(2).unwrap(), [Put::Stored]);
+
+    fault.store(LOSE_ALL, Ordering::SeqCst);
+    let unsure = put(3);
+    assert!(matches!(unsure, Err(StoreError::Unsure(_))), "{unsure:?}");
+}

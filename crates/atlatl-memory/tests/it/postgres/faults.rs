@@ -1,0 +1,195 @@
+//! Faults: a database that is not there, does not answer, or is busy says so in time.
+
+use std::net::TcpListener;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use atlatl_memory::{Clash, MemoryStore, Postgres, PostgresOptions, StoreError};
+use mif::Memory;
+use testkit::corpus;
+use testkit::postgres::{APP, Server};
+
+use super::{migrated, opened, options};
+
+/// What an answer may take longer than its bound, on a busy machine.
+const SLACK: Duration = Duration::from_secs(2);
+
+#[track_caller]
+fn within<T>(bound: Duration, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    let took = begun.elapsed();
+    assert!(took < bound + SLACK, "it took {took:?}");
+    done
+}
+
+fn impatient(url: &str) -> PostgresOptions {
+    let mut options = PostgresOptions::new(url);
+    options.role = String::from(APP);
+    options.connect_timeout = Duration::from_millis(500);
+    options.acquire_timeout = Duration::from_millis(500);
+    options.statement_timeout = Duration::from_millis(500);
+    options
+}
+
+#[test]
+fn a_wrong_password_and_a_place_where_nobody_is_are_told_at_once() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = closed.local_addr().unwrap().port();
+    drop(closed);
+    for (url, why) in [
+        (server.url_with(APP, "wrong", &database), "password authentication failed"),
+        (server.url(APP, "no_such_database"), "does not exist"),
+        (format!("postgres://app:x@127.0.0.1:{port}/d"), "onnect"),
+        ("postgres://app:x@%2Fno%2Fsuch%2Fplace/d".to_owned(), "onnect"),
+    ] {
+        let refused = within(Duration::ZERO, || Postgres::open(&impatient(&url)).unwrap_err());
+        assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+        assert!(format!("{refused:?}").contains(why), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_place_that_takes_connections_and_never_answers_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let options = impatient(&format!("postgres://app:x@127.0.0.1:{port}/d"));
+    let refused = within(options.connect_timeout, || Postgres::open(&options).unwrap_err());
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+}
+
+#[test]
+fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let options = impatient(&server.url(APP, &database));
+    let patient = Postgres::open(&super::options(server, APP, &database)).unwrap();
+    let (holder, waiter) =
+        (patient.tenant("a").unwrap(), Postgres::open(&options).unwrap().tenant("a").unwrap());
+    let memories = corpus::memories(2, 1);
+    holder.put(&memories, Clash::Keep).unwrap();
+    let id = memories[1].id.clone();
+    let content = |memory: &mut Memory, text: &str| text.clone_into(&mut memory.content);
+    let (locked, tried) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let changed = holder.update(&id, &mut |mut memory| {
+                locked.wait();
+                tried.wait();
+                content(&mut memory, "held");
+                Ok(memory)
+            });
+            changed.unwrap();
+        });
+        locked.wait();
+        let refused = within(options.statement_timeout, || {
+            let mut both = memories.clone();
+            for memory in &mut both {
+                content(memory, "waited");
+            }
+            waiter.put(&both, Clash::Replace).unwrap_err()
+        });
+        assert!(matches!(refused, StoreError::Busy), "{refused:?}");
+        // Readers wait for nobody.
+        assert_eq!(within(Duration::ZERO, || waiter.get(&id)).unwrap().unwrap(), memories[1]);
+        assert_eq!(waiter.get(&memories[0].id).unwrap().unwrap(), memories[0]);
+        tried.wait();
+    });
+    assert_eq!(waiter.get(&id).unwrap().unwrap().content, "held");
+}
+
+#[test]
+fn where_all_connections_are_in_use_one_is_told_so_in_time() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let mut options = impatient(&server.url(APP, &database));
+    options.connections = 1;
+    let store = Postgres::open(&options).unwrap().tenant("a").unwrap();
+    let memories = corpus::memories(1, 1);
+    store.put(&memories, Clash::Keep).unwrap();
+    let changed = store.update(&memories[0].id, &mut |memory| {
+        let refused = within(options.acquire_timeout, || store.get(&memory.id).unwrap_err());
+        assert!(matches!(refused, StoreError::Busy), "{refused:?}");
+        Ok(memory)
+    });
+    changed.unwrap();
+    assert_eq!(store.get(&memories[0].id).unwrap().unwrap(), memories[0]);
+}
+
+#[test]
+fn a_panic_in_a_change_holds_no_lock_and_no_connection() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let mut options = impatient(&server.url(APP, &database));
+    options.connections = 1;
+    let store = Postgres::open(&options).unwrap().tenant("a").unwrap();
+    let memories = corpus::memories(1, 1);
+    store.put(&memories, Clash::Keep).unwrap();
+    let broken = std::panic::AssertUnwindSafe(|| {
+        let _ = store.update(&memories[0].id, &mut |_| panic!("on purpose"));
+    });
+    assert!(std::panic::catch_unwind(broken).is_err());
+    let changed = store.update(&memories[0].id, &mut |mut memory| {
+        "after".clone_into(&mut memory.content);
+        Ok(memory)
+    });
+    assert_eq!(changed.unwrap().unwrap().content, "after");
+}
+
+#[test]
+fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
+    let server = Server::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    drop(postgres);
+    let app = options(server, APP, &database);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let memories = corpus::memories(300, 1);
+        let put = memories.clone();
+        let store = tokio::task::spawn_blocking(move || {
+            store.put(&put, Clash::Keep).unwrap();
+            store
+        });
+        let store = store.await.unwrap();
+        // As it should not be done; but it must not panic, nor wait for itself.
+        let task = tokio::spawn(async move {
+            let other = Postgres::open(&app).unwrap().tenant("a").unwrap();
+            for memory in &memories {
+                assert_eq!(other.get(&memory.id).unwrap().as_ref(), Some(memory));
+            }
+            drop((store, other));
+        });
+        task.await.unwrap();
+    });
+}
+
+#[test]
+fn connections_that_broke_while_nobody_used_them_are_replaced() {
+    let server = Server::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    let memories = corpus::memories(4, 1);
+    store.put(&memories[..2], Clash::Keep).unwrap();
+    let cut = || {
+        let sql = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE datname = '{database}' AND usename = '{APP}'"
+        );
+        server.sql("postgres", &sql)
+    };
+    assert_eq!(cut(), "1");
+    assert_eq!(store.get(&memories[0].id).unwrap().as_ref(), Some(&memories[0]));
+    assert_eq!(cut(), "1");
+    store.put(&memories[2..], Clash::Keep).unwrap();
+    // In the middle of a change, nothing of it is there and it is said.
+    let changed = store.update(&memories[0].id, &mut |mut memory| {
+        "lost".clone_into(&mut memory.content);
+        cut();
+        Ok(memory)
+    });
+    assert!(matches!(changed, Err(StoreError::Unavailable(_))), "{changed:?}");
+    assert_eq!(store.get(&memories[0].id).unwrap().as_ref(), Some(&memories[0]));
+}

@@ -1,0 +1,55 @@
+//! Schema: migrations, and databases that have had too few or too many of them.
+
+use atlatl_memory::{Postgres, StoreError};
+use testkit::postgres::{APP, OWNER, Server};
+
+use super::{migrated, options};
+
+#[test]
+fn a_migration_runs_once_however_many_want_it() {
+    let server = Server::shared();
+    let database = server.database();
+    let owner = options(server, OWNER, &database);
+    let applied: Vec<Vec<String>> = std::thread::scope(|scope| {
+        let all = [(); 4].map(|()| scope.spawn(|| Postgres::migrate(&owner).unwrap()));
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(applied.concat(), ["0001-memories"]);
+    assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
+    Postgres::open(&options(server, APP, &database)).unwrap();
+}
+
+#[test]
+fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
+    let server = Server::shared();
+    let database = server.database();
+    let open = |database: &str| Postgres::open(&options(server, APP, database)).unwrap_err();
+    let refused = open(&database);
+    assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
+    let said = refused.to_string();
+    assert!(said.contains("version 0, this program needs 1: run `atlatl db migrate`"), "{said}");
+    assert!(!said.contains("p%3A"), "no password: {said}");
+
+    let database = migrated(server);
+    server.sql(&database, "INSERT INTO atlatl.migration (number, name) VALUES (7, 'later')");
+    let said = open(&database).to_string();
+    assert!(said.contains("version 7, this program knows 1"), "{said}");
+    assert!(said.contains("`atlatl db migrate`"), "{said}");
+    let refused = Postgres::migrate(&options(server, OWNER, &database)).unwrap_err();
+    assert!(refused.to_string().contains("version 7"), "{refused}");
+}
+
+#[test]
+fn whoever_was_not_let_in_is_told_so() {
+    let server = Server::shared();
+    let database = migrated(server);
+    server.sql(&database, "CREATE ROLE stranger LOGIN; GRANT stranger TO app");
+    let mut options = options(server, APP, &database);
+    options.role = "stranger".to_owned();
+    let said = Postgres::open(&options).unwrap_err().to_string();
+    assert!(said.contains("\"stranger\" may not use it: run `atlatl db migrate`"), "{said}");
+    options.role = "nobody-there".to_owned();
+    options.url = server.url(OWNER, &database);
+    let said = Postgres::migrate(&options).unwrap_err().to_string();
+    assert!(said.contains("CREATE ROLE \"nobody-there\""), "{said}");
+}
