@@ -46,3 +46,4 @@ pub use key::Key;
 pub use pretty::spread;
 pub use screen::{About, Look, Screen};
 pub use source::Source;
+pub use text::grouped;

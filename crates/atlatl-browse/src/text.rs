@@ -69,7 +69,7 @@ pub(crate) fn end_of(text: &str, room: usize) -> usize {
 }
 
 /// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 2);
     for (i, digit) in digits.chars().enumerate() {

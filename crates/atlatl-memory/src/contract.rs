@@ -342,6 +342,16 @@ fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
     assert_eq!(found(store, "postgresql deploy", Need::All), [] as [u128; 0]);
     assert_eq!(found(store, "\"café service\"", Need::All), [4]);
     assert_eq!(found(store, "\"service café\"", Need::All), [] as [u128; 0]);
+    let (terms, filter) = (Terms::of("postgresql deploy", Need::Any), Filter::default());
+    let now = at(1_000_000);
+    let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
+    for first in [0, 2, 10] {
+        let (same, read) =
+            store.lexical_and_read(&terms, &filter, 10, first, now).expect("a question");
+        assert_eq!(same, matches);
+        let best = store.get_all(&matches.first(first)).expect("got");
+        assert_eq!(read, best, "the first {first}");
+    }
 }
 
 fn scripts_without_spaces_are_found(store: &dyn MemoryStore) {

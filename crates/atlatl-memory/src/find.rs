@@ -1,8 +1,10 @@
 //! Find: answers to a question, by words, by vectors, or by both.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use mif::{Memory, MemoryId};
 
 use crate::embed::Embedder;
 use crate::filter::Filter;
@@ -56,11 +58,17 @@ impl Finder {
             return self.everything(question);
         }
         let (near, warning) = self.near(question)?;
-        let words = match (question.mode, &near) {
-            (Mode::Vector, Some(_)) => Matches::default(),
-            // All of them, whatever page is wanted: what one ranking adds to the other, and what time
-            // takes, must be the same on every page.
-            _ => self.store.lexical(&terms, question.filter, MOST_HITS, question.now)?,
+        let (filter, now) = (question.filter, question.now);
+        // All of them, whatever page is wanted: what one ranking adds to the other, and what time
+        // takes, must be the same on every page.
+        let (words, read) = match (question.mode, &near) {
+            (Mode::Vector, Some(_)) => (Matches::default(), Vec::new()),
+            // The best are the first page, unless time or equal scores say otherwise.
+            (_, None) if question.after.is_none() => {
+                let first = question.limit;
+                self.store.lexical_and_read(&terms, filter, MOST_HITS, first, now)?
+            }
+            _ => (self.store.lexical(&terms, filter, MOST_HITS, now)?, Vec::new()),
         };
         let ranked_by = match (&near, question.mode) {
             (None, _) => RankedBy::Lexical,
@@ -86,7 +94,7 @@ impl Finder {
         };
         let page = &rest[..rest.len().min(question.limit)];
         let more = rest.len() > page.len();
-        Ok(Found { hits: self.hits(page)?, total_matches, more, ranked_by, warning })
+        Ok(Found { hits: self.hits(page, read)?, total_matches, more, ranked_by, warning })
     }
 
     /// The nearest vectors, `None` where there can be none; and why, where that is a failure.
@@ -138,13 +146,22 @@ impl Finder {
         Ok(ranked)
     }
 
-    fn hits(&self, page: &[Ranked]) -> Result<Vec<SearchHit>, StoreError> {
-        let ids: Vec<_> = page.iter().map(|one| one.id.clone()).collect();
-        let mut ranked = page.iter();
-        let memories = self.store.get_all(&ids)?;
-        // What was removed in between is left out, in both.
-        let hits = memories.into_iter().filter_map(|memory| {
-            let one = ranked.find(|one| one.id == memory.id)?;
+    /// The page with its memories, of which some were read already.
+    fn hits(&self, page: &[Ranked], read: Vec<Memory>) -> Result<Vec<SearchHit>, StoreError> {
+        let mut memories: HashMap<MemoryId, Memory> =
+            read.into_iter().map(|memory| (memory.id.clone(), memory)).collect();
+        let missing: Vec<MemoryId> = page
+            .iter()
+            .filter(|one| !memories.contains_key(&one.id))
+            .map(|one| one.id.clone())
+            .collect();
+        if !missing.is_empty() {
+            let more = self.store.get_all(&missing)?.into_iter();
+            memories.extend(more.map(|memory| (memory.id.clone(), memory)));
+        }
+        // What was removed in between is left out.
+        let hits = page.iter().filter_map(|one| {
+            let memory = memories.remove(&one.id)?;
             let (score, lexical, vector) = (one.score, one.lexical, one.vector);
             Some(SearchHit { memory, score, lexical, vector })
         });

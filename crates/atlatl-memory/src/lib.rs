@@ -52,7 +52,9 @@ pub use find::{MOST_HITS, Mode};
 pub use hit::{Found, RankPosition, RankedBy, SearchHit};
 pub use order::{Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, PostgresOptions, PostgresStore};
+pub use postgres::{About, Postgres, PostgresOptions, PostgresStore};
+#[cfg(all(feature = "postgres", feature = "contract"))]
+pub use postgres::{Recorded, Sent, recorded};
 pub use prompt::{Context, Estimate, PromptIntegration};
 pub use recall::{RecallRequest, RecallService};
 pub use search::{SearchRequest, SearchService};

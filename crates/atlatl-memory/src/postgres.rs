@@ -4,6 +4,8 @@
 //! statement sees is decided in the database, by policies that bind the role it runs as: a statement
 //! that does not say whose they are sees none.
 
+mod about;
+mod database;
 mod error;
 mod find;
 mod keep;
@@ -11,9 +13,12 @@ mod lexemes;
 mod list;
 mod maintain;
 mod nearest;
+mod opening;
 mod options;
 mod pool;
 mod porter;
+#[cfg(feature = "contract")]
+mod recorded;
 mod rows;
 mod schema;
 mod session;
@@ -26,11 +31,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
+pub use self::about::About;
+use self::database::Database;
 use self::keep::Tenant;
 use self::lexemes::Asked;
 use self::list::Condition;
 pub use self::options::PostgresOptions;
 use self::pool::Pool;
+#[cfg(feature = "contract")]
+pub use self::recorded::{Recorded, Sent, recorded};
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
 use crate::store::{
@@ -43,20 +52,31 @@ const LONGEST_NAME: usize = 128;
 
 /// A database of ours, with its connections.
 #[derive(Debug, Clone)]
-pub struct Postgres {
-    pool: Arc<Pool>,
-    /// Where pgvector lies, if it is there.
-    pgvector: Option<Arc<str>>,
-}
+pub struct Postgres(Arc<Database>);
 
 impl Postgres {
-    /// Connects. A schema that is not the one this program knows is refused, and so is a role that
-    /// is not bound by the policies.
+    /// A database that may not be there yet: it is looked at before the first thing that is asked of
+    /// it.
+    pub fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Database::new(options)?)))
+    }
+
+    /// Connects. A schema that is not one this program can work with is refused, and so is a role
+    /// that is not bound by the policies.
     pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let pool = Arc::new(Pool::new(options)?);
-        schema::check(&pool, &options.role)?;
-        let pgvector = schema::vectors(&pool)?.map(Arc::from);
-        Ok(Self { pool, pgvector })
+        let database = Self::new(options)?;
+        database.ready()?;
+        Ok(database)
+    }
+
+    /// Whether it can be used, now.
+    pub fn ready(&self) -> Result<(), StoreError> {
+        self.0.checked().map(drop)
+    }
+
+    /// What there is.
+    pub fn about(&self) -> Result<About, StoreError> {
+        self.0.about()
     }
 
     /// Brings the schema up to date. The URL of `owner` names whoever owns it; its `role` is let in,
@@ -69,34 +89,43 @@ impl Postgres {
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
         if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
             return Err(StoreError::NotAStore {
-                place: self.pool.place.clone(),
+                place: self.0.place().to_owned(),
                 why: format!(
                     "a tenant's name has 1 to {LONGEST_NAME} bytes and no control characters"
                 ),
             });
         }
         let tenant = Tenant { name: name.to_owned(), mark: lexemes::mark(name) };
-        Ok(PostgresStore { pool: Arc::clone(&self.pool), tenant, pgvector: self.pgvector.clone() })
+        Ok(PostgresStore { database: Arc::clone(&self.0), tenant })
     }
 }
 
 /// The store of one tenant.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
-    pool: Arc<Pool>,
+    database: Arc<Database>,
     tenant: Tenant,
-    pgvector: Option<Arc<str>>,
 }
 
 impl PostgresStore {
+    fn pool(&self) -> Result<&Pool, StoreError> {
+        self.database.checked().map(|(pool, _)| pool)
+    }
+
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
         Condition::of(&self.tenant, filter, now)
+    }
+
+    /// Whose it is.
+    #[cfg(feature = "contract")]
+    pub fn name(&self) -> &str {
+        &self.tenant.name
     }
 
     /// What plain SQL on a connection of this store gives, as text: to see what it may see.
     #[cfg(feature = "contract")]
     pub fn rows_of(&self, sql: &str) -> Result<Vec<String>, StoreError> {
-        self.pool.read(&self.tenant.name, &async |db| {
+        self.pool()?.read(&self.tenant.name, &async |db| {
             Ok(db.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
         })
     }
@@ -108,7 +137,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool.write(&tenant.name, async |db| keep::put(db, tenant, memories, clash).await)
+        self.pool()?.write(&tenant.name, async |db| keep::put(db, tenant, memories, clash).await)
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -116,8 +145,11 @@ impl MemoryStore for PostgresStore {
     }
 
     fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let tenant = &self.tenant;
-        self.pool.read(&tenant.name, &async |db| keep::get_all(db, tenant, ids).await)
+        self.pool()?.read(&tenant.name, &async |db| keep::get_all(db, tenant, ids).await)
     }
 
     fn ids(
@@ -127,18 +159,19 @@ impl MemoryStore for PostgresStore {
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool.read(&tenant.name, &async |db| keep::ids(db, tenant, first, last, limit).await)
+        self.pool()?.read(&tenant.name, &async |db| keep::ids(db, tenant, first, last, limit).await)
     }
 
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
         let tenant = &self.tenant;
-        self.pool.write(&tenant.name, async |db| keep::update(db, tenant, id, change).await)
+        self.pool()?
+            .write(&tenant.name, async |db| keep::update(db, tenant, id, &mut *change).await)
     }
 
     fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
         let (tenant, ids) = (&self.tenant, [id.into()]);
         let gone =
-            self.pool.write(&tenant.name, async |db| keep::delete(db, tenant, &ids).await)?;
+            self.pool()?.write(&tenant.name, async |db| keep::delete(db, tenant, &ids).await)?;
         Ok(!gone.is_empty())
     }
 
@@ -150,7 +183,7 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Listed, StoreError> {
-        self.pool.read(&self.tenant.name, &async |db| {
+        self.pool()?.read(&self.tenant.name, &async |db| {
             list::after(db, self.condition(filter, now), order, after, limit).await
         })
     }
@@ -163,14 +196,14 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read(&self.tenant.name, &async |db| {
+        self.pool()?.read(&self.tenant.name, &async |db| {
             list::from(db, self.condition(filter, now), order, offset, limit).await
         })
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let condition = self.condition(filter, now);
-        self.pool.read(&self.tenant.name, &async |db| list::count(db, &condition).await)
+        self.pool()?.read(&self.tenant.name, &async |db| list::count(db, &condition).await)
     }
 
     fn lexical(
@@ -183,11 +216,33 @@ impl MemoryStore for PostgresStore {
         if limit == 0 {
             return Ok(Matches::default());
         }
-        self.pool.read(&self.tenant.name, &async |db| {
+        self.pool()?.read(&self.tenant.name, &async |db| {
             let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
                 return Ok(Matches::default());
             };
             find::lexical(db, asked, terms.need, self.condition(filter, now), limit).await
+        })
+    }
+
+    fn lexical_and_read(
+        &self,
+        terms: &Terms,
+        filter: &Filter,
+        limit: usize,
+        first: usize,
+        now: DateTime<Utc>,
+    ) -> Result<(Matches, Vec<Memory>), StoreError> {
+        if limit == 0 {
+            return Ok((Matches::default(), Vec::new()));
+        }
+        self.pool()?.read(&self.tenant.name, &async |db| {
+            let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
+                return Ok((Matches::default(), Vec::new()));
+            };
+            let condition = self.condition(filter, now);
+            let matches = find::lexical(db, asked, terms.need, condition, limit).await?;
+            let read = keep::get_all(db, &self.tenant, &matches.first(first)).await?;
+            Ok((matches, read))
         })
     }
 
@@ -199,8 +254,8 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Match>, StoreError> {
-        let pgvector = self.pgvector.as_deref();
-        self.pool.read(&self.tenant.name, &async |db| {
+        let (pool, pgvector) = self.database.checked()?;
+        pool.read(&self.tenant.name, &async |db| {
             let condition = self.condition(filter, now);
             nearest::nearest(db, pgvector, model, vector, condition, limit).await
         })
@@ -208,23 +263,23 @@ impl MemoryStore for PostgresStore {
 
     fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
-        self.pool
+        self.pool()?
             .read(&tenant.name, &async |db| nearest::unembedded(db, tenant, model, limit).await)
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
         let tenant = &self.tenant;
-        self.pool.write(&tenant.name, async |db| nearest::put(db, tenant, model, vectors).await)
+        self.pool()?.write(&tenant.name, async |db| nearest::put(db, tenant, model, vectors).await)
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool.write(&tenant.name, async |db| maintain::expire(db, tenant, now, limit).await)
+        self.pool()?.write(&tenant.name, async |db| maintain::expire(db, tenant, now, limit).await)
     }
 
     fn repair(&self) -> Result<Repaired, StoreError> {
         let tenant = &self.tenant;
-        self.pool.write(&tenant.name, async |db| maintain::repair(db, tenant).await)
+        self.pool()?.write(&tenant.name, async |db| maintain::repair(db, tenant).await)
     }
 
     fn lease(
@@ -233,11 +288,15 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool.write(&self.tenant.name, async |db| maintain::lease(db, task, now, until).await)
+        self.pool()?
+            .write(&self.tenant.name, async |db| maintain::lease(db, task, now, until).await)
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
-        let tenant = &self.tenant;
-        self.pool.write(&tenant.name, async |db| maintain::secret(db, tenant).await)
+        let (pool, tenant) = (self.pool()?, &self.tenant);
+        match pool.read(&tenant.name, &async |db| maintain::secret(db, tenant).await)? {
+            Some(secret) => Ok(secret),
+            None => pool.write(&tenant.name, async |db| maintain::make_secret(db, tenant).await),
+        }
     }
 }

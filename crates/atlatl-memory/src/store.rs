@@ -81,6 +81,21 @@ pub trait MemoryStore: Send + Sync {
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError>;
 
+    /// The same, and the `first` best of them with it: a store that is asked over a network is asked
+    /// once.
+    fn lexical_and_read(
+        &self,
+        terms: &Terms,
+        filter: &Filter,
+        limit: usize,
+        first: usize,
+        now: DateTime<Utc>,
+    ) -> Result<(Matches, Vec<Memory>), StoreError> {
+        let matches = self.lexical(terms, filter, limit, now)?;
+        let read = self.get_all(&matches.first(first))?;
+        Ok((matches, read))
+    }
+
     /// The memories with the vectors nearest to `vector`, the nearest first, at most `limit`.
     fn nearest(
         &self,
@@ -178,6 +193,11 @@ impl Matches {
     /// The best of `total`.
     pub fn new(best: Vec<Match>, total: u64) -> Self {
         Self { best, total }
+    }
+
+    /// Which are the first `n`.
+    pub(crate) fn first(&self, n: usize) -> Vec<MemoryId> {
+        self.best.iter().take(n).map(|one| one.id.clone()).collect()
     }
 }
 

@@ -138,9 +138,15 @@ impl Inner {
                         return result;
                     }
                 }
-                let cursor =
-                    next.map(|place| cursor::write(&self.seal, &asked.question, place, self.now()));
-                tool_result(&set.json(cursor.as_deref()), None)
+                let cursor = next
+                    .map(|place| {
+                        Ok(cursor::write(self.seal()?, &asked.question, place, self.now()))
+                    })
+                    .transpose();
+                match cursor {
+                    Ok(cursor) => tool_result(&set.json(cursor.as_deref()), None),
+                    Err(error) => failed(&Trouble::Store(error)).result().to_string(),
+                }
             }
             // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
             Answer::Context { set, text, included } => {
@@ -175,9 +181,9 @@ impl Inner {
         arguments: &Arguments,
         asked: &Asked,
         now: DateTime<Utc>,
-    ) -> Result<Option<Place>, ArgumentError> {
+    ) -> Result<Option<Place>, Trouble> {
         let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
-        cursor::read(&self.seal, &asked.question, cursor, now).map(Some)
+        Ok(Some(cursor::read(self.seal()?, &asked.question, cursor, now)?))
     }
 
     fn list(
@@ -242,7 +248,7 @@ impl Inner {
         arguments: &Arguments,
         asked: &Asked,
         now: DateTime<Utc>,
-    ) -> Result<(Option<RankPosition>, DateTime<Utc>), ArgumentError> {
+    ) -> Result<(Option<RankPosition>, DateTime<Utc>), Trouble> {
         Ok(match self.place(arguments, asked, now)? {
             Some(Place::Answers { position, now }) => (Some(position), now),
             _ => (None, now),
@@ -341,12 +347,12 @@ fn failed(trouble: &Trouble) -> Called {
     match trouble {
         Trouble::Arguments(error) => Called::error("arguments", &error.message, &error.hint),
         Trouble::Missing(id) => Called::error(
-            "not found",
+            "not_found",
             &format!("there is no memory {id}"),
             "recall_memories and list_memories give ids.",
         ),
         Trouble::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
-            Called::error("busy", &error.to_string(), "Try again in a moment.")
+            Called::error("unavailable", &error.to_string(), "Try again in a moment.")
         }
         Trouble::Store(error @ StoreError::Unsure(_)) => {
             Called::error("storage", &error.to_string(), "Look whether it is there first.")

@@ -1,13 +1,16 @@
-//! Custodian: what a server does for its memories when nobody asks: `memory_expiry` and
-//! `index_repair`. Stored results have `offload_cleanup`, which belongs to whoever keeps them.
+//! Custodian: what a server does when nobody asks: `memory_expiry`, `index_repair`, and
+//! `offload_cleanup` where stored results are in a place that all servers share. Elsewhere that
+//! belongs to whoever keeps them.
 
 use std::time::Duration;
 
+use atlatl_memory::StoreError;
 use chrono::TimeDelta;
 use lro::Custodian;
 
 use crate::event::EventKind;
 use crate::server::MemoryServer;
+use crate::tool::Tool;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -16,12 +19,27 @@ const BATCH: usize = 500;
 
 impl MemoryServer {
     /// Starts the tasks; they end when what this returns is dropped.
-    pub fn keep_house(&self) -> std::io::Result<[Custodian; 2]> {
-        let (expiry, repair) = (self.clone(), self.clone());
-        Ok([
+    pub fn keep_house(&self) -> std::io::Result<Vec<Custodian>> {
+        let (expiry, repair, cleanup) = (self.clone(), self.clone(), self.clone());
+        let mut house = vec![
             Custodian::sweeping(HOUR, move || expiry.memory_expiry())?,
             Custodian::sweeping(DAY, move || repair.index_repair())?,
-        ])
+        ];
+        if let Some(interval) = self.0.cleanup {
+            house.push(Custodian::sweeping(interval, move || cleanup.offload_cleanup(interval))?);
+        }
+        Ok(house)
+    }
+
+    /// Spec L2: removes stored results that have expired, and tells of each.
+    fn offload_cleanup(&self, interval: Duration) {
+        let Some(interceptor) = &self.0.interceptor else { return };
+        self.take("offload_cleanup", interval, || {
+            // Whatever the tool, results lie in the same place.
+            let swept = interceptor.offloader(Tool::Recall.name()).sweep((self.0.clock)().now);
+            let swept = swept.map_err(|error| StoreError::Engine(error.into()))?;
+            Ok(swept.expired.len() as u64)
+        });
     }
 
     /// Removes what has outlived its time.
@@ -54,7 +72,7 @@ impl MemoryServer {
         &self,
         task: &'static str,
         interval: Duration,
-        run: impl Fn() -> Result<u64, atlatl_memory::StoreError>,
+        run: impl Fn() -> Result<u64, StoreError>,
     ) {
         let now = (self.0.clock)().now;
         let lease = TimeDelta::from_std(interval / 2).unwrap_or_default();

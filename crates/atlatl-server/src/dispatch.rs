@@ -3,6 +3,8 @@
 //! What differs between the eras is settled here and in [`greeting`](crate::greeting): below, a
 //! result is a result.
 
+use std::sync::LazyLock;
+
 use lro_mcp::{Changes, Page};
 use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
@@ -116,20 +118,18 @@ impl MemoryServer {
     }
 
     fn tools(&self, client: Client) -> String {
-        let definitions: Vec<Value> =
-            Tool::ALL.into_iter().map(|tool| definition(tool, client.era)).collect();
-        let listing = json!({"tools": definitions}).to_string();
+        let listing = listing(client.era);
         let Some(interceptor) =
             self.0.interceptor.as_ref().filter(|_| self.0.delivery(client) == Delivery::Offload)
         else {
-            return listing;
+            return listing.to_owned();
         };
         let own = self.0.extraction_for(client).map(lro_mcp::Tools::definitions);
         let own = own.unwrap_or_default();
         let changes = Changes::none().appending(&own, &[]);
-        let page = Page::of(&listing, changes, |tool| interceptor.may_replace(tool));
-        let Some(listed) = page.and_then(|page| page.json) else { return listing };
-        interceptor.tools_listed("atlatl", &listing, &listed, (self.0.clock)().now);
+        let page = Page::of(listing, changes, |tool| interceptor.may_replace(tool));
+        let Some(listed) = page.and_then(|page| page.json) else { return listing.to_owned() };
+        interceptor.tools_listed("atlatl", listing, &listed, (self.0.clock)().now);
         listed
     }
 
@@ -247,4 +247,19 @@ impl MemoryServer {
             _ => shown,
         })
     }
+}
+
+/// Our own tools as `tools/list` gives them, made once.
+fn listing(era: Era) -> &'static str {
+    static LEGACY: LazyLock<String> = LazyLock::new(|| listed(Era::Legacy));
+    static MODERN: LazyLock<String> = LazyLock::new(|| listed(Era::Modern));
+    match era {
+        Era::Legacy => &LEGACY,
+        _ => &MODERN,
+    }
+}
+
+fn listed(era: Era) -> String {
+    let definitions: Vec<Value> = Tool::ALL.into_iter().map(|tool| definition(tool, era)).collect();
+    json!({"tools": definitions}).to_string()
 }

@@ -11,6 +11,8 @@ mod problem;
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -21,10 +23,13 @@ pub use lro_http::{AuthError, BearerTokens, ListenError, Stop, Stopped, listen, 
 use lro_http::{Guard, Problem, no_such_method, no_such_path};
 
 pub use self::metrics::Metrics;
+use crate::link::SignedLinks;
 use crate::server::MemoryServer;
 
 /// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
 const LONGEST_BODY: usize = 8 << 20;
+/// How long an answer that is under way may take when the server ends.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// How a server is reached.
 #[derive(Default)]
@@ -38,8 +43,13 @@ pub struct HttpOptions {
     pub tokens: Option<BearerTokens>,
     /// Where stored results lie, for `/v1/offloads`.
     pub spools: Option<Spools>,
+    /// Who tells whether a link to a stored result is ours.
+    pub links: Option<Arc<SignedLinks>>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// How long it goes on answering when it is stopped, and says that it is not ready, so that
+    /// nobody is sent here any more.
+    pub drain: Duration,
 }
 
 /// What every handler has.
@@ -47,7 +57,10 @@ pub struct HttpOptions {
 struct App {
     server: MemoryServer,
     spools: Option<Spools>,
+    links: Option<Arc<SignedLinks>>,
     metrics: Arc<Metrics>,
+    /// Whether it is being stopped.
+    ending: Arc<AtomicBool>,
 }
 
 /// Answers on `listener` until it is stopped. Blocking: it has threads of its own.
@@ -57,16 +70,24 @@ pub fn run(
     options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
-    lro_http::serve(move || router(server, options), listener, stopped.wait())
+    let ending = Arc::new(AtomicBool::new(false));
+    let (drain, told) = (options.drain, Arc::clone(&ending));
+    let stop = async move {
+        stopped.wait().await;
+        told.store(true, Ordering::Relaxed);
+        tokio::time::sleep(drain).await;
+    };
+    lro_http::serve(move || router(server, options, ending), listener, stop, LAST_WORDS)
 }
 
-fn router(server: MemoryServer, options: HttpOptions) -> Router {
+fn router(server: MemoryServer, options: HttpOptions, ending: Arc<AtomicBool>) -> Router {
     let guard = Arc::new(Guard {
         hosts: options.allowed_hosts,
         origins: options.allowed_origins,
         tokens: options.tokens,
     });
-    let app = App { server, spools: options.spools, metrics: options.metrics };
+    let HttpOptions { spools, links, metrics, .. } = options;
+    let app = App { server, spools, links, metrics, ending };
     let asked = Router::new()
         .route("/mcp", post(mcp::message).fallback(mcp::other_method))
         .route("/v1/memories", get(api::list).post(api::create))
@@ -77,6 +98,8 @@ fn router(server: MemoryServer, options: HttpOptions) -> Router {
         .route("/openapi.json", get(api::description));
     let asked = guard
         .before(asked)
+        // A link is proof enough of itself.
+        .route("/v1/offloads/{id}/{link}", get(offload::linked))
         .route("/healthz", get(api::alive))
         .route("/readyz", get(api::ready))
         .fallback(any(no_such_path))

@@ -15,6 +15,7 @@ mod dispatch;
 pub mod event;
 mod greeting;
 pub mod http;
+mod link;
 mod prompt;
 mod resource;
 mod seal;
@@ -24,4 +25,5 @@ mod task;
 mod tool;
 
 pub use client::{Client, Transport};
+pub use link::SignedLinks;
 pub use server::{MemoryServer, Parts};

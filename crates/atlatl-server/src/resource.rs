@@ -28,7 +28,7 @@ impl MemoryServer {
     /// The memories, the newest first.
     pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, Failure> {
         let now = self.0.now();
-        let seal = &self.0.seal;
+        let seal = self.0.seal().map_err(|error| broken(&error))?;
         let after = match params.text("cursor") {
             None => None,
             Some(cursor) => match cursor::read(seal, QUESTION, &cursor, now) {

@@ -37,10 +37,22 @@ impl Seal {
         String::from_utf8(text.to_vec()).ok()
     }
 
+    /// A signature of `text` for `purpose` alone, where the text travels apart; safe in a URL.
+    pub(crate) fn sign(&self, purpose: &str, text: &str) -> String {
+        let signature = self.mac(purpose, text.as_bytes()).finalize().into_bytes();
+        URL_SAFE_NO_PAD.encode(&signature[..SIGNATURE_BYTES])
+    }
+
+    /// Whether it is one.
+    pub(crate) fn signed(&self, purpose: &str, text: &str, signature: &str) -> bool {
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
+        signature.len() == SIGNATURE_BYTES
+            && self.mac(purpose, text.as_bytes()).verify_truncated_left(&signature).is_ok()
+    }
+
     /// A short text that differs where `text` does.
     pub(crate) fn digest(&self, text: &str) -> String {
-        let digest = self.mac("digest", text.as_bytes()).finalize().into_bytes();
-        URL_SAFE_NO_PAD.encode(&digest[..SIGNATURE_BYTES])
+        self.sign("digest", text)
     }
 
     fn mac(&self, purpose: &str, text: &[u8]) -> Hmac<Sha256> {

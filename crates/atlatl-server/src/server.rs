@@ -1,6 +1,6 @@
 //! Server: what a memory server is made of.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use atlatl_memory::{
@@ -34,6 +34,10 @@ pub struct Parts {
     pub threshold_tokens: u32,
     /// Spec P1: whether clients over HTTP can open the files we write.
     pub shared_filesystem: bool,
+    /// Whether stored results are given by links, to clients anywhere.
+    pub links: bool,
+    /// How often stored results are cleaned that all servers share, by one of them at a time.
+    pub cleanup: Option<Duration>,
     /// How many tokens a text takes.
     pub estimate: Estimate,
     /// Who is told what happens.
@@ -54,6 +58,8 @@ impl Parts {
             extraction: None,
             threshold_tokens: 0,
             shared_filesystem: false,
+            links: false,
+            cleanup: None,
             estimate,
             events: EventBus::new(clock),
             clock,
@@ -76,10 +82,12 @@ pub(crate) struct Inner {
     pub(crate) interceptor: Option<Interceptor>,
     pub(crate) extraction: Option<Tools>,
     pub(crate) threshold_tokens: u32,
-    pub(crate) shared_filesystem: bool,
+    shared_filesystem: bool,
+    links: bool,
+    pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
     pub(crate) clock: fn() -> Moment,
-    pub(crate) seal: Seal,
+    seal: OnceLock<Seal>,
     pub(crate) tasks: Tasks,
     pub(crate) version: String,
 }
@@ -96,15 +104,15 @@ pub(crate) enum Delivery {
 }
 
 impl MemoryServer {
-    /// Puts a server together. With an embedder it begins to make the vectors that are missing.
-    pub fn new(parts: Parts) -> Result<Self, StoreError> {
-        let seal = Seal::new(parts.store.secret()?);
+    /// Puts a server together. With an embedder it begins to make the vectors that are missing. The
+    /// store need not be there yet.
+    pub fn new(parts: Parts) -> Self {
         let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
         let filler = parts.embedder.clone().and_then(|embedder| {
             // Vectors may lag for as long as they like; recall says by what it ranked.
             Filler::start(parts.store.clone(), embedder, |_| {}).ok()
         });
-        Ok(Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
             capture: CaptureService::new(parts.store.clone()),
             search: SearchService::new(parts.store.clone(), parts.embedder),
             prompt: PromptIntegration::new(recall.clone(), parts.estimate),
@@ -114,17 +122,28 @@ impl MemoryServer {
             extraction: parts.extraction,
             threshold_tokens: parts.threshold_tokens,
             shared_filesystem: parts.shared_filesystem,
+            links: parts.links,
+            cleanup: parts.cleanup,
             events: parts.events,
             clock: parts.clock,
-            seal,
+            seal: OnceLock::new(),
             tasks: Tasks::new(TASK_AFTER),
             version: parts.version,
             store: parts.store,
-        })))
+        }))
     }
 }
 
 impl Inner {
+    /// What signs what clients bring back. Its key is the store's, which may not be there.
+    pub(crate) fn seal(&self) -> Result<&Seal, StoreError> {
+        if let Some(seal) = self.seal.get() {
+            return Ok(seal);
+        }
+        let seal = Seal::new(self.store.secret()?);
+        Ok(self.seal.get_or_init(|| seal))
+    }
+
     /// What time it is. No finer than a cursor keeps it: the first page and the next must agree.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.clock)().now.trunc_subsecs(6)
@@ -136,15 +155,16 @@ impl Inner {
         atlatl_memory::Moment { now, random }
     }
 
-    /// What becomes of a large set of memories for `client`.
+    /// What becomes of a large set of memories for `client`. The table is in
+    /// `docs/concepts/offloading.md`.
     pub(crate) fn delivery(&self, client: Client) -> Delivery {
-        let reads_files = client.transport == Transport::Stdio || self.shared_filesystem;
-        if client.proxy {
-            Delivery::Whole
-        } else if self.interceptor.is_some() && reads_files {
-            Delivery::Offload
-        } else {
-            Delivery::Pages
+        let within_reach =
+            client.transport == Transport::Stdio || self.shared_filesystem || self.links;
+        match self.interceptor {
+            // Who keeps results itself is given them whole, whatever we could do.
+            _ if client.proxy => Delivery::Whole,
+            Some(_) if within_reach => Delivery::Offload,
+            _ => Delivery::Pages,
         }
     }
 

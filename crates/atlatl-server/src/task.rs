@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use atlatl_memory::StoreError;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use lro_query::Cancel;
 use lro_wire::{Failure, INTERNAL, INVALID_PARAMS};
@@ -205,6 +206,10 @@ impl Task {
     }
 }
 
+fn lost(error: &StoreError) -> Failure {
+    Failure::new(INTERNAL, error.to_string())
+}
+
 fn written(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
@@ -239,7 +244,7 @@ impl MemoryServer {
         };
         let json = serde_json::to_string(&sealed).unwrap_or_default();
         let purpose = if short { PURPOSE } else { "task of this process" };
-        let id = self.0.seal.seal(purpose, &json);
+        let id = self.0.seal().map_err(|error| lost(&error))?.seal(purpose, &json);
         self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl))
     }
 
@@ -250,7 +255,8 @@ impl MemoryServer {
         if let Some(task) = self.0.tasks.known().get(id).filter(|task| !task.is_over(now)) {
             return Ok(Arc::clone(task));
         }
-        let json = self.0.seal.open(PURPOSE, id).ok_or_else(unknown)?;
+        let seal = self.0.seal().map_err(|error| lost(&error))?;
+        let json = seal.open(PURPOSE, id).ok_or_else(unknown)?;
         let sealed: Sealed = serde_json::from_str(&json).map_err(|_| unknown())?;
         let tool = Tool::named(&sealed.tool).ok_or_else(unknown)?;
         let created = DateTime::from_timestamp_millis(sealed.created_ms).ok_or_else(unknown)?;

@@ -103,11 +103,6 @@ impl Summary {
         }
         summary
     }
-
-    /// Whether there is nothing to show.
-    pub fn is_empty(&self) -> bool {
-        self.from.is_none()
-    }
 }
 
 /// The server and the tool that an event is about.

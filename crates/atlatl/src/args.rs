@@ -149,6 +149,12 @@ pub(crate) enum Command {
     /// memory server uses. ID is a memory's id, or the first 8 or more digits of it.
     #[command(subcommand, verbatim_doc_comment)]
     Memory(command::memory::Command),
+    /// Look after the database of a team's memories
+    ///
+    /// Where `memory.store` is a postgres:// URL, memories of many tenants lie in one
+    /// database, and as many servers as you like use it. One person needs none.
+    #[command(subcommand, verbatim_doc_comment)]
+    Db(command::db::Command),
     /// Print what a shell needs to complete command lines
     #[command(after_long_help = command::completions::EXAMPLES)]
     Completions(command::completions::Args),

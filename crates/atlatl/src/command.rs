@@ -5,6 +5,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod db;
 pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod install;
@@ -67,6 +68,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Results(command) => results::run(command, &sources, output),
         Command::Stats(args) => stats::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
+        Command::Db(command) => db::run(command, &sources, output),
         Command::Completions(args) => completions::run(args, output),
         Command::Man(args) => man::run(args, output),
         Command::Config(command) => config::run(command, &sources, output),

@@ -5,7 +5,7 @@ use std::{io, process::ExitCode};
 use atlatl_login::LoginError;
 use atlatl_memory::StoreError;
 use lro_core::records::PayloadChanged;
-use lro_spool::{Foreign, SpoolError};
+use lro_spool::{Foreign, RemoteKind, SpoolError};
 
 use crate::settings::Problems;
 
@@ -112,6 +112,8 @@ impl From<SpoolError> for Error {
             SpoolError::NotOurs { why: Foreign::OtherOwner | Foreign::WrongKind, .. } => {
                 Some("name another directory: --set proxy.dir=DIR".to_owned())
             }
+            SpoolError::Remote { source, .. } => Some(remote_hint(source.kind()).to_owned()),
+            SpoolError::Damaged { .. } => Some("make the call that returned it again".to_owned()),
             _ => None,
         };
         let failure = Self::failure(with_causes(&error));
@@ -119,6 +121,15 @@ impl From<SpoolError> for Error {
             Some(hint) => failure.with_hint(hint),
             None => failure,
         }
+    }
+}
+
+/// What helps with an object storage.
+fn remote_hint(kind: RemoteKind) -> &'static str {
+    match kind {
+        RemoteKind::Refused => "check the credentials of the object storage",
+        RemoteKind::Misused => "check the URL of the object storage and its settings",
+        _ => "try again when the object storage can be reached",
     }
 }
 

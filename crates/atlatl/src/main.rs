@@ -7,6 +7,7 @@ mod error;
 mod installs;
 mod logins;
 mod memories;
+mod objects;
 mod output;
 mod settings;
 mod stores;

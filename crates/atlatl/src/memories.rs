@@ -1,4 +1,4 @@
-//! Memories: where this person's memories lie, by the configuration.
+//! Memories: where memories lie, by the configuration.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,28 +6,76 @@ use std::{
 };
 
 use atlatl_memory::embed::{self, EmbedderChoice};
-use atlatl_memory::{Embedder, MemoryStore, Moment, SqliteStore};
+use atlatl_memory::{
+    Embedder, MemoryStore, Moment, Postgres, PostgresOptions, SqliteStore, StoreError,
+};
 
 use crate::{
     error::{Error, with_causes},
+    output::Output,
     settings::Settings,
 };
 
 /// What `memory.store` begins with.
 const SQLITE: &str = "sqlite:";
 
+/// Where memories are.
+pub(crate) enum Place {
+    /// In a file of one person's.
+    File(PathBuf),
+    /// In a database of many.
+    Database(Postgres),
+}
+
 /// Opens the store, and makes it where there is none.
 pub(crate) fn open(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    Ok(Arc::new(SqliteStore::open(&path(settings)?)?))
+    Ok(match place(settings)? {
+        Place::File(path) => Arc::new(SqliteStore::open(&path)?),
+        Place::Database(database) => {
+            database.ready().map_err(of_database)?;
+            tenant(&database, settings)?
+        }
+    })
+}
+
+/// The store of a server: a database that is not there yet is waited for while it serves.
+pub(crate) fn served(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    let Place::Database(database) = place(settings)? else { return open(settings) };
+    match database.ready() {
+        Ok(()) => {}
+        Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
+            let why = with_causes(&error);
+            Output::remark(format_args!("{why}: serving begins when it answers"));
+        }
+        Err(error) => return Err(of_database(error)),
+    }
+    tenant(&database, settings)
 }
 
 /// Opens the store if it is there: whoever only looks makes none.
 pub(crate) fn existing(settings: &Settings) -> Result<Option<Arc<dyn MemoryStore>>, Error> {
-    let path = path(settings)?;
-    match path.try_exists() {
-        Ok(false) => Ok(None),
+    match place(settings)? {
+        Place::File(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
         // What cannot be looked at is told by the store, in its words.
-        _ => Ok(Some(Arc::new(SqliteStore::open(&path)?))),
+        _ => open(settings).map(Some),
+    }
+}
+
+fn tenant(database: &Postgres, settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    let name = &settings.config.memory.tenant;
+    let wrong = |error: StoreError| Error::usage(format!("memory.tenant: {error}"));
+    Ok(Arc::new(database.tenant(name).map_err(wrong)?))
+}
+
+/// What a database has to say, with what helps there.
+pub(crate) fn of_database(error: StoreError) -> Error {
+    match &error {
+        StoreError::NotAStore { why, .. } if why.contains("atlatl db migrate") => {
+            Error::failure(error.to_string())
+                .with_hint("atlatl db migrate --as postgres://OWNER@HOST/DATABASE")
+        }
+        StoreError::NotAStore { .. } => Error::failure(error.to_string()).with_hint(DATABASE_URL),
+        _ => error.into(),
     }
 }
 
@@ -58,21 +106,36 @@ pub(crate) fn moment() -> Moment {
     Moment { now, random }
 }
 
-/// The file that `memory.store` names, the empty default filled in.
-pub(crate) fn path(settings: &Settings) -> Result<PathBuf, Error> {
-    let named = &*settings.config.memory.store;
-    if named.is_empty() {
+/// What a URL looks like.
+const DATABASE_URL: &str = "--set memory.store=postgres://USER@HOST/DATABASE";
+
+/// Where `memory.store` says that memories are, the empty default filled in.
+pub(crate) fn place(settings: &Settings) -> Result<Place, Error> {
+    let config = &settings.config.memory;
+    if config.store.starts_with("postgres://") {
+        let mut options = options(&config.store).map_err(|error| {
+            Error::usage(format!("memory.store: {error}")).with_hint(DATABASE_URL)
+        })?;
+        options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
+        return Ok(Place::Database(Postgres::new(&options)?));
+    }
+    if config.store.is_empty() {
         let home = settings.surroundings().data_dir.as_ref();
-        return home.map(|dir| dir.join("atlatl/memory.db")).ok_or_else(|| {
+        return home.map(|dir| Place::File(dir.join("atlatl/memory.db"))).ok_or_else(|| {
             Error::usage("memory.store: there is no home directory to keep memories in")
                 .with_hint("--set memory.store=sqlite:PATH")
         });
     }
-    let Some(path) = named.strip_prefix(SQLITE) else {
-        // Not the value: it may hold a password.
-        return Err(Error::usage("memory.store: this version has no PostgreSQL store")
-            .with_hint("--set memory.store=sqlite:PATH keeps memories in a file"));
-    };
+    // Any other beginning was refused with the configuration.
+    let path = config.store.strip_prefix(SQLITE).unwrap_or(&config.store);
     std::path::absolute(Path::new(path))
+        .map(Place::File)
         .map_err(|error| Error::failure(format!("memory.store: {error}")))
+}
+
+/// How the database at `url` is reached, as its user. A URL without a password gets the one that
+/// every client of such databases looks for.
+pub(crate) fn options(url: &str) -> Result<PostgresOptions, StoreError> {
+    let password = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
+    PostgresOptions::new(url).as_user(password)
 }

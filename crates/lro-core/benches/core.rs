@@ -208,7 +208,7 @@ fn descriptors() -> Vec<Value> {
         let (_, survey) = lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
         let stored = Stored {
             id,
-            path,
+            place: lro_core::Place::File(path),
             readable_path: true,
             expires_at: chrono::DateTime::from_timestamp_nanos(1_794_704_400_000_000_000),
             operation: &Operation::Recall,

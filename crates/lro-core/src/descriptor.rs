@@ -12,6 +12,7 @@ use crate::detail::Detail;
 use crate::guidance::{self, Extraction};
 use crate::header::saturating;
 use crate::operation::Operation;
+use crate::place::Place;
 use crate::preview::{Cut, Preview};
 use crate::recipe::{JqRecipe, Optional, recipes};
 use crate::records::{Content, Found};
@@ -30,7 +31,7 @@ pub struct OffloadResponse {
     pub offloaded: bool,
     /// What the result set is.
     pub summary: OffloadSummary,
-    /// Absolute path of the JSONL file.
+    /// Absolute path of the JSONL file, or a link to it.
     pub file_path: String,
     /// JSON Schema of a record line.
     pub line_schema: Value,
@@ -101,7 +102,7 @@ pub struct CompactDescriptor {
     pub offloaded: bool,
     /// What the result is.
     pub summary: CompactSummary,
-    /// Absolute path of the file.
+    /// Absolute path of the file, or a link to it.
     pub file_path: String,
     /// The fields of a record with their types.
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -147,8 +148,8 @@ pub struct CompactSummary {
 pub struct Stored<'a> {
     /// Its identity.
     pub id: ResultId,
-    /// The absolute path of its file, as the client shall see it.
-    pub path: &'a str,
+    /// Where its bytes are, for the client.
+    pub place: Place<'a>,
     /// Whether the client is expected to be able to open that path.
     pub readable_path: bool,
     /// When it is gone.
@@ -197,18 +198,18 @@ impl Stored<'_> {
                     score_range: self.score_range,
                     detail: detail.as_str().to_owned(),
                 },
-                file_path: self.path.to_owned(),
+                file_path: self.place.as_str().to_owned(),
                 line_schema: self.survey.shape.line_schema(),
                 jq_recipes: recipes(detail, optional)
                     .iter()
-                    .map(|r| r.command(self.path))
+                    .map(|r| r.command(self.place))
                     .collect(),
                 guidance: guidance::for_memories(
                     look.extraction,
                     count,
                     self.estimated,
                     detail,
-                    self.path,
+                    self.place,
                     reference,
                 ),
             },
@@ -244,14 +245,14 @@ impl Stored<'_> {
                 more_fields,
                 more_fields_at_least,
             },
-            file_path: self.path.to_owned(),
+            file_path: self.place.as_str().to_owned(),
             fields,
             guidance: guidance::in_one_line(
                 look.extraction,
                 &self.found.content,
                 detail,
                 self.estimated,
-                self.path,
+                self.place,
                 self.id.reference(),
             ),
         }

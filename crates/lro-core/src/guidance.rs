@@ -5,7 +5,7 @@
 
 use crate::detail::Detail;
 use crate::neutral::neutralise;
-use crate::quote::shell_word;
+use crate::place::Place;
 use crate::records::Content;
 use crate::reference::Reference;
 use crate::tokens::Tokens;
@@ -26,7 +26,7 @@ pub fn for_memories(
     count: u64,
     tokens: Tokens,
     detail: Detail,
-    path: &str,
+    place: Place<'_>,
     reference: Reference,
 ) -> String {
     match extraction {
@@ -40,7 +40,7 @@ pub fn for_memories(
              - Analyze: recipe #6 (count by namespace)\n\
              Read the file directly only if you need the complete dataset.\n\
              The header line (line 1) contains metadata; memory objects start at line 2.",
-            path = neutralise(path),
+            path = neutralise(place.as_str()),
         ),
         Extraction::Native => {
             let (custom, nine, ten) = match detail {
@@ -51,6 +51,13 @@ pub fn for_memories(
                 Detail::Full => {
                     ("select(.provenance.confidence > 0.8)", "by confidence", "search content")
                 }
+            };
+            let fresh = match place {
+                Place::Link(_) => format!(
+                    "\nWith a shell the recipes fetch file_path, a link that is good for a few \
+                     minutes; lro_extract(ref=\"{reference}\") alone gives a fresh one."
+                ),
+                Place::File(_) => String::new(),
             };
             format!(
                 "Results offloaded to JSONL ({count} memories, ~{tokens} tokens saved).\n\
@@ -64,7 +71,7 @@ pub fn for_memories(
                  - Custom filter: lro_extract(ref=\"{reference}\", query=\"{custom}\")\n\
                  Available recipes: 1=titles+namespaces, 2=filter namespace, 3=search titles, \
                  4=IDs+titles, 5=filter type, 6=count by namespace, 7=filter tag, \
-                 8=sort by date, 9={nine}, 10={ten}."
+                 8=sort by date, 9={nine}, 10={ten}.{fresh}"
             )
         }
     }
@@ -76,7 +83,7 @@ pub fn in_one_line(
     content: &Content,
     detail: Option<Detail>,
     tokens: Tokens,
-    path: &str,
+    place: Place<'_>,
     reference: Reference,
 ) -> String {
     let (what, shell, native) = match content {
@@ -85,22 +92,22 @@ pub fn in_one_line(
                 Some(detail) => format!("{} memories at {detail} detail", records.count),
                 None => format!("{} records", records.count),
             },
-            format!("tail -n +2 {} | jq -c . | head -n 5", shell_word(path)),
+            format!("{} | jq -c . | head -n 5", place.records()),
             format!("lro_extract(ref=\"{reference}\", query=\".\", limit=5)"),
         ),
         Content::Document => (
             "One JSON document".to_owned(),
-            format!("jq keys {}", shell_word(path)),
+            place.given_to("jq keys"),
             format!("query_large_output(ref=\"{reference}\", query=\"keys\")"),
         ),
         Content::Text => (
             "Text".to_owned(),
-            format!("head -c 2000 {}", shell_word(path)),
+            place.given_to("head -c 2000"),
             format!("read_large_output(ref=\"{reference}\", start=0, end=2000)"),
         ),
         Content::Binary => (
             "Binary data".to_owned(),
-            format!("file {}", shell_word(path)),
+            place.given_to("file"),
             format!("read_large_output(ref=\"{reference}\", start=0, end=2000)"),
         ),
     };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::detail::Detail;
-use crate::quote::shell_word;
+use crate::place::Place;
 use crate::shape::{Presence, Shape};
 
 /// Spec R3: how many recipes there always are.
@@ -172,8 +172,8 @@ fn or_else(field: &str, presence: Presence, of_type: &str, otherwise: &str) -> S
 }
 
 impl Recipe {
-    /// Spec R6: the recipe as a command on the file at `path`.
-    pub fn command(&self, path: &str) -> JqRecipe {
+    /// Spec R6: the recipe as a command on what is at `place`.
+    pub fn command(&self, place: Place<'_>) -> JqRecipe {
         let flags = match (self.input, self.raw) {
             (Input::EachRecord, false) => "",
             (Input::EachRecord, true) => "-r ",
@@ -182,7 +182,7 @@ impl Recipe {
         };
         JqRecipe {
             description: self.description.to_owned(),
-            command: format!("tail -n +2 {} | jq {flags}'{}'", shell_word(path), self.filter),
+            command: format!("{} | jq {flags}'{}'", place.records(), self.filter),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Problem: an error of HTTP itself, as RFC 9457 has it.
 
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+
+/// In how many seconds what is not there now may be.
+const SOON: &str = "1";
 
 /// What went wrong, for a program and for the person who reads its log.
 #[derive(Debug)]
@@ -38,7 +41,11 @@ impl IntoResponse for Problem {
             "detail": self.detail,
         });
         let json = [(header::CONTENT_TYPE, "application/problem+json")];
-        (self.status, json, body.to_string()).into_response()
+        let mut response = (self.status, json, body.to_string()).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(SOON));
+        }
+        response
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::oneshot;
 
-/// How long an answer may go on when the server ends.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long threads that answer nobody any more may take to end.
+const LAST_THREADS: Duration = Duration::from_secs(1);
 
 /// Ends a server.
 pub struct Stop(oneshot::Sender<()>);
@@ -39,12 +39,13 @@ impl Stopped {
     }
 }
 
-/// Answers on `listener` until `stop` is done, and then what is under way. Blocking: it has threads
-/// of its own.
+/// Answers on `listener` until `stop` is done, and then what is under way, which may go on for
+/// `last_words`. Blocking: it has threads of its own.
 pub fn serve(
     router: impl FnOnce() -> Router,
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send + 'static,
+    last_words: Duration,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
@@ -58,9 +59,9 @@ pub fn serve(
         });
         tokio::select! {
             served = serving.into_future() => served,
-            () = async { let _ = ended.await; tokio::time::sleep(LAST_WORDS).await } => Ok(()),
+            () = async { let _ = ended.await; tokio::time::sleep(last_words).await } => Ok(()),
         }
     });
-    runtime.shutdown_timeout(LAST_WORDS);
+    runtime.shutdown_timeout(LAST_THREADS);
     served
 }

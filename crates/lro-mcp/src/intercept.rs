@@ -7,12 +7,14 @@ mod long;
 mod replaced;
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
 use lro::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
 use lro_core::Operation;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::Payload;
+use lro_core::tokens::Estimate;
 use lro_core::tool_result::ToolResult;
 
 use crate::listing::cost;
@@ -25,12 +27,22 @@ use self::replaced::{Replacement, described, is_object, replaced, text_block};
 pub struct Interceptor {
     memory: Offloader,
     other: Offloader,
+    /// The last page whose tokens were counted: clients list the same tools again and again.
+    counted: Mutex<Option<Counted>>,
+}
+
+/// A page of tools as it came and as it was listed, and what it cost more.
+#[derive(Debug)]
+struct Counted {
+    as_it_came: String,
+    listed: String,
+    more: Estimate,
 }
 
 impl Interceptor {
     /// Results of memory operations go through `memory`, those of any other tool through `other`.
     pub fn new(memory: Offloader, other: Offloader) -> Self {
-        Self { memory, other }
+        Self { memory, other, counted: Mutex::default() }
     }
 
     /// The offloader for results of `tool`.
@@ -46,13 +58,27 @@ impl Interceptor {
     /// Tells whoever watches what `listed`, a page of the tools of `server`, costs more than the one
     /// `as_it_came`.
     pub fn tools_listed(&self, server: &str, as_it_came: &str, listed: &str, now: DateTime<Utc>) {
-        let tokenizer = self.other.tokenizer();
-        let mut definitions = cost(listed, tokenizer);
-        let theirs = cost(as_it_came, tokenizer);
-        definitions.tokens.0 = definitions.tokens.0.saturating_sub(theirs.tokens.0);
+        let definitions = self.more(as_it_came, listed);
         if definitions.tokens.0 > 0 {
             self.other.tools_listed(server, definitions, now);
         }
+    }
+
+    fn more(&self, as_it_came: &str, listed: &str) -> Estimate {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*counted
+            && last.as_it_came == as_it_came
+            && last.listed == listed
+        {
+            return last.more;
+        }
+        let tokenizer = self.other.tokenizer();
+        let mut more = cost(listed, tokenizer);
+        let theirs = cost(as_it_came, tokenizer);
+        more.tokens.0 = more.tokens.0.saturating_sub(theirs.tokens.0);
+        let (as_it_came, listed) = (as_it_came.to_owned(), listed.to_owned());
+        *counted = Some(Counted { as_it_came, listed, more });
+        more
     }
 
     /// The result that the client gets for `result` of `call`; `None` for `result` itself.

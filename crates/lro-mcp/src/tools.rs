@@ -92,7 +92,7 @@ impl Tools {
         }
         let arguments = arguments.map_or("{}", RawValue::get);
         let asked = match name {
-            EXTRACT => arguments::extract(arguments),
+            EXTRACT => arguments::extract(arguments, self.0.offers().links),
             READ => arguments::read(arguments),
             SEARCH => arguments::search(arguments),
             _ => arguments::query(arguments),

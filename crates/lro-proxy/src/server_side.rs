@@ -138,8 +138,12 @@ impl Relay {
 
     /// f37: a client that asks again holds no more definitions than before.
     fn tools_listed(&self, as_it_came: &str, listed: &str, last: bool) {
-        let before = self.state().listed;
-        self.state().listed |= last;
+        let before = {
+            let mut state = self.state();
+            let before = state.listed;
+            state.listed |= last;
+            before
+        };
         if !before {
             let house = &self.house;
             house.interceptor.tools_listed(&house.server, as_it_came, listed, self.now().now);

@@ -6,7 +6,6 @@
 
 mod draft;
 mod folder;
-mod gone;
 mod on_demand;
 mod options;
 mod reader;
@@ -22,13 +21,13 @@ use chrono::{DateTime, Utc};
 
 use self::draft::DirDraft;
 use self::folder::{Folder, Found, Locked};
-use self::gone::Gone;
 pub use self::on_demand::DirOnDemand;
 pub use self::options::{DirKind, DirOptions, Sharing};
 use self::reader::DirReader;
 use self::scratch::DirScratch;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
+use crate::gone::Gone;
 use crate::name::{Entry, FileName, Piece};
 use crate::os::Lock;
 use crate::scope::Scope;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 
 use crate::name::FileName;
+use crate::remote::RemoteError;
 
 /// Why a spool did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,46 @@ pub enum SpoolError {
         /// Its answer.
         source: io::Error,
     },
+    /// The object storage did not do it, or did not say so in time; a later attempt may succeed.
+    #[error("could not {op} {key} in object storage")]
+    Remote {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        key: String,
+        /// Why not.
+        source: RemoteError,
+    },
+    /// What is stored is not what was written. Final: only making the call again helps.
+    #[error("{name} is damaged in its storage: {why}")]
+    Damaged {
+        /// The result.
+        name: String,
+        /// What is wrong with it.
+        why: Damage,
+    },
+}
+
+/// What became of bytes that were stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Damage {
+    /// They are not there.
+    Missing,
+    /// There are fewer than were written.
+    Short,
+    /// They are others.
+    Changed,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "its bytes are missing",
+            Self::Short => "some of its bytes are missing",
+            Self::Changed => "its bytes are not those that were written",
+        })
+    }
 }
 
 /// What makes a file or directory foreign.

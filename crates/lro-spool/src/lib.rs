@@ -50,11 +50,15 @@ mod behind;
 pub mod contract;
 mod dir;
 mod error;
+mod gone;
 mod memory;
 mod name;
+#[cfg(feature = "object")]
+mod object;
 mod original;
 pub mod os;
 mod quota;
+mod remote;
 mod scope;
 mod sidecar;
 mod spool;
@@ -62,11 +66,14 @@ mod stored;
 
 pub use address::{Address, NotAnAddress};
 pub use dir::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing};
-pub use error::{Foreign, Limit, SpoolError};
+pub use error::{Damage, Foreign, Limit, SpoolError};
 pub use memory::MemorySpool;
 pub use name::{Extension, FileName, NotAName};
-pub use original::{OriginalError, original, records_begin};
+#[cfg(feature = "object")]
+pub use object::{Bucket, NotATenant, ObjectOptions, ObjectSpool};
+pub use original::{OriginalError, original, original_part, records_begin};
 pub use quota::Quota;
+pub use remote::{RemoteError, RemoteKind};
 pub use scope::{NotAScope, Scope};
 pub use sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 pub use spool::{

@@ -32,8 +32,7 @@ pub fn original(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), Or
     let kept = sidecar.parts.iter().position(|part| part.role == PartRole::Original);
     if let Some(index) = kept {
         let number = u16::try_from(index + 1).map_err(|_| OriginalError::Unknown)?;
-        let part = stored.part(PartNumber(number))?;
-        return copy(&*part, 0, |chunk| out.write_all(chunk));
+        return original_part(stored, PartNumber(number), out);
     }
     match (sidecar.content, &sidecar.envelope) {
         (StoredForm::Array, Some(envelope)) => {
@@ -66,6 +65,15 @@ pub fn original(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), Or
             Err(OriginalError::Unknown)
         }
     }
+}
+
+/// Writes a part of a stored result to `out`.
+pub fn original_part(
+    stored: &dyn StoredResult,
+    number: PartNumber,
+    out: &mut dyn Write,
+) -> Result<(), OriginalError> {
+    copy(&*stored.part(number)?, 0, |chunk| out.write_all(chunk))
 }
 
 /// Where the first record line begins: behind the header.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{Reference, Tokenizer};
-use lro_spool::{OriginalError, PartNumber, PartRole, SpoolError, StoredResult, original};
+use lro_spool::{OriginalError, PartNumber, PartRole, StoredResult, original, original_part};
 
 use crate::event::{Event, EventKind, EventSink};
 use crate::spools::Spools;
@@ -107,22 +107,14 @@ fn count(
 }
 
 /// The further texts of a result.
-fn texts_of(stored: &dyn StoredResult) -> Result<Vec<String>, SpoolError> {
+fn texts_of(stored: &dyn StoredResult) -> Result<Vec<String>, OriginalError> {
     let parts = stored.listed().sidecar.parts.iter().zip(1..);
     let texts = parts.filter(|(part, _)| part.role == PartRole::Text);
     texts
         .map(|(_, number)| {
-            let part = stored.part(PartNumber(number))?;
-            let (mut text, mut at) = (Vec::new(), 0);
-            let mut piece = vec![0; 64 * 1024];
-            loop {
-                let read = part.read_at(at, &mut piece)?;
-                if read == 0 {
-                    return Ok(String::from_utf8_lossy(&text).into_owned());
-                }
-                text.extend_from_slice(&piece[..read]);
-                at += read as u64;
-            }
+            let mut text = Vec::new();
+            original_part(stored, PartNumber(number), &mut text)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
         })
         .collect()
 }

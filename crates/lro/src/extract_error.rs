@@ -85,6 +85,10 @@ impl ExtractError {
             Self::Stored(SpoolError::NotOurs { .. }) => {
                 "Use the reference (lro:…) from the descriptor.".to_owned()
             }
+            Self::Stored(SpoolError::Damaged { .. }) => {
+                "This is final: asking again will not help. Make the call that returned it again."
+                    .to_owned()
+            }
             Self::Stored(_) => "Try once more, then make the call again.".to_owned(),
             Self::Recipe(error) => error.hint().unwrap_or_default(),
             Self::Search(error) => error.hint().unwrap_or_default().to_owned(),

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
 use crate::extract_error::ExtractError;
+use crate::links::Links;
 use crate::offloader::micros;
 use crate::question::{Question, Values, Wanted};
 use crate::reply::{Reply, Room, Unit, cost, room};
@@ -34,13 +35,14 @@ pub struct Extractor {
     wall: Duration,
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     events: Arc<dyn EventSink>,
+    links: Option<Arc<dyn Links>>,
     #[cfg(any(feature = "jq", feature = "sql"))]
     workers: Option<(Workers, Limits)>,
     #[cfg(any(feature = "jq", feature = "sql"))]
     query: lro_core::config::QueryConfig,
 }
 
-/// The ways of asking that need an engine.
+/// The ways of asking that need an engine, or someone who makes links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "an engine more is a way of asking more")]
 pub struct Offers {
@@ -48,6 +50,8 @@ pub struct Offers {
     pub jq: bool,
     /// SQL statements.
     pub sql: bool,
+    /// Links to all of a result.
+    pub links: bool,
 }
 
 impl Extractor {
@@ -60,6 +64,7 @@ impl Extractor {
             wall: Duration::from_millis(config.query.wall_ms),
             tokenizer: Box::new(NoTokenizer),
             events: Arc::new(NoEvents),
+            links: None,
             #[cfg(any(feature = "jq", feature = "sql"))]
             workers: None,
             #[cfg(any(feature = "jq", feature = "sql"))]
@@ -79,6 +84,12 @@ impl Extractor {
         self
     }
 
+    /// Gives links to whoever asks for nothing else.
+    pub fn with_links(mut self, links: Arc<dyn Links>) -> Self {
+        self.links = Some(links);
+        self
+    }
+
     /// Runs filters and statements in workers that execute `program`.
     #[cfg(any(feature = "jq", feature = "sql"))]
     pub fn with_program(mut self, program: lro_query::worker::Program) -> Self {
@@ -95,11 +106,12 @@ impl Extractor {
 
     /// The ways of asking that are offered beside recipes, searches and reads.
     pub fn offers(&self) -> Offers {
+        let links = self.links.is_some();
         #[cfg(any(feature = "jq", feature = "sql"))]
         if self.workers.is_some() {
-            return Offers { jq: cfg!(feature = "jq"), sql: cfg!(feature = "sql") };
+            return Offers { jq: cfg!(feature = "jq"), sql: cfg!(feature = "sql"), links };
         }
-        Offers { jq: false, sql: false }
+        Offers { jq: false, sql: false, links }
     }
 
     /// Answers a question.
@@ -152,6 +164,7 @@ impl Extractor {
                 // A further text has no header: its lines are all there is to count.
                 part => self.read(&*further(&*stored, part)?, 0, *unit, *start, *end),
             },
+            Wanted::Link => self.link(&*stored, now),
         }?;
         form(&mut reply);
         let sidecar = &stored.listed().sidecar;
@@ -176,6 +189,25 @@ impl Extractor {
         let reply = tokens::count_all(text, &*self.tokenizer);
         let kind = EventKind::ExtractionFailed { class: class.to_owned(), reply };
         self.events.publish(Event::apart(now, kind));
+    }
+
+    fn link(&self, stored: &dyn StoredResult, now: DateTime<Utc>) -> Result<Reply, ExtractError> {
+        let id = stored.listed().id();
+        let link = self.links.as_ref().and_then(|links| links.link(id, now));
+        let link = link.ok_or(ExtractError::NotOffered { way: "links" })?;
+        let command = if has_records(stored) {
+            format!("curl -fsS '{link}' | tail -n +2 | jq -c .")
+        } else {
+            format!("curl -fsS '{link}'")
+        };
+        Ok(Reply {
+            given: 1,
+            total: Total::Exactly(1),
+            unit: Unit::Links,
+            notes: vec![format!("good for 5 minutes, for whoever has it: {command}")],
+            body: link,
+            next: None,
+        })
     }
 
     fn recipe(

@@ -10,8 +10,8 @@ use lro_core::records::{Finder, Surveyed};
 use lro_core::threshold::Delivery;
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
-    Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Policies, Rules, Stored, Survey,
-    Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
+    Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Place, Policies, Rules, Stored,
+    Survey, Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
 };
 use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, Swept, ToStore, store_arrived};
 
@@ -21,6 +21,7 @@ use crate::delivered::{Delivered, Offloaded, Warning};
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::extract_error::with_causes;
 use crate::incoming::{Body, Incoming};
+use crate::links::Links;
 use crate::moment::Moment;
 use crate::truncated::Truncated;
 
@@ -38,6 +39,7 @@ pub struct Offloader {
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     extraction: Extraction,
     events: Arc<dyn EventSink>,
+    links: Option<Arc<dyn Links>>,
     pub(crate) memory_cap: usize,
 }
 
@@ -54,6 +56,7 @@ impl Offloader {
             tokenizer: Box::new(NoTokenizer),
             extraction: Extraction::Shell,
             events: Arc::new(NoEvents),
+            links: None,
             memory_cap: MEMORY_CAP,
         }
     }
@@ -67,6 +70,12 @@ impl Offloader {
     /// Tells `events` what happens.
     pub fn with_events(mut self, events: Arc<dyn EventSink>) -> Self {
         self.events = events;
+        self
+    }
+
+    /// Gives clients links to results that have no path.
+    pub fn with_links(mut self, links: Arc<dyn Links>) -> Self {
+        self.links = Some(links);
         self
     }
 
@@ -248,10 +257,12 @@ impl Offloader {
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         // f06: a client that sees the directory elsewhere is told of it there.
         let path = self.path_map.shown(path);
+        let links = self.links.as_ref().filter(|_| listed.path.is_none());
+        let link = links.and_then(|links| links.link(listed.id(), at.now));
         let set = SetFacts::of(&listed);
         let stored = Stored {
             id: listed.id(),
-            path: &path,
+            place: link.as_deref().map_or(Place::File(&path), Place::Link),
             // A name that is no text cannot be written into a descriptor as it is.
             readable_path: listed.path.as_ref().is_some_and(|path| path.to_str().is_some()),
             expires_at: listed.sidecar.expires_at,
@@ -331,6 +342,9 @@ fn advice(error: &StoreError) -> &'static str {
         }
         StoreError::Spool(SpoolError::NotOurs { .. } | SpoolError::Io { .. }) => {
             "Check prompt.offload.output_dir and proxy.dir."
+        }
+        StoreError::Spool(SpoolError::Remote { .. }) => {
+            "Check the URL of the object storage, its credentials and the network."
         }
         _ => "Try again.",
     }

@@ -71,6 +71,8 @@ pub enum Wanted {
         /// Of which text: 0 is the data, from 1 on the further texts of the same tool result.
         part: u64,
     },
+    /// A link to all of it.
+    Link,
 }
 
 impl Wanted {
@@ -82,6 +84,7 @@ impl Wanted {
             Self::Sql { .. } => "sql",
             Self::Search { .. } => "search",
             Self::Read { .. } => "read",
+            Self::Link => "link",
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Unit {
     Lines,
     /// Records.
     Records,
+    /// Links to all of it.
+    Links,
 }
 
 impl Unit {
@@ -64,6 +66,7 @@ impl Unit {
             Self::Characters => "characters",
             Self::Lines => "lines",
             Self::Records => "records",
+            Self::Links => "links",
         }
     }
 
@@ -72,7 +75,7 @@ impl Unit {
         match self {
             Self::Answers | Self::Values | Self::Rows => Some(format!("offset={next}")),
             Self::Characters | Self::Lines | Self::Records => Some(format!("start={next}")),
-            Self::MatchingLines => None,
+            Self::MatchingLines | Self::Links => None,
         }
     }
 }
@@ -83,6 +86,8 @@ impl Reply {
         match self.unit {
             // A record is a line: what is counted otherwise is as many as it touches.
             Unit::Characters => self.body.lines().count() as u64,
+            // Nobody sees here what is fetched with it.
+            Unit::Links => 0,
             _ => self.given,
         }
     }

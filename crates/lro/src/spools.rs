@@ -29,7 +29,11 @@ impl Spools {
                     SpoolError::NotFound { .. }
                     | SpoolError::NotOurs { why: Foreign::Elsewhere, .. },
                 ) => {}
-                Err(error @ (SpoolError::NotOurs { .. } | SpoolError::Io { .. })) => {
+                Err(
+                    error @ (SpoolError::NotOurs { .. }
+                    | SpoolError::Io { .. }
+                    | SpoolError::Remote { .. }),
+                ) => {
                     missing = error;
                 }
                 other => return other,

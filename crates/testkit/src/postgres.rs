@@ -146,6 +146,40 @@ impl Server {
         }
     }
 
+    /// Stops every process of the server where it stands.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets them go on.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let server = self.pid().expect("a server that runs");
+        let all = children(server).into_iter().chain([server]).map(|pid| pid.to_string());
+        let arguments: Vec<String> = std::iter::once(signal.to_owned()).chain(all).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        // One of them may have ended by itself.
+        let _ = run("kill", &arguments);
+    }
+
+    /// Where its files lie.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The program `psql` that belongs to it, and how it connects as superuser.
+    pub fn psql(&self) -> PathBuf {
+        self.programs.join("psql")
+    }
+
+    /// The arguments with which `psql` connects as superuser.
+    pub fn connection(&self) -> [&str; 4] {
+        ["-h", text(&self.home), "-U", "postgres"]
+    }
+
     /// Starts it again; returns when it takes connections.
     ///
     /// # Panics

@@ -100,6 +100,20 @@ pub fn require_postgres() -> PathBuf {
     })
 }
 
+/// Finds the program of an S3 server: below `TESTKIT_S3`, or where `.ci/s3` puts it.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if it is not there.
+pub fn require_s3() -> PathBuf {
+    let there = env::var_os("TESTKIT_S3").map(PathBuf::from);
+    let cached = || Some(env::home_dir()?.join(".cache/atlatl/s3"));
+    let program = there.or_else(cached).map(|there| there.join("bin/s3s-fs"));
+    program.filter(|program| is_program(program)).unwrap_or_else(|| {
+        panic!("this test runs a real S3 server, which is not installed; install it with: .ci/s3")
+    })
+}
+
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

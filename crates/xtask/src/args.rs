@@ -150,6 +150,9 @@ pub(crate) enum Bench {
     Memory,
     /// How well the ranking set is answered, by words, by vectors and by both, with real models
     Ranking,
+    /// A thousand tenants in `PostgreSQL` beside the same SQL sent bare, and requests over HTTP that
+    /// ask no store
+    Server,
 }
 
 /// Parses the command line and runs the command; the exit code says whether it passed.

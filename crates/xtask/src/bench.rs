@@ -8,11 +8,14 @@ mod peers;
 mod proxy;
 mod ranking;
 mod remote;
+mod server;
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::{Bench, BenchArgs};
 use crate::markdown::generated;
@@ -36,6 +39,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Proxy => ("proxy", "atlatl-lro", proxy::tables),
         Bench::Memory => ("memory", "atlatl-memory", memory::tables),
         Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
+        Bench::Server => ("server", "atlatl-memory", server::tables),
     };
     let cache = peers::cache()?;
     let mut failures = Vec::new();
@@ -52,6 +56,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
             let script = repository.path(".ci/models");
             ensure!(Command::new(script).status()?.success(), ".ci/models failed");
         }
+        Bench::Server => {
+            let script = repository.path(".ci/postgres");
+            let installed = Command::new(script).env("ATLATL_CACHE", &cache).status()?;
+            ensure!(installed.success(), ".ci/postgres failed");
+        }
         Bench::Core | Bench::Offload | Bench::Memory => {}
     }
     let asked = if args.http { "proxy --http" } else { name };
@@ -61,19 +70,16 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     // Those that ask no model do without: to build and link them takes minutes.
     let features: &[&str] = match args.name {
         Bench::Memory => &["--no-default-features"],
+        Bench::Server => &["--no-default-features", "--features", "contract,postgres"],
         Bench::Proxy => &[],
         _ => &["--all-features"],
     };
-    let run = repository
-        .cargo(&["bench", "--locked", "--package", package, "--bench", name])
-        .args(features)
-        .env("ATLATL_CACHE", cache)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("starting cargo bench")?;
-    ensure!(run.status.success(), "cargo bench failed: {}", run.status);
-    let mut results: Value =
-        serde_json::from_slice(&run.stdout).context("the benchmark's output")?;
+    let mut results = measure(repository, package, name, features, &cache)?;
+    if let Bench::Server = args.name {
+        let http = measure(repository, "atlatl-lro", "serve", &[], &cache)?;
+        fs::write(repository.path(server::DRAWING), server::drawing(&results)?)?;
+        results = json!({"store": results, "http": http});
+    }
     if !failures.is_empty() {
         results["not_installed"] = failures.into_iter().collect();
     }
@@ -86,4 +92,24 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         generated::write(repository, DOCUMENT, part, &body)?;
     }
     Ok(true)
+}
+
+/// What a benchmark prints.
+fn measure(
+    repository: &Repository,
+    package: &str,
+    name: &str,
+    features: &[&str],
+    cache: &Path,
+) -> Result<Value> {
+    let run = repository
+        .cargo(&["bench", "--locked", "--package", package, "--bench", name])
+        .args(features)
+        .env("ATLATL_CACHE", cache)
+        .env("TESTKIT_POSTGRES", cache.join("postgres"))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting cargo bench")?;
+    ensure!(run.status.success(), "cargo bench failed: {}", run.status);
+    serde_json::from_slice(&run.stdout).context("the benchmark's output")
 }

@@ -38,6 +38,14 @@ struct Soak {
 
 const SOAKS: &[Soak] = &[
     Soak {
+        name: "team-kills",
+        shows: "a database killed under two servers and four writers loses nothing that was acknowledged",
+        cases: 200,
+        unit: "kills",
+        packages: &["atlatl-lro"],
+        filter: "test(/^team::kills::/)",
+    },
+    Soak {
         name: "fidelity",
         shows: "records found in any payload keep their lexemes, and payloads can be put together again",
         cases: 100_000,

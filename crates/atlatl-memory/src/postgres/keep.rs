@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use mif::{Memory, MemoryId};
 use tokio_postgres::types::Type;
 
-use super::lexemes::index;
-use super::rows::{Rows, insert_documents, insert_memories, update_memories};
+use super::lexemes::{Indexed, index};
+use super::rows::{Rows, insert, insert_documents, update_memories};
 use super::session::Session;
 use super::value::{Uuid, rows};
 use crate::store::{Change, Clash, Put, StoreError};
 
-/// Memories that go to the database at once.
-const BATCH: usize = 500;
+/// Memories that go to the database at once. While it puts them, the next are made ready.
+const BATCH: usize = 125;
 
 /// Who asks, and what their words begin with.
 #[derive(Debug, Clone)]
@@ -32,41 +32,59 @@ pub(super) async fn put(
     let mut order: Vec<usize> = (0..memories.len()).collect();
     order.sort_by_key(|&n| memories[n].id.as_u128());
     let mut became = vec![Put::Kept; memories.len()];
-    for batch in order.chunk_by(|&a, &b| memories[a].id != memories[b].id) {
-        for batch in batch.chunks(BATCH) {
-            put_batch(db, tenant, memories, batch, clash, &mut became).await?;
-        }
+    let runs = order.chunk_by(|&a, &b| memories[a].id != memories[b].id);
+    let mut batches = runs.flat_map(|run| run.chunks(BATCH));
+    let mut ready = batches.next().map(|batch| Ready::new(tenant, memories, batch));
+    while let Some(batch) = ready {
+        let next = async { batches.next().map(|batch| Ready::new(tenant, memories, batch)) };
+        // The first is on its way when the second is polled.
+        let (done, next) =
+            tokio::join!(biased; put_batch(db, tenant, &batch, clash, &mut became), next);
+        done?;
+        ready = next;
     }
     Ok(became)
+}
+
+/// Memories as they go to the database.
+struct Ready<'a> {
+    memories: Vec<(usize, &'a Memory)>,
+    json: Vec<String>,
+    indexed: Vec<Indexed>,
+}
+
+impl<'a> Ready<'a> {
+    fn new(tenant: &Tenant, memories: &'a [Memory], batch: &[usize]) -> Self {
+        let memories: Vec<(usize, &Memory)> = batch.iter().map(|&n| (n, &memories[n])).collect();
+        let json = memories.iter().map(|(_, memory)| memory.to_json()).collect();
+        let indexed = memories.iter().map(|(_, memory)| index(&tenant.mark, memory)).collect();
+        Self { memories, json, indexed }
+    }
+
+    /// Those in these places.
+    fn rows(&self, places: impl Iterator<Item = usize>) -> Rows<'_> {
+        Rows::of(places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.indexed[n])))
+    }
 }
 
 async fn put_batch(
     db: &Session,
     tenant: &Tenant,
-    memories: &[Memory],
-    batch: &[usize],
+    batch: &Ready<'_>,
     clash: Clash,
     became: &mut [Put],
 ) -> Result<(), StoreError> {
-    let json: HashMap<usize, String> = batch.iter().map(|&n| (n, memories[n].to_json())).collect();
-    let rows = |which: &[usize]| {
-        let row = |&n: &usize| (&memories[n], json[&n].as_str(), index(&tenant.mark, &memories[n]));
-        Rows::of(which.iter().map(row))
-    };
-    let id = |n: usize| Uuid::from(&memories[n].id);
-    let all = rows(batch);
-    let stored = insert_memories(db, &all).await?;
-    insert_documents(db, &all, &stored).await?;
-    let taken: Vec<Uuid> =
-        batch.iter().map(|&n| id(n)).filter(|id| !stored.contains_key(id)).collect();
+    let ids: Vec<Uuid> = batch.memories.iter().map(|(_, memory)| (&memory.id).into()).collect();
+    let stored = insert(db, &batch.rows(0..ids.len())).await?;
+    let taken: Vec<Uuid> = ids.iter().filter(|id| !stored.contains(id)).copied().collect();
     let there = texts(db, tenant, &taken).await?;
     let (mut changed, mut old) = (Vec::new(), Vec::new());
-    for &n in batch {
-        became[n] = match there.get(&id(n)) {
+    for (place, (n, _)) in batch.memories.iter().enumerate() {
+        became[*n] = match there.get(&ids[place]) {
             None => Put::Stored,
-            Some((_, stored)) if *stored == json[&n] => Put::Unchanged,
+            Some((_, stored)) if *stored == batch.json[place] => Put::Unchanged,
             Some((key, _)) if clash == Clash::Replace => {
-                changed.push(n);
+                changed.push(place);
                 old.push(*key);
                 Put::Replaced
             }
@@ -76,7 +94,7 @@ async fn put_batch(
     if changed.is_empty() {
         return Ok(());
     }
-    replace(db, tenant, &old, &rows(&changed)).await
+    replace(db, tenant, &old, &batch.rows(changed.into_iter())).await
 }
 
 /// The keys and texts of the memories called `ids`.
@@ -181,7 +199,8 @@ pub(super) async fn update(
     memory.validate().map_err(StoreError::Invalid)?;
     let json = memory.to_json();
     if json != stored {
-        let rows = Rows::of([(&memory, json.as_str(), index(&tenant.mark, &memory))].into_iter());
+        let indexed = index(&tenant.mark, &memory);
+        let rows = Rows::of([(&memory, json.as_str(), &indexed)].into_iter());
         replace(db, tenant, &[key], &rows).await?;
     }
     Ok(Some(memory))

@@ -67,7 +67,7 @@ pub(super) fn index(mark: &str, memory: &Memory) -> Indexed {
         // Only scripts without spaces can be more, with half a million different pairs.
         let Some(rest) = left.checked_sub(mark.len() + word.len()) else { continue };
         left = rest;
-        words.push_str(&lexeme(mark, word));
+        push_lexeme(&mut words, mark, word);
         for (n, (place, weight)) in places.iter().enumerate() {
             // Writing to a string cannot fail.
             let _ = write!(words, "{}{place}{weight}", if n == 0 { ':' } else { ',' });
@@ -77,8 +77,23 @@ pub(super) fn index(mark: &str, memory: &Memory) -> Indexed {
     Indexed { words, length }
 }
 
+fn push_lexeme(out: &mut String, mark: &str, word: &str) {
+    out.push('\'');
+    out.push_str(mark);
+    for letter in word.chars() {
+        // A word has neither, as it is cut; if it ever had, it would be quoted here.
+        if matches!(letter, '\\' | '\'') {
+            out.push(letter);
+        }
+        out.push(letter);
+    }
+    out.push('\'');
+}
+
 fn lexeme(mark: &str, word: &str) -> String {
-    format!("'{mark}{}'", word.replace('\\', "\\\\").replace('\'', "''"))
+    let mut lexeme = String::new();
+    push_lexeme(&mut lexeme, mark, word);
+    lexeme
 }
 
 /// A question in the language of the index.

@@ -81,14 +81,20 @@ pub(super) async fn lease(
     Ok(db.execute(sql, &values).await? == 1)
 }
 
-pub(super) async fn secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
+/// The secret, once there is one.
+pub(super) async fn secret(db: &Session, tenant: &Tenant) -> Result<Option<[u8; 32]>, StoreError> {
+    let sql = "SELECT secret FROM atlatl.secret WHERE tenant = $1";
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
+    Ok(found.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok()))
+}
+
+/// Makes the secret, unless someone else just did.
+pub(super) async fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
     // Random numbers of the database: 122 bits in each of three.
     let make = "INSERT INTO atlatl.secret (secret) VALUES (sha256( \
                 uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
                 uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";
     db.execute(make, &[]).await?;
-    let sql = "SELECT secret FROM atlatl.secret WHERE tenant = $1";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
-    let secret = found.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok());
-    secret.ok_or_else(|| StoreError::Engine(Source::from("the secret of the store is not there")))
+    let none = || StoreError::Engine(Source::from("the secret of the store is not there"));
+    secret(db, tenant).await?.ok_or_else(none)
 }

@@ -14,11 +14,16 @@ use crate::store::StoreError;
 pub struct PostgresOptions {
     /// `postgres://user:password@host/database`.
     pub url: String,
+    /// The password, where the URL has none.
+    pub password: Option<String>,
     /// The role that every statement runs as: it owns nothing and is bound by the policies. The user
     /// of the URL is this role or a member of it.
     pub role: String,
     /// The most connections at a time.
     pub connections: usize,
+    /// Whether statements are kept prepared on their connection. Not through a pooler that lends
+    /// connections by transaction, unless it knows prepared statements.
+    pub prepare: bool,
     /// How long a statement may take.
     pub statement_timeout: Duration,
     /// How long making a connection may take.
@@ -32,25 +37,49 @@ impl PostgresOptions {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            password: None,
             role: "atlatl_app".to_owned(),
             connections: 8,
+            prepare: false,
             statement_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             acquire_timeout: Duration::from_secs(5),
         }
     }
 
+    /// The same, with every statement as the user of the URL, who is bound by the policies; where the
+    /// URL has no password, this one.
+    pub fn as_user(mut self, password: Option<String>) -> Result<Self, StoreError> {
+        let config = self.config()?;
+        let user = config.get_user().ok_or_else(|| wrong("it names no user".to_owned()))?;
+        user.clone_into(&mut self.role);
+        self.password = password;
+        Ok(self)
+    }
+
+    /// The same, letting this role in.
+    pub fn for_role(mut self, role: impl Into<String>) -> Self {
+        self.role = role.into();
+        self
+    }
+
     pub(super) fn config(&self) -> Result<Config, StoreError> {
-        let wrong = |why: String| StoreError::NotAStore { place: "the database URL".into(), why };
-        let config: Config = self.url.parse().map_err(|error: tokio_postgres::Error| {
+        let mut config: Config = self.url.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
             wrong(format!("{error}{}", cause.unwrap_or_default()))
         })?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(wrong("sslmode=require, and there is no TLS here yet".to_owned()));
         }
+        if let (None, Some(password)) = (config.get_password(), &self.password) {
+            config.password(password);
+        }
         Ok(config)
     }
+}
+
+fn wrong(why: String) -> StoreError {
+    StoreError::NotAStore { place: "the database URL".to_owned(), why }
 }
 
 impl fmt::Debug for PostgresOptions {
@@ -60,6 +89,7 @@ impl fmt::Debug for PostgresOptions {
             .field("place", &self.config().map(|config| place(&config)).unwrap_or_default())
             .field("role", &self.role)
             .field("connections", &self.connections)
+            .field("prepare", &self.prepare)
             .field("statement_timeout", &self.statement_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("acquire_timeout", &self.acquire_timeout)

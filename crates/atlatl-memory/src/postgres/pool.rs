@@ -10,8 +10,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::error::no_connection;
+use super::opening::{Access, Opening};
 use super::options::{PostgresOptions, place};
-use super::session::{Access, Session};
+use super::session::Session;
 use super::wait::wait;
 use crate::store::StoreError;
 
@@ -68,9 +69,10 @@ impl Pool {
         self.wait(async {
             let mut again = true;
             loop {
-                let mut session = self.begin(tenant, Access::Read).await?;
+                let mut session = self.session(tenant, Access::Read).await?;
                 let answer = ask(&session).await;
-                session.end(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" }).await.ok();
+                // Nothing was written: whether the end is heard is all the same.
+                session.leave(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" });
                 if answer.is_err() && session.is_lost() && again {
                     again = false;
                     continue;
@@ -84,42 +86,37 @@ impl Pool {
     pub(super) fn write<T>(
         &self,
         tenant: &str,
-        change: impl AsyncFnOnce(&Session) -> Result<T, StoreError>,
+        mut change: impl AsyncFnMut(&Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.wait(async {
-            let mut session = self.begin(tenant, Access::Write).await?;
-            let done = match change(&session).await {
-                Ok(done) => done,
-                Err(error) => {
-                    // Without a connection the database does so by itself.
-                    session.end("ROLLBACK").await.ok();
-                    return Err(error);
+            let mut again = true;
+            let (mut session, done) = loop {
+                let mut session = self.session(tenant, Access::Write).await?;
+                match change(&session).await {
+                    Ok(done) => break (session, done),
+                    // It broke while nobody used it: not even the beginning was heard of.
+                    Err(_) if session.is_lost() && !session.is_begun() && again => again = false,
+                    Err(error) => {
+                        // Without a connection the database does so by itself.
+                        session.end("ROLLBACK").await.ok();
+                        return Err(error);
+                    }
                 }
             };
             match session.end("COMMIT").await {
                 Ok(()) => Ok(done),
                 Err(error) if session.is_lost() => {
-                    Err(self.fate(session.transaction(), error).await)
+                    Err(self.fate(&session.transaction(), error).await)
                 }
                 Err(error) => Err(error),
             }
         })
     }
 
-    async fn begin(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
-        let mut session = self.session().await?;
-        let mut begun = session.begin(tenant, access, &self.options).await;
-        if begun.is_err() && session.is_lost() {
-            // It broke while nobody used it, and nothing was asked of it yet.
-            session = self.session().await?;
-            begun = session.begin(tenant, access, &self.options).await;
-        }
-        begun.map(|()| session)
-    }
-
-    async fn session(&self) -> Result<Session, StoreError> {
+    async fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
         let connection: Object = self.connections.get().await.map_err(no_connection)?;
-        Ok(Session::new(connection, self.options.statement_timeout))
+        let opening = Opening::new(tenant, access, &self.options);
+        Ok(Session::new(connection, opening, &self.options))
     }
 
     /// The connection broke while a transaction was to be made durable: only the database knows
@@ -146,10 +143,10 @@ impl Pool {
 
     async fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
         // No tenant is like this, so nothing can be seen but what is asked for.
-        let mut session = self.begin("", Access::Read).await?;
+        let mut session = self.session("", Access::Read).await?;
         let asked = "SELECT pg_xact_status($1::xid8)";
         let rows = session.query(asked, &[(&transaction, Type::TEXT)]).await;
-        session.end("ROLLBACK").await.ok();
+        session.leave("ROLLBACK");
         Ok(rows?.first().and_then(|row| row.get(0)))
     }
 }

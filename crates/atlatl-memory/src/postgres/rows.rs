@@ -1,6 +1,6 @@
 //! Rows: memories as columns, so that many go to the database in one statement.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use mif::Memory;
 use tokio_postgres::types::Type;
@@ -26,7 +26,7 @@ pub(super) struct Rows<'a> {
     confidences: Vec<Option<f64>>,
     fades: Vec<bool>,
     json: Vec<&'a str>,
-    words: Vec<String>,
+    words: Vec<&'a str>,
     lengths: Vec<i32>,
 }
 
@@ -38,7 +38,7 @@ const UNNESTED: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $
      AS r (id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades)";
 
 impl<'a> Rows<'a> {
-    pub(super) fn of(memories: impl Iterator<Item = (&'a Memory, &'a str, Indexed)>) -> Self {
+    pub(super) fn of(memories: impl Iterator<Item = (&'a Memory, &'a str, &'a Indexed)>) -> Self {
         let mut rows = Self::default();
         for (memory, json, indexed) in memories {
             rows.ids.push((&memory.id).into());
@@ -53,7 +53,7 @@ impl<'a> Rows<'a> {
             rows.fades
                 .push(memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some()));
             rows.json.push(json);
-            rows.words.push(indexed.words);
+            rows.words.push(&indexed.words);
             rows.lengths.push(indexed.length);
         }
         rows
@@ -75,20 +75,29 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Puts those into `memory` whose ids are free; their keys. The others stay as they are, and nobody
-/// else changes them until the transaction ends: with a condition that never holds nothing is
-/// updated, but everything is locked, and in the order of the rows.
-pub(super) async fn insert_memories(
-    db: &Session,
-    rows: &Rows<'_>,
-) -> Result<HashMap<Uuid, i64>, StoreError> {
+/// Puts those whose ids are free, with their texts and words beside them; their ids. The others stay
+/// as they are, and nobody else changes them until the transaction ends: with a condition that never
+/// holds nothing is updated, but everything is locked, and in the order of the rows.
+pub(super) async fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
     let sql = format!(
-        "INSERT INTO atlatl.memory ({COLUMNS}) SELECT id, memory_type, namespace, status, \
-         tags::text[], created, changed, expires, confidence, fades FROM {UNNESTED} \
-         ON CONFLICT (tenant, id) DO UPDATE SET id = excluded.id WHERE false RETURNING id, key"
+        "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
+         SELECT id, memory_type, namespace, status, tags::text[], created, changed, expires, \
+         confidence, fades FROM {UNNESTED} \
+         ON CONFLICT (tenant, id) DO UPDATE SET id = excluded.id WHERE false RETURNING id, key), \
+         beside AS (INSERT INTO atlatl.document (key, json, words, length) \
+         SELECT stored.key, d.json, d.words::tsvector, d.length FROM stored \
+         JOIN unnest($1::uuid[], $11::text[], $12::text[], $13::int4[]) \
+         AS d (id, json, words, length) ON d.id = stored.id) \
+         SELECT id FROM stored"
     );
-    let stored = db.query(&sql, &rows.values()).await?;
-    Ok(stored.iter().map(|row| (row.get(0), row.get(1))).collect())
+    let beside = [
+        (&rows.json as _, Type::TEXT_ARRAY),
+        (&rows.words as _, Type::TEXT_ARRAY),
+        (&rows.lengths as _, Type::INT4_ARRAY),
+    ];
+    let values: Vec<Value<'_>> = rows.values().into_iter().chain(beside).collect();
+    let stored = db.query(&sql, &values).await?;
+    Ok(stored.iter().map(|row| row.get(0)).collect())
 }
 
 /// Puts those into `memory` whose ids are there, with new keys.

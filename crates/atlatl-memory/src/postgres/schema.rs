@@ -1,7 +1,9 @@
 //! Schema: the migrations, and whether a database has had those that this program knows.
 //!
-//! A migration only adds, so that a program that knows one less goes on working while it is
-//! replaced; it is one file, and is never changed once it was published.
+//! A migration is one file, and is never changed once it was published. It names the oldest schema
+//! whose programs go on working beside it. One that only adds leaves that as it is, so that old and
+//! new run side by side while the one replaces the other; what nobody reads any more is taken away by
+//! a later one, which says so.
 
 use std::time::Duration;
 
@@ -12,16 +14,26 @@ use super::pool::Pool;
 use super::session::Session;
 use crate::store::StoreError;
 
+struct Migration {
+    name: &'static str,
+    sql: &'static str,
+    /// The oldest version that a program may have been written for and still work.
+    oldest: i32,
+}
+
 /// All migrations; the first has number 1.
-const MIGRATIONS: [(&str, &str); 1] =
-    [("0001-memories", include_str!("migrations/0001-memories.sql"))];
+const MIGRATIONS: [Migration; 1] = [Migration {
+    name: "0001-memories",
+    sql: include_str!("migrations/0001-memories.sql"),
+    oldest: 1,
+}];
 
 /// The lock that one who migrates holds: `ATLM`.
 const LOCK: i64 = 0x4154_4C4D;
 /// A migration may take as long as it needs, and this is more.
 const PATIENCE: Duration = Duration::from_hours(24);
 /// No tenant: a migration is nobody's.
-const NOBODY: &str = "";
+pub(super) const NOBODY: &str = "";
 
 /// Where a migration is written down.
 const BOOK: &str = "
@@ -29,6 +41,7 @@ const BOOK: &str = "
     CREATE TABLE IF NOT EXISTS atlatl.migration (
         number integer PRIMARY KEY,
         name text NOT NULL,
+        oldest integer NOT NULL,
         applied timestamptz NOT NULL DEFAULT now()
     );
 ";
@@ -56,24 +69,34 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
             )));
         }
         db.batch(BOOK).await?;
-        let had = had(db).await?;
-        check_known(had).map_err(wrong)?;
+        let Version { had, oldest } = version(db).await?;
+        check_known(had, oldest).map_err(wrong)?;
         let mut applied = Vec::new();
-        for (number, (name, sql)) in (1_i32..).zip(MIGRATIONS) {
+        for (number, Migration { name, sql, oldest }) in (1_i32..).zip(MIGRATIONS) {
             if number > had {
                 db.batch(sql).await?;
-                let done = "INSERT INTO atlatl.migration (number, name) VALUES ($1, $2)";
-                db.execute(done, &[(&number, Type::INT4), (&name, Type::TEXT)]).await?;
+                let done =
+                    "INSERT INTO atlatl.migration (number, name, oldest) VALUES ($1, $2, $3)";
+                let values = [
+                    (&number as _, Type::INT4),
+                    (&name as _, Type::TEXT),
+                    (&oldest as _, Type::INT4),
+                ];
+                db.execute(done, &values).await?;
                 applied.push(name.to_owned());
             }
         }
         db.batch(&grants(&role)).await?;
+        // Without it vectors are compared more slowly, which is no reason to fail.
+        db.batch("SAVEPOINT pgvector").await?;
+        let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector").await;
+        db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" }).await?;
         Ok(applied)
     })
 }
 
-/// Whether a store can be opened: the schema is the one that is known, and the role is bound by its
-/// policies.
+/// Whether a store can be opened: the schema is one that this program can work with, and the role is
+/// bound by its policies.
 pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let no_schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace \
@@ -93,8 +116,8 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
             }
             Some(true) => {}
         }
-        let had = had(db).await?;
-        check_known(had).map_err(wrong)?;
+        let Version { had, oldest } = version(db).await?;
+        check_known(had, oldest).map_err(wrong)?;
         if had < newest() {
             return Err(wrong(needs(had)));
         }
@@ -120,18 +143,27 @@ pub(super) fn vectors(pool: &Pool) -> Result<Option<String>, StoreError> {
     })
 }
 
-async fn had(db: &Session) -> Result<i32, StoreError> {
-    let rows = db.query("SELECT coalesce(max(number), 0) FROM atlatl.migration", &[]).await?;
-    Ok(rows.first().map_or(0, |row| row.get(0)))
+struct Version {
+    had: i32,
+    /// The oldest version that programs may know which use it.
+    oldest: i32,
 }
 
-fn newest() -> i32 {
+async fn version(db: &Session) -> Result<Version, StoreError> {
+    let asked = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
+    let rows = db.query(asked, &[]).await?;
+    let of = |column| rows.first().map_or(0, |row| row.get(column));
+    Ok(Version { had: of(0), oldest: of(1) })
+}
+
+/// The newest version that this program knows.
+pub(super) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-fn check_known(had: i32) -> Result<(), String> {
+fn check_known(had: i32, oldest: i32) -> Result<(), String> {
     let newest = newest();
-    if had > newest {
+    if oldest > newest {
         return Err(format!(
             "its schema has version {had}, this program knows {newest}: use the program that ran \
              `atlatl db migrate`"

@@ -1,18 +1,24 @@
 //! Session: one transaction on one connection, for one tenant.
 //!
 //! Everything about it is set inside the transaction and gone with it, and no statement is kept
-//! prepared: so a connection is nobody's between two transactions, and a pooler that lends
-//! connections by transaction may stand in between.
+//! prepared unless that was asked for: so a connection is nobody's between two transactions, and a
+//! pooler that lends connections by transaction may stand in between.
+//!
+//! A transaction begins with its first statement: who asks, and for how long, goes out with it and
+//! before it, and its answer counts only if both were taken.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use deadpool_postgres::Object;
+use deadpool_postgres::{ClientWrapper, Object};
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
 use super::error::{failed, is_lost};
+use super::opening::Opening;
 use super::options::PostgresOptions;
 use crate::store::StoreError;
 
@@ -22,53 +28,28 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A value and its type.
 pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// What a transaction is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    Read,
-    Write,
-}
-
 /// One transaction.
 pub(super) struct Session {
     connection: Option<Object>,
     bound: Duration,
+    prepare: bool,
     lost: Cell<bool>,
-    transaction: String,
+    /// What goes before the first statement, until it went.
+    opening: RefCell<Option<Opening>>,
+    transaction: RefCell<Option<String>>,
 }
 
 impl Session {
-    pub(super) fn new(connection: Object, statement: Duration) -> Self {
-        let (bound, lost) = (statement + GRACE, Cell::new(false));
-        Self { connection: Some(connection), bound, lost, transaction: String::new() }
-    }
-
-    /// Begins, and says who asks and for how long. Both go out before an answer comes.
-    pub(super) async fn begin(
-        &mut self,
-        tenant: &str,
-        access: Access,
-        options: &PostgresOptions,
-    ) -> Result<(), StoreError> {
-        // The name of a transaction is needed where its end is not heard.
-        let (begin, name) = match access {
-            Access::Read => ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "''"),
-            Access::Write => ("BEGIN", "pg_current_xact_id()::text"),
-        };
-        let set = format!(
-            "SELECT {name}, set_config('atlatl.tenant', $1, true), set_config('role', $2, true), \
-             set_config('statement_timeout', $3, true)"
-        );
-        let patience = options.statement_timeout.as_millis().to_string();
-        let values: [Value<'_>; 3] =
-            [(&tenant, Type::TEXT), (&options.role, Type::TEXT), (&patience, Type::TEXT)];
-        let connection = self.connection();
-        let both = async {
-            tokio::join!(connection.batch_execute(begin), connection.query_typed_one(&set, &values))
-        };
-        let row = self.bounded(async { both.await.1 }).await?;
-        self.transaction = row.get(0);
-        Ok(())
+    /// A transaction that begins with its first statement.
+    pub(super) fn new(connection: Object, opening: Opening, options: &PostgresOptions) -> Self {
+        Self {
+            connection: Some(connection),
+            bound: options.statement_timeout + GRACE,
+            prepare: options.prepare,
+            lost: Cell::new(false),
+            opening: RefCell::new(Some(opening)),
+            transaction: RefCell::new(None),
+        }
     }
 
     /// The rows that a statement gives.
@@ -77,26 +58,52 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        self.bounded(self.connection().query_typed(sql, values)).await
+        #[cfg(feature = "contract")]
+        super::recorded::note(sql, values);
+        self.opened(self.ask(sql, values)).await
     }
 
     /// How many rows a statement changed.
     pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
-        self.bounded(self.connection().execute_typed(sql, values)).await
+        #[cfg(feature = "contract")]
+        super::recorded::note(sql, values);
+        self.opened(self.client().execute_typed(sql, values)).await
     }
 
     /// Several statements without values.
     pub(super) async fn batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.bounded(self.connection().batch_execute(sql)).await
+        self.opened(self.client().batch_execute(sql)).await
     }
 
-    /// Ends the transaction with this word and gives the connection back.
+    /// Ends the transaction with this word, and gives the connection back when it is heard of.
     pub(super) async fn end(&mut self, word: &str) -> Result<(), StoreError> {
-        let ended = self.batch(word).await;
-        if ended.is_ok() && !self.lost.get() {
-            drop(self.connection.take());
+        if self.opening.get_mut().is_none() {
+            self.bounded(self.client().batch_execute(word)).await?;
         }
-        ended
+        drop(self.connection.take());
+        Ok(())
+    }
+
+    /// Ends the transaction with this word and gives the connection back at once: whatever is asked
+    /// on it next comes behind the word.
+    pub(super) fn leave(&mut self, word: &str) {
+        if self.lost.get() {
+            return;
+        }
+        if self.opening.get_mut().is_none() {
+            let sent = pin!(self.client().batch_execute(word))
+                .poll(&mut Context::from_waker(Waker::noop()));
+            // An answer already is the news that the connection broke.
+            if sent.is_ready() {
+                return;
+            }
+        }
+        drop(self.connection.take());
+    }
+
+    /// Whether the database knows of this transaction.
+    pub(super) fn is_begun(&self) -> bool {
+        self.transaction.borrow().is_some()
     }
 
     /// Whether the connection broke.
@@ -104,13 +111,47 @@ impl Session {
         self.lost.get()
     }
 
-    /// What the database calls this transaction.
-    pub(super) fn transaction(&self) -> &str {
-        &self.transaction
+    /// What the database calls this transaction, if it writes.
+    pub(super) fn transaction(&self) -> String {
+        self.transaction.borrow().clone().unwrap_or_default()
     }
 
-    fn connection(&self) -> &Object {
+    fn client(&self) -> &ClientWrapper {
         self.connection.as_ref().expect("there until the transaction ends")
+    }
+
+    /// What has been prepared on this connection is not sent again: it was under the same role, and
+    /// whose rows it sees is looked up when it runs.
+    async fn ask(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+        let client = self.client();
+        if !self.prepare {
+            return client.query_typed(sql, values).await;
+        }
+        let types: Vec<Type> = values.iter().map(|(_, kind)| kind.clone()).collect();
+        let statement = client.prepare_typed_cached(sql, &types).await?;
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|(value, _)| *value).collect();
+        client.query(&statement, &values).await
+    }
+
+    /// Runs `work`, behind what opens the transaction if that is still to be sent. Both go out before
+    /// an answer comes.
+    async fn opened<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        let Some(opening) = self.opening.take() else { return self.bounded(work).await };
+        let client = self.client();
+        let both = async {
+            let (opened, done) = tokio::join!(biased; client.simple_query(opening.sql()), work);
+            Ok((opened?, done))
+        };
+        let (opened, done) = self.bounded(both).await?;
+        let name = opened.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        *self.transaction.borrow_mut() = Some(name.unwrap_or_default());
+        self.bounded(async { done }).await
     }
 
     async fn bounded<T>(

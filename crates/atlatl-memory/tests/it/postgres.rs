@@ -4,6 +4,7 @@ mod commit;
 mod crash;
 mod faults;
 mod found;
+mod frames;
 mod odd;
 mod recall;
 mod schema;

@@ -2,6 +2,8 @@
 //!
 //! Spec A6: it pages by `limit` and `offset`, and never offloads.
 
+use std::sync::atomic::Ordering;
+
 use atlatl_memory::{MOST_HITS, SearchRequest};
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -32,9 +34,12 @@ pub(super) async fn alive() -> &'static str {
 }
 
 pub(super) async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
+    let said = |said: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said);
+    if app.ending.load(Ordering::Relaxed) {
+        return Err(said("the server is being stopped"));
+    }
     let ready = super::blocking(move || app.server.0.store.secret().is_ok()).await?;
-    let said = "the store does not answer";
-    ready.then_some("ok\n").ok_or_else(|| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said))
+    ready.then_some("ok\n").ok_or_else(|| said("the store does not answer"))
 }
 
 pub(super) async fn description() -> Response {

@@ -19,8 +19,10 @@ use lro_wire::{
 
 use super::App;
 use super::given::Body;
+use super::problem::of_store;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, spoken};
+use crate::seal::Seal;
 
 /// What a session of a proxy is sealed for.
 const PURPOSE: &str = "session";
@@ -73,7 +75,8 @@ pub(super) async fn message(
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         return bad(NO_REQUEST, "the id is neither text nor a number");
     }
-    let client = match client(&app, &message, &headers) {
+    let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
+    let client = match client(known.as_ref(), &message, &headers) {
         Ok(client) => client,
         Err(Refused::Message(failure)) => {
             return Ok(json(StatusCode::BAD_REQUEST, failure.response(&id)));
@@ -86,22 +89,36 @@ pub(super) async fn message(
     let proxy = greets && meta::is_proxy(&message);
     let cancel = Cancel::default();
     let wanted = WhileWanted(cancel.clone());
-    let server = app.server.clone();
-    let answer = super::blocking(move || {
-        let message = Message::read(&text)?;
-        Some(server.answer(&message, client, &cancel))
-    })
-    .await?;
+    let answer = if is_brief(&message) {
+        Some(app.server.answer(&message, client, &cancel))
+    } else {
+        let server = app.server.clone();
+        super::blocking(move || {
+            let message = Message::read(&text)?;
+            Some(server.answer(&message, client, &cancel))
+        })
+        .await?
+    };
     drop(wanted);
     let mut response = match answer {
         Some(Ok(result)) => json(StatusCode::OK, id.response(result)),
         Some(Err(failure)) => json(status(&failure, client.era), failure.response(&id)),
         None => return Err(Problem::broken()),
     };
-    if proxy && let Ok(session) = app.server.0.seal.seal(PURPOSE, "proxy").parse() {
+    if proxy && let Ok(session) = seal(&app).await?.seal(PURPOSE, "proxy").parse() {
         response.headers_mut().insert(SESSION, session);
     }
     Ok(response)
+}
+
+/// Whether the answer asks neither a store nor a disk. It takes less time than the way to a thread
+/// that may wait, and back.
+fn is_brief(message: &Message<'_>) -> bool {
+    let method = message.method.as_deref().unwrap_or_default();
+    matches!(
+        method,
+        "ping" | "initialize" | "server/discover" | "prompts/list" | "resources/templates/list"
+    )
 }
 
 /// Why a message is not taken.
@@ -116,8 +133,18 @@ impl From<Failure> for Refused {
     }
 }
 
+/// What sessions are sealed with; its key may have to be fetched.
+async fn seal(app: &App) -> Result<Seal, Problem> {
+    let server = app.server.clone();
+    super::blocking(move || server.0.seal().cloned()).await?.map_err(of_store)
+}
+
 /// Who asks, by the message and its headers, which must say the same.
-fn client(app: &App, message: &Message<'_>, headers: &HeaderMap) -> Result<Client, Refused> {
+fn client(
+    seal: Option<&Seal>,
+    message: &Message<'_>,
+    headers: &HeaderMap,
+) -> Result<Client, Refused> {
     let version = text(headers, &VERSION);
     // Twice, or no text: whoever stands between may have read the other one.
     if version.is_none() && headers.contains_key(&VERSION) {
@@ -135,10 +162,10 @@ fn client(app: &App, message: &Message<'_>, headers: &HeaderMap) -> Result<Clien
         return Err(unsupported(&LEGACY, version).into());
     }
     let client = Client::new(Era::Legacy, Transport::Http);
-    if !headers.contains_key(&SESSION) {
+    let Some(seal) = seal else {
         return Ok(client.as_proxy(meta::is_proxy(message)));
-    }
-    let session = text(headers, &SESSION).and_then(|id| app.server.0.seal.open(PURPOSE, id));
+    };
+    let session = text(headers, &SESSION).and_then(|id| seal.open(PURPOSE, id));
     match session.as_deref() {
         Some("proxy") => Ok(client.as_proxy(true)),
         _ => Err(Refused::Session),

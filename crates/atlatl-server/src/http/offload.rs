@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
@@ -13,20 +14,58 @@ use lro_spool::{Address, SpoolError, StoredResult};
 
 use super::App;
 use super::given::Id;
+use super::problem::of_store;
+use crate::link::Brought;
 
 /// As much as is read at once.
 const PIECE: u64 = 1 << 20;
 
+/// `GET /v1/offloads/{id}`, for whoever may ask at all.
 pub(super) async fn read(
     State(app): State<App>,
     Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    given(app, address(&id)?, &headers).await
+}
+
+/// `GET /v1/offloads/{id}/{link}`, for whoever has the link.
+pub(super) async fn linked(
+    State(app): State<App>,
+    linked: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Path((id, link)) = linked.map_err(|_| Problem::missing())?;
+    let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
+    let (links, now) = (app.links.clone().ok_or_else(Problem::missing)?, app.server.0.now());
+    let brought = super::blocking(move || links.brought(id, &link, now)).await?;
+    match brought.map_err(of_store)? {
+        Brought::Good => {}
+        Brought::Over => {
+            let said = "the link has had its time; lro_extract with the reference alone gives \
+                        a fresh one";
+            return Err(Problem::new(StatusCode::GONE, said));
+        }
+        Brought::None => return Err(Problem::missing()),
+    }
+    let mut response = given(app, Address::Id(id), &headers).await?;
+    // Whoever finds it later in a cache or a log of pages has no link.
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}
+
+/// A name or a path says more than a client over HTTP should know.
+fn address(id: &str) -> Result<Address, Problem> {
+    match id.parse() {
+        Ok(address @ Address::Id(_)) => Ok(address),
+        _ => Err(Problem::missing()),
+    }
+}
+
+async fn given(app: App, address: Address, headers: &HeaderMap) -> Result<Response, Problem> {
     let spools = app.spools.clone().ok_or_else(Problem::missing)?;
-    // A name or a path says more than a client over HTTP should know.
-    let Ok(address @ Address::Id(_)) = id.parse::<Address>() else {
-        return Err(Problem::missing());
-    };
     let asked = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(range);
     let now = app.server.0.now();
     super::blocking(move || {

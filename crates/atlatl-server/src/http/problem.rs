@@ -21,6 +21,8 @@ pub(super) fn of_store(error: StoreError) -> Problem {
         StoreError::Busy | StoreError::Unavailable(_) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
         }
+        // Whoever asked must look before asking again.
+        StoreError::Unsure(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         _ => Problem::broken(),
     }

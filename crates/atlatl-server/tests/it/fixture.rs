@@ -104,7 +104,7 @@ impl Place {
         }
         parts.shared_filesystem = self.config.prompt.offload.shared_filesystem;
         parts.events = events;
-        MemoryServer::new(parts).unwrap()
+        MemoryServer::new(parts)
     }
 
     pub(crate) fn client(&self, era: Era) -> Connected {

@@ -5,7 +5,7 @@ mod edit;
 mod export;
 mod fields;
 mod forget;
-mod import;
+pub(super) mod import;
 mod list;
 mod repair;
 mod search;

@@ -5,15 +5,17 @@ mod told;
 
 use std::{io, sync::Arc};
 
-use atlatl_server::{MemoryServer, Parts, event::EventBus, http::Metrics, stdio};
+use atlatl_memory::MemoryStore;
+use atlatl_server::{MemoryServer, Parts, SignedLinks, event::EventBus, http::Metrics, stdio};
 use lro::Moment;
 use lro_core::{O200k, config::ProxyTools, tokens};
 
+use self::http::Door;
 use self::told::Told;
 use crate::{
     command::proxy::Keep,
     error::{Error, Status},
-    memories,
+    memories, objects,
     settings::{Settings, Sources},
 };
 
@@ -49,29 +51,61 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         sources.assign(format!("proxy.tools={which}"));
     }
     let settings = Settings::load(&sources)?;
-    let mut keep = Keep::new(&settings, None)?;
+    let over_http = !args.stdio && !settings.config.server.listen.is_empty();
+    // First of all: whoever cannot be reached need not begin.
+    let door = if over_http { Some(Door::open(&settings)?) } else { None };
+    let store = memories::served(&settings)?;
+    let (mut keep, links) = keep(&settings, door.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let events = EventBus::new(Moment::of_system)
         .with(Arc::new(Told::new(keep.events())))
         .with(Arc::clone(&metrics) as _);
     keep.tell(Arc::new(events.clone()));
-    let server = server(&settings, &keep, events)?;
-    let address = &settings.config.server.listen;
-    if args.stdio || address.is_empty() {
-        keep.clean(&settings);
-        let house = server.keep_house().map_err(|error| Error::failure(error.to_string()))?;
-        stdio::serve(&server, io::stdin(), io::stdout());
-        // What is under way ends with the process: every step of it may be cut short.
-        std::mem::forget(house);
-        return Ok(Status::Success);
-    }
-    http::run(&settings, &keep, server, metrics)
+    let mut parts = parts(&settings, &keep, store, events)?;
+    parts.links = links.is_some();
+    parts.cleanup = links.is_some().then(|| Keep::interval(&settings));
+    let server = MemoryServer::new(parts);
+    keep.clean(&settings);
+    let house = server.keep_house().map_err(|error| Error::failure(error.to_string()))?;
+    let served = match door {
+        None => {
+            stdio::serve(&server, io::stdin(), io::stdout());
+            Ok(Status::Success)
+        }
+        Some(door) => door.serve(&settings, &keep, links, server, metrics),
+    };
+    // What is under way ends with the process: every step of it may be cut short.
+    std::mem::forget(house);
+    served
 }
 
-/// The server, by the settings.
-fn server(settings: &Settings, keep: &Keep, events: EventBus) -> Result<MemoryServer, Error> {
+/// Where large results are kept: where all servers can get at them, if there is such a place and
+/// clients do not share our files anyway; and how clients get at those.
+fn keep(
+    settings: &Settings,
+    door: Option<&Door>,
+    store: &Arc<dyn MemoryStore>,
+) -> Result<(Keep, Option<Arc<SignedLinks>>), Error> {
     let config = &settings.config;
-    let store = memories::open(settings)?;
+    let door = door.filter(|_| !config.prompt.offload.shared_filesystem);
+    let shared = door.map(|door| Ok::<_, Error>((door, objects::open(settings)?))).transpose()?;
+    let Some((door, Some(spool))) = shared else { return Ok((Keep::new(settings, None)?, None)) };
+    let base = match &*config.server.public_url {
+        "" => door.url(),
+        named => named.to_owned(),
+    };
+    let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
+    Ok((Keep::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
+}
+
+/// What the server is made of, by the settings.
+fn parts(
+    settings: &Settings,
+    keep: &Keep,
+    store: Arc<dyn MemoryStore>,
+    events: EventBus,
+) -> Result<Parts, Error> {
+    let config = &settings.config;
     let estimate = |text: &str| {
         let measure = tokens::Measure::of(text.as_bytes());
         tokens::estimate(measure, &tokens::sample(text), &O200k).tokens.0
@@ -88,5 +122,5 @@ fn server(settings: &Settings, keep: &Keep, events: EventBus) -> Result<MemorySe
     parts.shared_filesystem = config.prompt.offload.shared_filesystem;
     parts.events = events;
     env!("CARGO_PKG_VERSION").clone_into(&mut parts.version);
-    Ok(MemoryServer::new(parts)?)
+    Ok(parts)
 }

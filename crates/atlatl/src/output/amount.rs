@@ -1,23 +1,11 @@
 //! Amounts as a person reads them.
 
+pub(crate) use atlatl_browse::grouped;
 use chrono::{DateTime, TimeDelta, Utc};
 
 /// A number of things.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
-}
-
-/// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 2);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 /// A number of bytes in the unit that keeps it short.

@@ -38,5 +38,6 @@ mod serve_http;
 mod serving;
 mod show;
 mod stats;
+mod team;
 mod tools;
 mod usage;

@@ -41,10 +41,16 @@ impl Serving {
         let mut child =
             program.command(&args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut remarks = BufReader::new(child.stderr.take().unwrap());
-        let mut remark = String::new();
-        remarks.read_line(&mut remark).unwrap();
-        let url = remark.split_whitespace().find_map(|word| word.strip_suffix("/mcp"));
-        let url = url.unwrap_or_else(|| panic!("no address: {remark}")).to_owned();
+        let mut said = String::new();
+        let url = loop {
+            let mut remark = String::new();
+            assert!(remarks.read_line(&mut remark).unwrap() > 0, "no address: {said}");
+            if let Some(url) = remark.split_whitespace().find_map(|word| word.strip_suffix("/mcp"))
+            {
+                break url.to_owned();
+            }
+            said.push_str(&remark);
+        };
         // Whatever else it says must not fill the pipe.
         thread::spawn(move || remarks.lines().map_while(Result::ok).for_each(drop));
         Self { child, url }

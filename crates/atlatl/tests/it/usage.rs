@@ -31,6 +31,7 @@ fn help_says_what_there_is() {
       results      List, show and clean stored results
       stats        Show what offloading saved, net of what it cost
       memory       Keep, find and carry memories of your own
+      db           Look after the database of a team's memories
       completions  Print what a shell needs to complete command lines
       man          Write the manual pages, one for each command
       config       Show, describe and check the configuration

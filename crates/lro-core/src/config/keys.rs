@@ -183,8 +183,9 @@ pub const KEYS: &[Key] = &[
         "spool.url",
         Kind::Locator(&["", "s3://", "gs://", "az://"]),
         r#""""#,
-        "Object storage for a server's results; empty keeps them in a directory.",
-    ),
+        "Object storage for the results of a server over HTTP; empty keeps them in a directory.",
+    )
+    .for_commands(SERVE),
     row(
         "query.wall_ms",
         Kind::U64 { min: 1 },
@@ -217,9 +218,23 @@ pub const KEYS: &[Key] = &[
         "memory.store",
         Kind::Locator(&["", "sqlite:", "postgres://"]),
         r#""""#,
-        "The database that memories are kept in; this version has no PostgreSQL store yet.",
+        "The database that memories are kept in: \"sqlite:{file}\" or \"postgres://user@host/database\".",
     )
     .or_derived("sqlite:{data dir}/memory.db")
+    .for_commands(MEMORY),
+    row(
+        "memory.tenant",
+        Kind::Text,
+        r#""default""#,
+        "Whose memories are meant in a PostgreSQL database, which keeps those of many apart.",
+    )
+    .for_commands(MEMORY),
+    row(
+        "memory.connections",
+        Kind::U32 { min: 1 },
+        "8",
+        "The most connections to a PostgreSQL database at a time.",
+    )
     .for_commands(MEMORY),
     row(
         "memory.embedder",
@@ -256,6 +271,21 @@ pub const KEYS: &[Key] = &[
         "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line.",
     )
     .for_commands(HTTP),
+    row(
+        "server.public_url",
+        Kind::Text,
+        r#""""#,
+        "Where clients reach the server, for links to stored results: \"https://memory.example\".",
+    )
+    .or_derived("http://{server.listen}")
+    .for_commands(SERVE),
+    row(
+        "server.drain_seconds",
+        Kind::U64 { min: 0 },
+        "0",
+        "How long a server that is stopped goes on answering while /readyz says that it is not ready.",
+    )
+    .for_commands(SERVE),
     row(
         "server.tenant_claim",
         Kind::Text,

@@ -9,12 +9,21 @@ use serde::{Deserialize, Serialize};
 pub struct MemoryConfig {
     /// `sqlite:{file}` or `postgres://…`; empty for `sqlite:{data dir}/memory.db`.
     pub store: String,
+    /// Whose memories are meant in a database of many.
+    pub tenant: String,
+    /// The most connections to a database.
+    pub connections: u32,
     /// `none`, `openai:{url}#{model}` or `local:{directory}`.
     pub embedder: String,
 }
 
 impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { store: String::new(), embedder: "none".to_owned() }
+        Self {
+            store: String::new(),
+            tenant: "default".to_owned(),
+            connections: 8,
+            embedder: "none".to_owned(),
+        }
     }
 }

@@ -15,6 +15,10 @@ pub struct ServerConfig {
     pub allowed_origins: Vec<String>,
     /// How clients prove who they are; empty for not at all.
     pub auth: String,
+    /// Where clients reach the server; empty for `http://{listen}`.
+    pub public_url: String,
+    /// How long a server that is stopped goes on answering.
+    pub drain_seconds: u64,
     /// The JWT claim that names the tenant.
     pub tenant_claim: String,
 }
@@ -26,6 +30,8 @@ impl Default for ServerConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             auth: String::new(),
+            public_url: String::new(),
+            drain_seconds: 0,
             tenant_claim: "tenant".to_owned(),
         }
     }

@@ -64,7 +64,7 @@ impl Offloaded {
     fn stored<'a>(&'a self, path: &'a str, operation: &'a Operation) -> Stored<'a> {
         Stored {
             id: id(),
-            path,
+            place: lro_core::Place::File(path),
             readable_path: true,
             expires_at: "2026-11-15T12:00:00Z".parse().unwrap(),
             operation,

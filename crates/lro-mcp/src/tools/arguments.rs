@@ -137,7 +137,7 @@ struct Filter {
 }
 
 /// Spec N1: a recipe, a filter or a statement, and only one of them.
-pub(super) fn extract(arguments: &str) -> Result<Asked, ArgumentError> {
+pub(super) fn extract(arguments: &str, links: bool) -> Result<Asked, ArgumentError> {
     let Extract {
         reference,
         file_path,
@@ -163,6 +163,7 @@ pub(super) fn extract(arguments: &str) -> Result<Asked, ArgumentError> {
                 .collect::<Result<_, ArgumentError>>()?;
             Wanted::Sql { statement, with, params }
         }
+        (None, None, None) if links => Wanted::Link,
         (None, None, None) => {
             return Err(ArgumentError::new(
                 "nothing is asked",

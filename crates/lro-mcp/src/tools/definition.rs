@@ -48,9 +48,10 @@ fn extract(offers: Offers) -> Value {
     properties.insert("params".to_owned(), json!({"type": "object", "description": params}));
     properties.insert("limit".to_owned(), count());
     properties.insert("offset".to_owned(), count());
+    let link = if offers.links { " None of them: a link to all of it, for curl." } else { "" };
     let description = format!(
-        "Query a stored large result. Give one of: {}. Replies begin with \"n of m\"; go on with \
-         offset.",
+        "Query a stored large result. Give one of: {}.{link} Replies begin with \"n of m\"; go on \
+         with offset.",
         ways.join("; ")
     );
     tool(EXTRACT, "Query a stored result", &description, &properties, &[])

@@ -29,6 +29,9 @@ use crate::upstream::http::Remote;
 /// How often a stream that is silent says that it is there.
 const STILL_THERE: Duration = Duration::from_secs(15);
 
+/// How long an answer may go on when the proxy ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// What stands behind.
 pub enum Behind {
     /// A server at a URL.
@@ -55,7 +58,7 @@ pub fn run(
         // First of all: every stream that is open ends with it.
         let _ = tokio::task::spawn_blocking(move || ending.end()).await;
     };
-    lro_http::serve(|| router(Arc::clone(&front), guard), listener, stop)
+    lro_http::serve(|| router(Arc::clone(&front), guard), listener, stop, LAST_WORDS)
 }
 
 /// What answers.

@@ -13,6 +13,8 @@ mod faults;
 mod fixture;
 mod headers;
 mod interleaved;
+#[cfg(feature = "object")]
+mod object;
 mod planted;
 mod private;
 mod processes;

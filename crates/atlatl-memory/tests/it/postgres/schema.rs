@@ -31,7 +31,14 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
-    server.sql(&database, "INSERT INTO atlatl.migration (number, name) VALUES (7, 'later')");
+    // One that only added: whoever does not know it goes on working.
+    let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
+    server.sql(&database, &format!("{later} (6, 'more', 1)"));
+    let about = Postgres::open(&options(server, APP, &database)).unwrap().about().unwrap();
+    assert!(about.schema == 6 && about.known < 6, "{about:?}");
+    assert_eq!(Postgres::migrate(&options(server, OWNER, &database)).unwrap(), [""; 0]);
+
+    server.sql(&database, &format!("{later} (7, 'other', 7)"));
     let said = open(&database).to_string();
     assert!(said.contains("version 7, this program knows 1"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");

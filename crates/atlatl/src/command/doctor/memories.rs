@@ -1,4 +1,6 @@
-//! Memories: whether their file can be used, and is whole.
+//! Memories: whether their file or database can be used, and is whole.
+
+mod database;
 
 use std::path::Path;
 
@@ -11,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, with_causes},
-    memories,
+    memories::{self, Place},
     output::{Waiting, counted},
     settings::Settings,
 };
@@ -20,8 +22,14 @@ use crate::{
 pub(super) fn check(settings: &Settings) -> Group {
     let mut group = Group::new("memories");
     let embedder = embedder::check(settings);
-    let path = match memories::path(settings) {
-        Ok(path) => path,
+    let path = match memories::place(settings) {
+        Ok(Place::File(path)) => path,
+        Ok(Place::Database(found)) => {
+            let vectors = settings.config.memory.embedder != "none";
+            database::check(&mut group, &found, vectors);
+            group.checked("embedder", embedder.findings, embedder.ok);
+            return group;
+        }
         Err(error) => {
             group.checked("memory-store", [unclear(&error)], "");
             return group;

@@ -1,10 +1,9 @@
 //! Queries: whether a filter and a statement are answered, in the bounded process that they run in.
 
 use lro_query::{
-    Ask, Cancel, Limits, QueryError, Source, jq, sql,
+    Ask, Bytes, Cancel, Limits, Source, jq, sql,
     worker::{Program, Workers, files_can_be_closed},
 };
-use lro_spool::{PositionedRead, SpoolError};
 
 use super::{
     finding::{Finding, Group},
@@ -25,7 +24,7 @@ pub(super) fn check(settings: &Settings) -> Group {
         return group;
     };
     let (workers, limits) = (Workers::new(program, 1), Limits::of(&settings.config.query));
-    let records = Records(b"{\"n\":41}\n");
+    let records = Bytes(b"{\"n\":41}\n");
     let source = Source::lines(&records, 0);
     let (filter, statement) =
         (jq::Query::each(".n + 1"), sql::Query::new("SELECT n + 1 FROM results"));
@@ -34,7 +33,7 @@ pub(super) fn check(settings: &Settings) -> Group {
         let trouble = match answer {
             Ok(answer) if answer.text().contains("42") => None,
             Ok(answer) => Some(format!("41 + 1 is said to be {}", answer.text().trim())),
-            Err(error) => Some(said(&error)),
+            Err(error) => Some(with_causes(&error)),
         };
         let finding = trouble.map(|why| failed(settings, name, &why));
         group.checked("query", finding, format!("{name} answers"));
@@ -55,10 +54,6 @@ pub(super) fn check(settings: &Settings) -> Group {
         Some(_) => "",
     });
     group
-}
-
-fn said(error: &QueryError) -> String {
-    with_causes(error)
 }
 
 fn failed(settings: &Settings, engine: &str, why: &str) -> Finding {
@@ -87,22 +82,6 @@ fn open(closed: bool) -> Option<Finding> {
             "Linux 5.13 or later with landlock among its security modules (lsm=landlock,…)",
         )
     })
-}
-
-/// Records in memory.
-struct Records(&'static [u8]);
-
-impl PositionedRead for Records {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
-        let read = buf.len().min(self.0.len() - from);
-        buf[..read].copy_from_slice(&self.0[from..from + read]);
-        Ok(read)
-    }
 }
 
 #[cfg(test)]

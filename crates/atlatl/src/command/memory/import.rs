@@ -1,7 +1,7 @@
 //! `atlatl memory import`.
 
 mod folder;
-mod importer;
+pub(in crate::command) mod importer;
 mod lines;
 mod note;
 mod splitter;

@@ -47,7 +47,7 @@ impl Descriptor {
         let path = directory.join(name).display().to_string();
         let stored = Stored {
             id,
-            path: &path,
+            place: lro_core::Place::File(&path),
             readable_path: true,
             expires_at: chrono::DateTime::from_timestamp_millis(TIME_MS.cast_signed())
                 .unwrap_or_default(),

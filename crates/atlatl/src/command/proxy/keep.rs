@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lro::{Counter, Custodian, Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
+use lro::{
+    Counter, Custodian, Event, EventKind, EventSink, Extractor, Links, Moment, Offloader, Spools,
+};
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_mcp::{Interceptor, Tools};
 use lro_query::worker::Program;
@@ -26,6 +28,7 @@ pub(crate) struct Keep {
     counter: Arc<Counter>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
+    links: Option<Arc<dyn Links>>,
 }
 
 /// Tells the ledger of everything and the person of what went wrong.
@@ -38,15 +41,37 @@ struct Told {
 const COUNTING: Duration = Duration::from_secs(1);
 
 impl Keep {
+    /// Results lie in directories of this machine.
     pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let stores = Stores::of(settings, scope)?;
         let memory = stores.of_operation(&Operation::of_tool("recall_memories"));
         let other = stores.of_operation(&Operation::of_tool(""));
+        Self::in_spools(settings, stores, memory, other)
+    }
+
+    /// Results lie in a place that other servers share, and are given by links.
+    pub(crate) fn shared(
+        settings: &Settings,
+        spool: Arc<dyn Spool>,
+        links: Arc<dyn Links>,
+    ) -> Result<Self, Error> {
+        let stores = Stores::of(settings, None)?;
+        let mut keep = Self::in_spools(settings, stores, spool.clone(), spool)?;
+        keep.links = Some(links);
+        Ok(keep)
+    }
+
+    fn in_spools(
+        settings: &Settings,
+        stores: Stores,
+        memory: Arc<dyn Spool>,
+        other: Arc<dyn Spool>,
+    ) -> Result<Self, Error> {
         let watch = Arc::new(Watch::new(settings));
         let spools = Spools::new(vec![other.clone(), memory.clone()]);
         let counter = Arc::new(Counter::start(spools, O200k, watch.clone())?);
         let events = Arc::new(Told { watch, counter: counter.clone() });
-        Ok(Self { stores: Arc::new(stores), events, counter, memory, other })
+        Ok(Self { stores: Arc::new(stores), events, counter, memory, other, links: None })
     }
 
     /// Tells someone else, who may tell the ledger and the person in turn.
@@ -56,12 +81,16 @@ impl Keep {
 
     pub(crate) fn interceptor(&self, settings: &Settings) -> Interceptor {
         let offloader = |spool: &Arc<dyn Spool>| {
-            Offloader::new(spool.clone(), &settings.config)
+            let offloader = Offloader::new(spool.clone(), &settings.config)
                 .with_tokenizer(O200k)
                 .with_events(self.events())
                 // Also where a server of their own offers the tools: that is what it is for.
                 .with_extraction(Extraction::Native)
-                .with_memory_cap(PAYLOAD_IN_MEMORY)
+                .with_memory_cap(PAYLOAD_IN_MEMORY);
+            match &self.links {
+                Some(links) => offloader.with_links(links.clone()),
+                None => offloader,
+            }
         };
         Interceptor::new(offloader(&self.memory), offloader(&self.other))
     }
@@ -86,19 +115,27 @@ impl Keep {
     }
 
     fn extractor(&self, settings: &Settings) -> Extractor {
-        let extractor =
+        let mut extractor =
             Extractor::new(self.spools(), &settings.config).with_events(self.events.clone());
+        if let Some(links) = &self.links {
+            extractor = extractor.with_links(links.clone());
+        }
         match Program::itself() {
             Some(program) => extractor.with_program(program),
             None => extractor,
         }
     }
 
-    /// Removes what has expired, now and again, as long as the process lives.
-    pub(crate) fn clean(&self, settings: &Settings) {
+    /// How often is cleaned.
+    pub(crate) fn interval(settings: &Settings) -> Duration {
         let config = &settings.config;
         let lives = config.proxy.ttl_seconds.min(config.prompt.offload.ttl_seconds);
-        let interval = Duration::from_secs(lives).clamp(MINUTE, HOUR);
+        Duration::from_secs(lives).clamp(MINUTE, HOUR)
+    }
+
+    /// Removes what has expired from this machine, now and again, as long as the process lives.
+    pub(crate) fn clean(&self, settings: &Settings) {
+        let interval = Self::interval(settings);
         let (stores, events) = (self.stores.clone(), self.events.clone());
         let sweep = move || drop(stores.sweep(Moment::of_system().now, &*events));
         // It ends with the process: a sweep may be cut short at any point.

@@ -64,7 +64,10 @@ pub(super) fn run(
     drop(terminal);
     // A question that is being answered ends with whoever asked it.
     drop(asker);
-    ended?;
+    // Nobody is left to tell of what could not be drawn on a terminal that has gone.
+    if !terminal::is_gone(Duration::ZERO) {
+        ended?;
+    }
     interrupts.obey();
     Ok(Status::Success)
 }

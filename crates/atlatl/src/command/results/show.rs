@@ -5,7 +5,8 @@ use std::{io::Write as _, sync::Arc};
 use lro::Moment;
 use lro_core::{Cut, Preview, Tokens};
 use lro_spool::{
-    Extension, OriginalError, PartNumber, Spool as _, StoredResult, original, records_begin,
+    Extension, OriginalError, PartNumber, Spool as _, StoredResult, original, original_part,
+    records_begin,
 };
 use serde::Serialize;
 
@@ -157,11 +158,7 @@ fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, Cut)>, Error> {
 
 fn write_original(stored: &dyn StoredResult, output: &mut Output) -> Result<Status, Error> {
     let mut out = output.writer();
-    original(stored, &mut out).map_err(|error| match error {
-        OriginalError::Spool(error) => error.into(),
-        OriginalError::Write(error) => error.into(),
-        other => Error::failure(other.to_string()).with_hint("atlatl results path REF"),
-    })?;
+    original(stored, &mut out).map_err(unwritten)?;
     out.flush()?;
     Ok(Status::Success)
 }
@@ -171,16 +168,16 @@ fn write_part(
     number: u16,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let part = stored.part(PartNumber(number))?;
     let mut out = output.writer();
-    let (mut buf, mut at) = (vec![0; HEAD_BYTES], 0);
-    loop {
-        let read = part.read_at(at, &mut buf)?;
-        if read == 0 {
-            out.flush()?;
-            return Ok(Status::Success);
-        }
-        out.write_all(&buf[..read])?;
-        at += read as u64;
+    original_part(stored, PartNumber(number), &mut out).map_err(unwritten)?;
+    out.flush()?;
+    Ok(Status::Success)
+}
+
+fn unwritten(error: OriginalError) -> Error {
+    match error {
+        OriginalError::Spool(error) => error.into(),
+        OriginalError::Write(error) => error.into(),
+        other => Error::failure(other.to_string()).with_hint("atlatl results path REF"),
     }
 }

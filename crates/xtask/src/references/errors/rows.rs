@@ -34,13 +34,18 @@ pub(super) const CLASSES: &[(&str, &str, &str)] = &[
     ("expired", "The result has had its time. Final.", "Make the call that returned it again."),
     (
         "not_found",
-        "There is no such result for this project, or no such part of it.",
-        "The reference of the descriptor; the call again.",
+        "There is no such result for this project, no such part of it, or no such memory.",
+        "The reference of the descriptor; the call again; an id as `list_memories` gives it.",
     ),
     (
         "unavailable",
         "Not the question's fault: all workers busy, the disk, an engine that is not offered.",
         "Ask again; then a recipe, search or range.",
+    ),
+    (
+        "storage",
+        "The store of memories failed. Nothing was stored, unless it says that this is unsure.",
+        "What the server wrote to its standard error; `atlatl doctor`.",
     ),
     (
         "refused",

@@ -19,7 +19,7 @@ const BATCH_BYTES: u64 = 16 << 20;
 const TOLD: u64 = 20;
 
 /// Takes memories in.
-pub(super) struct Importer<'a> {
+pub(in crate::command) struct Importer<'a> {
     capture: CaptureService,
     clash: Clash,
     strict: bool,
@@ -42,7 +42,7 @@ struct Tally {
 }
 
 impl<'a> Importer<'a> {
-    pub(super) fn new(
+    pub(in crate::command) fn new(
         store: Arc<dyn MemoryStore>,
         clash: Clash,
         strict: bool,
@@ -63,7 +63,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Takes a memory that was so many bytes.
-    pub(super) fn memory(&mut self, memory: Memory, bytes: u64) -> Result<(), Error> {
+    pub(in crate::command) fn memory(&mut self, memory: Memory, bytes: u64) -> Result<(), Error> {
         self.batch.push(memory);
         self.batch_bytes += bytes;
         self.skip(bytes);
@@ -74,13 +74,13 @@ impl<'a> Importer<'a> {
     }
 
     /// So many bytes were read.
-    pub(super) fn skip(&mut self, bytes: u64) {
+    pub(in crate::command) fn skip(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.progress.at(self.bytes, self.tally.taken() + self.batch.len() as u64);
     }
 
     /// Something is no memory. The rest goes on, unless that is not wanted.
-    pub(super) fn bad(&mut self, place: &str, what: &str) -> Result<(), Error> {
+    pub(in crate::command) fn bad(&mut self, place: &str, what: &str) -> Result<(), Error> {
         self.tally.failed += 1;
         let error = Error::failure(format!("{place}: {what}"));
         if self.strict {
@@ -109,7 +109,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Writes the last ones and says what became of all, also where reading ended too soon.
-    pub(super) fn finish(mut self, done: Result<(), Error>) -> Result<Status, Error> {
+    pub(in crate::command) fn finish(mut self, done: Result<(), Error>) -> Result<Status, Error> {
         // A store that refused a batch is not asked again; what was good before a bad one is.
         let done = match done {
             Err(error) if self.tally.failed == 0 => Err(error),

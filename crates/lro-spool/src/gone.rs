@@ -13,7 +13,7 @@ const REMEMBERED: usize = 1024;
 
 /// f24: an expired reference gets a final answer, also after its file is gone.
 #[derive(Debug, Default)]
-pub(super) struct Gone(Mutex<State>);
+pub(crate) struct Gone(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,12 +23,12 @@ struct State {
 }
 
 impl Gone {
-    pub(super) fn expired(&self, id: ResultId) -> Option<SpoolError> {
+    pub(crate) fn expired(&self, id: ResultId) -> Option<SpoolError> {
         self.state().remembered.iter().find(|gone| gone.id() == id).map(Listed::expired)
     }
 
     /// Keeps the call that made a result, not what stood around its records.
-    pub(super) fn remember(&self, gone: &Listed) {
+    pub(crate) fn remember(&self, gone: &Listed) {
         let mut gone = gone.clone();
         gone.sidecar.envelope = None;
         let mut state = self.state();
@@ -38,11 +38,11 @@ impl Gone {
         state.remembered.push_back(gone);
     }
 
-    pub(super) fn tell_later(&self, gone: Listed) {
+    pub(crate) fn tell_later(&self, gone: Listed) {
         self.state().untold.push(gone);
     }
 
-    pub(super) fn take_untold(&self) -> Vec<Listed> {
+    pub(crate) fn take_untold(&self) -> Vec<Listed> {
         std::mem::take(&mut self.state().untold)
     }
 

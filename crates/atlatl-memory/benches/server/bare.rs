@@ -1,0 +1,99 @@
+//! Bare: statements sent by a pool without a store around it.
+//!
+//! They are the very ones that the store sent, with the same values; here they are prepared once by
+//! connection, the superuser sends them, so that no policy runs, and a row is not made a memory. A
+//! read has no transaction around it. Who the tenant is, which the tables' defaults and the function
+//! that finds words ask for, is told before and not timed.
+
+use std::time::{Duration, Instant};
+
+use atlatl_memory::Recorded;
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{NoTls, Statement};
+
+use crate::database::{CONNECTIONS, Database};
+
+pub(crate) struct Bare {
+    pub(crate) runtime: Runtime,
+    pub(crate) pool: Pool,
+}
+
+impl Bare {
+    pub(crate) fn new(database: &Database) -> Self {
+        // As many threads as the store has for its connections.
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let config = database.superuser().parse().expect("a URL");
+        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config, NoTls, how);
+        let pool = Pool::builder(manager).max_size(CONNECTIONS).build().expect("a pool");
+        Self { runtime: runtime.expect("a runtime"), pool }
+    }
+}
+
+/// Whether what is sent must be all or nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    None,
+    Transaction,
+}
+
+/// Sends the statements one after the other; how long that took, and how many rows they gave.
+pub(crate) async fn send(
+    pool: &Pool,
+    tenant: &str,
+    statements: &[Recorded],
+    frame: Frame,
+) -> (Duration, usize) {
+    let begun = Instant::now();
+    let mut connection = pool.get().await.expect("a connection");
+    let waited = begun.elapsed();
+    let told = "SELECT set_config('atlatl.tenant', $1, false)";
+    connection.query(told, &[&tenant]).await.expect("the tenant is told");
+    let mut prepared = Vec::new();
+    for one in statements {
+        let statement = connection.prepare_typed_cached(&one.sql, &one.types).await;
+        prepared.push(statement.expect("prepared"));
+    }
+    let begun = Instant::now();
+    let rows = match frame {
+        Frame::None => run(&connection, statements, &prepared).await,
+        Frame::Transaction => {
+            let transaction = connection.transaction().await.expect("begun");
+            let rows = run(&transaction, statements, &prepared).await;
+            transaction.commit().await.expect("committed");
+            rows
+        }
+    };
+    let took = begun.elapsed();
+    drop(connection);
+    (waited + took, rows)
+}
+
+async fn run(client: &impl Sends, statements: &[Recorded], prepared: &[Statement]) -> usize {
+    let mut rows = 0;
+    for (one, statement) in statements.iter().zip(prepared) {
+        let values: Vec<&(dyn ToSql + Sync)> =
+            one.values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        rows += client.send(statement, &values).await;
+    }
+    rows
+}
+
+/// A connection, or a transaction on one.
+trait Sends {
+    async fn send(&self, statement: &Statement, values: &[&(dyn ToSql + Sync)]) -> usize;
+}
+
+impl Sends for Object {
+    async fn send(&self, statement: &Statement, values: &[&(dyn ToSql + Sync)]) -> usize {
+        self.query(statement, values).await.expect("an answer").len()
+    }
+}
+
+impl Sends for deadpool_postgres::Transaction<'_> {
+    async fn send(&self, statement: &Statement, values: &[&(dyn ToSql + Sync)]) -> usize {
+        self.query(statement, values).await.expect("an answer").len()
+    }
+}

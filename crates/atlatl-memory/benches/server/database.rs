@@ -1,0 +1,97 @@
+//! Database: a server of its own, our schema in it, and the two ways to reach it.
+
+use std::fs;
+use std::path::Path;
+
+use atlatl_memory::{Postgres, PostgresOptions};
+use serde_json::{Map, Value};
+use testkit::postgres::{APP, OWNER, Server};
+
+/// As many for ours as for the bare way.
+pub(crate) const CONNECTIONS: usize = 8;
+
+/// Enough memory that the tables of the largest size are not read from the disk again and again.
+/// `fsync` stays on: what is acknowledged is durable.
+const SETTINGS: [&str; 6] = [
+    "fsync=on",
+    "synchronous_commit=on",
+    "shared_buffers=2GB",
+    "effective_cache_size=8GB",
+    "max_wal_size=8GB",
+    "checkpoint_timeout=15min",
+];
+
+pub(crate) struct Database {
+    server: Server,
+    name: String,
+    pub(crate) postgres: Postgres,
+    /// The same with statements that are kept prepared.
+    pub(crate) prepared: Postgres,
+}
+
+impl Database {
+    pub(crate) fn start() -> Self {
+        let server = Server::start(&SETTINGS);
+        let name = server.database_without_pgvector();
+        Postgres::migrate(&options(&server, OWNER, &name)).expect("our schema");
+        let postgres = Postgres::open(&options(&server, APP, &name)).expect("a store");
+        let mut prepared = options(&server, APP, &name);
+        prepared.prepare = true;
+        let prepared = Postgres::open(&prepared).expect("a store");
+        Self { server, name, postgres, prepared }
+    }
+
+    /// How the bare way comes in: nothing is checked for it.
+    pub(crate) fn superuser(&self) -> String {
+        self.server.url("postgres", &self.name)
+    }
+
+    pub(crate) fn version(&self) -> String {
+        self.sql("SHOW server_version")
+    }
+
+    /// What was set, as the server says it.
+    pub(crate) fn settings(&self) -> Value {
+        let name = |setting: &&str| setting.split('=').next().map(str::to_owned);
+        let shown = SETTINGS.iter().filter_map(name).map(|name| {
+            let value = self.sql(&format!("SHOW {name}"));
+            (name, Value::String(value))
+        });
+        Value::Object(shown.collect::<Map<_, _>>())
+    }
+
+    /// Removes what is dead, counts what is there, and writes everything out.
+    pub(crate) fn tidy(&self) {
+        self.sql("VACUUM ANALYZE");
+        self.sql("CHECKPOINT");
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sql("SELECT pg_database_size(current_database())").parse().expect("a number")
+    }
+
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        self.server.sql(&self.name, sql)
+    }
+
+    /// The kind of the file system that holds the tables.
+    pub(crate) fn file_system(&self) -> String {
+        let path = fs::canonicalize(self.server.socket()).expect("a server that listens");
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let mounted = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((Path::new(fields.next()?), fields.next()?))
+        });
+        mounted
+            .filter(|(at, _)| path.starts_with(at))
+            .max_by_key(|(at, _)| at.components().count())
+            .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
+    }
+}
+
+fn options(server: &Server, role: &str, database: &str) -> PostgresOptions {
+    let mut options = PostgresOptions::new(server.url(role, database));
+    options.role = String::from(APP);
+    options.connections = CONNECTIONS;
+    options
+}

@@ -1,0 +1,97 @@
+//! The store in `PostgreSQL` beside its own SQL sent bare, with many tenants, at three sizes.
+//!
+//! `cargo xtask bench server` runs it and keeps the results. Prints one JSON object.
+//! `ATLATL_BENCH_MEMORIES` (numbers, commas between) names other sizes, `ATLATL_BENCH_SECONDS`
+//! bounds the time for a row.
+
+#![expect(clippy::print_stdout, reason = "its output is its result")]
+
+mod bare;
+mod database;
+#[path = "../memory/pair.rs"]
+#[expect(dead_code, reason = "its other half takes turns one by one")]
+mod pair;
+mod question;
+#[path = "../memory/questions.rs"]
+#[expect(dead_code, reason = "a search is not measured here")]
+mod questions;
+mod rows;
+#[path = "../memory/supply.rs"]
+#[expect(dead_code, reason = "each tenant counts for itself")]
+mod supply;
+mod tenants;
+mod turns;
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use self::database::Database;
+use self::rows::Rows;
+use self::supply::Supply;
+use self::tenants::Tenants;
+
+const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
+/// What our share may make of the bare time.
+const READ_GOAL: f64 = 1.25;
+const WRITE_GOAL: f64 = 1.3;
+
+fn main() {
+    let before = load_average();
+    let database = Database::start();
+    let tenants = Tenants::new(&database);
+    let mut supply = Supply::new();
+    let rows = Rows::new(&database, &tenants);
+    let steps: Vec<Value> = sizes()
+        .into_iter()
+        .map(|size| step(&database, &tenants, &rows, &mut supply, size))
+        .collect();
+    println!(
+        "{:#}",
+        json!({
+            "postgresql": database.version(),
+            "settings": database.settings(),
+            "file_system": database.file_system(),
+            "connections": database::CONNECTIONS,
+            "tenants": tenants::COUNT,
+            "load_average": {"before": before, "after": load_average()},
+            "goals": {"read": READ_GOAL, "write": WRITE_GOAL},
+            "steps": steps,
+        })
+    );
+}
+
+/// Fills the tables up to `size` and measures everything there.
+fn step(
+    database: &Database,
+    tenants: &Tenants,
+    rows: &Rows<'_>,
+    supply: &mut Supply,
+    size: usize,
+) -> Value {
+    let begun = Instant::now();
+    let (new, largest, median) = tenants.fill(supply, size);
+    let seconds = begun.elapsed().as_secs_f64();
+    // What the database does by itself after a while, and would else do while we measure.
+    database.tidy();
+    let bytes = database.bytes();
+    json!({
+        "memories": size,
+        "largest_tenant": largest,
+        "median_tenant": median,
+        "filled": {"memories": new, "seconds": seconds, "clients": tenants::FILLING},
+        "database_bytes": bytes,
+        "operations": rows.measure(supply),
+    })
+}
+
+/// How many wanted a processor in the last minute: others may work beside us.
+fn load_average() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+fn sizes() -> Vec<usize> {
+    let Ok(asked) = std::env::var("ATLATL_BENCH_MEMORIES") else { return SIZES.to_vec() };
+    asked.split(',').map(|size| size.trim().parse().expect("a number of memories")).collect()
+}

@@ -1,0 +1,114 @@
+//! Question: one thing that is asked of a store, and the statements that ask it.
+
+use std::sync::Arc;
+
+use atlatl_memory::{
+    CaptureService, Clash, Filter, MemoryStore, Moment, Order, Position, PostgresStore,
+    RecallRequest, RecallService, Recorded, recorded,
+};
+use chrono::{DateTime, Utc};
+use mif::{Map, Memory, MemoryId};
+
+use crate::bare::Frame;
+
+/// How many answers are wanted.
+pub(crate) const PAGE: usize = 50;
+
+/// What is asked.
+pub(crate) enum Ask {
+    Recall(String),
+    Page(Position),
+    Get(MemoryId),
+    Capture(Map, Moment),
+    Put(Vec<Memory>),
+}
+
+pub(crate) struct Question {
+    pub(crate) ask: Ask,
+    /// Who asks.
+    store: Arc<dyn MemoryStore>,
+    /// The same tenant, with statements that are kept prepared.
+    prepared: Option<Arc<dyn MemoryStore>>,
+    /// For whom the statements are sent bare.
+    pub(crate) tenant: String,
+    /// What the store sends.
+    pub(crate) statements: Vec<Recorded>,
+}
+
+impl Question {
+    /// Asks once, so that it is known what is sent. A write is done for `recorder`, who is someone
+    /// else: it can be done once by each.
+    pub(crate) fn record(
+        ask: Ask,
+        store: &PostgresStore,
+        recorder: Option<&PostgresStore>,
+        tenant: &str,
+    ) -> Self {
+        let asker: Arc<dyn MemoryStore> = Arc::new(recorder.unwrap_or(store).clone());
+        let mut question = Self {
+            ask,
+            store: asker.clone(),
+            prepared: None,
+            tenant: tenant.to_owned(),
+            statements: Vec::new(),
+        };
+        let (_, statements) = recorded(|| question.ask(&asker));
+        assert!(!statements.is_empty(), "nothing was sent");
+        question.statements = statements;
+        question.store = Arc::new(store.clone());
+        question
+    }
+
+    /// Whether the statements belong together.
+    pub(crate) fn frame(&self) -> Frame {
+        match self.ask {
+            Ask::Capture(..) | Ask::Put(_) => Frame::Transaction,
+            Ask::Recall(_) | Ask::Page(_) | Ask::Get(_) => Frame::None,
+        }
+    }
+
+    /// Lets this one be asked too.
+    pub(crate) fn with_prepared(mut self, store: PostgresStore) -> Self {
+        let store: Arc<dyn MemoryStore> = Arc::new(store);
+        // Once, so that some of its connections have prepared it.
+        self.ask(&store);
+        self.prepared = Some(store);
+        self
+    }
+
+    pub(crate) fn ours(&self) -> usize {
+        self.ask(&self.store)
+    }
+
+    pub(crate) fn prepared(&self) -> Option<usize> {
+        self.prepared.as_ref().map(|store| self.ask(store))
+    }
+
+    /// Asks a store; how many memories came back.
+    fn ask(&self, store: &Arc<dyn MemoryStore>) -> usize {
+        match &self.ask {
+            Ask::Recall(query) => {
+                let mut request = RecallRequest::new(query, now());
+                request.limit = Some(PAGE);
+                let service = RecallService::new(store.clone(), None);
+                service.recall(&request).expect("an answer").len()
+            }
+            Ask::Page(after) => {
+                let filter = Filter::default();
+                let page = store.list(&filter, Order::Newest, Some(after), PAGE, now());
+                page.expect("a page").memories.len()
+            }
+            Ask::Get(id) => usize::from(store.get(id).expect("got").is_some()),
+            Ask::Capture(fields, at) => {
+                let service = CaptureService::new(store.clone());
+                service.capture(fields.clone(), *at).expect("captured");
+                1
+            }
+            Ask::Put(memories) => store.put(memories, Clash::Keep).expect("put").len(),
+        }
+    }
+}
+
+pub(crate) fn now() -> DateTime<Utc> {
+    "2027-01-01T00:00:00Z".parse().expect("a time")
+}

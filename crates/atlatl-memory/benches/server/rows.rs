@@ -1,0 +1,132 @@
+//! Rows: what is measured, each by one client and by four.
+
+use std::time::Duration;
+
+use atlatl_memory::{Filter, MemoryStore, Moment, Order, PostgresStore};
+use mif::{Detail, Map, Memory};
+use serde_json::{Value, json};
+use testkit::SplitMix64;
+
+use crate::bare::Bare;
+use crate::database::Database;
+use crate::question::{Ask, PAGE, Question, now};
+use crate::questions;
+use crate::supply::Supply;
+use crate::tenants::Tenants;
+use crate::turns;
+
+const CLIENTS: [usize; 2] = [1, 4];
+/// How often each is asked, where the time suffices.
+const SLOW: usize = 400;
+const QUICK: usize = 600;
+const SINGLES: usize = 300;
+const BATCHES: usize = 24;
+const AT_ONCE: usize = 500;
+
+pub(crate) struct Rows<'a> {
+    database: &'a Database,
+    tenants: &'a Tenants,
+    bare: Bare,
+    /// Who has what is written for a measurement: ours, and ours while it is recorded.
+    writers: [PostgresStore; 2],
+}
+
+/// A tenant by a number.
+type Pick<'a> = &'a dyn Fn(usize) -> &'a PostgresStore;
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(database: &'a Database, tenants: &'a Tenants) -> Self {
+        let tenant = |name: &str| database.postgres.tenant(name).expect("a name");
+        let writers = [tenant("writes"), tenant("writes, recorded")];
+        Self { database, tenants, bare: Bare::new(database), writers }
+    }
+
+    pub(crate) fn measure(&self, supply: &mut Supply) -> Vec<Value> {
+        let known = Supply::stored();
+        let asked = questions::any(&known);
+        let large: Pick<'_> = &|n| self.tenants.large(n);
+        let median: Pick<'_> = &|n| self.tenants.median(n);
+        let mut rows = Vec::new();
+        for clients in CLIENTS {
+            let mut add = |kind: &str, name: &str, questions: Vec<Question>| {
+                let mut row = turns::row(name, questions, clients, patience(), &self.bare);
+                row["kind"] = json!(kind);
+                rows.push(row);
+            };
+            let recall = |n: usize| Ask::Recall(asked[n % asked.len()].clone());
+            let page = |n: usize| {
+                let mut random = SplitMix64::new(n as u64);
+                Ask::Page(Order::Newest.position(random.pick(&known)))
+            };
+            add("recall", "recall, a median tenant", self.reads(QUICK, median, &recall));
+            add("recall", "recall, a large tenant", self.reads(SLOW, large, &recall));
+            add("read", "a page of 50, a large tenant", self.reads(QUICK, large, &page));
+            add("read", "one memory by its id", self.gets(median));
+            let captures = supply.take(SINGLES);
+            let captures = captures.iter().map(capture);
+            add("write", "capture one", captures.map(|ask| self.write(ask)).collect());
+            let puts = (0..BATCHES).map(|_| Ask::Put(supply.take(AT_ONCE)));
+            let mut row = turns::row(
+                "put 500 at once",
+                puts.map(|ask| self.write(ask)).collect(),
+                clients,
+                patience(),
+                &self.bare,
+            );
+            row["kind"] = json!("ingest");
+            row["memories_per_second"] = per_second(&row);
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// A write: into one tenant while it is recorded, into another by the store, and bare into a
+    /// third, so that all three find the same.
+    fn write(&self, ask: Ask) -> Question {
+        let [ours, recorder] = &self.writers;
+        Question::record(ask, ours, Some(recorder), "writes, bare")
+    }
+
+    fn reads(&self, times: usize, pick: Pick<'_>, ask: &dyn Fn(usize) -> Ask) -> Vec<Question> {
+        (0..times).map(|n| self.read(pick(n), ask(n))).collect()
+    }
+
+    fn read(&self, store: &PostgresStore, ask: Ask) -> Question {
+        let prepared = self.database.prepared.tenant(store.name()).expect("a name");
+        Question::record(ask, store, None, store.name()).with_prepared(prepared)
+    }
+
+    fn gets(&self, pick: Pick<'_>) -> Vec<Question> {
+        let ids = (0..QUICK).filter_map(|n| {
+            let store = pick(n);
+            let page = store.list(&Filter::default(), Order::Newest, None, PAGE, now());
+            let memories = page.expect("a page").memories;
+            let memory = memories.get(n % memories.len().max(1))?;
+            Some(self.read(store, Ask::Get(memory.id.clone())))
+        });
+        ids.collect()
+    }
+}
+
+/// What a client says of a memory, and the moment that gives it its own id again.
+fn capture(memory: &Memory) -> Ask {
+    let mut fields: Map = memory.at(Detail::Full);
+    fields.shift_remove("id");
+    fields.shift_remove("created");
+    let at = Moment { now: memory.created.instant().to_utc(), random: memory.id.as_u128() };
+    Ask::Capture(fields, at)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+fn per_second(row: &Value) -> Value {
+    let memories = row["times"].as_f64().unwrap_or_default() * AT_ONCE as f64;
+    let speed = |who: &str| row["seconds"][who].as_f64().map(|seconds| memories / seconds);
+    json!({"ours": speed("ours"), "bare": speed("bare")})
+}
+
+/// How long one row may take. Questions that are left over then are left out, which the number of
+/// those that were asked shows.
+fn patience() -> Duration {
+    let seconds = std::env::var("ATLATL_BENCH_SECONDS").map(|text| text.parse());
+    Duration::from_secs(seconds.map_or(60, |seconds| seconds.expect("a number of seconds")))
+}

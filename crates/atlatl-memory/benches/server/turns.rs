@@ -1,0 +1,127 @@
+//! Turns: the same questions asked in both ways, by some clients at a time, lot by lot in turn.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::bare::{Bare, send};
+use crate::pair::Spread;
+use crate::question::Question;
+
+/// Questions of each client before it is the other way's turn.
+const LOT: usize = 10;
+
+/// Asks all, or as many as the time allows; what it came to, in milliseconds.
+pub(crate) fn row(
+    name: &str,
+    questions: Vec<Question>,
+    clients: usize,
+    patience: Duration,
+    bare: &Bare,
+) -> Value {
+    let questions = Arc::new(questions);
+    let (mut ours, mut theirs, mut prepared) = (Vec::new(), Vec::new(), Vec::new());
+    let begun = Instant::now();
+    for (n, first) in (0..questions.len()).step_by(LOT * clients).enumerate() {
+        if begun.elapsed() > patience {
+            break;
+        }
+        let lot = first..(first + LOT * clients).min(questions.len());
+        let shares: Vec<Vec<usize>> = (0..clients)
+            .map(|client| lot.clone().skip(client).step_by(clients).collect())
+            .collect();
+        let store = || by_the_store(&questions, &shares, &|question| Some(question.ours()));
+        let (a, b) = if n.is_multiple_of(2) {
+            let a = store();
+            (a, by_the_pool(&questions, &shares, bare))
+        } else {
+            let b = by_the_pool(&questions, &shares, bare);
+            (store(), b)
+        };
+        let again = by_the_store(&questions, &shares, &Question::prepared);
+        prepared.extend(again.into_iter().map(|(time, _)| time));
+        for ((question, rows), (_, sent)) in a.iter().map(|(_, x)| x).zip(b.iter().map(|(_, x)| x))
+        {
+            assert!(sent >= rows, "question {question}: {rows} of ours, {sent} rows sent bare");
+        }
+        ours.extend(a.into_iter().map(|(time, _)| time));
+        theirs.extend(b.into_iter().map(|(time, _)| time));
+    }
+    let (a, b) = (Spread::of(&ours).json(), Spread::of(&theirs).json());
+    let ratio = |which: &str| a[which].as_f64().zip(b[which].as_f64()).map(|(a, b)| a / b);
+    let with_prepared = (!prepared.is_empty()).then(|| {
+        let spread = Spread::of(&prepared).json();
+        let ratio = |which: &str| spread[which].as_f64().zip(b[which].as_f64()).map(|(a, b)| a / b);
+        json!({"ours": spread, "ratio": {"p50": ratio("p50"), "p95": ratio("p95")}})
+    });
+    json!({
+        "operation": name,
+        "clients": clients,
+        "times": ours.len(),
+        "statements": questions.first().map(|question| question.statements.len()),
+        "ours": a,
+        "bare": b,
+        "seconds": {"ours": sum(&ours, clients), "bare": sum(&theirs, clients)},
+        "ratio": {"p50": ratio("p50"), "p95": ratio("p95")},
+        "prepared": with_prepared,
+    })
+}
+
+/// How long the clients were busy, each on average.
+#[expect(clippy::cast_precision_loss, reason = "a few")]
+fn sum(times: &[Duration], clients: usize) -> f64 {
+    times.iter().sum::<Duration>().as_secs_f64() / clients as f64
+}
+
+type Timed = Vec<(Duration, (usize, usize))>;
+
+/// Each client is a thread, and waits.
+fn by_the_store(
+    questions: &[Question],
+    shares: &[Vec<usize>],
+    ask: &(dyn Fn(&Question) -> Option<usize> + Sync),
+) -> Timed {
+    let one = |&n: &usize| {
+        let begun = Instant::now();
+        let rows = ask(&questions[n])?;
+        Some((begun.elapsed(), (n, rows)))
+    };
+    let clients: Vec<Timed> = thread::scope(|scope| {
+        let started: Vec<_> = shares
+            .iter()
+            .map(|share| scope.spawn(move || share.iter().filter_map(one).collect::<Timed>()))
+            .collect();
+        started.into_iter().map(|client| client.join().expect("answers")).collect()
+    });
+    clients.concat()
+}
+
+/// Each client is a task on the threads that drive the connections.
+fn by_the_pool(questions: &Arc<Vec<Question>>, shares: &[Vec<usize>], bare: &Bare) -> Timed {
+    bare.runtime.block_on(async {
+        let started: Vec<_> = shares
+            .iter()
+            .map(|share| {
+                let (questions, pool) = (Arc::clone(questions), bare.pool.clone());
+                let share = share.clone();
+                tokio::spawn(async move {
+                    let mut timed = Timed::new();
+                    for n in share {
+                        let asked = &questions[n];
+                        let (time, rows) =
+                            send(&pool, &asked.tenant, &asked.statements, asked.frame()).await;
+                        timed.push((time, (n, rows)));
+                    }
+                    timed
+                })
+            })
+            .collect();
+        let mut timed = Timed::new();
+        for client in started {
+            timed.extend(client.await.expect("answers"));
+        }
+        timed
+    })
+}

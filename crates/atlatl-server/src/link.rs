@@ -1,0 +1,144 @@
+//! Link: a stored result for whoever has the link, for a few minutes.
+//!
+//! It opens one object of one tenant, to be read, until a time; a change of any of them breaks it. Any
+//! process on the same store can tell. Behind a link nobody is asked for a token: so it is short-lived,
+//! and never written to a log.
+
+use std::sync::{Arc, OnceLock};
+
+use atlatl_memory::{MemoryStore, StoreError};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
+use lro::Links;
+use lro_core::ResultId;
+
+use crate::seal::Seal;
+
+const PURPOSE: &str = "link";
+/// How long a link is good.
+const GOOD_FOR: TimeDelta = TimeDelta::minutes(5);
+
+/// Makes links, and tells whether one is ours.
+pub struct SignedLinks {
+    store: Arc<dyn MemoryStore>,
+    tenant: String,
+    /// Where the server is reached, without a path.
+    base: String,
+    seal: OnceLock<Seal>,
+}
+
+/// What became of a link that somebody brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Brought {
+    /// It opens the result.
+    Good,
+    /// It did once.
+    Over,
+    /// It is none, or another result's.
+    None,
+}
+
+impl SignedLinks {
+    /// Links to results of `tenant` on the server that clients reach at `base`.
+    pub fn new(store: Arc<dyn MemoryStore>, tenant: &str, base: &str) -> Self {
+        let base = base.trim_end_matches('/').to_owned();
+        Self { store, tenant: tenant.to_owned(), base, seal: OnceLock::new() }
+    }
+
+    /// Whether the last part of a link opens the result `id` now.
+    pub(crate) fn brought(
+        &self,
+        id: ResultId,
+        part: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Brought, StoreError> {
+        let mut parts = part.split('.');
+        let (Some(tenant), Some(until), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Ok(Brought::None);
+        };
+        let ours = tenant == self.encoded();
+        let Some(until) = until.parse::<i64>().ok().filter(|_| ours) else {
+            return Ok(Brought::None);
+        };
+        if !self.seal()?.signed(PURPOSE, &self.said(id, until), signature) {
+            return Ok(Brought::None);
+        }
+        Ok(if now.timestamp() < until { Brought::Good } else { Brought::Over })
+    }
+
+    /// What a signature is for.
+    fn said(&self, id: ResultId, until: i64) -> String {
+        format!("GET\n{}\n{id}\n{until}", self.tenant)
+    }
+
+    fn encoded(&self) -> String {
+        URL_SAFE_NO_PAD.encode(&self.tenant)
+    }
+
+    fn seal(&self) -> Result<&Seal, StoreError> {
+        if let Some(seal) = self.seal.get() {
+            return Ok(seal);
+        }
+        let seal = Seal::new(self.store.secret()?);
+        Ok(self.seal.get_or_init(|| seal))
+    }
+}
+
+impl Links for SignedLinks {
+    fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
+        let until = (now + GOOD_FOR).timestamp();
+        let signature = self.seal().ok()?.sign(PURPOSE, &self.said(id, until));
+        let (base, tenant) = (&self.base, self.encoded());
+        Some(format!("{base}/v1/offloads/{id}/{tenant}.{until}.{signature}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atlatl_memory::SqliteStore;
+
+    fn links(tenant: &str, home: &std::path::Path) -> SignedLinks {
+        let store = SqliteStore::open(&home.join("memory.db")).expect("a store");
+        SignedLinks::new(Arc::new(store), tenant, "https://memory.example/")
+    }
+
+    #[test]
+    fn a_link_opens_one_result_of_one_tenant_for_a_while_on_any_process() {
+        let home = tempfile::tempdir().expect("a directory");
+        let ours = links("ann", home.path());
+        let now = DateTime::from_timestamp(1_800_000_000, 0).expect("within range");
+        let id = ResultId::new(1_800_000_000_000, 42);
+        let link = ours.link(id, now).expect("a link");
+        let rest = link.strip_prefix("https://memory.example/v1/offloads/").expect("its base");
+        let (named, part) = rest.split_once('/').expect("two parts");
+        assert_eq!(named, id.to_string());
+        let brought = |links: &SignedLinks, id, part: &str, after| {
+            links.brought(id, part, now + TimeDelta::seconds(after)).expect("a store")
+        };
+        // Another process has the same store.
+        let other = links("ann", home.path());
+        for links in [&ours, &other] {
+            assert_eq!(brought(links, id, part, 0), Brought::Good);
+            assert_eq!(brought(links, id, part, 299), Brought::Good);
+            assert_eq!(brought(links, id, part, 300), Brought::Over);
+        }
+        assert_eq!(brought(&links("bea", home.path()), id, part, 0), Brought::None);
+        assert_eq!(brought(&ours, ResultId::new(1_800_000_000_000, 43), part, 0), Brought::None);
+        // A change of any sign breaks it.
+        for at in 0..part.len() {
+            let mut changed = part.to_owned().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).expect("ASCII");
+            assert_eq!(brought(&ours, id, &changed, 0), Brought::None, "{changed}");
+        }
+        let later = part.replacen(".1800000300.", ".1800009300.", 1);
+        assert_ne!(later, part);
+        for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later] {
+            assert_eq!(brought(&ours, id, odd, 0), Brought::None, "{odd}");
+        }
+    }
+}

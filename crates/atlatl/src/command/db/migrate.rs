@@ -1,0 +1,53 @@
+//! `atlatl db migrate`.
+
+use atlatl_memory::{Postgres, StoreError};
+use serde_json::json;
+
+use crate::{
+    error::{Error, Status},
+    memories,
+    output::{Mode, Output, Waiting},
+    settings::Settings,
+};
+
+/// Shown below the help.
+pub(crate) const EXAMPLES: &str = "\
+A URL without a password gets that of $PGPASSWORD.
+
+Examples:
+  atlatl db migrate --as postgres://owner@db.example/memories \\
+    --set memory.store=postgres://atlatl@db.example/memories";
+
+/// What was typed behind it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The database, with the user who owns the schema
+    #[arg(long = "as", value_name = "URL")]
+    owner: String,
+}
+
+pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+    let wrong = |error: StoreError| Error::usage(format!("--as: {error}"));
+    let owner = memories::options(&args.owner).map_err(wrong)?;
+    let user = memories::options(&settings.config.memory.store)?;
+    if owner.role == user.role {
+        return Err(Error::usage(format!(
+            "{} would own the schema and use it: policies do not bind an owner",
+            user.role
+        ))
+        .with_hint("--as with another user, who may create in the database"));
+    }
+    let waiting = Waiting::start("migrating");
+    let applied = Postgres::migrate(&owner.for_role(user.role)).map_err(memories::of_database)?;
+    drop(waiting);
+    match output.mode() {
+        Mode::Json => output.json(&json!({"applied": applied}))?,
+        Mode::Human if applied.is_empty() => output.line("nothing to do: it is up to date")?,
+        Mode::Human => {
+            for name in &applied {
+                output.line(format!("applied {name}"))?;
+            }
+        }
+    }
+    Ok(Status::Success)
+}

@@ -1,0 +1,110 @@
+//! `atlatl db`, and memories on the command line that lie in a database.
+
+use testkit::postgres::{APP, OWNER, PASSWORD, Server};
+
+use super::*;
+use crate::serving::{harbours, remembering};
+
+#[test]
+fn a_database_is_made_once_and_says_what_it_is() {
+    let server = Server::shared();
+    let (program, database) = stranger(server);
+    let unmade = program.run(&["memory", "list"]);
+    assert_eq!(unmade.status, 1, "{unmade}");
+    assert!(unmade.stderr.contains("hint: atlatl db migrate --as postgres://"), "{unmade}");
+
+    let owner = server.url(OWNER, &database);
+    let run = program.run(&["db", "migrate", "--as", &owner]);
+    assert_eq!(run.json()["applied"][0], "0001-memories", "{run}");
+    let run = program.run(&["--output", "human", "db", "migrate", "--as", &owner]);
+    assert_eq!((run.status, &*run.stdout), (0, "nothing to do: it is up to date\n"), "{run}");
+
+    let about = program.run(&["db", "check"]).json();
+    assert_eq!((&about["role"], &about["schema"]), (&APP.into(), &about["known"]), "{about}");
+    assert!(about["pgvector"].is_string(), "{about}");
+    let shown = program.run(&["--output", "human", "db", "check"]);
+    assert!(shown.stdout.contains("pgvector     0."), "{shown}");
+    for run in [unmade, run, shown] {
+        let said = format!("{run}");
+        assert!(!said.contains(PASSWORD) && !said.contains("p%3A"), "no password: {said}");
+    }
+}
+
+#[test]
+fn whoever_owns_the_schema_cannot_use_it_and_a_file_is_no_database() {
+    let server = Server::shared();
+    let (_, database) = stranger(server);
+    let owner = server.url(OWNER, &database);
+    let program = using(&owner);
+    let run = program.run(&["db", "migrate", "--as", &owner]);
+    assert_eq!(run.status, 2, "{run}");
+    assert!(run.stderr.contains("policies do not bind an owner"), "{run}");
+    let run = Program::new().run(&["db", "check"]);
+    assert_eq!(run.status, 2, "{run}");
+    assert!(run.stderr.contains("--set memory.store=postgres://"), "{run}");
+    let run = using("postgres://h/d?sslmode=require").run(&["db", "check"]);
+    assert_eq!(run.status, 2, "{run}");
+}
+
+#[test]
+fn a_password_may_come_from_where_others_look_for_it() {
+    let server = Server::shared();
+    let program = team(server);
+    let run = program.run(&["db", "check"]);
+    let database = run.json()["place"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let url = server.url(APP, &database);
+    let (_, rest) = url.split_once('@').unwrap();
+    let bare = using(&format!("postgres://{APP}@{rest}"));
+    let refused = bare.run(&["db", "check"]);
+    let admitted = bare.variable("PGPASSWORD", PASSWORD).run(&["db", "check"]);
+    assert_eq!(admitted.status, 0, "{admitted}");
+    // Where the server asks for none, that is its affair.
+    assert!(refused.status <= 1, "{refused}");
+}
+
+#[test]
+fn the_memories_of_a_file_move_into_a_database_and_stay_what_they_are() {
+    let server = Server::shared();
+    let mut memories = harbours(1203);
+    memories[7].status = Some(mif::Status::Deleted);
+    memories[8].status = Some(mif::Status::Archived);
+    let one = remembering(&memories);
+    let file = one.path("home/.local/share/atlatl/memory.db");
+    let file = file.to_str().unwrap();
+    let program = team(server);
+    for (stored, unchanged) in [(1203, 0), (0, 1203)] {
+        let run = program.run(&["db", "import-sqlite", file]);
+        assert_eq!(run.status, 0, "{run}");
+        assert_eq!(run.json()["stored"], stored, "{run}");
+        assert_eq!(run.json()["unchanged"], unchanged, "{run}");
+    }
+    let lines = |program: &Program| {
+        let run = program.run(&["memory", "export"]);
+        let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines(&program), lines(&one));
+    let none = program.run(&["db", "import-sqlite", "nothing.db"]);
+    assert_eq!(none.status, 1, "{none}");
+    assert!(!program.path("work/nothing.db").exists());
+}
+
+#[test]
+fn tenants_of_one_database_see_their_own() {
+    let server = Server::shared();
+    let program = team(server);
+    let of = |tenant: &str| format!("memory.tenant={tenant}");
+    for tenant in ["ann", "bea"] {
+        let text = format!("The secret of {tenant}.");
+        assert_eq!(program.run(&["memory", "add", &text, "--set", &of(tenant)]).status, 0);
+    }
+    for (tenant, other) in [("ann", "bea"), ("bea", "ann")] {
+        let run = program.run(&["memory", "export", "--set", &of(tenant)]);
+        assert!(run.stdout.contains(&format!("secret of {tenant}")), "{run}");
+        assert!(!run.stdout.contains(&format!("secret of {other}")), "{run}");
+    }
+    assert_eq!(program.run(&["memory", "export"]).stdout, "");
+    let odd = program.run(&["memory", "list", "--set", "memory.tenant="]);
+    assert_eq!(odd.status, 2, "{odd}");
+}

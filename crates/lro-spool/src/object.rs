@@ -1,0 +1,232 @@
+//! Object storage: results in S3, Google Cloud Storage, Azure, or what speaks like them.
+//!
+//! A [`Bucket`] is the store, an [`ObjectSpool`] what one tenant has in it. The bytes of a result go
+//! under keys with a nonce; an object that is only ever created, never replaced, makes them visible
+//! all at once, and holds the digest of each block of them. What is read is checked, and a range is
+//! fetched by the blocks it needs.
+//!
+//! What differs from a directory, where the system itself knows of readers and dead writers:
+//!
+//! * **Readers of other processes** are not seen. A result that expired or was removed cannot be
+//!   opened any more, but its bytes stay for a grace period ([`ObjectOptions::grace`]); within this
+//!   process for as long as someone reads.
+//! * **Leftovers** of dead writers are known by their age: the store's own time of the last change,
+//!   compared with the `now` that [`sweep`](crate::Spool::sweep) is given. Bytes that belong to no
+//!   result go after [`ObjectOptions::orphan_after`], and only once an object in the place of their
+//!   entry keeps a slow writer from making them visible.
+//! * **Quotas** count what the last listing showed and what this process did since. Several
+//!   processes together may exceed them by what the others stored since then; each lists anew at
+//!   every sweep, and before it refuses a draft.
+//! * **Unfinished uploads** of a killed process cannot be listed. A lifecycle rule of the bucket that
+//!   ends them after some days is the safety net; so is one that removes whatever is older than the
+//!   longest time to live. Nothing here relies on either.
+
+mod blocks;
+mod bucket;
+mod draft;
+mod entry;
+mod failure;
+mod fetch;
+mod holds;
+mod inventory;
+mod key;
+mod local;
+mod options;
+mod reader;
+mod sweep;
+mod upload;
+mod url;
+mod usage;
+mod wait;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use lro_core::ResultId;
+
+pub use self::bucket::Bucket;
+use self::bucket::Remote;
+use self::draft::ObjectDraft;
+use self::entry::{Claim, ENTRY_CAP, Entry, Stored, Why};
+use self::holds::{Busy, Holds};
+use self::inventory::Entries;
+pub use self::key::NotATenant;
+use self::key::{Keys, Nonce};
+pub use self::options::ObjectOptions;
+use self::reader::ObjectReader;
+use self::usage::Usage;
+use crate::address::Address;
+use crate::error::{Foreign, SpoolError};
+use crate::gone::Gone;
+use crate::quota::Quota;
+use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
+
+/// What one tenant has in a bucket. Clones share it; of one tenant a process has only one, since
+/// two would not know of each other's readers.
+#[derive(Debug, Clone)]
+pub struct ObjectSpool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    remote: Arc<Remote>,
+    keys: Keys,
+    quota: Quota,
+    holds: Arc<Holds>,
+    usage: Usage,
+    entries: Entries,
+    gone: Gone,
+    /// The drafts of this process: their bytes are no leftovers.
+    drafts: Mutex<HashSet<Nonce>>,
+}
+
+impl ObjectSpool {
+    /// The results of a tenant, under its own prefix: any text but an empty one names one.
+    /// [`Quota::min_free_bytes`] means nothing here; see [`ObjectOptions::local`].
+    pub fn new(bucket: &Bucket, tenant: &str, quota: Quota) -> Result<Self, NotATenant> {
+        let keys = Keys::new(&bucket.0.prefix, tenant)?;
+        Ok(Self(Arc::new(Shared {
+            remote: Arc::clone(&bucket.0),
+            keys,
+            quota: Quota { min_free_bytes: 0, ..quota },
+            holds: Arc::default(),
+            usage: Usage::default(),
+            entries: Entries::default(),
+            gone: Gone::default(),
+            drafts: Mutex::default(),
+        })))
+    }
+}
+
+impl Spool for ObjectSpool {
+    fn create(&self, new: NewResult) -> Result<Box<dyn Draft>, SpoolError> {
+        Ok(Box::new(ObjectDraft::begin(Arc::clone(&self.0), new)?))
+    }
+
+    fn open(
+        &self,
+        address: &Address,
+        now: DateTime<Utc>,
+    ) -> Result<Box<dyn StoredResult>, SpoolError> {
+        // First the hold, then the look: whoever removes it after this sees a reader.
+        let hold = self.0.holds.hold(address.id());
+        let (listed, stored) = self.0.find(address)?;
+        if listed.sidecar.is_expired(listed.id(), now) {
+            return Err(listed.expired());
+        }
+        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), listed, Arc::new(stored), hold)))
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
+        let inventory = self.0.inventory()?;
+        let mut all = Vec::new();
+        for (_, entry) in self.0.entries(&inventory) {
+            match entry.as_deref() {
+                Ok(Entry::Stored(stored)) => all.push(stored.listed()?),
+                // A damaged one is told of by whoever opens it, and by the sweep.
+                Ok(Entry::Void(_))
+                | Err(SpoolError::NotFound { .. } | SpoolError::Damaged { .. }) => {}
+                Err(_) => drop(entry?),
+            }
+        }
+        all.sort_by_key(Listed::id);
+        Ok(all)
+    }
+
+    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+        let id = address.id();
+        let in_use = |name| SpoolError::InUse { name };
+        let removal = self.0.holds.remove(id);
+        let (listed, stored) = self.0.find(address)?;
+        let _removal = match removal {
+            Ok(removal) => removal,
+            Err(Busy::Read) => return Err(in_use(listed.name)),
+            Err(Busy::BeingRemoved) => return Err(self.0.missing(address)),
+        };
+        if self.0.take_away(&listed, &stored, Why::Removed)? {
+            Ok(listed)
+        } else {
+            Err(SpoolError::NotFound { asked: address.to_string() })
+        }
+    }
+
+    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+        self.0.sweep(now)
+    }
+
+    fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
+        Ok(Box::new(self.0.remote.local.scratch()?))
+    }
+}
+
+impl Shared {
+    /// What is known of a result, asked of the store.
+    fn find(&self, address: &Address) -> Result<(Listed, Stored), SpoolError> {
+        if let Address::Path { folder, name } = address {
+            let path = folder.join(name.to_string());
+            return Err(SpoolError::NotOurs { path, why: Foreign::Elsewhere });
+        }
+        let id = address.id();
+        match self.remote.wait(self.entry(id))? {
+            Some(Entry::Stored(stored)) => {
+                let listed = stored.listed()?;
+                if matches!(address, Address::Name(asked) if *asked != listed.name) {
+                    return Err(SpoolError::NotFound { asked: address.to_string() });
+                }
+                Ok((listed, *stored))
+            }
+            Some(Entry::Void(_)) | None => Err(self.missing(address)),
+        }
+    }
+
+    async fn entry(&self, id: ResultId) -> Result<Option<Entry>, SpoolError> {
+        let Some(bytes) = self.remote.get(&self.keys.index(id), ENTRY_CAP).await? else {
+            return Ok(None);
+        };
+        let name = id.reference().to_string();
+        let entry = Entry::read(&name, &bytes)?;
+        if let Entry::Stored(stored) = &entry
+            && stored.listed()?.id() != id
+        {
+            return Err(SpoolError::NotFound { asked: name });
+        }
+        Ok(Some(entry))
+    }
+
+    /// Why there is none. f24: an expired reference gets a final answer, whoever removed the result.
+    fn missing(&self, address: &Address) -> SpoolError {
+        let (id, asked) = (address.id(), address.to_string());
+        let named = |gone: &Listed| !matches!(address, Address::Name(name) if *name != gone.name);
+        if let Some(expired) = self.gone.expired(id) {
+            return expired;
+        }
+        let claims = self.remote.wait(async {
+            let mut claims = Vec::new();
+            for meta in self.remote.list(&self.keys.gone_of(id)).await? {
+                if let Some(bytes) = self.remote.get(&meta.location, ENTRY_CAP).await? {
+                    claims.push(Claim::read(&asked, &bytes)?);
+                }
+            }
+            Ok::<_, SpoolError>(claims)
+        });
+        // That there is none is known; that it was there once is more than must be said.
+        let expired = claims.unwrap_or_default().into_iter().find(|c| c.why == Why::Expired);
+        match expired.and_then(|claim| claim.listed().ok()) {
+            Some(gone) if gone.id() == id && named(&gone) => gone.expired(),
+            _ => SpoolError::NotFound { asked },
+        }
+    }
+
+    fn begin_draft(&self, nonce: &Nonce) {
+        let mut drafts = self.drafts.lock().unwrap_or_else(PoisonError::into_inner);
+        drafts.insert(nonce.clone());
+    }
+
+    fn end_draft(&self, nonce: &Nonce) {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner).remove(nonce);
+    }
+
+    fn is_draft(&self, nonce: &Nonce) -> bool {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner).contains(nonce)
+    }
+}
