@@ -4,7 +4,7 @@
 //! process on the same store can tell. Behind a link nobody is asked for a token: so it is short-lived,
 //! and never written to a log.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use atlatl_memory::{MemoryStore, StoreError};
 use base64::Engine;
@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lro::Links;
 use lro_core::ResultId;
 
-use crate::seal::Seal;
+use crate::seal::StoreSeal;
 
 const PURPOSE: &str = "link";
 /// How long a link is good.
@@ -21,11 +21,10 @@ const GOOD_FOR: TimeDelta = TimeDelta::minutes(5);
 
 /// Makes links, and tells whether one is ours.
 pub struct SignedLinks {
-    store: Arc<dyn MemoryStore>,
     tenant: String,
     /// Where the server is reached, without a path.
     base: String,
-    seal: OnceLock<Seal>,
+    seal: StoreSeal,
 }
 
 /// What became of a link that somebody brought.
@@ -43,7 +42,7 @@ impl SignedLinks {
     /// Links to results of `tenant` on the server that clients reach at `base`.
     pub fn new(store: Arc<dyn MemoryStore>, tenant: &str, base: &str) -> Self {
         let base = base.trim_end_matches('/').to_owned();
-        Self { store, tenant: tenant.to_owned(), base, seal: OnceLock::new() }
+        Self { tenant: tenant.to_owned(), base, seal: StoreSeal::new(store) }
     }
 
     /// Whether the last part of a link opens the result `id` now.
@@ -63,7 +62,7 @@ impl SignedLinks {
         let Some(until) = until.parse::<i64>().ok().filter(|_| ours) else {
             return Ok(Brought::None);
         };
-        if !self.seal()?.signed(PURPOSE, &self.said(id, until), signature) {
+        if !self.seal.get()?.signed(PURPOSE, &self.said(id, until), signature) {
             return Ok(Brought::None);
         }
         Ok(if now.timestamp() < until { Brought::Good } else { Brought::Over })
@@ -77,20 +76,12 @@ impl SignedLinks {
     fn encoded(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.tenant)
     }
-
-    fn seal(&self) -> Result<&Seal, StoreError> {
-        if let Some(seal) = self.seal.get() {
-            return Ok(seal);
-        }
-        let seal = Seal::new(self.store.secret()?);
-        Ok(self.seal.get_or_init(|| seal))
-    }
 }
 
 impl Links for SignedLinks {
     fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
         let until = (now + GOOD_FOR).timestamp();
-        let signature = self.seal().ok()?.sign(PURPOSE, &self.said(id, until));
+        let signature = self.seal.get().ok()?.sign(PURPOSE, &self.said(id, until));
         let (base, tenant) = (&self.base, self.encoded());
         Some(format!("{base}/v1/offloads/{id}/{tenant}.{until}.{signature}"))
     }

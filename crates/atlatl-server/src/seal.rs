@@ -3,6 +3,9 @@
 //! A server that keeps nothing between requests gives its state to the client. The seal says that
 //! it is ours: whoever shares the store shares the key, so any process may break it.
 
+use std::sync::{Arc, OnceLock};
+
+use atlatl_memory::{MemoryStore, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -14,6 +17,27 @@ const SIGNATURE_BYTES: usize = 16;
 /// Signs with the store's secret.
 #[derive(Clone)]
 pub(crate) struct Seal([u8; 32]);
+
+/// The seal of a store that may not be there yet.
+pub(crate) struct StoreSeal {
+    store: Arc<dyn MemoryStore>,
+    seal: OnceLock<Seal>,
+}
+
+impl StoreSeal {
+    pub(crate) fn new(store: Arc<dyn MemoryStore>) -> Self {
+        Self { store, seal: OnceLock::new() }
+    }
+
+    /// The seal, whose key is fetched once.
+    pub(crate) fn get(&self) -> Result<&Seal, StoreError> {
+        if let Some(seal) = self.seal.get() {
+            return Ok(seal);
+        }
+        let seal = Seal::new(self.store.secret()?);
+        Ok(self.seal.get_or_init(|| seal))
+    }
+}
 
 impl Seal {
     pub(crate) fn new(secret: [u8; 32]) -> Self {

@@ -1,6 +1,6 @@
 //! Server: what a memory server is made of.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use atlatl_memory::{
@@ -13,7 +13,7 @@ use lro_mcp::{Interceptor, Tools};
 
 use crate::client::{Client, Transport};
 use crate::event::EventBus;
-use crate::seal::Seal;
+use crate::seal::{Seal, StoreSeal};
 use crate::task::Tasks;
 
 /// How long a call may take before a client that takes tasks gets one.
@@ -87,7 +87,7 @@ pub(crate) struct Inner {
     pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
     pub(crate) clock: fn() -> Moment,
-    seal: OnceLock<Seal>,
+    seal: StoreSeal,
     pub(crate) tasks: Tasks,
     pub(crate) version: String,
 }
@@ -107,6 +107,9 @@ impl MemoryServer {
     /// Puts a server together. With an embedder it begins to make the vectors that are missing. The
     /// store need not be there yet.
     pub fn new(parts: Parts) -> Self {
+        let seal = StoreSeal::new(parts.store.clone());
+        // What is there is fetched before anyone waits for it.
+        let _ = seal.get();
         let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
         let filler = parts.embedder.clone().and_then(|embedder| {
             // Vectors may lag for as long as they like; recall says by what it ranked.
@@ -126,7 +129,7 @@ impl MemoryServer {
             cleanup: parts.cleanup,
             events: parts.events,
             clock: parts.clock,
-            seal: OnceLock::new(),
+            seal,
             tasks: Tasks::new(TASK_AFTER),
             version: parts.version,
             store: parts.store,
@@ -137,11 +140,7 @@ impl MemoryServer {
 impl Inner {
     /// What signs what clients bring back. Its key is the store's, which may not be there.
     pub(crate) fn seal(&self) -> Result<&Seal, StoreError> {
-        if let Some(seal) = self.seal.get() {
-            return Ok(seal);
-        }
-        let seal = Seal::new(self.store.secret()?);
-        Ok(self.seal.get_or_init(|| seal))
+        self.seal.get()
     }
 
     /// What time it is. No finer than a cursor keeps it: the first page and the next must agree.

@@ -83,7 +83,8 @@ fn main() {
         print!("recipe {:2}: {total:6} answers, ", recipe.number);
         print!("{}, {:.0} MB/s", shown(ours), megabytes / ours.wall);
         if others {
-            let command = recipe.command(path.to_str().expect("a path in UTF-8")).command;
+            let place = lro_core::Place::File(path.to_str().expect("a path in UTF-8"));
+            let command = recipe.command(place).command;
             let command = command.replace("keyword", CHOSEN[0].1).replace("TAG", CHOSEN[1].1);
             let jq = best(1, || run(Command::new("sh").arg("-c").arg(&command)));
             print!("; jq {}: {:.1}x wall, ", shown(jq), jq.wall / ours.wall);

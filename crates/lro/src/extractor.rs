@@ -204,7 +204,7 @@ impl Extractor {
             given: 1,
             total: Total::Exactly(1),
             unit: Unit::Links,
-            notes: vec![format!("good for 5 minutes, for whoever has it: {command}")],
+            notes: vec![format!("good for a few minutes, for whoever has it: {command}")],
             body: link,
             next: None,
         })

@@ -57,9 +57,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
             ensure!(Command::new(script).status()?.success(), ".ci/models failed");
         }
         Bench::Server => {
-            let script = repository.path(".ci/postgres");
-            let installed = Command::new(script).env("ATLATL_CACHE", &cache).status()?;
-            ensure!(installed.success(), ".ci/postgres failed");
+            for script in [".ci/postgres", ".ci/s3"] {
+                let installed =
+                    Command::new(repository.path(script)).env("ATLATL_CACHE", &cache).status()?;
+                ensure!(installed.success(), "{script} failed");
+            }
         }
         Bench::Core | Bench::Offload | Bench::Memory => {}
     }
@@ -78,7 +80,8 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     if let Bench::Server = args.name {
         let http = measure(repository, "atlatl-lro", "serve", &[], &cache)?;
         fs::write(repository.path(server::DRAWING), server::drawing(&results)?)?;
-        results = json!({"store": results, "http": http});
+        let object = measure(repository, "lro-query", "object", &[], &cache)?;
+        results = json!({"store": results, "object": object, "http": http});
     }
     if !failures.is_empty() {
         results["not_installed"] = failures.into_iter().collect();

@@ -38,14 +38,6 @@ struct Soak {
 
 const SOAKS: &[Soak] = &[
     Soak {
-        name: "team-kills",
-        shows: "a database killed under two servers and four writers loses nothing that was acknowledged",
-        cases: 200,
-        unit: "kills",
-        packages: &["atlatl-lro"],
-        filter: "test(/^team::kills::/)",
-    },
-    Soak {
         name: "fidelity",
         shows: "records found in any payload keep their lexemes, and payloads can be put together again",
         cases: 100_000,
@@ -157,6 +149,14 @@ const SOAKS: &[Soak] = &[
         unit: "searches",
         packages: &["lro-query"],
         filter: "test(/^(searches|hostile_patterns)::/)",
+    },
+    Soak {
+        name: "team-kills",
+        shows: "a database killed under two servers and four writers loses nothing that was acknowledged",
+        cases: 200,
+        unit: "kills",
+        packages: &["atlatl-lro"],
+        filter: "test(/^team::kills::/)",
     },
 ];
 

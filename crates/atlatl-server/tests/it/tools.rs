@@ -37,7 +37,7 @@ fn f43_f44_a_memory_is_captured_durably_changed_found_and_deleted() {
         assert_eq!(deleted, json!({"id": id, "deleted": true}));
         assert_eq!(client.call("delete_memory", json!({"id": id}))["deleted"], false);
         let said = client.error("get_memory", json!({"id": id}));
-        assert!(said.starts_with("Error (not found)") && said.contains("Hint:"), "{said}");
+        assert!(said.starts_with("Error (not_found)") && said.contains("Hint:"), "{said}");
         let kinds: Vec<String> = place
             .events
             .0

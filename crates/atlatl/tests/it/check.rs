@@ -14,11 +14,11 @@ enabled = \"yes\"
 #[test]
 fn a_right_configuration_for_a_person() {
     let run = Program::new()
-        .file("work/atlatl.toml", "spool.url = \"s3://bucket\"\n")
+        .file("work/atlatl.toml", "server.tenant_claim = \"team\"\n")
         .run(&["config", "check", "--output", "human"]);
     assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not there"]);
     assert_eq!(run.lines("atlatl.toml"), ["atlatl.toml: ok"]);
-    assert_eq!(run.stderr, "note: atlatl.toml:1: no command reads `spool.url` yet\n");
+    assert_eq!(run.stderr, "note: atlatl.toml:1: no command reads `server.tenant_claim` yet\n");
     assert_eq!(run.status, 0);
 }
 

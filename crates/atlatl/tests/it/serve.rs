@@ -159,6 +159,10 @@ fn an_address_that_others_reach_is_refused_without_tokens() {
     assert!(run.stderr.contains("127.0.0.1:7171"), "{run}");
     let run = program.run(&["serve", "--http", "0.0.0.0:0", "--set", "server.auth=secret-token"]);
     assert!(run.stderr.contains("token-file:PATH") && !run.stderr.contains("secret"), "{run}");
-    let run = program.run(&["serve", "--set", "memory.store=postgres://u:hidden@h/db"]);
-    assert!(run.stderr.contains("no PostgreSQL") && !run.stderr.contains("hidden"), "{run}");
+    let run =
+        program.run(&["serve", "--set", "memory.store=postgres://u:hidden@h/db?sslmode=require"]);
+    assert!(
+        run.stderr.contains("there is no TLS here yet") && !run.stderr.contains("hidden"),
+        "{run}"
+    );
 }

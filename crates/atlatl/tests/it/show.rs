@@ -39,11 +39,15 @@ fn defaults_for_a_person() {
     query.output_bytes                1048576
     query.workers                     4
     memory.store                      "" = sqlite:{data dir}/memory.db
+    memory.tenant                     "default"
+    memory.connections                8
     memory.embedder                   "none"
     server.listen                     ""
     server.allowed_hosts              []
     server.allowed_origins            []
     server.auth                       ""
+    server.public_url                 "" = http://{server.listen}
+    server.drain_seconds              0
     server.tenant_claim               "tenant"
     ledger.path                       "" = {state dir}/ledger.jsonl
     ledger.retention_days             90
@@ -99,6 +103,8 @@ fn defaults_for_a_program() {
       },
       "memory": {
         "store": "",
+        "tenant": "default",
+        "connections": 8,
         "embedder": "none"
       },
       "server": {
@@ -106,6 +112,8 @@ fn defaults_for_a_program() {
         "allowed_hosts": [],
         "allowed_origins": [],
         "auth": "",
+        "public_url": "",
+        "drain_seconds": 0,
         "tenant_claim": "tenant"
       },
       "ledger": {
@@ -164,11 +172,15 @@ fn origins_for_a_person() {
     query.output_bytes                1048576                                default
     query.workers                     4                                      default
     memory.store                      "" = sqlite:{data dir}/memory.db       default
+    memory.tenant                     "default"                              default
+    memory.connections                8                                      default
     memory.embedder                   "none"                                 default
     server.listen                     ""                                     default
     server.allowed_hosts              []                                     default
     server.allowed_origins            []                                     default
     server.auth                       ""                                     default
+    server.public_url                 "" = http://{server.listen}            default
+    server.drain_seconds              0                                      default
     server.tenant_claim               "tenant"                               default
     ledger.path                       "" = {state dir}/ledger.jsonl          default
     ledger.retention_days             90                                     default

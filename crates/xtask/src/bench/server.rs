@@ -17,6 +17,7 @@ pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("server store", store(&results["store"]).context("store")?),
         ("server growth", growth::table(&results["store"]).context("growth")?),
+        ("server object", object(&results["object"]).context("object")?),
         ("server http", http(&results["http"]).context("http")?),
     ])
 }
@@ -111,6 +112,35 @@ fn conditions(results: &Value) -> Option<String> {
         let _ = write!(text, "; in batches of 500 {}.", speeds.collect::<Vec<_>>().join(", "));
     }
     Some(text)
+}
+
+fn object(results: &Value) -> Option<String> {
+    let mut table = String::from(
+        "| operation | bare, ms | ours, ms | ratio | goal | |\n|---|--:|--:|--:|--:|---|",
+    );
+    for row in results["rows"].as_array()? {
+        let ratio = row["ratio"].as_f64()?;
+        let (goal, verdict) = match row["goal"].as_f64() {
+            Some(goal) if ratio <= goal => (goal.to_string(), "reached"),
+            Some(goal) => (goal.to_string(), "missed"),
+            None => ("–".to_owned(), ""),
+        };
+        let time = |who: &str| Some(milliseconds(row[who].as_f64()?));
+        let _ = write!(
+            table,
+            "\n| {} | {} | {} | {ratio:.2} | {goal} | {verdict} |",
+            row["operation"].as_str()?,
+            time("bare_ms")?,
+            time("ours_ms")?,
+        );
+    }
+    let megabytes = results["bytes"].as_u64()? / 1_000_000;
+    let _ = write!(
+        table,
+        "\n\n{megabytes} MB of lines, medians of {} rounds, `s3s-fs` on the same machine.",
+        results["rounds"]
+    );
+    Some(table)
 }
 
 fn http(results: &Value) -> Option<String> {

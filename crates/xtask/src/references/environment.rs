@@ -31,6 +31,21 @@ const OURS: &[(&str, &str)] = &[
     ("VISUAL", "The editor of `atlatl memory edit`."),
     ("EDITOR", "The same, where `VISUAL` is not set."),
     ("PGPASSWORD", "The password for `memory.store = \"postgres://…\"`, where the URL has none."),
+    (
+        "AWS_",
+        "All that begin so: credentials and settings for `spool.url = \"s3://…\"`, by the names that \
+         every client of S3 knows (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, \
+         `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`).",
+    ),
+    (
+        "GOOGLE_",
+        "The same for `gs://…` (`GOOGLE_SERVICE_ACCOUNT`, `GOOGLE_APPLICATION_CREDENTIALS`).",
+    ),
+    (
+        "AZURE_",
+        "The same for `az://…` (`AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, \
+         `AZURE_STORAGE_SAS_TOKEN`).",
+    ),
     ("OPENAI_API_KEY", "The key for `memory.embedder = \"openai:…\"`. It is never shown."),
 ];
 
@@ -40,21 +55,6 @@ const LIBRARIES: &[(&str, &str)] = &[
         "TMPDIR",
         "The temporary directory, the default of `prompt.offload.output_dir` [`/tmp`]. A client may \
          start its servers without it.",
-    ),
-    (
-        "AWS_…",
-        "Credentials and settings for `spool.url = \"s3://…\"`, by the names that all clients of S3 \
-         know: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, \
-         `AWS_ALLOW_HTTP` and so on.",
-    ),
-    (
-        "GOOGLE_…",
-        "The same for `gs://…`: `GOOGLE_SERVICE_ACCOUNT`, `GOOGLE_APPLICATION_CREDENTIALS`.",
-    ),
-    (
-        "AZURE_…",
-        "The same for `az://…`: `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, \
-         `AZURE_STORAGE_SAS_TOKEN`.",
     ),
     ("NO_COLOR", "Set to anything: no colours."),
     ("CLICOLOR", "`0`: no colours."),

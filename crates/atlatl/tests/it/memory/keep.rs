@@ -221,13 +221,13 @@ fn what_makes_no_sense_is_refused() {
     --- stderr
     note: 00000000-0000-0000-0000-000000000000 was not there
     "#);
-    let postgres = ["--set", "memory.store=postgres://ann:hidden@db/m", "list"];
+    let postgres = ["--set", "memory.store=postgres://ann:hidden@db/m?sslmode=require", "list"];
     insta::assert_snapshot!(refused(&postgres), @"
     status: 2
     --- stdout
     --- stderr
-    error: memory.store: this version has no PostgreSQL store
-    hint: --set memory.store=sqlite:PATH keeps memories in a file
+    error: memory.store: the database URL is no memory store: sslmode=require, and there is no TLS here yet
+    hint: --set memory.store=postgres://USER@HOST/DATABASE
     ");
     let embedder = ["--set", "memory.embedder=openai:http://key@h#m", "search", "x"];
     insta::assert_snapshot!(refused(&embedder), @"
