@@ -236,6 +236,10 @@ mod tests {
                 "tenants": 1000, "connections": 8, "load_average": {"before": 0.5, "after": 2.0}, "goals": {"read": 1.25, "write": 1.3},
                 "steps": [step(10_000, 1.0), step(1_000_000, 8.0)],
             },
+            "object": {"bytes": 100_000_000, "rounds": 7, "rows": [
+                {"operation": "write", "bare_ms": 100.0, "ours_ms": 131.0, "ratio": 1.31, "goal": 1.3},
+                {"operation": "a range", "bare_ms": 1.0, "ours_ms": 9.0, "ratio": 9.0, "goal": null},
+            ]},
             "http": {"goal": 5000.0, "connections": 32, "rows": [{
                 "request": "GET /healthz", "requests": 9, "per_second": 4999.4,
                 "milliseconds": {"p50": 1.0, "p99": 12.0},
@@ -258,7 +262,10 @@ mod tests {
         );
         assert!(store.ends_with("in batches of 500 5000 memories a second with 1 (bare 6000)."));
         assert!(tables[1].1.contains("\n| recall, a median tenant | 1.20 | 9.60 | 8.0 | 8.0 |"));
-        assert!(tables[2].1.contains("| 4999 | 1.00 | 12.0 | 1.50 | 0.50 | 5000 | missed |"));
+        let object = &tables[2].1;
+        assert!(object.contains("\n| write | 100 | 131 | 1.31 | 1.3 | missed |\n"), "{object}");
+        assert!(object.contains("\n| a range | 1.00 | 9.00 | 9.00 | – |  |\n"), "{object}");
+        assert!(tables[3].1.contains("| 4999 | 1.00 | 12.0 | 1.50 | 0.50 | 5000 | missed |"));
         assert!(super::tables(&json!({})).is_err());
     }
 
