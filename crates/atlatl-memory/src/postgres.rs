@@ -12,6 +12,7 @@ mod keep;
 mod lexemes;
 mod list;
 mod maintain;
+mod near;
 mod nearest;
 mod opening;
 mod options;
@@ -32,14 +33,16 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 pub use self::about::About;
-use self::database::Database;
+use self::database::{Database, Pgvector};
 use self::keep::Tenant;
 use self::lexemes::Asked;
 use self::list::Condition;
+use self::nearest::Wanted;
 pub use self::options::PostgresOptions;
 use self::pool::Pool;
 #[cfg(feature = "contract")]
 pub use self::recorded::{Recorded, Sent, recorded};
+use self::session::Session;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
 use crate::store::{
@@ -254,11 +257,44 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Match>, StoreError> {
+        let Some(wanted) = Wanted::new(model, vector) else { return Ok(Vec::new()) };
         let (pool, pgvector) = self.database.checked()?;
-        pool.read(&self.tenant.name, &async |db| {
-            let condition = self.condition(filter, now);
-            nearest::nearest(db, pgvector, model, vector, condition, limit).await
-        })
+        let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
+        let all = async |db: &Session| {
+            nearest::nearest(db, schema, &wanted, self.condition(filter, now), limit).await
+        };
+        if let Some(Pgvector { schema, indexes: true }) = pgvector {
+            let found = pool.read(&self.tenant.name, &async |db| {
+                let condition = self.condition(filter, now);
+                match near::search(db, schema, &wanted, condition, limit).await? {
+                    Some(found) => Ok(found),
+                    None => all(db).await,
+                }
+            });
+            // An index helps, and whatever is wrong with it, there is an answer without it.
+            if !matches!(found, Err(StoreError::Engine(_))) {
+                return found;
+            }
+        }
+        pool.read(&self.tenant.name, &all)
+    }
+
+    fn is_index_behind(&self) -> Result<bool, StoreError> {
+        let (pool, pgvector) = self.database.checked()?;
+        if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
+            return Ok(false);
+        }
+        let (tenant, from) = (&self.tenant, self.database.index_from);
+        pool.read(&tenant.name, &async |db| near::due(db, tenant, from).await)
+    }
+
+    fn advance_index(&self) -> Result<u64, StoreError> {
+        match self.database.checked()? {
+            (pool, Some(Pgvector { schema, indexes: true })) => {
+                near::step(pool, &self.tenant, schema, self.database.index_from)
+            }
+            _ => Ok(0),
+        }
     }
 
     fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {

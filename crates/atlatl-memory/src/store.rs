@@ -120,6 +120,18 @@ pub trait MemoryStore: Send + Sync {
     /// both.
     fn repair(&self) -> Result<Repaired, StoreError>;
 
+    /// Whether an index of vectors is behind and [`advance_index`](Self::advance_index) has something
+    /// to do. An index that is behind hides nothing: what it lacks is compared without it.
+    fn is_index_behind(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Brings the indexes of vectors nearer to what is stored, in a bounded step, where writing into
+    /// them takes too long for whoever writes; how much was done, 0 if there is nothing to do now.
+    fn advance_index(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     /// Takes the task called `task` until a time, unless someone has it; whether it was free. So a
     /// task runs in one process at a time.
     fn lease(

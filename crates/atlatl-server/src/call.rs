@@ -5,7 +5,7 @@ use atlatl_memory::{
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
-use lro_mcp::Called;
+use lro_mcp::Fate;
 use mif::{Detail, Memory, MemoryId};
 
 use crate::answer::{Answer, Set, tool_result};
@@ -15,36 +15,13 @@ use crate::cursor::{self, Place};
 use crate::event::EventKind;
 use crate::server::{Delivery, Inner};
 use crate::tool::Tool;
+use crate::trace::{DELIVERY, STORE, Traced};
+use crate::trouble::Trouble;
 
 /// Spec A5: memories on a page when nobody says how many.
 const PAGE: usize = 50;
 /// Tokens of a context when nobody says how many.
 const BUDGET: u64 = 4000;
-
-/// Why a tool has no answer.
-pub(crate) enum Trouble {
-    Arguments(ArgumentError),
-    Missing(MemoryId),
-    Store(StoreError),
-}
-
-impl From<ArgumentError> for Trouble {
-    fn from(error: ArgumentError) -> Self {
-        Self::Arguments(error)
-    }
-}
-
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(
-                error.to_string(),
-                "Call again with that field mended; nothing was stored.",
-            )),
-            other => Self::Store(other),
-        }
-    }
-}
 
 /// What was asked of a set, for its file and its cursor.
 struct Asked {
@@ -62,10 +39,20 @@ impl Inner {
         arguments: &str,
         client: Client,
         correlation: &str,
+        span: &Traced,
     ) -> String {
-        match self.answer(tool, arguments, client, correlation) {
-            Ok((answer, asked)) => self.delivered(tool, &answer, &asked, client),
-            Err(trouble) => failed(&trouble).result().to_string(),
+        match self.answer(tool, arguments, client, correlation, span) {
+            Ok((answer, asked)) => {
+                let result = self.delivered(tool, &answer, &asked, client, span);
+                // Unless it is said already that it became something else.
+                let whole = self.delivery(client) == Delivery::Whole;
+                span.say(DELIVERY, if whole { "whole" } else { "inline" });
+                result
+            }
+            Err(trouble) => {
+                span.fail(trouble.class());
+                trouble.told().result().to_string()
+            }
         }
     }
 
@@ -76,6 +63,7 @@ impl Inner {
         json: &str,
         client: Client,
         correlation: &str,
+        span: &Traced,
     ) -> Result<(Answer, Asked), Trouble> {
         let arguments = Arguments::read(json, tool.arguments())?;
         let detail = match tool {
@@ -90,17 +78,22 @@ impl Inner {
             question: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
         };
         let now = self.now();
+        let part = span.part(STORE);
         let answer = match tool {
-            Tool::List => self.list(&arguments, &asked, client, now)?,
-            Tool::Recall | Tool::Search => self.asked(tool, &arguments, &asked, client, now)?,
-            Tool::Inject => self.context(&arguments, &asked, now)?,
-            Tool::Capture => self.captured(arguments)?,
-            Tool::Get => self.got(&arguments, detail)?,
-            Tool::Update => self.updated(arguments, now)?,
-            Tool::Delete => self.deleted(&arguments)?,
+            Tool::List => self.list(&arguments, &asked, client, now),
+            Tool::Recall | Tool::Search => self.asked(tool, &arguments, &asked, client, now),
+            Tool::Inject => self.context(&arguments, &asked, now),
+            Tool::Capture => self.captured(arguments),
+            Tool::Get => self.got(&arguments, detail),
+            Tool::Update => self.updated(arguments, now),
+            Tool::Delete => self.deleted(&arguments),
         };
+        let answer = answer.inspect_err(|trouble| part.fail(trouble.class()))?;
+        drop(part);
         if let Answer::Set(set) | Answer::Context { set, .. } = &answer {
             let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
+            span.say("atlatl.result.count", count);
+            span.say("atlatl.result.total_matches", total_matches);
             let kind = EventKind::MemoryRecalled { tool: tool.name(), count, total_matches };
             self.events.publish(Some(correlation.to_owned()), kind);
         }
@@ -109,7 +102,14 @@ impl Inner {
 
     /// Spec A2: the answer is written, and what is written passes the interceptor. Spec A4: only
     /// what it left alone gets a cursor.
-    fn delivered(&self, tool: Tool, answer: &Answer, asked: &Asked, client: Client) -> String {
+    fn delivered(
+        &self,
+        tool: Tool,
+        answer: &Answer,
+        asked: &Asked,
+        client: Client,
+        span: &Traced,
+    ) -> String {
         let delivery = self.delivery(client);
         let call = Call {
             query: asked.query.as_deref(),
@@ -119,7 +119,19 @@ impl Inner {
         let intercepted = |result: &str| {
             let interceptor =
                 self.interceptor.as_ref().filter(|_| delivery == Delivery::Offload)?;
-            interceptor.result(call, result, (self.clock)())
+            let at = (self.clock)();
+            let instead = interceptor.instead(call, result, at)?;
+            let fate = match instead.fate {
+                Fate::Stored => "stored",
+                _ => "truncated",
+            };
+            span.say(DELIVERY, fate);
+            // Only now is it known that there was something to store.
+            let part = span.part_since("offload", at.now);
+            if instead.fate != Fate::Stored {
+                part.fail("storage");
+            }
+            Some(instead.result)
         };
         match answer {
             Answer::One(json) => {
@@ -144,8 +156,17 @@ impl Inner {
                     })
                     .transpose();
                 match cursor {
-                    Ok(cursor) => tool_result(&set.json(cursor.as_deref()), None),
-                    Err(error) => failed(&Trouble::Store(error)).result().to_string(),
+                    Ok(cursor) => {
+                        if cursor.is_some() {
+                            span.say(DELIVERY, "page");
+                        }
+                        tool_result(&set.json(cursor.as_deref()), None)
+                    }
+                    Err(error) => {
+                        let trouble = Trouble::Store(error);
+                        span.fail(trouble.class());
+                        trouble.told().result().to_string()
+                    }
                 }
             }
             // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
@@ -340,28 +361,5 @@ fn level(detail: Detail) -> lro_core::Detail {
         Detail::Light => lro_core::Detail::Light,
         Detail::Medium => lro_core::Detail::Medium,
         _ => lro_core::Detail::Full,
-    }
-}
-
-fn failed(trouble: &Trouble) -> Called {
-    match trouble {
-        Trouble::Arguments(error) => Called::error("arguments", &error.message, &error.hint),
-        Trouble::Missing(id) => Called::error(
-            "not_found",
-            &format!("there is no memory {id}"),
-            "recall_memories and list_memories give ids.",
-        ),
-        Trouble::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
-            Called::error("unavailable", &error.to_string(), "Try again in a moment.")
-        }
-        Trouble::Store(error @ StoreError::Unsure(_)) => {
-            Called::error("storage", &error.to_string(), "Look whether it is there first.")
-        }
-        // What an engine says may name paths, which are nobody's business.
-        Trouble::Store(error) => Called::error(
-            "storage",
-            &error.to_string(),
-            "Nothing was stored. The server's own output says more.",
-        ),
     }
 }

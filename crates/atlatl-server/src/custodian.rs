@@ -1,8 +1,8 @@
-//! Custodian: what a server does when nobody asks: `memory_expiry`, `index_repair`, and
+//! Custodian: what a server does when nobody asks: `memory_expiry`, `index_repair`, `vector_index`, and
 //! `offload_cleanup` where stored results are in a place that all servers share. Elsewhere that
 //! belongs to whoever keeps them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atlatl_memory::StoreError;
 use chrono::TimeDelta;
@@ -14,16 +14,22 @@ use crate::tool::Tool;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
+/// How often is looked whether an index of vectors is behind.
+const INDEX: Duration = Duration::from_secs(10);
+/// For how long vectors go into it without a pause: a server that ends waits for no longer.
+const INDEXING: Duration = Duration::from_secs(3);
 /// Memories that are removed in one transaction.
 const BATCH: usize = 500;
 
 impl MemoryServer {
     /// Starts the tasks; they end when what this returns is dropped.
     pub fn keep_house(&self) -> std::io::Result<Vec<Custodian>> {
-        let (expiry, repair, cleanup) = (self.clone(), self.clone(), self.clone());
+        let (expiry, repair, index, cleanup) =
+            (self.clone(), self.clone(), self.clone(), self.clone());
         let mut house = vec![
             Custodian::sweeping(HOUR, move || expiry.memory_expiry())?,
             Custodian::sweeping(DAY, move || repair.index_repair())?,
+            Custodian::sweeping(INDEX, move || index.vector_index())?,
         ];
         if let Some(interval) = self.0.cleanup {
             house.push(Custodian::sweeping(interval, move || cleanup.offload_cleanup(interval))?);
@@ -64,6 +70,24 @@ impl MemoryServer {
         self.take("index_repair", DAY, || {
             let repaired = self.0.store.repair()?;
             Ok(repaired.missing + repaired.orphaned)
+        });
+    }
+
+    /// Brings an index of vectors up to date that no writer writes into. Where none is behind, nothing
+    /// is written and nothing told.
+    fn vector_index(&self) {
+        if !matches!(self.0.store.is_index_behind(), Ok(true)) {
+            return;
+        }
+        self.take("vector_index", INDEX, || {
+            let (begun, mut done) = (Instant::now(), 0);
+            while begun.elapsed() < INDEXING {
+                match self.0.store.advance_index()? {
+                    0 => break,
+                    more => done += more,
+                }
+            }
+            Ok(done)
         });
     }
 

@@ -20,6 +20,7 @@ use crate::definition::definition;
 use crate::server::{Delivery, MemoryServer};
 use crate::task::State;
 use crate::tool::Tool;
+use crate::trace::{DELIVERY, STORE, Traced, code};
 
 /// How long a client may keep a list of ours, in milliseconds: tools change with the program alone.
 const KEEP_LISTS_MS: u64 = 60_000;
@@ -51,6 +52,17 @@ impl MemoryServer {
     ///
     /// The envelope of the newer era is the transport's to check, as it goes with headers.
     pub fn answer(&self, message: &Message<'_>, client: Client, cancel: &Cancel) -> Result<String> {
+        self.answer_traced(message, client, cancel, &Traced::default())
+    }
+
+    /// The same, within the span of the request.
+    pub(crate) fn answer_traced(
+        &self,
+        message: &Message<'_>,
+        client: Client,
+        cancel: &Cancel,
+        span: &Traced,
+    ) -> Result<String> {
         let method = message.method.as_deref().unwrap_or_default();
         let params = message.params().unwrap_or_default();
         let result = match (client.era, method) {
@@ -58,30 +70,32 @@ impl MemoryServer {
             (Era::Legacy, "ping") => return Ok("{}".to_owned()),
             (Era::Modern, "server/discover") => self.discover(),
             (_, "tools/list") => self.tools(client),
-            (_, "tools/call") => self.tool_call(&params, message, client, cancel)?,
-            (_, "resources/list") => self.resources(&params)?,
+            (_, "tools/call") => self.tool_call(&params, message, client, cancel, span)?,
+            (_, "resources/list") => within(span, || self.resources(&params))?,
             (_, "resources/templates/list") => Self::templates(),
-            (_, "resources/read") => self.read_resource(&params, client.era)?,
+            (_, "resources/read") => within(span, || self.read_resource(&params, client.era))?,
             (_, "prompts/list") => Self::prompts(),
-            (_, "prompts/get") => self.prompt(&params)?,
-            (_, "completion/complete") => self.complete(&params)?,
+            (_, "prompts/get") => within(span, || self.prompt(&params))?,
+            (_, "completion/complete") => within(span, || self.complete(&params))?,
             (Era::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
                 let now = self.0.now();
                 let tasks: Vec<Value> =
                     self.0.tasks.all(now).iter().map(|task| task.legacy()).collect();
                 json!({"tasks": tasks}).to_string()
             }
-            (Era::Legacy, "tasks/get") => self.named_task(&params, client)?.legacy().to_string(),
-            (Era::Legacy, "tasks/result") => self.task_result(&params, client, cancel)?,
+            (Era::Legacy, "tasks/get") => {
+                self.named_task(&params, client, span)?.legacy().to_string()
+            }
+            (Era::Legacy, "tasks/result") => self.task_result(&params, client, cancel, span)?,
             (Era::Legacy, "tasks/cancel") => {
-                let task = self.named_task(&params, client)?;
+                let task = self.named_task(&params, client, span)?;
                 if !task.cancel(self.0.now()) {
                     return Err(Failure::new(INVALID_PARAMS, "the task has ended already"));
                 }
                 task.legacy().to_string()
             }
             (Era::Modern, "tasks/get" | "tasks/update" | "tasks/cancel") => {
-                self.modern_task(method, &params, client)?
+                self.modern_task(method, &params, client, span)?
             }
             _ => return Err(Failure::new(METHOD_NOT_FOUND, "there is no such method")),
         };
@@ -139,6 +153,7 @@ impl MemoryServer {
         message: &Message<'_>,
         client: Client,
         cancel: &Cancel,
+        span: &Traced,
     ) -> Result<String> {
         let name = params
             .text("name")
@@ -147,8 +162,14 @@ impl MemoryServer {
         let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
             && (client.era == Era::Modern || task.is_none())
-            && let Some(called) = tools.call(&name, arguments, self.0.now(), cancel)
+            && let Some(called) = {
+                let _part = tools.has(&name).then(|| span.part("extract"));
+                tools.call(&name, arguments, self.0.now(), cancel)
+            }
         {
+            if called.is_error {
+                span.fail("tool_error");
+            }
             return Ok(called.result().to_string());
         }
         if self.0.extraction_for(client).is_some_and(|tools| tools.has(&name)) {
@@ -160,13 +181,13 @@ impl MemoryServer {
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
         match client.era {
-            Era::Legacy if task.is_some() => self.legacy_task(tool, arguments, client, task),
+            Era::Legacy if task.is_some() => self.legacy_task(tool, arguments, client, task, span),
             Era::Modern if client.tasks && tool.may_be_a_task() => {
-                Ok(self.call_or_task(tool, arguments, client, cancel))
+                Ok(self.call_or_task(tool, arguments, client, cancel, span))
             }
             _ => {
                 let correlation = message.id().map(|id| id.to_string()).unwrap_or_default();
-                Ok(self.0.call(tool, arguments, client, &correlation))
+                Ok(self.0.call(tool, arguments, client, &correlation, span))
             }
         }
     }
@@ -178,26 +199,36 @@ impl MemoryServer {
         arguments: &str,
         client: Client,
         task: Option<&RawValue>,
+        span: &Traced,
     ) -> Result<String> {
         if !tool.may_be_a_task() {
             let said = format!("{} does not run as a task", tool.name());
             return Err(Failure::new(METHOD_NOT_FOUND, said));
         }
         let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
-        let task = self.begin_task(tool, arguments, client, ttl)?;
+        span.say(DELIVERY, "task");
+        let task = self.begin_task(tool, arguments, client, ttl, span)?;
         Ok(json!({"task": task.legacy()}).to_string())
     }
 
     /// 2026-07-28: the server decides. What is quick is answered; only what is not is a task.
-    fn call_or_task(&self, tool: Tool, arguments: &str, client: Client, cancel: &Cancel) -> String {
+    fn call_or_task(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: Client,
+        cancel: &Cancel,
+        span: &Traced,
+    ) -> String {
         // Where there is no room for one more task, whoever asks waits.
-        let Ok(task) = self.begin_task(tool, arguments, client, None) else {
-            return self.0.call(tool, arguments, client, "");
+        let Ok(task) = self.begin_task(tool, arguments, client, None, span) else {
+            return self.0.call(tool, arguments, client, "", span);
         };
         if let State::Done(result) = task.wait(Some(self.0.tasks.after), cancel) {
             self.0.tasks.forget(&task.id);
             return result.to_string();
         }
+        span.say(DELIVERY, "task");
         let begun = task.modern().to_string();
         format!("{TASK_BEGUN},{}", &begun[1..])
     }
@@ -206,16 +237,23 @@ impl MemoryServer {
         &self,
         params: &Object<'_>,
         client: Client,
+        span: &Traced,
     ) -> Result<std::sync::Arc<crate::task::Task>> {
         let id = params
             .text("taskId")
             .ok_or_else(|| Failure::new(INVALID_PARAMS, "taskId is missing"))?;
-        self.task(&id, client)
+        self.task(&id, client, span)
     }
 
     /// 2025-11-25: waits for the result, and gives it.
-    fn task_result(&self, params: &Object<'_>, client: Client, cancel: &Cancel) -> Result<String> {
-        let task = self.named_task(params, client)?;
+    fn task_result(
+        &self,
+        params: &Object<'_>,
+        client: Client,
+        cancel: &Cancel,
+        span: &Traced,
+    ) -> Result<String> {
+        let task = self.named_task(params, client, span)?;
         match task.wait(None, cancel) {
             State::Done(result) => {
                 let related = json!({"io.modelcontextprotocol/related-task": {"taskId": task.id}});
@@ -225,13 +263,19 @@ impl MemoryServer {
         }
     }
 
-    fn modern_task(&self, method: &str, params: &Object<'_>, client: Client) -> Result<String> {
+    fn modern_task(
+        &self,
+        method: &str,
+        params: &Object<'_>,
+        client: Client,
+        span: &Traced,
+    ) -> Result<String> {
         if !client.tasks {
             let needed = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
             let said = format!("the request does not declare {TASKS}");
             return Err(Failure::new(MISSING_CAPABILITY, said).with(needed));
         }
-        let task = self.named_task(params, client)?;
+        let task = self.named_task(params, client, span)?;
         if method == "tasks/cancel" {
             task.cancel(self.0.now());
         }
@@ -247,6 +291,12 @@ impl MemoryServer {
             _ => shown,
         })
     }
+}
+
+/// Asks the store, in a span of its own.
+fn within<T>(span: &Traced, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+    let part = span.part(STORE);
+    ask().inspect_err(|failure| part.fail(code(failure)))
 }
 
 /// Our own tools as `tools/list` gives them, made once.

@@ -8,6 +8,7 @@ mod mcp;
 mod metrics;
 mod offload;
 mod problem;
+mod traced;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use lro_http::{Guard, Problem, no_such_method, no_such_path};
 pub use self::metrics::Metrics;
 use crate::link::SignedLinks;
 use crate::server::MemoryServer;
+use crate::trace::Tracer;
 
 /// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
 const LONGEST_BODY: usize = 8 << 20;
@@ -47,6 +49,8 @@ pub struct HttpOptions {
     pub links: Option<Arc<SignedLinks>>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Who collects what requests do, if anyone.
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// How long it goes on answering when it is stopped, and says that it is not ready, so that
     /// nobody is sent here any more.
     pub drain: Duration,
@@ -59,6 +63,7 @@ struct App {
     spools: Option<Spools>,
     links: Option<Arc<SignedLinks>>,
     metrics: Arc<Metrics>,
+    tracer: Option<Arc<dyn Tracer>>,
     /// Whether it is being stopped.
     ending: Arc<AtomicBool>,
 }
@@ -86,8 +91,8 @@ fn router(server: MemoryServer, options: HttpOptions, ending: Arc<AtomicBool>) -
         origins: options.allowed_origins,
         tokens: options.tokens,
     });
-    let HttpOptions { spools, links, metrics, .. } = options;
-    let app = App { server, spools, links, metrics, ending };
+    let HttpOptions { spools, links, metrics, tracer, .. } = options;
+    let app = App { server, spools, links, metrics, tracer, ending };
     let asked = Router::new()
         .route("/mcp", post(mcp::message).fallback(mcp::other_method))
         .route("/v1/memories", get(api::list).post(api::create))

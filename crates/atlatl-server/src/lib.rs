@@ -23,6 +23,8 @@ mod server;
 pub mod stdio;
 mod task;
 mod tool;
+pub mod trace;
+mod trouble;
 
 pub use client::{Client, Transport};
 pub use link::SignedLinks;

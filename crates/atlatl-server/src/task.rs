@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::server::MemoryServer;
 use crate::tool::Tool;
+use crate::trace::Traced;
 
 const PURPOSE: &str = "task";
 /// How long a finished task is kept when nobody says, and at most.
@@ -228,6 +229,7 @@ impl MemoryServer {
         arguments: &str,
         client: Client,
         ttl_ms: Option<u64>,
+        span: &Traced,
     ) -> Result<Arc<Task>, Failure> {
         let at = (self.0.clock)();
         let ttl = ttl_ms.map_or(TTL, |ms| {
@@ -245,11 +247,16 @@ impl MemoryServer {
         let json = serde_json::to_string(&sealed).unwrap_or_default();
         let purpose = if short { PURPOSE } else { "task of this process" };
         let id = self.0.seal().map_err(|error| lost(&error))?.seal(purpose, &json);
-        self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl))
+        self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl), span)
     }
 
     /// The task called `id`. One that this process does not know is run, if it ever was one.
-    pub(crate) fn task(&self, id: &str, client: Client) -> Result<Arc<Task>, Failure> {
+    pub(crate) fn task(
+        &self,
+        id: &str,
+        client: Client,
+        span: &Traced,
+    ) -> Result<Arc<Task>, Failure> {
         let unknown = || Failure::new(INVALID_PARAMS, "there is no such task, or it has expired");
         let now = self.0.now();
         if let Some(task) = self.0.tasks.known().get(id).filter(|task| !task.is_over(now)) {
@@ -264,7 +271,7 @@ impl MemoryServer {
         if now >= created + ttl {
             return Err(unknown());
         }
-        self.run_task(id.to_owned(), tool, sealed.arguments, client, (created, ttl))
+        self.run_task(id.to_owned(), tool, sealed.arguments, client, (created, ttl), span)
     }
 
     fn run_task(
@@ -274,14 +281,15 @@ impl MemoryServer {
         arguments: String,
         client: Client,
         (created, ttl): (DateTime<Utc>, TimeDelta),
+        span: &Traced,
     ) -> Result<Arc<Task>, Failure> {
         let state = Mutex::new(State::Working);
         let updated = Mutex::new(created);
         let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
         self.0.tasks.admit(&task, self.0.now())?;
-        let (server, running) = (self.clone(), Arc::clone(&task));
+        let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
         let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
-            let result = server.0.call(tool, &arguments, client, &running.id);
+            let result = server.0.call(tool, &arguments, client, &running.id, &span);
             running.end(State::Done(result.into()), server.0.now());
         });
         if started.is_err() {

@@ -31,6 +31,26 @@ pub struct Interceptor {
     counted: Mutex<Option<Counted>>,
 }
 
+/// A tool result that stands for a larger one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Instead {
+    /// The result to send.
+    pub result: String,
+    /// What became of the other.
+    pub fate: Fate,
+}
+
+/// What became of a result that was too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It is stored, and described.
+    Stored,
+    /// Spec L3: it could not be stored, and its beginning is sent.
+    Truncated,
+}
+
 /// A page of tools as it came and as it was listed, and what it cost more.
 #[derive(Debug)]
 struct Counted {
@@ -86,6 +106,11 @@ impl Interceptor {
     /// f11: an error, a request for input and a task are never replaced, nor is what is no tool
     /// result at all.
     pub fn result(&self, call: Call<'_>, result: &str, at: Moment) -> Option<String> {
+        self.instead(call, result, at).map(|instead| instead.result)
+    }
+
+    /// The same, with what became of the result that it stands for.
+    pub fn instead(&self, call: Call<'_>, result: &str, at: Moment) -> Option<Instead> {
         let offloader = self.offloader(call.tool);
         // No payload is longer than what it stands in.
         if offloader.surely_inline(call, result.len() as u64) {
@@ -96,9 +121,13 @@ impl Interceptor {
             return None;
         }
         match offloader.deliver(&Incoming::of(call, Body::ToolResult(&read)), at) {
-            Delivered::Offloaded(offloaded) => described(result, &read, &offloaded.descriptor),
+            Delivered::Offloaded(offloaded) => {
+                let result = described(result, &read, &offloaded.descriptor)?;
+                Some(Instead { result, fate: Fate::Stored })
+            }
             Delivered::Truncated(truncated) => {
-                replaced(result, &Replacement::Truncated(&truncated))
+                let result = replaced(result, &Replacement::Truncated(&truncated))?;
+                Some(Instead { result, fate: Fate::Truncated })
             }
             _ => None,
         }

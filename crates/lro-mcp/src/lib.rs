@@ -9,6 +9,6 @@ mod intercept;
 mod listing;
 mod tools;
 
-pub use intercept::{Changes as LongChanges, Interceptor};
+pub use intercept::{Changes as LongChanges, Fate, Instead, Interceptor};
 pub use listing::{Changes, Page};
 pub use tools::{Called, Tools};

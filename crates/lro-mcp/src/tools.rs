@@ -67,7 +67,12 @@ impl Tools {
 
     /// Whether an extraction tool may be called so, here or in another server.
     pub fn is_name(name: &str) -> bool {
-        matches!(name, EXTRACT | READ | SEARCH | QUERY)
+        Self::named(name).is_some()
+    }
+
+    /// The name of the extraction tool that may be called so, as a word of ours.
+    pub fn named(name: &str) -> Option<&'static str> {
+        [EXTRACT, READ, SEARCH, QUERY].into_iter().find(|known| *known == name)
     }
 
     /// Whether a tool of this name is among them.

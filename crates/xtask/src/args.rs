@@ -112,6 +112,9 @@ pub(crate) struct SoakArgs {
     /// How much that run does, instead of its full size.
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cases: Option<u32>,
+    /// With `upgrade`: the revision of the older program, instead of the newest that lacks a migration.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) from: Option<String>,
 }
 
 /// Which fuzz targets to run, and how long.

@@ -4,7 +4,7 @@ mod core;
 mod extract;
 mod memory;
 mod offload;
-mod peers;
+pub(crate) mod peers;
 mod proxy;
 mod ranking;
 mod remote;

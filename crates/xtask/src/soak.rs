@@ -1,9 +1,11 @@
 //! `cargo xtask soak`: runs too long for every commit, kept as records under `bench/runs/`.
 
 pub(crate) mod fuzz;
+mod old;
 
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -21,6 +23,10 @@ use crate::run_record::RunRecord;
 const DOCUMENT: &str = "docs/performance.md";
 /// How much a test does: cases or seconds, as the run says; the tests read it.
 const CASES_VARIABLE: &str = "ATLATL_SOAK_CASES";
+/// Where tests find a program that was built from an older revision.
+const OLD_VARIABLE: &str = "ATLATL_OLD_PROGRAM";
+/// The run that needs one.
+const UPGRADE: &str = "upgrade";
 /// Lines of a test's own output that begin so are kept in the record.
 const SUMMARY_MARK: &str = "soak:";
 
@@ -158,6 +164,14 @@ const SOAKS: &[Soak] = &[
         packages: &["atlatl-lro"],
         filter: "test(/^team::kills::/)",
     },
+    Soak {
+        name: UPGRADE,
+        shows: "two versions on one database, and a migration between them, under load: no request fails",
+        cases: 5,
+        unit: "upgrades",
+        packages: &["atlatl-lro"],
+        filter: "test(/^team::upgrade::/)",
+    },
 ];
 
 /// What one long run came to.
@@ -190,13 +204,20 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
     if let Some(cases) = args.cases {
         let _ = write!(command, " --cases {cases}");
     }
+    if let Some(from) = &args.from {
+        let _ = write!(command, " --from {from}");
+    }
+    let old = match chosen {
+        None | Some(UPGRADE) => Some(old::build(repository, args.from.as_deref())?),
+        _ => None,
+    };
     // The servers that tests talk to: nextest builds no program of a package without tests of its
     // own.
     let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     let record = RunRecord::begin(repository, &name, &command)?;
     let results = soaks
-        .map(|soak| soak.run(repository, args.cases.unwrap_or(soak.cases)))
+        .map(|soak| soak.run(repository, args.cases.unwrap_or(soak.cases), old.as_deref()))
         .collect::<Result<Vec<_>>>()?;
     let record = record.finish(results);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
@@ -210,7 +231,7 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
 }
 
 impl Soak {
-    fn command(&self, repository: &Repository, cases: u32) -> Command {
+    fn command(&self, repository: &Repository, cases: u32, old: Option<&Path>) -> Command {
         let mut command = repository.cargo(&["nextest", "run", "--locked", "--cargo-profile"]);
         command.args(["release", "--profile", "soak", "--all-features"]);
         command.args(["--success-output", "immediate", "--color", "never"]);
@@ -219,12 +240,15 @@ impl Soak {
         }
         command.args(["--filterset", self.filter]);
         command.env(CASES_VARIABLE, cases.to_string());
+        if let Some(old) = old.filter(|_| self.name == UPGRADE) {
+            command.env(OLD_VARIABLE, old);
+        }
         command
     }
 
-    fn run(&self, repository: &Repository, cases: u32) -> Result<SoakResult> {
+    fn run(&self, repository: &Repository, cases: u32, old: Option<&Path>) -> Result<SoakResult> {
         output::progress(format_args!("soak {}: {cases} {}", self.name, self.unit));
-        let mut command = self.command(repository, cases);
+        let mut command = self.command(repository, cases, old);
         let written = written(&command);
         let started = Instant::now();
         // nextest reports on stderr, tests' own output included.
@@ -284,8 +308,9 @@ mod tests {
     #[test]
     fn commands_can_be_typed() {
         let repository = Repository::open().unwrap();
+        let fidelity = SOAKS.iter().find(|soak| soak.name == "fidelity").unwrap();
         assert_eq!(
-            written(&SOAKS[0].command(&repository, SOAKS[0].cases)),
+            written(&fidelity.command(&repository, fidelity.cases, None)),
             "ATLATL_SOAK_CASES=100000 cargo nextest run --locked --cargo-profile release \
              --profile soak --all-features --success-output immediate --color never \
              --package lro-core --filterset 'test(/^fidelity::prop_/)'"

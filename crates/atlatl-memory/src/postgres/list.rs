@@ -66,6 +66,12 @@ impl Condition {
         condition
     }
 
+    /// Whose memories are meant.
+    pub(super) fn tenant(&self) -> Value<'_> {
+        let (name, kind) = &self.values[0];
+        (&**name, kind.clone())
+    }
+
     /// Takes a value; what stands for it.
     pub(super) fn value(&mut self, value: impl ToSql + Sync + 'static, kind: Type) -> String {
         self.values.push((Box::new(value), kind));

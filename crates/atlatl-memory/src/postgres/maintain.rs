@@ -42,7 +42,8 @@ pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, St
         );
         orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
     }
-    let mut missing = 0;
+    let (mut missing, stale) = super::near::repair(db, tenant).await?;
+    orphaned += stale;
     let wordless = "SELECT key, json FROM atlatl.document \
                     WHERE tenant = $1 AND words IS NULL ORDER BY key LIMIT $2";
     let write = "UPDATE atlatl.document SET words = $3::tsvector, length = $4 \

@@ -1,9 +1,11 @@
-//! Nearest: memories by their vectors, all compared, none skipped.
+//! Nearest: memories by their vectors. All are compared and none is skipped, unless the tenant has so
+//! many that there is an index ([`near`](super::near)).
 //!
 //! They are kept as plain numbers, so that a database without pgvector can keep them too and one that
 //! gets it later has nothing to change. Where the extension is there it compares them; else plain SQL
 //! does, some twenty times slower.
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::keep::{Tenant, read};
@@ -12,29 +14,48 @@ use super::session::Session;
 use super::value::{Uuid, rows, storable};
 use crate::store::{Match, StoreError, Unembedded};
 
-/// Which memories have the nearest vectors. `pgvector` is where the extension lies.
-pub(super) async fn nearest(
-    db: &Session,
-    pgvector: Option<&str>,
-    model: &str,
-    vector: &[f32],
-    mut condition: Condition,
-    limit: usize,
-) -> Result<Vec<Match>, StoreError> {
-    if vector.is_empty() || vector.iter().any(|number| !number.is_finite()) {
-        return Ok(Vec::new());
+/// A vector to which others may be near.
+pub(super) struct Wanted<'a> {
+    pub(super) model: String,
+    pub(super) vector: &'a [f32],
+}
+
+impl<'a> Wanted<'a> {
+    /// Unless nothing can be near to it.
+    pub(super) fn new(model: &str, vector: &'a [f32]) -> Option<Self> {
+        let usable = !vector.is_empty() && vector.iter().all(|number| number.is_finite());
+        usable.then(|| Self { model: storable(model), vector })
     }
-    let model = condition.value(storable(model), Type::TEXT);
-    let wanted = condition.value(vector.to_vec(), Type::FLOAT4_ARRAY);
-    let limit = condition.value(rows(limit), Type::INT8);
-    // All have length 1, so the product is the cosine. What is of another length cannot be compared:
-    // a text that no vector can be made from.
-    let cosine = match pgvector {
+
+    /// What stands for the model and for the vector.
+    pub(super) fn values(&self, condition: &mut Condition) -> (String, String) {
+        let model = condition.value(self.model.clone(), Type::TEXT);
+        (model, condition.value(self.vector.to_vec(), Type::FLOAT4_ARRAY))
+    }
+}
+
+/// How near a vector `v` is. All have length 1, so the product is the cosine.
+pub(super) fn cosine(pgvector: Option<&str>, wanted: &str) -> String {
+    match pgvector {
         Some(schema) => format!(
             "-(v.vector::{schema}.vector OPERATOR({schema}.<#>) {wanted}::real[]::{schema}.vector)"
         ),
         None => format!("(SELECT sum(a * b)::float8 FROM unnest(v.vector, {wanted}) AS n (a, b))"),
-    };
+    }
+}
+
+/// Which memories have the nearest vectors. `pgvector` is where the extension lies.
+pub(super) async fn nearest(
+    db: &Session,
+    pgvector: Option<&str>,
+    wanted: &Wanted<'_>,
+    mut condition: Condition,
+    limit: usize,
+) -> Result<Vec<Match>, StoreError> {
+    let (model, wanted) = wanted.values(&mut condition);
+    let limit = condition.value(rows(limit), Type::INT8);
+    // What is of another length cannot be compared: a text that no vector can be made from.
+    let cosine = cosine(pgvector, &wanted);
     let sql = format!(
         "SELECT m.id, {cosine}, m.fades FROM atlatl.memory m \
          JOIN atlatl.vector v ON v.tenant = m.tenant AND v.key = m.key AND v.model = {model} \
@@ -43,10 +64,13 @@ pub(super) async fn nearest(
         condition.sql
     );
     let found = db.query(&sql, &condition.values()).await?;
-    Ok(found
-        .iter()
-        .map(|row| Match::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2)))
-        .collect())
+    Ok(matches(&found))
+}
+
+/// Rows that begin with an id, how near it is and whether it fades.
+pub(super) fn matches(found: &[Row]) -> Vec<Match> {
+    let one = |row: &Row| Match::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
+    found.iter().map(one).collect()
 }
 
 /// What has no vector. A mark behind the last that got one would pass over a memory that has an older
@@ -66,9 +90,8 @@ pub(super) async fn unembedded(
     let waiting = db
         .query(sql, &[(&tenant.name, Type::TEXT), (&model, Type::TEXT), (&rows(limit), Type::INT8)])
         .await?;
-    let one = |row: &tokio_postgres::Row| {
-        Ok(Unembedded::of(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?))
-    };
+    let one =
+        |row: &Row| Ok(Unembedded::of(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?));
     waiting.iter().map(one).collect()
 }
 

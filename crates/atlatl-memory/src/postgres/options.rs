@@ -24,6 +24,9 @@ pub struct PostgresOptions {
     /// Whether statements are kept prepared on their connection. Not through a pooler that lends
     /// connections by transaction, unless it knows prepared statements.
     pub prepare: bool,
+    /// With how many vectors of a model a tenant has an index for them, where pgvector is there. Below
+    /// all are compared.
+    pub index_from: usize,
     /// How long a statement may take.
     pub statement_timeout: Duration,
     /// How long making a connection may take.
@@ -41,6 +44,7 @@ impl PostgresOptions {
             role: "atlatl_app".to_owned(),
             connections: 8,
             prepare: false,
+            index_from: 20_000,
             statement_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             acquire_timeout: Duration::from_secs(5),
@@ -90,6 +94,7 @@ impl fmt::Debug for PostgresOptions {
             .field("role", &self.role)
             .field("connections", &self.connections)
             .field("prepare", &self.prepare)
+            .field("index_from", &self.index_from)
             .field("statement_timeout", &self.statement_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("acquire_timeout", &self.acquire_timeout)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
+use super::database::Pgvector;
 use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::session::Session;
@@ -22,11 +23,14 @@ struct Migration {
 }
 
 /// All migrations; the first has number 1.
-const MIGRATIONS: [Migration; 1] = [Migration {
-    name: "0001-memories",
-    sql: include_str!("migrations/0001-memories.sql"),
-    oldest: 1,
-}];
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        name: "0001-memories",
+        sql: include_str!("migrations/0001-memories.sql"),
+        oldest: 1,
+    },
+    Migration { name: "0002-near", sql: include_str!("migrations/0002-near.sql"), oldest: 1 },
+];
 
 /// The lock that one who migrates holds: `ATLM`.
 const LOCK: i64 = 0x4154_4C4D;
@@ -133,13 +137,17 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     })
 }
 
-/// Where the type of pgvector is, if the extension is there and may be used.
-pub(super) fn vectors(pool: &Pool) -> Result<Option<String>, StoreError> {
-    let asked = "SELECT n.nspname::text FROM pg_extension e \
+/// pgvector, if the extension is there and may be used.
+pub(super) fn vectors(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
+    // An index that stops before a filter has enough is of no use: that ended with version 0.8.
+    let asked = "SELECT n.nspname::text, \
+                 regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
+                 AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
                  JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
     pool.read(NOBODY, &async |db| {
-        Ok(db.query(asked, &[]).await?.first().map(|row| quoted(row.get(0))))
+        let found = db.query(asked, &[]).await?;
+        Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
     })
 }
 
@@ -187,7 +195,11 @@ fn grants(role: &str) -> String {
          GRANT SELECT, INSERT, UPDATE, DELETE
              ON atlatl.memory, atlatl.document, atlatl.vector, atlatl.lease, atlatl.secret
              TO {role};
-         GRANT EXECUTE ON FUNCTION atlatl.found TO {role};"
+         GRANT EXECUTE ON FUNCTION atlatl.found, atlatl.make_near, atlatl.drop_near TO {role};
+         GRANT SELECT, UPDATE (since, upto, complete) ON atlatl.near TO {role};
+         GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.waiting TO {role};
+         SELECT atlatl.admit(format('atlatl.%I', relation), 'SELECT, INSERT, UPDATE, DELETE')
+             FROM atlatl.near;"
     )
 }
 

@@ -5,6 +5,7 @@ mod crash;
 mod faults;
 mod found;
 mod frames;
+mod near;
 mod odd;
 mod recall;
 mod schema;

@@ -20,6 +20,7 @@ use lro_wire::{
 use super::App;
 use super::given::Body;
 use super::problem::of_store;
+use super::traced;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, spoken};
 use crate::seal::Seal;
@@ -75,31 +76,44 @@ pub(super) async fn message(
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         return bad(NO_REQUEST, "the id is neither text nor a number");
     }
+    let span = traced::request(app.tracer.as_ref(), &message, &headers);
     let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
     let client = match client(known.as_ref(), &message, &headers) {
         Ok(client) => client,
         Err(Refused::Message(failure)) => {
+            span.refuse(&failure);
             return Ok(json(StatusCode::BAD_REQUEST, failure.response(&id)));
         }
         Err(Refused::Session) => {
+            span.fail("session");
             return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such session"));
         }
     };
+    span.say("atlatl.era", if client.era == Era::Legacy { "legacy" } else { "modern" });
     let greets = message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
     let proxy = greets && meta::is_proxy(&message);
     let cancel = Cancel::default();
     let wanted = WhileWanted(cancel.clone());
     let answer = if is_brief(&message) {
-        Some(app.server.answer(&message, client, &cancel))
+        Some(app.server.answer_traced(&message, client, &cancel, &span))
     } else {
-        let server = app.server.clone();
+        let (server, span) = (app.server.clone(), span.clone());
         super::blocking(move || {
             let message = Message::read(&text)?;
-            Some(server.answer(&message, client, &cancel))
+            let answer = server.answer_traced(&message, client, &cancel, &span);
+            if cancel.is_cancelled() {
+                span.fail("cancelled");
+            }
+            Some(answer)
         })
         .await?
     };
     drop(wanted);
+    if let Some(Err(failure)) = &answer {
+        span.refuse(failure);
+    }
+    // A task goes on without it.
+    span.end();
     let mut response = match answer {
         Some(Ok(result)) => json(StatusCode::OK, id.response(result)),
         Some(Err(failure)) => json(status(&failure, client.era), failure.response(&id)),

@@ -2,6 +2,8 @@
 
 mod http;
 mod told;
+#[cfg(feature = "otel")]
+mod traces;
 
 use std::{io, sync::Arc};
 

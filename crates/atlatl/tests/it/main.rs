@@ -40,4 +40,6 @@ mod show;
 mod stats;
 mod team;
 mod tools;
+#[cfg(feature = "otel")]
+mod traces;
 mod usage;

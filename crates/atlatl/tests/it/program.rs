@@ -23,6 +23,7 @@ pub(crate) fn terminal() -> (File, File) {
 /// The surroundings of a run: a working directory, a home, some variables.
 pub(crate) struct Program {
     dir: TempDir,
+    executable: PathBuf,
     variables: Vec<(String, String)>,
 }
 
@@ -39,7 +40,14 @@ impl Program {
         for name in ["work", "tmp"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        Self { dir, variables: Vec::new() }
+        let executable = PathBuf::from(env!("CARGO_BIN_EXE_atlatl"));
+        Self { dir, executable, variables: Vec::new() }
+    }
+
+    /// The same surroundings for another program: one that was built earlier.
+    pub(crate) fn executable(mut self, path: impl Into<PathBuf>) -> Self {
+        self.executable = path.into();
+        self
     }
 
     /// Writes a file, named from the temporary directory: `work/…` is the working directory,
@@ -67,7 +75,7 @@ impl Program {
 
     /// The program with these arguments, and nothing of the machine's environment.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_atlatl"));
+        let mut command = Command::new(&self.executable);
         command
             .args(args)
             .current_dir(self.dir.path().join("work"))

@@ -33,6 +33,8 @@ pub(crate) struct Serving {
     child: Child,
     /// Where it is reached, without a path.
     pub(crate) url: String,
+    /// What it remarked before it said that.
+    pub(crate) said: String,
 }
 
 impl Serving {
@@ -53,7 +55,11 @@ impl Serving {
         };
         // Whatever else it says must not fill the pipe.
         thread::spawn(move || remarks.lines().map_while(Result::ok).for_each(drop));
-        Self { child, url }
+        Self { child, url, said }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal, and waits for the end.

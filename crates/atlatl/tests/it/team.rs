@@ -6,6 +6,7 @@ mod faults;
 mod kills;
 mod links;
 mod replicas;
+mod upgrade;
 mod waiting;
 
 use std::io::{Read as _, Write as _};

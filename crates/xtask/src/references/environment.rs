@@ -46,6 +46,21 @@ const OURS: &[(&str, &str)] = &[
         "The same for `az://…` (`AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, \
          `AZURE_STORAGE_SAS_TOKEN`).",
     ),
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "A collector that gets traces of `atlatl serve --http`: the address without `/v1/traces`. \
+         Where neither this nor the next is set, nothing is traced.",
+    ),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "The same for traces alone: the whole address."),
+    (
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        "Other than `http/protobuf`: no traces are sent, and that is said.",
+    ),
+    ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "The same for traces alone."),
+    ("OTEL_TRACES_EXPORTER", "Other than `otlp`: no traces."),
+    ("OTEL_SDK_DISABLED", "`true`: no traces."),
+    ("OTEL_SERVICE_NAME", "What the collector calls this server [`atlatl`]."),
+    ("OTEL_RESOURCE_ATTRIBUTES", "What else it says of it: `name=value,…`."),
     ("OPENAI_API_KEY", "The key for `memory.embedder = \"openai:…\"`. It is never shown."),
 ];
 
@@ -55,6 +70,19 @@ const LIBRARIES: &[(&str, &str)] = &[
         "TMPDIR",
         "The temporary directory, the default of `prompt.offload.output_dir` [`/tmp`]. A client may \
          start its servers without it.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "Headers for the collector, as `name=value,…`; keys go here, and are never shown.",
+    ),
+    (
+        "OTEL_TRACES_SAMPLER",
+        "Which requests are traced, with `OTEL_TRACES_SAMPLER_ARG` [`parentbased_always_on`].",
+    ),
+    (
+        "OTEL_BSP_…",
+        "How spans are sent in batches: `OTEL_BSP_SCHEDULE_DELAY`, \
+         `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`.",
     ),
     ("NO_COLOR", "Set to anything: no colours."),
     ("CLICOLOR", "`0`: no colours."),

@@ -16,6 +16,8 @@ use signal_hook::{
     iterator::Signals,
 };
 
+#[cfg(feature = "otel")]
+use super::traces::Traces;
 use crate::{
     access,
     command::proxy::Keep,
@@ -64,6 +66,13 @@ impl Door {
         options.metrics = metrics;
         options.drain = Duration::from_secs(config.drain_seconds);
 
+        #[cfg(feature = "otel")]
+        let traces = Traces::of_environment();
+        #[cfg(feature = "otel")]
+        {
+            options.tracer = traces.as_ref().map(Traces::tracer);
+        }
+
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
         let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
         let (stop, stopped) = http::stop();
@@ -73,8 +82,12 @@ impl Door {
             }
         });
         Output::remark(format_args!("serving MCP at {url}/mcp and an API at {url}/v1"));
-        http::run(server, self.listener, options, stopped)
-            .map_err(|error| Error::failure(format!("{}: {error}", self.address)))?;
+        let served = http::run(server, self.listener, options, stopped);
+        #[cfg(feature = "otel")]
+        if let Some(traces) = traces {
+            traces.finish();
+        }
+        served.map_err(|error| Error::failure(format!("{}: {error}", self.address)))?;
         Ok(Status::Success)
     }
 }

@@ -1,0 +1,155 @@
+//! Faults: an index that is broken, half filled or made while others write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+#[test]
+fn a_broken_index_hides_nothing_and_is_made_anew() {
+    let server = Server::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    let known = filled(&store, 800, 9);
+    advance(&store);
+    let table = server.sql(&database, "SELECT relation FROM atlatl.near");
+    for fault in [
+        // As a build that was killed leaves it.
+        format!(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'atlatl.{table}_hnsw'::regclass"
+        ),
+        format!("DROP INDEX atlatl.\"{table}_hnsw\""),
+        format!("ALTER TABLE atlatl.\"{table}\" DROP COLUMN embedding"),
+        format!("DROP TABLE atlatl.\"{table}\""),
+    ] {
+        server.sql(&database, &fault);
+        assert_eq!(recall(&store, &known, &any(), 3), 100, "{fault}");
+        assert!(store.is_index_behind().unwrap(), "{fault}");
+        advance(&store);
+        assert_eq!(rows(server, &database), "800", "{fault}");
+        assert!(recall(&store, &known, &any(), 5) >= 90, "{fault}");
+        let valid = "SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+                     WHERE c.relname LIKE '%_hnsw' AND i.indisvalid";
+        assert_eq!(server.sql(&database, valid), "1", "{fault}");
+    }
+    // Someone emptied it, past every note: the daily repair sees it.
+    server.sql(&database, &format!("DELETE FROM atlatl.\"{table}\" WHERE key % 2 = 0"));
+    server.sql(&database, "ALTER TABLE atlatl.vector DISABLE TRIGGER note");
+    store.delete(&known[0].0.id).unwrap();
+    server.sql(&database, "ALTER TABLE atlatl.vector ENABLE TRIGGER note");
+    assert!(!store.is_index_behind().unwrap());
+    let missing = store.repair().unwrap().missing;
+    assert!((350..450).contains(&missing), "{missing}");
+    advance(&store);
+    assert_eq!(rows(server, &database), "799");
+}
+
+#[test]
+fn a_kill_while_the_index_is_filled_leaves_nothing_broken() {
+    let server = Server::start(&["fsync=on"]);
+    let (postgres, database) = opened(&server);
+    let store = postgres.tenant("a").unwrap();
+    let known = filled(&store, 1200, 10);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // What fails is tried again, as the custodian does.
+                let _ = store.advance_index();
+            }
+        });
+        for pause in [10, 60, 110, 160] {
+            std::thread::sleep(Duration::from_millis(pause));
+            server.kill();
+            server.start_again();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(recall(&store, &known, &any(), 3) / 9, 11, "nearly all are found");
+    advance(&store);
+    assert_eq!(rows(&server, &database), "1200");
+    let recall = recall(&store, &known, &any(), 10);
+    assert!(recall >= 90, "{recall} of 100");
+}
+
+#[test]
+fn a_vector_that_is_written_while_the_index_is_made_is_not_forgotten() {
+    let server = Server::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    let known = filled(&store, FROM + 1, 11);
+    // Its vector is written, and not to be seen yet, when the index is made.
+    let id = known[0].0.id.as_u128();
+    let key = format!("(SELECT key FROM atlatl.memory WHERE id = lpad('{id:x}', 32, '0')::uuid)");
+    server.sql(&database, &format!("DELETE FROM atlatl.vector WHERE key = {key}"));
+    let slow = known[0].1.clone();
+    let numbers: Vec<String> = slow.iter().map(ToString::to_string).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let insert = format!(
+                "INSERT INTO atlatl.vector (tenant, model, key, vector) \
+                 VALUES ('a', 'the model''s name', {key}, '{{{}}}'); SELECT pg_sleep(1.5)",
+                numbers.join(",")
+            );
+            server.sql(&database, &insert);
+            done.store(true, Ordering::Relaxed);
+        });
+        std::thread::sleep(Duration::from_millis(400));
+        let mut steps = 0;
+        while !done.load(Ordering::Relaxed) {
+            steps += store.advance_index().unwrap();
+            let complete = server.sql(&database, "SELECT bool_or(complete) FROM atlatl.near");
+            assert!(complete != "t" || done.load(Ordering::Relaxed), "someone knows nothing of it");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(steps >= 2, "it was begun: {steps}");
+    });
+    advance(&store);
+    assert_eq!(nearest(&store, &slow, &any(), 5)[0], known[0].0.id);
+    assert_eq!(rows(server, &database), (FROM + 1).to_string());
+}
+
+#[test]
+fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
+    let server = Server::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    let known = filled(&store, 900, 12);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                let (store, known) = (store.clone(), &known);
+                scope.spawn(move || {
+                    for (n, (memory, vector)) in known.iter().enumerate().skip(writer).step_by(9) {
+                        if n % 2 == 0 {
+                            assert!(store.delete(&memory.id).unwrap());
+                        } else {
+                            let mut memory = memory.clone();
+                            memory.content.push_str(" Anew.");
+                            store.put(&[memory], Clash::Replace).unwrap();
+                        }
+                        nearest(&store, vector, &any(), 50);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            let (store, stop) = (store.clone(), &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    // Two at a time, which a lease else prevents.
+                    let _ = store.advance_index();
+                }
+            });
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    advance(&store);
+    let vectors = server.sql(&database, "SELECT count(*) FROM atlatl.vector");
+    assert_eq!(rows(server, &database), vectors);
+    assert_eq!(store.repair().unwrap().missing, 0);
+}

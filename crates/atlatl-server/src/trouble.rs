@@ -1,0 +1,69 @@
+//! Trouble: why a tool has no answer, and what a client is told of it.
+
+use atlatl_memory::StoreError;
+use lro_mcp::Called;
+use mif::MemoryId;
+
+use crate::arguments::ArgumentError;
+
+/// Why a tool has no answer.
+pub(crate) enum Trouble {
+    Arguments(ArgumentError),
+    Missing(MemoryId),
+    Store(StoreError),
+}
+
+impl Trouble {
+    /// Which kind, in a word that clients are told too.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Arguments(_) => "arguments",
+            Self::Missing(_) => "not_found",
+            Self::Store(StoreError::Busy | StoreError::Unavailable(_)) => "unavailable",
+            Self::Store(_) => "storage",
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn told(&self) -> Called {
+        let class = self.class();
+        match self {
+            Self::Arguments(error) => Called::error(class, &error.message, &error.hint),
+            Self::Missing(id) => Called::error(
+                class,
+                &format!("there is no memory {id}"),
+                "recall_memories and list_memories give ids.",
+            ),
+            Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
+                Called::error(class, &error.to_string(), "Try again in a moment.")
+            }
+            Self::Store(error @ StoreError::Unsure(_)) => {
+                Called::error(class, &error.to_string(), "Look whether it is there first.")
+            }
+            // What an engine says may name paths, which are nobody's business.
+            Self::Store(error) => Called::error(
+                class,
+                &error.to_string(),
+                "Nothing was stored. The server's own output says more.",
+            ),
+        }
+    }
+}
+
+impl From<ArgumentError> for Trouble {
+    fn from(error: ArgumentError) -> Self {
+        Self::Arguments(error)
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(
+                error.to_string(),
+                "Call again with that field mended; nothing was stored.",
+            )),
+            other => Self::Store(other),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Traces: what requests do, told to a collector by OTLP where the standard variables name one.
+//!
+//! Where they name none there is no thread, no connection and no span. A collector that is slow or
+//! away costs spans, never a request.
+
+mod post;
+mod resource;
+mod span;
+
+use std::{env, sync::Arc, time::Duration};
+
+use atlatl_server::trace::Tracer;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
+
+use self::{post::Post, resource::resource, span::Spans};
+use crate::output::Output;
+
+/// How long the collector may take for a batch.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last spans may take when the server ends.
+const LAST_SPANS: Duration = Duration::from_secs(1);
+/// Spans that wait for the collector; what comes on top is dropped.
+const MOST_WAITING: usize = 2048;
+
+/// The way to a collector.
+pub(super) struct Traces(SdkTracerProvider);
+
+impl Traces {
+    /// The collector that the environment names, if it names one that we can speak to. It may be set
+    /// for every program of the machine: what does not fit us is said, and is no reason to end.
+    pub(super) fn of_environment() -> Option<Self> {
+        let said = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        let endpoint = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
+            .into_iter()
+            .find(|name| said(name).is_some())?;
+        let off = said("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || said("OTEL_TRACES_EXPORTER").is_some_and(|value| value != "otlp");
+        if off {
+            return None;
+        }
+        let protocol = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]
+            .into_iter()
+            .find_map(|name| Some((name, said(name)?)));
+        if let Some((name, _)) = protocol.filter(|(_, value)| value != "http/protobuf") {
+            Output::remark(format_args!("{name} is not http/protobuf: no traces are sent"));
+            return None;
+        }
+        let named = said("OTEL_SERVICE_NAME").is_some()
+            || said("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name="));
+        let traces = Self::to_collector(named).ok();
+        if traces.is_none() {
+            // What the error says may hold the whole address, and that a password.
+            Output::remark(format_args!("{endpoint} is no URL: no traces are sent"));
+        }
+        traces
+    }
+
+    /// The address, headers, sampler and resource are read from the environment below.
+    fn to_collector(named: bool) -> Result<Self, ExporterBuildError> {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Post::new(PATIENCE))
+            .with_protocol(Protocol::HttpBinary)
+            .with_timeout(PATIENCE)
+            .build()?;
+        let batches = BatchConfigBuilder::default().with_max_queue_size(MOST_WAITING).build();
+        let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(processor)
+            .with_resource(resource(named))
+            .build();
+        Ok(Self(provider))
+    }
+
+    pub(super) fn tracer(&self) -> Arc<dyn Tracer> {
+        Arc::new(Spans(self.0.tracer("atlatl-server")))
+    }
+
+    /// Sends what waits, as far as that goes in a second.
+    pub(super) fn finish(&self) {
+        // A collector that does not answer now does not get them.
+        let _ = self.0.shutdown_with_timeout(LAST_SPANS);
+    }
+}
