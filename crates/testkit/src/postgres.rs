@@ -134,7 +134,8 @@ impl Server {
     /// Panics if there is none, or it does not die.
     pub fn kill(&self) {
         let killed = self.pid().expect("a server that runs");
-        let all = children(killed).into_iter().chain([killed]);
+        // Their parent first: it would start others in their place.
+        let all = [killed].into_iter().chain(children(killed));
         let all: Vec<String> = all.map(|pid| pid.to_string()).collect();
         let arguments = [&["-9"][..], &all.iter().map(String::as_str).collect::<Vec<_>>()].concat();
         // One of them may have ended by itself.
