@@ -109,7 +109,7 @@ fn client(n: usize, balancer: &Balancer, seen: &Mutex<Seen>, done: &AtomicBool) 
         if !found.as_ref().is_some_and(right) {
             seen.failed.push(format!("recall: {found:?}"));
         }
-        if !listed.as_ref().is_some_and(|answer| answer.status == 200) {
+        if listed.as_ref().is_none_or(|answer| answer.status != 200) {
             seen.failed.push(format!("list: {listed:?}"));
         }
     }
@@ -160,7 +160,9 @@ fn upgrade(old_program: &std::ffi::OsStr) -> Seen {
         })
     };
     let old_ones = [start(&old), start(&old)];
-    old_ones.iter().for_each(|one| balancer.add(one));
+    for one in &old_ones {
+        balancer.add(one);
+    }
     let clients: Vec<_> = (0..CLIENTS)
         .map(|n| {
             let (balancer, seen, done) = (balancer.clone(), seen.clone(), done.clone());
@@ -189,7 +191,9 @@ fn upgrade(old_program: &std::ffi::OsStr) -> Seen {
     thread::sleep(WHILE);
     balancer.take_away(again);
     done.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.join().unwrap());
+    for client in clients {
+        client.join().unwrap();
+    }
     looked.store(true, Ordering::Relaxed);
     looking.join().unwrap();
     drop(new_ones);
