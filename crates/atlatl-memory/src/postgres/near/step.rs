@@ -132,6 +132,9 @@ async fn move_in(
         (&keys, Type::INT8_ARRAY),
         (dimensions, Type::INT4),
     ];
+    // One after the other, whatever the lease: who takes out what is gone must see what another put in.
+    let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
+    db.query(alone, &[(relation, Type::TEXT)]).await?;
     let theirs = "v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $4";
     let gone = format!(
         "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND n.key = ANY ($3) \
