@@ -24,7 +24,6 @@ mod rows;
 mod schema;
 mod session;
 mod value;
-mod wait;
 mod words;
 
 use std::sync::Arc;

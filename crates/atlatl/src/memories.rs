@@ -29,7 +29,11 @@ pub(crate) enum Place {
 
 /// Opens the store, and makes it where there is none.
 pub(crate) fn open(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    Ok(match place(settings)? {
+    opened(place(settings)?, settings)
+}
+
+fn opened(place: Place, settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    Ok(match place {
         Place::File(path) => Arc::new(SqliteStore::open(&path)?),
         Place::Database(database) => {
             database.ready().map_err(of_database)?;
@@ -40,7 +44,10 @@ pub(crate) fn open(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
 
 /// The store of a server: a database that is not there yet is waited for while it serves.
 pub(crate) fn served(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    let Place::Database(database) = place(settings)? else { return open(settings) };
+    let database = match place(settings)? {
+        Place::Database(database) => database,
+        file @ Place::File(_) => return opened(file, settings),
+    };
     match database.ready() {
         Ok(()) => {}
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
@@ -57,7 +64,7 @@ pub(crate) fn existing(settings: &Settings) -> Result<Option<Arc<dyn MemoryStore
     match place(settings)? {
         Place::File(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
         // What cannot be looked at is told by the store, in its words.
-        _ => open(settings).map(Some),
+        there => opened(there, settings).map(Some),
     }
 }
 
@@ -67,12 +74,19 @@ fn tenant(database: &Postgres, settings: &Settings) -> Result<Arc<dyn MemoryStor
     Ok(Arc::new(database.tenant(name).map_err(wrong)?))
 }
 
+/// What brings a schema up to date.
+pub(crate) const MIGRATE: &str = "atlatl db migrate --as postgres://OWNER@HOST/DATABASE";
+
+/// Whether that is what a store asks for.
+pub(crate) fn wants_migration(why: &str) -> bool {
+    why.contains("atlatl db migrate")
+}
+
 /// What a database has to say, with what helps there.
 pub(crate) fn of_database(error: StoreError) -> Error {
     match &error {
-        StoreError::NotAStore { why, .. } if why.contains("atlatl db migrate") => {
-            Error::failure(error.to_string())
-                .with_hint("atlatl db migrate --as postgres://OWNER@HOST/DATABASE")
+        StoreError::NotAStore { why, .. } if wants_migration(why) => {
+            Error::failure(error.to_string()).with_hint(MIGRATE)
         }
         StoreError::NotAStore { .. } => Error::failure(error.to_string()).with_hint(DATABASE_URL),
         _ => error.into(),

@@ -37,7 +37,6 @@ mod sweep;
 mod upload;
 mod url;
 mod usage;
-mod wait;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -16,6 +16,7 @@
 pub mod authority;
 pub mod built;
 pub mod corpus;
+mod file_system;
 pub mod hostile;
 pub mod http;
 pub mod postgres;
@@ -25,4 +26,5 @@ pub mod s3;
 pub mod text;
 pub mod tool;
 
+pub use file_system::file_system;
 pub use random::SplitMix64;

@@ -55,15 +55,6 @@ impl Place {
 
     /// The kind of the file system that is mounted nearest above.
     pub(crate) fn kind(&self) -> String {
-        let path = fs::canonicalize(self.0.path()).expect("a place");
-        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let mounted = mounts.lines().filter_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            Some((Path::new(fields.next()?), fields.next()?))
-        });
-        mounted
-            .filter(|(at, _)| path.starts_with(at))
-            .max_by_key(|(at, _)| at.components().count())
-            .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
+        testkit::file_system(self.0.path())
     }
 }

@@ -76,16 +76,7 @@ impl Database {
 
     /// The kind of the file system that holds the tables.
     pub(crate) fn file_system(&self) -> String {
-        let path = fs::canonicalize(self.server.socket()).expect("a server that listens");
-        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let mounted = mounts.lines().filter_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            Some((Path::new(fields.next()?), fields.next()?))
-        });
-        mounted
-            .filter(|(at, _)| path.starts_with(at))
-            .max_by_key(|(at, _)| at.components().count())
-            .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
+        testkit::file_system(&self.server.socket())
     }
 }
 

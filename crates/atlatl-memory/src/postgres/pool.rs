@@ -13,7 +13,6 @@ use super::error::no_connection;
 use super::opening::{Access, Opening};
 use super::options::{PostgresOptions, place};
 use super::session::Session;
-use super::wait::wait;
 use crate::store::StoreError;
 
 /// How often is asked what became of a transaction.
@@ -57,7 +56,10 @@ impl Pool {
     /// Waits for `future` on the calling thread.
     pub(super) fn wait<F: Future>(&self, future: F) -> F::Output {
         let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        wait(runtime.handle(), future)
+        let _inside = runtime.enter();
+        // `block_on` of a runtime panics on a thread of another one. There, too, a budget would be
+        // counted that is never filled up again.
+        pollster::block_on(tokio::task::unconstrained(future))
     }
 
     /// Runs `ask` on the state of one moment. Where the connection breaks, once more on another.

@@ -15,7 +15,6 @@ use super::entry::ENTRY_CAP;
 use super::failure::{Attempts, Failure};
 use super::local::Local;
 use super::options::ObjectOptions;
-use super::wait::wait;
 use crate::error::{Damage, SpoolError};
 
 /// An object store with a prefix. Clones share it, its connections and its local directory.
@@ -68,7 +67,10 @@ impl Remote {
 
     /// Waits for `future` on the calling thread.
     pub(super) fn wait<F: Future>(&self, future: F) -> F::Output {
-        wait(self.handle(), future)
+        let _inside = self.handle().enter();
+        // `block_on` of a runtime panics on a thread of another one. There, too, a budget would be
+        // counted that is never filled up again.
+        pollster::block_on(tokio::task::unconstrained(future))
     }
 
     pub(super) fn attempts(&self) -> Attempts {

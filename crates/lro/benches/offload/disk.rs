@@ -1,7 +1,7 @@
 //! Disk: a place on the file system that holds the checkout's build, which is a real one.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::TempDir;
 
@@ -18,7 +18,7 @@ impl Disk {
     /// Panics where the place is in memory: syncing would cost nothing there.
     pub(crate) fn of_the_checkout() -> Self {
         fs::create_dir_all(FOLDER).expect("a folder for the benchmark");
-        let kind = kind_at(Path::new(FOLDER)).unwrap_or_else(|| "unknown".to_owned());
+        let kind = testkit::file_system(Path::new(FOLDER));
         assert!(kind != "tmpfs", "{FOLDER} lies in memory");
         Self { kind }
     }
@@ -47,18 +47,4 @@ pub(crate) fn clear(directory: &Path) {
         }
     }
     File::open(directory).and_then(|opened| opened.sync_all()).expect("synced");
-}
-
-/// The kind of the file system that is mounted nearest above `path`.
-fn kind_at(path: &Path) -> Option<String> {
-    let path = fs::canonicalize(path).ok()?;
-    let mounts = fs::read_to_string("/proc/mounts").ok()?;
-    let mounted = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        Some((PathBuf::from(fields.next()?), fields.next()?))
-    });
-    mounted
-        .filter(|(at, _)| path.starts_with(at))
-        .max_by_key(|(at, _)| at.components().count())
-        .map(|(_, kind)| kind.to_owned())
 }

@@ -3,7 +3,10 @@
 use atlatl_memory::{Postgres, StoreError};
 
 use super::{Finding, Group};
-use crate::error::with_causes;
+use crate::{
+    error::with_causes,
+    memories::{MIGRATE, wants_migration},
+};
 
 pub(super) fn check(group: &mut Group, database: &Postgres, vectors: bool) {
     match database.about() {
@@ -33,9 +36,7 @@ fn without_pgvector(place: &str) -> Finding {
 
 fn unusable(error: &StoreError) -> Finding {
     let (says, fix) = match error {
-        StoreError::NotAStore { why, .. } if why.contains("atlatl db migrate") => {
-            (why.clone(), "atlatl db migrate --as postgres://OWNER@HOST/DATABASE")
-        }
+        StoreError::NotAStore { why, .. } if wants_migration(why) => (why.clone(), MIGRATE),
         StoreError::NotAStore { why, .. } => {
             (why.clone(), "ALTER ROLE, or another user in memory.store")
         }
