@@ -5,6 +5,7 @@
 //! that does not say whose they are sees none.
 
 mod about;
+mod connection;
 mod database;
 mod error;
 mod find;
@@ -23,6 +24,7 @@ mod recorded;
 mod rows;
 mod schema;
 mod session;
+mod shelf;
 mod value;
 mod words;
 
@@ -37,6 +39,7 @@ use self::keep::Tenant;
 use self::lexemes::Asked;
 use self::list::Condition;
 use self::nearest::Wanted;
+use self::opening::Access;
 pub use self::options::PostgresOptions;
 use self::pool::Pool;
 #[cfg(feature = "contract")]
@@ -127,8 +130,8 @@ impl PostgresStore {
     /// What plain SQL on a connection of this store gives, as text: to see what it may see.
     #[cfg(feature = "contract")]
     pub fn rows_of(&self, sql: &str) -> Result<Vec<String>, StoreError> {
-        self.pool()?.read(&self.tenant.name, &async |db| {
-            Ok(db.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
+        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
+            Ok(db.query(sql, &[])?.iter().map(|row| row.get(0)).collect())
         })
     }
 }
@@ -139,7 +142,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, async |db| keep::put(db, tenant, memories, clash).await)
+        self.pool()?.write(&tenant.name, |db| keep::put(db, tenant, memories, clash))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -151,7 +154,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.read(&tenant.name, &async |db| keep::get_all(db, tenant, ids).await)
+        self.pool()?.read(&tenant.name, Access::Keys, &|db| keep::get_all(db, tenant, ids))
     }
 
     fn ids(
@@ -161,19 +164,18 @@ impl MemoryStore for PostgresStore {
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.read(&tenant.name, &async |db| keep::ids(db, tenant, first, last, limit).await)
+        self.pool()?
+            .read(&tenant.name, Access::Keys, &|db| keep::ids(db, tenant, first, last, limit))
     }
 
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?
-            .write(&tenant.name, async |db| keep::update(db, tenant, id, &mut *change).await)
+        self.pool()?.write(&tenant.name, |db| keep::update(db, tenant, id, &mut *change))
     }
 
     fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
         let (tenant, ids) = (&self.tenant, [id.into()]);
-        let gone =
-            self.pool()?.write(&tenant.name, async |db| keep::delete(db, tenant, &ids).await)?;
+        let gone = self.pool()?.write(&tenant.name, |db| keep::delete(db, tenant, &ids))?;
         Ok(!gone.is_empty())
     }
 
@@ -185,8 +187,8 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Listed, StoreError> {
-        self.pool()?.read(&self.tenant.name, &async |db| {
-            list::after(db, self.condition(filter, now), order, after, limit).await
+        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
+            list::after(db, self.condition(filter, now), order, after, limit)
         })
     }
 
@@ -198,14 +200,14 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool()?.read(&self.tenant.name, &async |db| {
-            list::from(db, self.condition(filter, now), order, offset, limit).await
+        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
+            list::from(db, self.condition(filter, now), order, offset, limit)
         })
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let condition = self.condition(filter, now);
-        self.pool()?.read(&self.tenant.name, &async |db| list::count(db, &condition).await)
+        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| list::count(db, &condition))
     }
 
     fn lexical(
@@ -218,11 +220,11 @@ impl MemoryStore for PostgresStore {
         if limit == 0 {
             return Ok(Matches::default());
         }
-        self.pool()?.read(&self.tenant.name, &async |db| {
+        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
             let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
                 return Ok(Matches::default());
             };
-            find::lexical(db, asked, terms.need, self.condition(filter, now), limit).await
+            find::lexical(db, asked, terms.need, self.condition(filter, now), limit)
         })
     }
 
@@ -237,13 +239,13 @@ impl MemoryStore for PostgresStore {
         if limit == 0 {
             return Ok((Matches::default(), Vec::new()));
         }
-        self.pool()?.read(&self.tenant.name, &async |db| {
+        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
             let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
                 return Ok((Matches::default(), Vec::new()));
             };
             let condition = self.condition(filter, now);
-            let matches = find::lexical(db, asked, terms.need, condition, limit).await?;
-            let read = keep::get_all(db, &self.tenant, &matches.first(first)).await?;
+            let matches = find::lexical(db, asked, terms.need, condition, limit)?;
+            let read = keep::get_all(db, &self.tenant, &matches.first(first))?;
             Ok((matches, read))
         })
     }
@@ -259,15 +261,15 @@ impl MemoryStore for PostgresStore {
         let Some(wanted) = Wanted::new(model, vector) else { return Ok(Vec::new()) };
         let (pool, pgvector) = self.database.checked()?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
-        let all = async |db: &Session| {
-            nearest::nearest(db, schema, &wanted, self.condition(filter, now), limit).await
+        let all = |db: &Session| {
+            nearest::nearest(db, schema, &wanted, self.condition(filter, now), limit)
         };
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
-            let found = pool.read(&self.tenant.name, &async |db| {
+            let found = pool.read(&self.tenant.name, Access::Condition, &|db| {
                 let condition = self.condition(filter, now);
-                match near::search(db, schema, &wanted, condition, limit).await? {
+                match near::search(db, schema, &wanted, condition, limit)? {
                     Some(found) => Ok(found),
-                    None => all(db).await,
+                    None => all(db),
                 }
             });
             // An index helps, and whatever is wrong with it, there is an answer without it.
@@ -275,7 +277,7 @@ impl MemoryStore for PostgresStore {
                 return found;
             }
         }
-        pool.read(&self.tenant.name, &all)
+        pool.read(&self.tenant.name, Access::Condition, &all)
     }
 
     fn is_index_behind(&self) -> Result<bool, StoreError> {
@@ -284,7 +286,7 @@ impl MemoryStore for PostgresStore {
             return Ok(false);
         }
         let (tenant, from) = (&self.tenant, self.database.index_from);
-        pool.read(&tenant.name, &async |db| near::due(db, tenant, from).await)
+        pool.read(&tenant.name, Access::Condition, &|db| near::due(db, tenant, from))
     }
 
     fn advance_index(&self) -> Result<u64, StoreError> {
@@ -298,23 +300,24 @@ impl MemoryStore for PostgresStore {
 
     fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?
-            .read(&tenant.name, &async |db| nearest::unembedded(db, tenant, model, limit).await)
+        self.pool()?.read(&tenant.name, Access::Condition, &|db| {
+            nearest::unembedded(db, tenant, model, limit)
+        })
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, async |db| nearest::put(db, tenant, model, vectors).await)
+        self.pool()?.write(&tenant.name, |db| nearest::put(db, tenant, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, async |db| maintain::expire(db, tenant, now, limit).await)
+        self.pool()?.write(&tenant.name, |db| maintain::expire(db, tenant, now, limit))
     }
 
     fn repair(&self) -> Result<Repaired, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, async |db| maintain::repair(db, tenant).await)
+        self.pool()?.write(&tenant.name, |db| maintain::repair(db, tenant))
     }
 
     fn lease(
@@ -323,15 +326,14 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool()?
-            .write(&self.tenant.name, async |db| maintain::lease(db, task, now, until).await)
+        self.pool()?.write(&self.tenant.name, |db| maintain::lease(db, task, now, until))
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
         let (pool, tenant) = (self.pool()?, &self.tenant);
-        match pool.read(&tenant.name, &async |db| maintain::secret(db, tenant).await)? {
+        match pool.read(&tenant.name, Access::Keys, &|db| maintain::secret(db, tenant))? {
             Some(secret) => Ok(secret),
-            None => pool.write(&tenant.name, async |db| maintain::make_secret(db, tenant).await),
+            None => pool.write(&tenant.name, |db| maintain::make_secret(db, tenant)),
         }
     }
 }

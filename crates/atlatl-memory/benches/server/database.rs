@@ -1,8 +1,5 @@
 //! Database: a server of its own, our schema in it, and the two ways to reach it.
 
-use std::fs;
-use std::path::Path;
-
 use atlatl_memory::{Postgres, PostgresOptions};
 use serde_json::{Map, Value};
 use testkit::postgres::{APP, OWNER, Server};
@@ -25,8 +22,6 @@ pub(crate) struct Database {
     server: Server,
     name: String,
     pub(crate) postgres: Postgres,
-    /// The same with statements that are kept prepared.
-    pub(crate) prepared: Postgres,
 }
 
 impl Database {
@@ -35,10 +30,7 @@ impl Database {
         let name = server.database_without_pgvector();
         Postgres::migrate(&options(&server, OWNER, &name)).expect("our schema");
         let postgres = Postgres::open(&options(&server, APP, &name)).expect("a store");
-        let mut prepared = options(&server, APP, &name);
-        prepared.prepare = true;
-        let prepared = Postgres::open(&prepared).expect("a store");
-        Self { server, name, postgres, prepared }
+        Self { server, name, postgres }
     }
 
     /// How the bare way comes in: nothing is checked for it.

@@ -27,8 +27,6 @@ pub(crate) struct Question {
     pub(crate) ask: Ask,
     /// Who asks.
     store: Arc<dyn MemoryStore>,
-    /// The same tenant, with statements that are kept prepared.
-    prepared: Option<Arc<dyn MemoryStore>>,
     /// For whom the statements are sent bare.
     pub(crate) tenant: String,
     /// What the store sends.
@@ -45,13 +43,8 @@ impl Question {
         tenant: &str,
     ) -> Self {
         let asker: Arc<dyn MemoryStore> = Arc::new(recorder.unwrap_or(store).clone());
-        let mut question = Self {
-            ask,
-            store: asker.clone(),
-            prepared: None,
-            tenant: tenant.to_owned(),
-            statements: Vec::new(),
-        };
+        let mut question =
+            Self { ask, store: asker.clone(), tenant: tenant.to_owned(), statements: Vec::new() };
         let (_, statements) = recorded(|| question.ask(&asker));
         assert!(!statements.is_empty(), "nothing was sent");
         question.statements = statements;
@@ -67,21 +60,8 @@ impl Question {
         }
     }
 
-    /// Lets this one be asked too.
-    pub(crate) fn with_prepared(mut self, store: PostgresStore) -> Self {
-        let store: Arc<dyn MemoryStore> = Arc::new(store);
-        // Once, so that some of its connections have prepared it.
-        self.ask(&store);
-        self.prepared = Some(store);
-        self
-    }
-
     pub(crate) fn ours(&self) -> usize {
         self.ask(&self.store)
-    }
-
-    pub(crate) fn prepared(&self) -> Option<usize> {
-        self.prepared.as_ref().map(|store| self.ask(store))
     }
 
     /// Asks a store; how many memories came back.

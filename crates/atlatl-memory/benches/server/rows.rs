@@ -24,7 +24,6 @@ const BATCHES: usize = 24;
 const AT_ONCE: usize = 500;
 
 pub(crate) struct Rows<'a> {
-    database: &'a Database,
     tenants: &'a Tenants,
     bare: Bare,
     /// Who has what is written for a measurement: ours, and ours while it is recorded.
@@ -38,7 +37,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn new(database: &'a Database, tenants: &'a Tenants) -> Self {
         let tenant = |name: &str| database.postgres.tenant(name).expect("a name");
         let writers = [tenant("writes"), tenant("writes, recorded")];
-        Self { database, tenants, bare: Bare::new(database), writers }
+        Self { tenants, bare: Bare::new(database), writers }
     }
 
     pub(crate) fn measure(&self, supply: &mut Supply) -> Vec<Value> {
@@ -58,10 +57,10 @@ impl<'a> Rows<'a> {
                 let mut random = SplitMix64::new(n as u64);
                 Ask::Page(Order::Newest.position(random.pick(&known)))
             };
-            add("recall", "recall, a median tenant", self.reads(QUICK, median, &recall));
-            add("recall", "recall, a large tenant", self.reads(SLOW, large, &recall));
-            add("read", "a page of 50, a large tenant", self.reads(QUICK, large, &page));
-            add("read", "one memory by its id", self.gets(median));
+            add("recall", "recall, a median tenant", Self::reads(QUICK, median, &recall));
+            add("recall", "recall, a large tenant", Self::reads(SLOW, large, &recall));
+            add("read", "a page of 50, a large tenant", Self::reads(QUICK, large, &page));
+            add("read", "one memory by its id", Self::gets(median));
             let captures = supply.take(SINGLES);
             let captures = captures.iter().map(capture);
             add("write", "capture one", captures.map(|ask| self.write(ask)).collect());
@@ -87,25 +86,24 @@ impl<'a> Rows<'a> {
         Question::record(ask, ours, Some(recorder), "writes, bare")
     }
 
-    fn reads(&self, times: usize, pick: Pick<'_>, ask: &dyn Fn(usize) -> Ask) -> Vec<Question> {
-        (0..times).map(|n| self.read(pick(n), ask(n))).collect()
+    fn reads(times: usize, pick: Pick<'_>, ask: &dyn Fn(usize) -> Ask) -> Vec<Question> {
+        (0..times).map(|n| read(pick(n), ask(n))).collect()
     }
 
-    fn read(&self, store: &PostgresStore, ask: Ask) -> Question {
-        let prepared = self.database.prepared.tenant(store.name()).expect("a name");
-        Question::record(ask, store, None, store.name()).with_prepared(prepared)
-    }
-
-    fn gets(&self, pick: Pick<'_>) -> Vec<Question> {
+    fn gets(pick: Pick<'_>) -> Vec<Question> {
         let ids = (0..QUICK).filter_map(|n| {
             let store = pick(n);
             let page = store.list(&Filter::default(), Order::Newest, None, PAGE, now());
             let memories = page.expect("a page").memories;
             let memory = memories.get(n % memories.len().max(1))?;
-            Some(self.read(store, Ask::Get(memory.id.clone())))
+            Some(read(store, Ask::Get(memory.id.clone())))
         });
         ids.collect()
     }
+}
+
+fn read(store: &PostgresStore, ask: Ask) -> Question {
+    Question::record(ask, store, None, store.name())
 }
 
 /// What a client says of a memory, and the moment that gives it its own id again.

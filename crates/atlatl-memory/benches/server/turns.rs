@@ -22,7 +22,7 @@ pub(crate) fn row(
     bare: &Bare,
 ) -> Value {
     let questions = Arc::new(questions);
-    let (mut ours, mut theirs, mut prepared) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     for (n, first) in (0..questions.len()).step_by(LOT * clients).enumerate() {
         if begun.elapsed() > patience {
@@ -32,7 +32,7 @@ pub(crate) fn row(
         let shares: Vec<Vec<usize>> = (0..clients)
             .map(|client| lot.clone().skip(client).step_by(clients).collect())
             .collect();
-        let store = || by_the_store(&questions, &shares, &|question| Some(question.ours()));
+        let store = || by_the_store(&questions, &shares);
         let (a, b) = if n.is_multiple_of(2) {
             let a = store();
             (a, by_the_pool(&questions, &shares, bare))
@@ -40,8 +40,6 @@ pub(crate) fn row(
             let b = by_the_pool(&questions, &shares, bare);
             (store(), b)
         };
-        let again = by_the_store(&questions, &shares, &Question::prepared);
-        prepared.extend(again.into_iter().map(|(time, _)| time));
         for ((question, rows), (_, sent)) in a.iter().map(|(_, x)| x).zip(b.iter().map(|(_, x)| x))
         {
             assert!(sent >= rows, "question {question}: {rows} of ours, {sent} rows sent bare");
@@ -51,11 +49,6 @@ pub(crate) fn row(
     }
     let (a, b) = (Spread::of(&ours).json(), Spread::of(&theirs).json());
     let ratio = |which: &str| a[which].as_f64().zip(b[which].as_f64()).map(|(a, b)| a / b);
-    let with_prepared = (!prepared.is_empty()).then(|| {
-        let spread = Spread::of(&prepared).json();
-        let ratio = |which: &str| spread[which].as_f64().zip(b[which].as_f64()).map(|(a, b)| a / b);
-        json!({"ours": spread, "ratio": {"p50": ratio("p50"), "p95": ratio("p95")}})
-    });
     json!({
         "operation": name,
         "clients": clients,
@@ -65,7 +58,6 @@ pub(crate) fn row(
         "bare": b,
         "seconds": {"ours": sum(&ours, clients), "bare": sum(&theirs, clients)},
         "ratio": {"p50": ratio("p50"), "p95": ratio("p95")},
-        "prepared": with_prepared,
     })
 }
 
@@ -78,20 +70,16 @@ fn sum(times: &[Duration], clients: usize) -> f64 {
 type Timed = Vec<(Duration, (usize, usize))>;
 
 /// Each client is a thread, and waits.
-fn by_the_store(
-    questions: &[Question],
-    shares: &[Vec<usize>],
-    ask: &(dyn Fn(&Question) -> Option<usize> + Sync),
-) -> Timed {
+fn by_the_store(questions: &[Question], shares: &[Vec<usize>]) -> Timed {
     let one = |&n: &usize| {
         let begun = Instant::now();
-        let rows = ask(&questions[n])?;
-        Some((begun.elapsed(), (n, rows)))
+        let rows = questions[n].ours();
+        (begun.elapsed(), (n, rows))
     };
     let clients: Vec<Timed> = thread::scope(|scope| {
         let started: Vec<_> = shares
             .iter()
-            .map(|share| scope.spawn(move || share.iter().filter_map(one).collect::<Timed>()))
+            .map(|share| scope.spawn(move || share.iter().map(one).collect::<Timed>()))
             .collect();
         started.into_iter().map(|client| client.join().expect("answers")).collect()
     });

@@ -1,5 +1,6 @@
 //! About: what a database is, for whoever looks after it.
 
+use super::opening::Access;
 use super::pool::Pool;
 use super::schema;
 use crate::store::StoreError;
@@ -31,8 +32,8 @@ impl About {
                      (SELECT max(number) FROM atlatl.migration), \
                      (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
                       AND has_schema_privilege(e.extnamespace, 'USAGE'))";
-        pool.read(schema::NOBODY, &async |db| {
-            let rows = db.query(asked, &[]).await?;
+        pool.read(schema::NOBODY, Access::Condition, &|db| {
+            let rows = db.query(asked, &[])?;
             let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
             Ok(Self {
                 place: pool.place.clone(),

@@ -2,8 +2,6 @@
 
 use std::io;
 
-use deadpool_postgres::PoolError;
-use deadpool_postgres::TimeoutType;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -46,14 +44,10 @@ pub(super) fn failed(error: Error) -> StoreError {
     }
 }
 
-/// What it means that there is no connection.
-pub(super) fn no_connection(error: PoolError) -> StoreError {
-    match error {
-        PoolError::Timeout(TimeoutType::Wait) => StoreError::Busy,
-        PoolError::Backend(error) => match failed(error) {
-            StoreError::Engine(cause) => StoreError::Unavailable(cause),
-            other => other,
-        },
-        other => StoreError::Unavailable(other.into()),
+/// What it means that no connection could be made.
+pub(super) fn no_connection(error: Error) -> StoreError {
+    match failed(error) {
+        StoreError::Engine(cause) => StoreError::Unavailable(cause),
+        other => other,
     }
 }

@@ -9,7 +9,7 @@ use super::value::{Uuid, rows};
 use crate::store::{Match, Matches, StoreError};
 use crate::terms::Need;
 
-pub(super) async fn lexical(
+pub(super) fn lexical(
     db: &Session,
     asked: Asked,
     need: Need,
@@ -31,7 +31,7 @@ pub(super) async fn lexical(
          ORDER BY f.score DESC, m.key LIMIT {limit}",
         condition.sql
     );
-    let found = db.query(&sql, &condition.values()).await?;
+    let found = db.query(&sql, &condition.values())?;
     let total = found.first().map_or(0, |row| row.get::<_, i64>(3).unsigned_abs());
     let best = found
         .iter()

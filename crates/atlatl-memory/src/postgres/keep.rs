@@ -1,6 +1,9 @@
 //! Keep: memories put, read, changed and removed.
 
 use std::collections::HashMap;
+use std::iter;
+use std::panic::resume_unwind;
+use std::thread;
 
 use mif::{Memory, MemoryId};
 use tokio_postgres::types::Type;
@@ -13,6 +16,8 @@ use crate::store::{Change, Clash, Put, StoreError};
 
 /// Memories that go to the database at once. While it puts them, the next are made ready.
 const BATCH: usize = 125;
+/// The first of them: until they are on their way nothing else is.
+const FIRST: usize = 32;
 
 /// Who asks, and what their words begin with.
 #[derive(Debug, Clone)]
@@ -21,7 +26,7 @@ pub(super) struct Tenant {
     pub(super) mark: String,
 }
 
-pub(super) async fn put(
+pub(super) fn put(
     db: &Session,
     tenant: &Tenant,
     memories: &[Memory],
@@ -33,15 +38,19 @@ pub(super) async fn put(
     order.sort_by_key(|&n| memories[n].id.as_u128());
     let mut became = vec![Put::Kept; memories.len()];
     let runs = order.chunk_by(|&a, &b| memories[a].id != memories[b].id);
-    let mut batches = runs.flat_map(|run| run.chunks(BATCH));
-    let mut ready = batches.next().map(|batch| Ready::new(tenant, memories, batch));
+    let mut batches = runs.flat_map(|run| {
+        let (first, others) = run.split_at(run.len().min(FIRST));
+        iter::once(first).chain(others.chunks(BATCH))
+    });
+    let made = |batch: &[usize]| Ready::new(tenant, memories, batch);
+    let mut ready = batches.next().map(made);
     while let Some(batch) = ready {
-        let next = async { batches.next().map(|batch| Ready::new(tenant, memories, batch)) };
-        // The first is on its way when the second is polled.
-        let (done, next) =
-            tokio::join!(biased; put_batch(db, tenant, &batch, clash, &mut became), next);
-        done?;
-        ready = next;
+        let next = batches.next();
+        ready = thread::scope(|scope| {
+            let next = next.map(|next| scope.spawn(|| made(next)));
+            put_batch(db, tenant, &batch, clash, &mut became)?;
+            Ok(next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic))))
+        })?;
     }
     Ok(became)
 }
@@ -67,7 +76,7 @@ impl<'a> Ready<'a> {
     }
 }
 
-async fn put_batch(
+fn put_batch(
     db: &Session,
     tenant: &Tenant,
     batch: &Ready<'_>,
@@ -75,9 +84,9 @@ async fn put_batch(
     became: &mut [Put],
 ) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = batch.memories.iter().map(|(_, memory)| (&memory.id).into()).collect();
-    let stored = insert(db, &batch.rows(0..ids.len())).await?;
+    let stored = insert(db, &batch.rows(0..ids.len()))?;
     let taken: Vec<Uuid> = ids.iter().filter(|id| !stored.contains(id)).copied().collect();
-    let there = texts(db, tenant, &taken).await?;
+    let there = texts(db, tenant, &taken)?;
     let (mut changed, mut old) = (Vec::new(), Vec::new());
     for (place, (n, _)) in batch.memories.iter().enumerate() {
         became[*n] = match there.get(&ids[place]) {
@@ -94,11 +103,11 @@ async fn put_batch(
     if changed.is_empty() {
         return Ok(());
     }
-    replace(db, tenant, &old, &batch.rows(changed.into_iter())).await
+    replace(db, tenant, &old, &batch.rows(changed.into_iter()))
 }
 
 /// The keys and texts of the memories called `ids`.
-async fn texts(
+fn texts(
     db: &Session,
     tenant: &Tenant,
     ids: &[Uuid],
@@ -109,33 +118,28 @@ async fn texts(
     let read = "SELECT m.id, m.key, d.json FROM atlatl.memory m \
                 JOIN atlatl.document d ON d.tenant = m.tenant AND d.key = m.key \
                 WHERE m.tenant = $1 AND m.id = ANY ($2)";
-    let rows = db.query(read, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
+    let rows = db.query(read, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
     Ok(rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect())
 }
 
 /// Puts new versions in the place of those with these keys.
-async fn replace(
-    db: &Session,
-    tenant: &Tenant,
-    old: &[i64],
-    new: &Rows<'_>,
-) -> Result<(), StoreError> {
-    remove_beside(db, tenant, old).await?;
-    let keys = update_memories(db, new).await?;
-    insert_documents(db, new, &keys).await
+fn replace(db: &Session, tenant: &Tenant, old: &[i64], new: &Rows<'_>) -> Result<(), StoreError> {
+    remove_beside(db, tenant, old)?;
+    let keys = update_memories(db, new)?;
+    insert_documents(db, new, &keys)
 }
 
 /// Removes what lies beside memories: their texts, words and vectors.
-async fn remove_beside(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
+fn remove_beside(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
     for table in ["document", "vector"] {
         let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
-        db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await?;
+        db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
     }
     Ok(())
 }
 
 /// Those that are there, in order.
-pub(super) async fn get_all(
+pub(super) fn get_all(
     db: &Session,
     tenant: &Tenant,
     ids: &[MemoryId],
@@ -147,12 +151,12 @@ pub(super) async fn get_all(
     let sql = "SELECT m.id, d.json FROM atlatl.memory m \
                JOIN atlatl.document d ON d.tenant = m.tenant AND d.key = m.key \
                WHERE m.tenant = $1 AND m.id = ANY ($2)";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&wanted, Type::UUID_ARRAY)]).await?;
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&wanted, Type::UUID_ARRAY)])?;
     let found: HashMap<Uuid, &str> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
     wanted.iter().filter_map(|id| found.get(id)).map(|json| read(json)).collect()
 }
 
-pub(super) async fn ids(
+pub(super) fn ids(
     db: &Session,
     tenant: &Tenant,
     first: &MemoryId,
@@ -162,21 +166,19 @@ pub(super) async fn ids(
     let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND id BETWEEN $2 AND $3 \
                ORDER BY id LIMIT $4";
     let (first, last) = (Uuid::from(first), Uuid::from(last));
-    let found = db
-        .query(
-            sql,
-            &[
-                (&tenant.name, Type::TEXT),
-                (&first, Type::UUID),
-                (&last, Type::UUID),
-                (&rows(limit), Type::INT8),
-            ],
-        )
-        .await?;
+    let found = db.query(
+        sql,
+        &[
+            (&tenant.name, Type::TEXT),
+            (&first, Type::UUID),
+            (&last, Type::UUID),
+            (&rows(limit), Type::INT8),
+        ],
+    )?;
     Ok(found.iter().map(|row| row.get::<_, Uuid>(0).into()).collect())
 }
 
-pub(super) async fn update(
+pub(super) fn update(
     db: &Session,
     tenant: &Tenant,
     id: &MemoryId,
@@ -186,10 +188,10 @@ pub(super) async fn update(
     // Two statements: one that waits for a lock sees the row that was locked as it is then, and all
     // else as it was before.
     let lock = "SELECT 1 FROM atlatl.memory WHERE tenant = $1 AND id = $2 FOR UPDATE";
-    if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)]).await?.is_empty() {
+    if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)])?.is_empty() {
         return Ok(None);
     }
-    let there = texts(db, tenant, &[id]).await?;
+    let there = texts(db, tenant, &[id])?;
     let Some((key, stored)) = there.into_values().next() else { return Ok(None) };
     let before = read(&stored)?;
     let same = before.id.clone();
@@ -201,22 +203,18 @@ pub(super) async fn update(
     if json != stored {
         let indexed = index(&tenant.mark, &memory);
         let rows = Rows::of([(&memory, json.as_str(), &indexed)].into_iter());
-        replace(db, tenant, &[key], &rows).await?;
+        replace(db, tenant, &[key], &rows)?;
     }
     Ok(Some(memory))
 }
 
 /// Removes the memories called `ids`; which of them were there.
-pub(super) async fn delete(
-    db: &Session,
-    tenant: &Tenant,
-    ids: &[Uuid],
-) -> Result<Vec<Uuid>, StoreError> {
+pub(super) fn delete(db: &Session, tenant: &Tenant, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let sql = "DELETE FROM atlatl.memory WHERE tenant = $1 AND id = ANY ($2) RETURNING id, key";
-    let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
+    let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
     let keys: Vec<i64> = gone.iter().map(|row| row.get(1)).collect();
     if !keys.is_empty() {
-        remove_beside(db, tenant, &keys).await?;
+        remove_beside(db, tenant, &keys)?;
     }
     Ok(gone.iter().map(|row| row.get(0)).collect())
 }

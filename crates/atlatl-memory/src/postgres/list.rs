@@ -88,7 +88,7 @@ impl Condition {
     }
 }
 
-pub(super) async fn after(
+pub(super) fn after(
     db: &Session,
     mut condition: Condition,
     order: Order,
@@ -103,13 +103,13 @@ pub(super) async fn after(
         condition.and(format_args!("(m.{column}, m.id) {sign} ({at}, {id})"));
     }
     // One more than asked for tells whether there are more.
-    let mut memories = from(db, condition, order, 0, limit.saturating_add(1)).await?;
+    let mut memories = from(db, condition, order, 0, limit.saturating_add(1))?;
     let more = memories.len() > limit;
     memories.truncate(limit);
     Ok(Listed { memories, more })
 }
 
-pub(super) async fn from(
+pub(super) fn from(
     db: &Session,
     mut condition: Condition,
     order: Order,
@@ -127,13 +127,13 @@ pub(super) async fn from(
          ORDER BY m.{column} {direction}, m.id {direction}",
         condition.sql
     );
-    let found = db.query(&sql, &condition.values()).await?;
+    let found = db.query(&sql, &condition.values())?;
     found.iter().map(|row| read(row.get(0))).collect()
 }
 
-pub(super) async fn count(db: &Session, condition: &Condition) -> Result<u64, StoreError> {
+pub(super) fn count(db: &Session, condition: &Condition) -> Result<u64, StoreError> {
     let sql = format!("SELECT count(*) FROM atlatl.memory m WHERE {}", condition.sql);
-    let counted = db.query(&sql, &condition.values()).await?;
+    let counted = db.query(&sql, &condition.values())?;
     Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 

@@ -14,7 +14,7 @@ use crate::store::{Repaired, Source, StoreError};
 /// Memories whose words are put into the index at once.
 const BATCH: i64 = 500;
 
-pub(super) async fn expire(
+pub(super) fn expire(
     db: &Session,
     tenant: &Tenant,
     now: DateTime<Utc>,
@@ -24,32 +24,33 @@ pub(super) async fn expire(
     let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND expires <= $2 \
                ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED";
     let now = microseconds(now);
-    let over = db
-        .query(sql, &[(&tenant.name, Type::TEXT), (&now, Type::INT8), (&rows(limit), Type::INT8)])
-        .await?;
+    let over = db.query(
+        sql,
+        &[(&tenant.name, Type::TEXT), (&now, Type::INT8), (&rows(limit), Type::INT8)],
+    )?;
     let ids: Vec<Uuid> = over.iter().map(|row| row.get(0)).collect();
-    let gone = delete(db, tenant, &ids).await?;
+    let gone = delete(db, tenant, &ids)?;
     Ok(ids.into_iter().filter(|id| gone.contains(id)).map(MemoryId::from).collect())
 }
 
 /// Writes the words of memories that have none, and removes what lies beside no memory.
-pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, StoreError> {
+pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, StoreError> {
     let mut orphaned = 0;
     for table in ["document", "vector"] {
         let sql = format!(
             "DELETE FROM atlatl.{table} x WHERE x.tenant = $1 AND NOT EXISTS \
              (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = x.key)"
         );
-        orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
+        orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)])?;
     }
-    let (mut missing, stale) = super::near::repair(db, tenant).await?;
+    let (mut missing, stale) = super::near::repair(db, tenant)?;
     orphaned += stale;
     let wordless = "SELECT key, json FROM atlatl.document \
                     WHERE tenant = $1 AND words IS NULL ORDER BY key LIMIT $2";
     let write = "UPDATE atlatl.document SET words = $3::tsvector, length = $4 \
                  WHERE tenant = $1 AND key = $2";
     loop {
-        let batch = db.query(wordless, &[(&tenant.name, Type::TEXT), (&BATCH, Type::INT8)]).await?;
+        let batch = db.query(wordless, &[(&tenant.name, Type::TEXT), (&BATCH, Type::INT8)])?;
         if batch.is_empty() {
             return Ok(Repaired::new(missing, orphaned));
         }
@@ -62,12 +63,12 @@ pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, St
                 (&indexed.words as _, Type::TEXT),
                 (&indexed.length as _, Type::INT4),
             ];
-            missing += db.execute(write, &values).await?;
+            missing += db.execute(write, &values)?;
         }
     }
 }
 
-pub(super) async fn lease(
+pub(super) fn lease(
     db: &Session,
     task: &str,
     now: DateTime<Utc>,
@@ -79,23 +80,23 @@ pub(super) async fn lease(
                WHERE l.until <= $2 OR l.until > $3";
     let (task, now, until) = (storable(task), microseconds(now), microseconds(until));
     let values = [(&task as _, Type::TEXT), (&now as _, Type::INT8), (&until as _, Type::INT8)];
-    Ok(db.execute(sql, &values).await? == 1)
+    Ok(db.execute(sql, &values)? == 1)
 }
 
 /// The secret, once there is one.
-pub(super) async fn secret(db: &Session, tenant: &Tenant) -> Result<Option<[u8; 32]>, StoreError> {
+pub(super) fn secret(db: &Session, tenant: &Tenant) -> Result<Option<[u8; 32]>, StoreError> {
     let sql = "SELECT secret FROM atlatl.secret WHERE tenant = $1";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT)])?;
     Ok(found.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok()))
 }
 
 /// Makes the secret, unless someone else just did.
-pub(super) async fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
+pub(super) fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
     // Random numbers of the database: 122 bits in each of three.
     let make = "INSERT INTO atlatl.secret (secret) VALUES (sha256( \
                 uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
                 uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";
-    db.execute(make, &[]).await?;
+    db.execute(make, &[])?;
     let none = || StoreError::Engine(Source::from("the secret of the store is not there"));
-    secret(db, tenant).await?.ok_or_else(none)
+    secret(db, tenant)?.ok_or_else(none)
 }

@@ -88,7 +88,7 @@ impl Model {
 
 /// The models of a tenant. `from` vectors are enough for an index. Costs no more for many vectors than
 /// for as many as that.
-async fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
+fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
     let sql = "WITH RECURSIVE used AS ( \
                    (SELECT v.model FROM atlatl.vector v WHERE v.tenant = $1 ORDER BY v.model LIMIT 1) \
                    UNION ALL SELECT (SELECT v.model FROM atlatl.vector v \
@@ -108,7 +108,7 @@ async fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, 
                    EXISTS (SELECT 1 FROM atlatl.waiting w WHERE w.tenant = $1 AND w.model = c.model) \
                FROM counted c \
                LEFT JOIN atlatl.near n ON n.tenant = $1 AND n.model = c.model ORDER BY c.model";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)]).await?;
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)])?;
     let state = |row: &Row| match (row.get(8), row.get(5), row.get(6), row.get(9)) {
         (false, ..) => State::Broken,
         (_, false, ..) => State::New,
@@ -127,16 +127,16 @@ async fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, 
 }
 
 /// Whether there is something to do.
-pub(super) async fn due(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, StoreError> {
+pub(super) fn due(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, StoreError> {
     let from = rows(from.max(1));
-    Ok(models(db, tenant, from).await?.iter().any(|model| model.need(from).is_some()))
+    Ok(models(db, tenant, from)?.iter().any(|model| model.need(from).is_some()))
 }
 
 /// Notes what an index lacks and what it has of vectors that are gone; how many of each. Both mean
 /// that someone wrote past the database's own notes.
-pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
+pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
     let (mut missing, mut orphaned) = (0, 0);
-    for model in models(db, tenant, 1).await? {
+    for model in models(db, tenant, 1)? {
         let Some(Index { relation, dimensions, state: State::Behind | State::Level }) = model.index
         else {
             continue;
@@ -152,13 +152,13 @@ pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), 
             (&model.name as _, Type::TEXT),
             (&dimensions as _, Type::INT4),
         ];
-        missing += db.execute(&lacks, &values).await?;
+        missing += db.execute(&lacks, &values)?;
         let keeps = format!(
             "INSERT INTO atlatl.waiting (model, key) SELECT $2, n.key FROM atlatl.\"{relation}\" n \
              WHERE n.tenant = $1 AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
              WHERE v.tenant = $1 AND v.model = $2 AND v.key = n.key) ON CONFLICT DO NOTHING"
         );
-        orphaned += db.execute(&keeps, &values[..2]).await?;
+        orphaned += db.execute(&keeps, &values[..2])?;
     }
     Ok((missing, orphaned))
 }

@@ -45,7 +45,7 @@ pub(super) fn cosine(pgvector: Option<&str>, wanted: &str) -> String {
 }
 
 /// Which memories have the nearest vectors. `pgvector` is where the extension lies.
-pub(super) async fn nearest(
+pub(super) fn nearest(
     db: &Session,
     pgvector: Option<&str>,
     wanted: &Wanted<'_>,
@@ -63,7 +63,7 @@ pub(super) async fn nearest(
          ORDER BY 2 DESC, m.key LIMIT {limit}",
         condition.sql
     );
-    let found = db.query(&sql, &condition.values()).await?;
+    let found = db.query(&sql, &condition.values())?;
     Ok(matches(&found))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn matches(found: &[Row]) -> Vec<Match> {
 
 /// What has no vector. A mark behind the last that got one would pass over a memory that has an older
 /// key and was acknowledged later.
-pub(super) async fn unembedded(
+pub(super) fn unembedded(
     db: &Session,
     tenant: &Tenant,
     model: &str,
@@ -87,15 +87,16 @@ pub(super) async fn unembedded(
                ORDER BY m.key LIMIT $3) m \
                JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key ORDER BY m.key";
     let model = storable(model);
-    let waiting = db
-        .query(sql, &[(&tenant.name, Type::TEXT), (&model, Type::TEXT), (&rows(limit), Type::INT8)])
-        .await?;
+    let waiting = db.query(
+        sql,
+        &[(&tenant.name, Type::TEXT), (&model, Type::TEXT), (&rows(limit), Type::INT8)],
+    )?;
     let one =
         |row: &Row| Ok(Unembedded::of(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?));
     waiting.iter().map(one).collect()
 }
 
-pub(super) async fn put(
+pub(super) fn put(
     db: &Session,
     tenant: &Tenant,
     model: &str,
@@ -107,7 +108,7 @@ pub(super) async fn put(
     // would be nobody's. In the order in which others take them.
     let lock = "SELECT key FROM atlatl.memory WHERE tenant = $1 AND key = ANY ($2) \
                 ORDER BY id FOR SHARE";
-    let there = db.query(lock, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await?;
+    let there = db.query(lock, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
     let there: Vec<i64> = there.iter().map(|row| row.get(0)).collect();
     let model = storable(model);
     for (version, vector) in vectors {
@@ -125,7 +126,7 @@ pub(super) async fn put(
             (&key as _, Type::INT8),
             (&vector as _, Type::FLOAT4_ARRAY),
         ];
-        db.execute(sql, &values).await?;
+        db.execute(sql, &values)?;
     }
     Ok(())
 }

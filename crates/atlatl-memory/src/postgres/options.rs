@@ -21,9 +21,6 @@ pub struct PostgresOptions {
     pub role: String,
     /// The most connections at a time.
     pub connections: usize,
-    /// Whether statements are kept prepared on their connection. Not through a pooler that lends
-    /// connections by transaction, unless it knows prepared statements.
-    pub prepare: bool,
     /// With how many vectors of a model a tenant has an index for them, where pgvector is there. Below
     /// all are compared.
     pub index_from: usize,
@@ -43,7 +40,6 @@ impl PostgresOptions {
             password: None,
             role: "atlatl_app".to_owned(),
             connections: 8,
-            prepare: false,
             index_from: 20_000,
             statement_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -75,6 +71,9 @@ impl PostgresOptions {
         if config.get_ssl_mode() == SslMode::Require {
             return Err(wrong("sslmode=require, and there is no TLS here yet".to_owned()));
         }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(self.connect_timeout);
+        }
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password);
         }
@@ -93,7 +92,6 @@ impl fmt::Debug for PostgresOptions {
             .field("place", &self.config().map(|config| place(&config)).unwrap_or_default())
             .field("role", &self.role)
             .field("connections", &self.connections)
-            .field("prepare", &self.prepare)
             .field("index_from", &self.index_from)
             .field("statement_timeout", &self.statement_timeout)
             .field("connect_timeout", &self.connect_timeout)

@@ -1,18 +1,17 @@
 //! Pool: connections, and transactions on them that know their tenant.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, RecyclingMethod, Runtime as Timers};
-use tokio::runtime::{Builder, Runtime};
-use tokio::time::{Instant, sleep};
-use tokio_postgres::NoTls;
+use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::error::no_connection;
+use super::connection::Connection;
 use super::opening::{Access, Opening};
 use super::options::{PostgresOptions, place};
 use super::session::Session;
+use super::shelf::{Found, Shelf};
 use crate::store::StoreError;
 
 /// How often is asked what became of a transaction.
@@ -20,9 +19,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The connections of a process.
 pub(super) struct Pool {
-    /// Drives the connections. Two threads: one connection's burst does not hold up all others.
-    runtime: Option<Runtime>,
-    connections: deadpool_postgres::Pool,
+    shelf: Shelf,
+    config: Config,
     options: PostgresOptions,
     /// Which database, without a password.
     pub(super) place: String,
@@ -32,93 +30,85 @@ impl Pool {
     /// Connects to nothing yet.
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let config = options.config()?;
-        let place = place(&config);
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("postgres")
-            .enable_all()
-            .build()
-            .map_err(|error| StoreError::Engine(error.into()))?;
-        // A closed connection is seen without asking it; one that is found out later is replaced.
-        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config, NoTls, how);
-        let connections = deadpool_postgres::Pool::builder(manager)
-            .max_size(options.connections)
-            .runtime(Timers::Tokio1)
-            .wait_timeout(Some(options.acquire_timeout))
-            .create_timeout(Some(options.connect_timeout))
-            .recycle_timeout(Some(options.connect_timeout))
-            .build()
-            .map_err(|error| StoreError::Engine(error.into()))?;
-        Ok(Self { runtime: Some(runtime), connections, options: options.clone(), place })
-    }
-
-    /// Waits for `future` on the calling thread.
-    pub(super) fn wait<F: Future>(&self, future: F) -> F::Output {
-        let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        let _inside = runtime.enter();
-        // `block_on` of a runtime panics on a thread of another one. There, too, a budget would be
-        // counted that is never filled up again.
-        pollster::block_on(tokio::task::unconstrained(future))
+        let (place, shelf) = (place(&config), Shelf::new(options.connections));
+        Ok(Self { shelf, config, options: options.clone(), place })
     }
 
     /// Runs `ask` on the state of one moment. Where the connection breaks, once more on another.
     pub(super) fn read<T>(
         &self,
         tenant: &str,
-        ask: &impl AsyncFn(&Session) -> Result<T, StoreError>,
+        access: Access,
+        ask: &impl Fn(&Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.wait(async {
-            let mut again = true;
-            loop {
-                let mut session = self.session(tenant, Access::Read).await?;
-                let answer = ask(&session).await;
-                // Nothing was written: whether the end is heard is all the same.
-                session.leave(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" });
-                if answer.is_err() && session.is_lost() && again {
-                    again = false;
-                    continue;
-                }
-                return answer;
+        let mut again = true;
+        loop {
+            let session = self.session(tenant, access)?;
+            let answer = ask(&session);
+            if answer.is_err() && session.is_lost() && again {
+                again = false;
+                continue;
             }
-        })
+            // Nothing was written: whether the end is heard is all the same.
+            if let Some(connection) = session.leave(word(&answer)) {
+                self.shelf.put(connection);
+            }
+            return answer;
+        }
     }
 
     /// Runs `change` in a transaction that is durable when this returns `Ok`, and is undone else.
     pub(super) fn write<T>(
         &self,
         tenant: &str,
-        mut change: impl AsyncFnMut(&Session) -> Result<T, StoreError>,
+        mut change: impl FnMut(&Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.wait(async {
-            let mut again = true;
-            let (mut session, done) = loop {
-                let mut session = self.session(tenant, Access::Write).await?;
-                match change(&session).await {
-                    Ok(done) => break (session, done),
-                    // It broke while nobody used it: not even the beginning was heard of.
-                    Err(_) if session.is_lost() && !session.is_begun() && again => again = false,
-                    Err(error) => {
-                        // Without a connection the database does so by itself.
-                        session.end("ROLLBACK").await.ok();
-                        return Err(error);
-                    }
-                }
-            };
-            match session.end("COMMIT").await {
-                Ok(()) => Ok(done),
-                Err(error) if session.is_lost() => {
-                    Err(self.fate(&session.transaction(), error).await)
-                }
-                Err(error) => Err(error),
+        let mut again = true;
+        loop {
+            let session = self.session(tenant, Access::Write)?;
+            let done = change(&session);
+            // It broke while nobody used it: not even the beginning was heard of.
+            if done.is_err() && session.is_lost() && !session.is_begun() && again {
+                again = false;
+                continue;
             }
-        })
+            let transaction = session.transaction();
+            let ended = session.end(word(&done));
+            return match (done, ended) {
+                (Ok(done), Ok(connection)) => {
+                    self.shelf.put(connection);
+                    Ok(done)
+                }
+                (Ok(_), Err(end)) if end.lost => Err(self.fate(&transaction, end.error)),
+                (Ok(_), Err(end)) => Err(end.error),
+                (Err(error), Ok(connection)) => {
+                    self.shelf.put(connection);
+                    Err(error)
+                }
+                // Without a connection the database undoes it by itself.
+                (Err(error), Err(_)) => Err(error),
+            };
+        }
     }
 
-    async fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
-        let connection: Object = self.connections.get().await.map_err(no_connection)?;
-        let opening = Opening::new(tenant, access, &self.options);
-        Ok(Session::new(connection, opening, &self.options))
+    fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
+        let opening = Opening::new(tenant, access, &self.options, self.config.get_user());
+        Ok(Session::new(self.connection()?, opening, self.options.statement_timeout))
+    }
+
+    fn connection(&self) -> Result<Connection, StoreError> {
+        let slot = loop {
+            match self.shelf.take(self.options.acquire_timeout)? {
+                Found::Idle(connection) if connection.is_open() => return Ok(connection),
+                Found::Idle(_) => {}
+                Found::Room(slot) => break slot,
+            }
+        };
+        let opened = Connection::open(&self.config, slot);
+        if matches!(opened, Err(StoreError::Unavailable(_))) {
+            self.shelf.pause();
+        }
+        opened
     }
 
     /// The connection broke while a transaction was to be made durable: only the database knows
@@ -126,11 +116,11 @@ impl Pool {
     ///
     /// "Aborted" is certain. "Committed" is not: a server that crashed before it wrote anything down
     /// gives the same number to another transaction, and says what became of that.
-    async fn fate(&self, transaction: &str, error: StoreError) -> StoreError {
+    fn fate(&self, transaction: &str, error: StoreError) -> StoreError {
         let StoreError::Unavailable(cause) = error else { return error };
         let end = Instant::now() + self.options.acquire_timeout.max(self.options.connect_timeout);
         loop {
-            match self.status(transaction).await {
+            match self.status(transaction) {
                 Ok(Some(status)) if status == "aborted" => return StoreError::Unavailable(cause),
                 Ok(Some(status)) if status == "committed" => return StoreError::Unsure(cause),
                 // Nothing was written of such a transaction.
@@ -138,19 +128,26 @@ impl Pool {
                     return StoreError::Unavailable(cause);
                 }
                 _ if Instant::now() >= end => return StoreError::Unsure(cause),
-                _ => sleep(ASK_AGAIN).await,
+                _ => thread::sleep(ASK_AGAIN),
             }
         }
     }
 
-    async fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
+    fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
         // No tenant is like this, so nothing can be seen but what is asked for.
-        let mut session = self.session("", Access::Read).await?;
+        let session = self.session("", Access::Keys)?;
         let asked = "SELECT pg_xact_status($1::xid8)";
-        let rows = session.query(asked, &[(&transaction, Type::TEXT)]).await;
-        session.leave("ROLLBACK");
+        let rows = session.query(asked, &[(&transaction, Type::TEXT)]);
+        if let Some(connection) = session.leave("ROLLBACK") {
+            self.shelf.put(connection);
+        }
         Ok(rows?.first().and_then(|row| row.get(0)))
     }
+}
+
+/// How a transaction ends.
+fn word<T>(done: &Result<T, StoreError>) -> &'static str {
+    if done.is_ok() { "COMMIT" } else { "ROLLBACK" }
 }
 
 fn is_in_the_future(cause: &(dyn std::error::Error + 'static)) -> bool {
@@ -160,11 +157,7 @@ fn is_in_the_future(cause: &(dyn std::error::Error + 'static)) -> bool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.connections.close();
-        if let Some(runtime) = self.runtime.take() {
-            // Waiting for its threads would panic on a thread of another runtime.
-            runtime.shutdown_background();
-        }
+        self.shelf.clear();
     }
 }
 

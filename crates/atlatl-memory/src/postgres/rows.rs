@@ -78,7 +78,7 @@ impl<'a> Rows<'a> {
 /// Puts those whose ids are free, with their texts and words beside them; their ids. The others stay
 /// as they are, and nobody else changes them until the transaction ends: with a condition that never
 /// holds nothing is updated, but everything is locked, and in the order of the rows.
-pub(super) async fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
+pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
     let sql = format!(
         "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
          SELECT id, memory_type, namespace, status, tags::text[], created, changed, expires, \
@@ -96,12 +96,12 @@ pub(super) async fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid
         (&rows.lengths as _, Type::INT4_ARRAY),
     ];
     let values: Vec<Value<'_>> = rows.values().into_iter().chain(beside).collect();
-    let stored = db.query(&sql, &values).await?;
+    let stored = db.query(&sql, &values)?;
     Ok(stored.iter().map(|row| row.get(0)).collect())
 }
 
 /// Puts those into `memory` whose ids are there, with new keys.
-pub(super) async fn update_memories(
+pub(super) fn update_memories(
     db: &Session,
     rows: &Rows<'_>,
 ) -> Result<HashMap<Uuid, i64>, StoreError> {
@@ -111,12 +111,12 @@ pub(super) async fn update_memories(
          r.status, r.tags::text[], r.created, r.changed, r.expires, r.confidence, r.fades) \
          FROM {UNNESTED} WHERE m.tenant = current_setting('atlatl.tenant') AND m.id = r.id RETURNING m.id, m.key"
     );
-    let stored = db.query(&sql, &rows.values()).await?;
+    let stored = db.query(&sql, &rows.values())?;
     Ok(stored.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// Puts the texts and words of those that have a key beside them.
-pub(super) async fn insert_documents(
+pub(super) fn insert_documents(
     db: &Session,
     rows: &Rows<'_>,
     keys: &HashMap<Uuid, i64>,
@@ -132,5 +132,5 @@ pub(super) async fn insert_documents(
         (&rows.words, Type::TEXT_ARRAY),
         (&rows.lengths, Type::INT4_ARRAY),
     ];
-    db.execute(sql, &values).await.map(drop)
+    db.execute(sql, &values).map(drop)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::database::Pgvector;
+use super::opening::Access;
 use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::session::Session;
@@ -63,22 +64,22 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
     };
     let pool = Pool::new(&own)?;
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
-    pool.write(NOBODY, async |db| {
-        db.query("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
+    pool.write(NOBODY, |db| {
+        db.query("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)])?;
         let exists = "SELECT 1 FROM pg_roles WHERE rolname = $1";
-        if db.query(exists, &[(&role, Type::TEXT)]).await?.is_empty() {
+        if db.query(exists, &[(&role, Type::TEXT)])?.is_empty() {
             let quoted = quoted(&role);
             return Err(wrong(format!(
                 "there is no role {quoted}: make it with CREATE ROLE {quoted} LOGIN PASSWORD '…'"
             )));
         }
-        db.batch(BOOK).await?;
-        let Version { had, oldest } = version(db).await?;
+        db.batch(BOOK)?;
+        let Version { had, oldest } = version(db)?;
         check_known(had, oldest).map_err(wrong)?;
         let mut applied = Vec::new();
         for (number, Migration { name, sql, oldest }) in (1_i32..).zip(MIGRATIONS) {
             if number > had {
-                db.batch(sql).await?;
+                db.batch(sql)?;
                 let done =
                     "INSERT INTO atlatl.migration (number, name, oldest) VALUES ($1, $2, $3)";
                 let values = [
@@ -86,15 +87,15 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
                     (&name as _, Type::TEXT),
                     (&oldest as _, Type::INT4),
                 ];
-                db.execute(done, &values).await?;
+                db.execute(done, &values)?;
                 applied.push(name.to_owned());
             }
         }
-        db.batch(&grants(&role)).await?;
+        db.batch(&grants(&role))?;
         // Without it vectors are compared more slowly, which is no reason to fail.
-        db.batch("SAVEPOINT pgvector").await?;
-        let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector").await;
-        db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" }).await?;
+        db.batch("SAVEPOINT pgvector")?;
+        let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector");
+        db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" })?;
         Ok(applied)
     })
 }
@@ -108,8 +109,8 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     let bound = "SELECT r.rolsuper OR r.rolbypassrls OR EXISTS (SELECT 1 FROM pg_class c \
                  WHERE c.relnamespace = 'atlatl'::regnamespace AND c.relowner = r.oid) \
                  FROM pg_roles r WHERE r.rolname = current_user";
-    pool.read(NOBODY, &async |db| {
-        let usable: Option<bool> = db.query(no_schema, &[]).await?.first().map(|row| row.get(0));
+    pool.read(NOBODY, Access::Condition, &|db| {
+        let usable: Option<bool> = db.query(no_schema, &[])?.first().map(|row| row.get(0));
         match usable {
             None => return Err(wrong(needs(0))),
             Some(false) => {
@@ -120,12 +121,12 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
             }
             Some(true) => {}
         }
-        let Version { had, oldest } = version(db).await?;
+        let Version { had, oldest } = version(db)?;
         check_known(had, oldest).map_err(wrong)?;
         if had < newest() {
             return Err(wrong(needs(had)));
         }
-        let free: bool = db.query(bound, &[]).await?.first().is_none_or(|row| row.get(0));
+        let free: bool = db.query(bound, &[])?.first().is_none_or(|row| row.get(0));
         if free {
             return Err(wrong(format!(
                 "the role {} is not bound by its policies: it must own nothing of it, be no \
@@ -145,8 +146,8 @@ pub(super) fn vectors(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
                  AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
                  JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
-    pool.read(NOBODY, &async |db| {
-        let found = db.query(asked, &[]).await?;
+    pool.read(NOBODY, Access::Condition, &|db| {
+        let found = db.query(asked, &[])?;
         Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
     })
 }
@@ -157,9 +158,9 @@ struct Version {
     oldest: i32,
 }
 
-async fn version(db: &Session) -> Result<Version, StoreError> {
+fn version(db: &Session) -> Result<Version, StoreError> {
     let asked = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
-    let rows = db.query(asked, &[]).await?;
+    let rows = db.query(asked, &[])?;
     let of = |column| rows.first().map_or(0, |row| row.get(column));
     Ok(Version { had: of(0), oldest: of(1) })
 }

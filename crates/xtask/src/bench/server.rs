@@ -24,8 +24,8 @@ pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
 
 fn store(results: &Value) -> Option<String> {
     let mut table = String::from(
-        "| stored | operation | clients | times | bare p50 | ours p50 | bare p95 | ours p95 | ratio p50 | ratio p95 | goal | | ratios, prepared |\n\
-         |--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|",
+        "| stored | operation | clients | times | bare p50 | ours p50 | bare p95 | ours p95 | ratio p50 | ratio p95 | goal | |\n\
+         |--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     );
     let steps = results["steps"].as_array()?;
     for step in steps {
@@ -49,7 +49,7 @@ fn store(results: &Value) -> Option<String> {
             };
             let _ = write!(
                 table,
-                "\n| {} | {} | {} | {} | {} | {} | {} | {} | {p50:.2} | {p95:.2} | {goal} | {verdict} | {} |",
+                "\n| {} | {} | {} | {} | {} | {} | {} | {} | {p50:.2} | {p95:.2} | {goal} | {verdict} |",
                 count(step["memories"].as_u64()?),
                 row["operation"].as_str()?,
                 row["clients"],
@@ -58,20 +58,12 @@ fn store(results: &Value) -> Option<String> {
                 time("ours", "p50")?,
                 time("bare", "p95")?,
                 time("ours", "p95")?,
-                prepared(row),
             );
         }
     }
     table += "\n\n";
     table += &conditions(results)?;
     Some(table)
-}
-
-/// What the ratios are where statements are kept prepared, as bare has them.
-fn prepared(row: &Value) -> String {
-    let ratio = |which: &str| row["prepared"]["ratio"][which].as_f64();
-    let both = ratio("p50").zip(ratio("p95"));
-    both.map_or_else(|| "–".to_owned(), |(p50, p95)| format!("{p50:.2}, {p95:.2}"))
 }
 
 /// What stands below the table: the server's settings, and how it was filled.
@@ -206,11 +198,6 @@ mod tests {
                 "operation": operation, "kind": kind, "clients": 1, "times": 400,
                 "ours": {"p50": 1.2 * times, "p95": 4.0}, "bare": {"p50": times, "p95": 2.0},
                 "ratio": {"p50": 1.2, "p95": 2.0},
-                "prepared": if kind == "ingest" {
-                    Value::Null
-                } else {
-                    json!({"ratio": {"p50": 1.1, "p95": 1.3}})
-                },
                 "memories_per_second": if kind == "ingest" {
                     json!({"ours": 5000.0, "bare": 6000.0})
                 } else {
@@ -253,10 +240,10 @@ mod tests {
         let tables = tables(&run()).unwrap();
         let store = &tables[0].1;
         assert!(store.contains(
-            "\n| 10 k | recall, a median tenant | 1 | 400 | 1.00 | 1.20 | 2.00 | 4.00 | 1.20 | 2.00 | 1.25 | missed at p95 | 1.10, 1.30 |\n"
+            "\n| 10 k | recall, a median tenant | 1 | 400 | 1.00 | 1.20 | 2.00 | 4.00 | 1.20 | 2.00 | 1.25 | missed at p95 |\n"
         ));
-        assert!(store.contains("| 1.3 | reached: 1.20 in all | – |\n"));
-        assert!(store.contains("| – |  | 1.10, 1.30 |\n"));
+        assert!(store.contains("| 1.3 | reached: 1.20 in all |\n"));
+        assert!(store.contains("| – |  |\n"));
         assert!(
             store.contains(": `fsync` on. 1000 tenants, 8 connections each way. Load average 0.5 before, 2.0 after. 10 k memories: ")
         );

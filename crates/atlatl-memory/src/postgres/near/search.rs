@@ -20,7 +20,7 @@ const BEHIND: i64 = 5000;
 const PATIENCE: usize = 10;
 
 /// Which memories have the nearest vectors; `None` where no index can say.
-pub(in super::super) async fn search(
+pub(in super::super) fn search(
     db: &Session,
     pgvector: &str,
     wanted: &Wanted<'_>,
@@ -30,7 +30,7 @@ pub(in super::super) async fn search(
     if limit == 0 || limit > MOST {
         return Ok(None);
     }
-    let Some(relation) = index(db, wanted, &condition, limit).await? else { return Ok(None) };
+    let Some(relation) = index(db, wanted, &condition, limit)? else { return Ok(None) };
     let (model, vector) = wanted.values(&mut condition);
     let most = condition.value(rows(limit), Type::INT8);
     let cosine = cosine(Some(pgvector), &vector);
@@ -50,7 +50,7 @@ pub(in super::super) async fn search(
          WHERE {filter} AND cardinality(v.vector) = cardinality({vector}) \
          ORDER BY 2 DESC, m.key LIMIT {most}"
     );
-    let found = db.query(&sql, &condition.values()).await?;
+    let found = db.query(&sql, &condition.values())?;
     let proposed = found.first().map_or(0, |row| row.get::<_, i64>(3));
     // It gave up before it had enough: there may be more.
     Ok((proposed >= rows(limit)).then(|| matches(&found)))
@@ -58,7 +58,7 @@ pub(in super::super) async fn search(
 
 /// The table of the index, if it can answer; the database is then told how to use it, for this
 /// transaction. What must be sorted is sorted all the same; but nothing is that comes sorted.
-async fn index(
+fn index(
     db: &Session,
     wanted: &Wanted<'_>,
     condition: &Condition,
@@ -79,5 +79,5 @@ async fn index(
     let dimensions = i32::try_from(wanted.vector.len()).unwrap_or(i32::MAX);
     let values =
         [condition.tenant(), (&wanted.model as _, Type::TEXT), (&dimensions as _, Type::INT4)];
-    Ok(db.query(&sql, &values).await?.first().map(|row| row.get(0)))
+    Ok(db.query(&sql, &values)?.first().map(|row| row.get(0)))
 }

@@ -6,6 +6,7 @@
 use tokio_postgres::types::Type;
 
 use super::super::keep::Tenant;
+use super::super::opening::Access;
 use super::super::pool::Pool;
 use super::super::session::{Session, Value};
 use super::super::value::rows;
@@ -27,24 +28,18 @@ pub(in super::super) fn step(
 ) -> Result<u64, StoreError> {
     let from = rows(from.max(1));
     let name = &tenant.name;
-    for model in pool.read(name, &async |db| models(db, tenant, from).await)? {
+    for model in pool.read(name, Access::Condition, &|db| models(db, tenant, from))? {
         let done = match (model.need(from), &model.index) {
-            (Some(Need::Made(size)), _) => {
-                pool.write(name, async |db| make(db, &model, size).await)?
-            }
-            (Some(Need::Dropped), _) => pool.write(name, async |db| remove(db, &model).await)?,
-            (Some(Need::Known), _) => {
-                pool.write(name, async |db| make_known(db, tenant, &model).await)?
-            }
+            (Some(Need::Made(size)), _) => pool.write(name, |db| make(db, &model, size))?,
+            (Some(Need::Dropped), _) => pool.write(name, |db| remove(db, &model))?,
+            (Some(Need::Known), _) => pool.write(name, |db| make_known(db, tenant, &model))?,
             (Some(Need::Noted(upto)), _) => {
-                pool.write(name, async |db| note(db, tenant, &model, upto).await)?
+                pool.write(name, |db| note(db, tenant, &model, upto))?
             }
             (Some(Need::Moved), Some(index)) => {
-                let notes = pool.read(name, &async |db| notes(db, tenant, &model).await)?;
-                pool.write(name, async |db| {
-                    move_in(db, tenant, &model, index, pgvector, &notes.keys).await
-                })?;
-                pool.write(name, async |db| forget(db, tenant, &model, &notes).await)?
+                let notes = pool.read(name, Access::Condition, &|db| notes(db, tenant, &model))?;
+                pool.write(name, |db| move_in(db, tenant, &model, index, pgvector, &notes.keys))?;
+                pool.write(name, |db| forget(db, tenant, &model, &notes))?
             }
             (None, _) | (Some(Need::Moved), None) => 0,
         };
@@ -55,34 +50,34 @@ pub(in super::super) fn step(
     Ok(0)
 }
 
-async fn make(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
+fn make(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
     let sql = "SELECT atlatl.make_near($1, $2) IS NOT NULL";
-    let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)]).await?;
+    let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)])?;
     Ok(made.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
-async fn remove(db: &Session, model: &Model) -> Result<u64, StoreError> {
-    let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)]).await?;
+fn remove(db: &Session, model: &Model) -> Result<u64, StoreError> {
+    let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)])?;
     Ok(gone.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
 /// Whoever writes from now on knows of the index. The number of this transaction is larger than that
 /// of any writer who does not.
-async fn make_known(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
+fn make_known(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
     let sql = "UPDATE atlatl.near SET since = pg_current_xact_id() \
                WHERE tenant = $1 AND model = $2 AND since IS NULL";
-    db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)]).await
+    db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)])
 }
 
 /// Notes what was there before, some of it; what comes now is noted as it comes. Not before the last
 /// writer who knew nothing of the index has ended: its vector is not to be seen yet.
-async fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result<u64, StoreError> {
+fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result<u64, StoreError> {
     let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
     // A writer may hold a note of ours and wait for another: it shall not be us who let it fail.
-    db.batch("SET LOCAL lock_timeout = '200ms'").await?;
+    db.batch("SET LOCAL lock_timeout = '200ms'")?;
     let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since FROM atlatl.near \
                WHERE tenant = $1 AND model = $2";
-    let known = db.query(all, &values).await?;
+    let known = db.query(all, &values)?;
     if known.first().and_then(|row| row.get(0)) != Some(true) {
         return Ok(0);
     }
@@ -95,7 +90,7 @@ async fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result
                WHERE tenant = $1 AND model = $2 AND upto = $3";
     let values: Vec<Value<'_>> =
         values.into_iter().chain([(&upto as _, Type::INT8), (&NOTED as _, Type::INT8)]).collect();
-    db.execute(sql, &values).await
+    db.execute(sql, &values)
 }
 
 /// Vectors that are noted.
@@ -104,7 +99,7 @@ struct Notes {
     turns: Vec<i64>,
 }
 
-async fn notes(db: &Session, tenant: &Tenant, model: &Model) -> Result<Notes, StoreError> {
+fn notes(db: &Session, tenant: &Tenant, model: &Model) -> Result<Notes, StoreError> {
     let sql = "SELECT key, turn FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
                ORDER BY key LIMIT $3";
     let values = [
@@ -112,13 +107,13 @@ async fn notes(db: &Session, tenant: &Tenant, model: &Model) -> Result<Notes, St
         (&model.name as _, Type::TEXT),
         (&MOVED as _, Type::INT8),
     ];
-    let found = db.query(sql, &values).await?;
+    let found = db.query(sql, &values)?;
     let column = |n| found.iter().map(|row| row.get(n)).collect();
     Ok(Notes { keys: column(0), turns: column(1) })
 }
 
 /// Makes the index as the vectors with these keys are: there, changed or gone.
-async fn move_in(
+fn move_in(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
@@ -134,13 +129,13 @@ async fn move_in(
     ];
     // One after the other, whatever the lease: who takes out what is gone must see what another put in.
     let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
-    db.query(alone, &[(relation, Type::TEXT)]).await?;
+    db.query(alone, &[(relation, Type::TEXT)])?;
     let theirs = "v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $4";
     let gone = format!(
         "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND n.key = ANY ($3) \
          AND NOT EXISTS (SELECT 1 FROM atlatl.vector v WHERE {theirs} AND v.key = n.key)"
     );
-    db.execute(&gone, &values).await?;
+    db.execute(&gone, &values)?;
     // In the order of the keys: two who do so cannot wait for each other.
     let there = format!(
         "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
@@ -149,17 +144,12 @@ async fn move_in(
          ON CONFLICT (tenant, key) DO UPDATE SET embedding = excluded.embedding \
          WHERE n.embedding::real[] <> excluded.embedding::real[]"
     );
-    db.execute(&there, &values).await.map(drop)
+    db.execute(&there, &values).map(drop)
 }
 
 /// Takes away the notes that were read, unless they were renewed or someone renews them just now. By
 /// their keys alone: how many notes a tenant has, the database's statistics seldom know.
-async fn forget(
-    db: &Session,
-    tenant: &Tenant,
-    model: &Model,
-    notes: &Notes,
-) -> Result<u64, StoreError> {
+fn forget(db: &Session, tenant: &Tenant, model: &Model, notes: &Notes) -> Result<u64, StoreError> {
     let free = "SELECT key FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
                 AND key = ANY ($3) AND turn = ANY ($4) FOR UPDATE SKIP LOCKED";
     let values: [Value<'_>; 4] = [
@@ -168,10 +158,10 @@ async fn forget(
         (&notes.keys, Type::INT8_ARRAY),
         (&notes.turns, Type::INT8_ARRAY),
     ];
-    let found = db.query(free, &values).await?;
+    let found = db.query(free, &values)?;
     let keys: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
     let gone = "DELETE FROM atlatl.waiting WHERE tenant = $1 AND model = $2 AND key = ANY ($3)";
     let values: [Value<'_>; 3] =
         [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];
-    db.execute(gone, &values).await
+    db.execute(gone, &values)
 }

@@ -49,11 +49,10 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
 }
 
 #[test]
-fn with_prepared_statements_the_contract_and_the_borders_are_the_same() {
+fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_the_same() {
     let server = Server::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
-    options.prepare = true;
     options.connections = 1;
     let postgres = Postgres::open(&options).unwrap();
     let tenant = tenants(&postgres);
@@ -112,4 +111,21 @@ fn a_recall_is_two_statements_and_a_put_of_new_memories_one_for_each_batch() {
     assert_eq!(sent.len(), 2, "the ranking, and the texts");
     let (got, sent) = recorded(|| store.get(&memories[0].id));
     assert_eq!((got.unwrap().as_ref(), sent.len()), (Some(&memories[0]), 1));
+}
+
+#[test]
+fn more_kinds_of_statements_than_are_kept_are_all_answered() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let mut options = options(server, APP, &database);
+    options.connections = 1;
+    let store = Postgres::open(&options).unwrap().tenant("kinds").unwrap();
+    for n in 0..600 {
+        assert_eq!(store.rows_of(&format!("SELECT '{n}'")).unwrap(), [n.to_string()]);
+    }
+    let kept: usize = store.rows_of("SELECT count(*)::text FROM pg_prepared_statements").unwrap()
+        [0]
+    .parse()
+    .unwrap();
+    assert!((1..=257).contains(&kept), "{kept}");
 }

@@ -1,0 +1,138 @@
+//! Connection: one, which moves only while someone waits for it.
+//!
+//! Whoever asks reads and writes its socket on their own thread: between the question and its answer
+//! no other thread has to wake. Its runtime has one thread, which is the caller's.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{block_in_place, yield_now};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Config, Error, NoTls, Statement};
+
+use super::error::no_connection;
+use super::shelf::Slot;
+use crate::store::StoreError;
+
+/// Statements that are kept prepared: more than there are kinds of questions. What a tenant's own
+/// index is asked has its name in it.
+const PREPARED: usize = 256;
+
+pub(super) struct Connection {
+    runtime: Option<Runtime>,
+    client: Client,
+    /// Carries what the client says to the socket, and back; none where it broke.
+    line: RefCell<Option<Line>>,
+    prepared: RefCell<HashMap<(String, Vec<Type>), Statement>>,
+    _slot: Slot,
+}
+
+type Line = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+impl Connection {
+    /// Connects, in the time that `config` gives.
+    pub(super) fn open(config: &Config, slot: Slot) -> Result<Self, StoreError> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::Engine(error.into()))?;
+        let opened = block_in_place(|| runtime.block_on(connect(config)));
+        let (client, line) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            runtime: Some(runtime),
+            client,
+            line: RefCell::new(Some(line)),
+            prepared: RefCell::default(),
+            _slot: slot,
+        })
+    }
+
+    /// Waits for `work` on the calling thread, and carries what it says.
+    pub(super) fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let both = poll_fn(|context| {
+            let done = work.as_mut().poll(context);
+            // Also behind the last word: it may be one whose answer nobody waits for.
+            self.carry(context);
+            done
+        });
+        let runtime = self.runtime.as_ref().expect("there until it is dropped");
+        // On a thread that drives tasks, others take these over; elsewhere it does nothing.
+        block_in_place(|| runtime.block_on(both))
+    }
+
+    fn carry(&self, context: &mut Context<'_>) {
+        let mut line = self.line.borrow_mut();
+        if line.as_mut().is_some_and(|line| line.as_mut().poll(context).is_ready()) {
+            // Why it ended is told to whoever waits for an answer.
+            *line = None;
+        }
+    }
+
+    /// Whether the other end is still there, as far as it is known here.
+    pub(super) fn is_open(&self) -> bool {
+        // One look at the socket.
+        self.run(yield_now());
+        !self.client.is_closed()
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The statement, prepared before or now. It is under the same role each time, and whose rows it
+    /// sees is looked up when it runs.
+    pub(super) async fn statement(&self, sql: &str, types: Vec<Type>) -> Result<Statement, Error> {
+        let key = (sql.to_owned(), types);
+        if let Some(statement) = self.prepared.borrow().get(&key) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare_typed(sql, &key.1).await?;
+        let mut prepared = self.prepared.borrow_mut();
+        if prepared.len() >= PREPARED {
+            prepared.clear();
+        }
+        prepared.insert(key, statement.clone());
+        Ok(statement)
+    }
+
+    /// Says something whose answer nobody waits for; whether it went out.
+    pub(super) fn say(&self, word: &str) -> bool {
+        let mut said = pin!(self.client.batch_execute(word));
+        // An answer already is the news that the connection broke.
+        self.run(poll_fn(|context| Poll::Ready(said.as_mut().poll(context).is_pending())))
+    }
+}
+
+async fn connect(config: &Config) -> Result<(Client, Line), StoreError> {
+    let opening = config.connect(NoTls);
+    let bound = config.get_connect_timeout().copied();
+    let opened = match bound {
+        // Theirs is for each address, and ends when the socket is open.
+        Some(bound) => tokio::time::timeout(bound, opening)
+            .await
+            .map_err(|late| StoreError::Unavailable(late.into()))?,
+        None => opening.await,
+    };
+    let (client, connection) = opened.map_err(no_connection)?;
+    Ok((client, Box::pin(connection)))
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting for it would panic on a thread that drives tasks.
+            runtime.shutdown_background();
+        }
+    }
+}
