@@ -138,9 +138,10 @@ mod tests {
     #[test]
     fn f39_no_file_can_be_opened_where_the_kernel_has_landlock() {
         // It binds a thread and those it starts: this one is not needed any more.
-        let tried = std::thread::spawn(|| {
+        let path = std::env::temp_dir().join(format!("atlatl-bounds-{}", std::process::id()));
+        let tried = std::thread::spawn(move || {
             let files = protect().unwrap();
-            (files, std::fs::File::open("/proc/self/environ"), std::fs::write("/tmp/x", "x"))
+            (files, std::fs::File::open("/proc/self/environ"), std::fs::write(path, "x"))
         });
         let (files, read, written) = tried.join().unwrap();
         assert_eq!(files == Files::Closed, files_can_be_closed(), "what is said is what is done");
