@@ -52,7 +52,10 @@ pub use find::{MOST_HITS, Mode};
 pub use hit::{Found, RankPosition, RankedBy, SearchHit};
 pub use order::{Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
-pub use postgres::{About, Postgres, PostgresOptions, PostgresStore};
+pub use postgres::{
+    About, Bounds, ListedKey, ListedTenant, NewKey, Postgres, PostgresOptions, PostgresStore,
+    Registry, StoredKey,
+};
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{Recorded, Sent, recorded};
 pub use prompt::{Context, Estimate, PromptIntegration};

@@ -5,6 +5,7 @@
 //! that does not say whose they are sees none.
 
 mod about;
+mod access;
 mod connection;
 mod database;
 mod error;
@@ -21,6 +22,7 @@ mod pool;
 mod porter;
 #[cfg(feature = "contract")]
 mod recorded;
+mod registry;
 mod rows;
 mod schema;
 mod session;
@@ -34,6 +36,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 pub use self::about::About;
+pub use self::access::{Bounds, StoredKey};
 use self::database::{Database, Pgvector};
 use self::keep::Tenant;
 use self::lexemes::Asked;
@@ -44,6 +47,7 @@ pub use self::options::PostgresOptions;
 use self::pool::Pool;
 #[cfg(feature = "contract")]
 pub use self::recorded::{Recorded, Sent, recorded};
+pub use self::registry::{ListedKey, ListedTenant, NewKey, Registry};
 use self::session::Session;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
@@ -92,17 +96,20 @@ impl Postgres {
 
     /// The store of one tenant. A name has 1 to 128 bytes and no control characters.
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
-        if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
-            return Err(StoreError::NotAStore {
-                place: self.0.place().to_owned(),
-                why: format!(
-                    "a tenant's name has 1 to {LONGEST_NAME} bytes and no control characters"
-                ),
-            });
-        }
+        check_name(name, self.0.place())?;
         let tenant = Tenant { name: name.to_owned(), mark: lexemes::mark(name) };
         Ok(PostgresStore { database: Arc::clone(&self.0), tenant })
     }
+}
+
+fn check_name(name: &str, place: &str) -> Result<(), StoreError> {
+    if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+        return Err(StoreError::NotAStore {
+            place: place.to_owned(),
+            why: format!("a tenant's name has 1 to {LONGEST_NAME} bytes and no control characters"),
+        });
+    }
+    Ok(())
 }
 
 /// The store of one tenant.

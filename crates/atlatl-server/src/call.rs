@@ -296,6 +296,7 @@ impl Inner {
     fn captured(&self, arguments: Arguments) -> Result<Answer, Trouble> {
         arguments.required("content")?;
         arguments.required("memory_type")?;
+        self.room_for_one()?;
         let memory = self.capture.capture(arguments.into_said(), self.moment())?;
         self.wrote(&memory.id);
         Ok(one(&memory.to_line(Detail::Full)))

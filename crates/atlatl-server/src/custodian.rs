@@ -37,6 +37,21 @@ impl MemoryServer {
         Ok(house)
     }
 
+    /// Does now what is due, unless another process did so lately: for one of many tenants, who have no
+    /// tasks of their own.
+    pub fn tidy(&self) {
+        self.memory_expiry();
+        self.index_repair();
+        if let Some(interval) = self.0.cleanup {
+            self.offload_cleanup(interval);
+        }
+    }
+
+    /// Brings the index of vectors up to date, the same way.
+    pub fn index_vectors(&self) {
+        self.vector_index();
+    }
+
     /// Spec L2: removes stored results that have expired, and tells of each.
     fn offload_cleanup(&self, interval: Duration) {
         let Some(interceptor) = &self.0.interceptor else { return };

@@ -46,6 +46,24 @@ pub enum EventKind {
         /// Which.
         id: MemoryId,
     },
+    /// Someone was let in to change something, or to see what is counted.
+    AccessUsed {
+        /// Whose memories.
+        tenant: String,
+        /// Who: the id of a key, or the subject of a token.
+        subject: String,
+        /// What they asked for, in words of ours.
+        action: String,
+    },
+    /// Someone was not let in, or was not allowed what they asked for.
+    AccessDenied {
+        /// Why, in a word of ours.
+        reason: &'static str,
+        /// Whose memories, where that is known.
+        tenant: Option<String>,
+        /// Who, where that is known.
+        subject: Option<String>,
+    },
     /// A custodial task has run.
     CustodialTaskFinished {
         /// Which.
@@ -63,6 +81,8 @@ impl EventKind {
             Self::MemoryCaptured { .. } => "MemoryCaptured",
             Self::MemoryRecalled { .. } => "MemoryRecalled",
             Self::MemoryDeleted { .. } => "MemoryDeleted",
+            Self::AccessUsed { .. } => "AccessUsed",
+            Self::AccessDenied { .. } => "AccessDenied",
             Self::CustodialTaskFinished { .. } => "CustodialTaskFinished",
         }
     }

@@ -4,6 +4,7 @@
 
 mod api;
 mod given;
+mod hall;
 mod mcp;
 mod metrics;
 mod offload;
@@ -13,8 +14,9 @@ mod traced;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use atlatl_access::Principal;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -23,7 +25,11 @@ use lro::Spools;
 pub use lro_http::{AuthError, BearerTokens, ListenError, Stop, Stopped, listen, stop};
 use lro_http::{Guard, Problem, no_such_method, no_such_path};
 
+use self::hall::{Hall, Only};
+pub use self::hall::{Tenant, Tenants};
 pub use self::metrics::Metrics;
+use crate::access::Doorman;
+use crate::event::EventBus;
 use crate::link::SignedLinks;
 use crate::server::MemoryServer;
 use crate::trace::Tracer;
@@ -56,21 +62,53 @@ pub struct HttpOptions {
     pub drain: Duration,
 }
 
-/// What every handler has.
+/// What the handler of a request has: what its tenant has.
 #[derive(Clone)]
 struct App {
     server: MemoryServer,
     spools: Option<Spools>,
-    links: Option<Arc<SignedLinks>>,
     metrics: Arc<Metrics>,
     tracer: Option<Arc<dyn Tracer>>,
-    /// Whether it is being stopped.
-    ending: Arc<AtomicBool>,
+    /// Who asks; `None` where all are the same one.
+    principal: Option<Principal>,
+    hall: Hall,
 }
 
-/// Answers on `listener` until it is stopped. Blocking: it has threads of its own.
+/// Answers on `listener` until it is stopped: one tenant, whoever asks. Blocking: it has threads of
+/// its own.
 pub fn run(
     server: MemoryServer,
+    listener: TcpListener,
+    options: HttpOptions,
+    stopped: Stopped,
+) -> std::io::Result<()> {
+    let tenant = Tenant {
+        spools: options.spools.clone(),
+        links: options.links.clone(),
+        ..Tenant::new(server)
+    };
+    let events = tenant.server.0.events.clone();
+    serve(Arc::new(Only(tenant)), None, events, listener, options, stopped)
+}
+
+/// The same for many tenants: whose memories are asked for, `doorman` says. The options' tokens, places
+/// and links are not looked at.
+pub fn run_for_many(
+    tenants: Arc<dyn Tenants>,
+    doorman: Arc<Doorman>,
+    events: EventBus,
+    listener: TcpListener,
+    mut options: HttpOptions,
+    stopped: Stopped,
+) -> std::io::Result<()> {
+    options.tokens = None;
+    serve(tenants, Some(doorman), events, listener, options, stopped)
+}
+
+fn serve(
+    tenants: Arc<dyn Tenants>,
+    doorman: Option<Arc<Doorman>>,
+    events: EventBus,
     listener: TcpListener,
     options: HttpOptions,
     stopped: Stopped,
@@ -82,17 +120,25 @@ pub fn run(
         told.store(true, Ordering::Relaxed);
         tokio::time::sleep(drain).await;
     };
-    lro_http::serve(move || router(server, options, ending), listener, stop, LAST_WORDS)
-}
-
-fn router(server: MemoryServer, options: HttpOptions, ending: Arc<AtomicBool>) -> Router {
-    let guard = Arc::new(Guard {
+    let hall = Hall {
+        tenants,
+        doorman,
+        metrics: options.metrics,
+        tracer: options.tracer,
+        events,
+        ending,
+        room: Hall::room(),
+        began: Instant::now(),
+    };
+    let guard = Guard {
         hosts: options.allowed_hosts,
         origins: options.allowed_origins,
         tokens: options.tokens,
-    });
-    let HttpOptions { spools, links, metrics, tracer, .. } = options;
-    let app = App { server, spools, links, metrics, tracer, ending };
+    };
+    lro_http::serve(move || router(hall, &Arc::new(guard)), listener, stop, LAST_WORDS)
+}
+
+fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
     let asked = Router::new()
         .route("/mcp", post(mcp::message).fallback(mcp::other_method))
         .route("/v1/memories", get(api::list).post(api::create))
@@ -103,16 +149,19 @@ fn router(server: MemoryServer, options: HttpOptions, ending: Arc<AtomicBool>) -
         .route("/openapi.json", get(api::description));
     let asked = guard
         .before(asked)
+        .layer(from_fn_with_state(hall.clone(), hall::admit))
         // A link is proof enough of itself.
         .route("/v1/offloads/{id}/{link}", get(offload::linked))
+        .route("/.well-known/oauth-protected-resource", get(api::metadata))
+        .route("/.well-known/oauth-protected-resource/mcp", get(api::metadata))
         .route("/healthz", get(api::alive))
         .route("/readyz", get(api::ready))
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
     guard
         .around(asked.layer(DefaultBodyLimit::max(LONGEST_BODY)))
-        .layer(from_fn_with_state(Arc::clone(&app.metrics), metrics::counted))
-        .with_state(app)
+        .layer(from_fn_with_state(Arc::clone(&hall.metrics), metrics::counted))
+        .with_state(hall)
 }
 
 /// Runs `work`, which may wait for a disk, where nobody else waits with it.

@@ -4,6 +4,7 @@
 //! pair of streams. Tools know nothing of offloading: what they answer is written, and what is
 //! written passes the interceptor.
 
+pub mod access;
 mod answer;
 mod arguments;
 mod call;
@@ -17,6 +18,7 @@ mod greeting;
 pub mod http;
 mod link;
 mod prompt;
+mod quota;
 mod resource;
 mod seal;
 mod server;

@@ -45,6 +45,12 @@ impl SignedLinks {
         Self { tenant: tenant.to_owned(), base, seal: StoreSeal::new(store) }
     }
 
+    /// Whose result a link says that it opens, by its last part.
+    pub(crate) fn tenant_of(part: &str) -> Option<String> {
+        let encoded = part.split('.').next()?;
+        String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
+    }
+
     /// Whether the last part of a link opens the result `id` now.
     pub(crate) fn brought(
         &self,

@@ -13,6 +13,7 @@ use lro_mcp::{Interceptor, Tools};
 
 use crate::client::{Client, Transport};
 use crate::event::EventBus;
+use crate::quota::Room;
 use crate::seal::{Seal, StoreSeal};
 use crate::task::Tasks;
 
@@ -89,6 +90,7 @@ pub(crate) struct Inner {
     pub(crate) clock: fn() -> Moment,
     seal: StoreSeal,
     pub(crate) tasks: Tasks,
+    pub(crate) room: Room,
     pub(crate) version: String,
 }
 
@@ -131,9 +133,15 @@ impl MemoryServer {
             clock: parts.clock,
             seal,
             tasks: Tasks::new(TASK_AFTER),
+            room: Room::default(),
             version: parts.version,
             store: parts.store,
         }))
+    }
+
+    /// From now on there may be so many memories, or any number.
+    pub fn bound(&self, memories: Option<u64>) {
+        self.0.room.bound(memories);
     }
 }
 

@@ -50,6 +50,11 @@ impl Tool {
         matches!(self, Self::Recall | Self::Inject)
     }
 
+    /// Whether a call changes what is stored.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Capture | Self::Update | Self::Delete)
+    }
+
     /// The names of its arguments.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {

@@ -10,6 +10,8 @@ use crate::arguments::ArgumentError;
 pub(crate) enum Trouble {
     Arguments(ArgumentError),
     Missing(MemoryId),
+    /// There are as many memories as there may be.
+    Full(u64),
     Store(StoreError),
 }
 
@@ -19,6 +21,7 @@ impl Trouble {
         match self {
             Self::Arguments(_) => "arguments",
             Self::Missing(_) => "not_found",
+            Self::Full(_) => "quota",
             Self::Store(StoreError::Busy | StoreError::Unavailable(_)) => "unavailable",
             Self::Store(_) => "storage",
         }
@@ -33,6 +36,11 @@ impl Trouble {
                 class,
                 &format!("there is no memory {id}"),
                 "recall_memories and list_memories give ids.",
+            ),
+            Self::Full(most) => Called::error(
+                class,
+                &format!("there are {most} memories, as many as there may be"),
+                "Delete some, or ask whoever runs the server for more.",
             ),
             Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
                 Called::error(class, &error.to_string(), "Try again in a moment.")

@@ -155,6 +155,12 @@ pub(crate) enum Command {
     /// database, and as many servers as you like use it. One person needs none.
     #[command(subcommand, verbatim_doc_comment)]
     Db(command::db::Command),
+    /// Make, list and remove the tenants of a team's database
+    #[command(subcommand)]
+    Tenants(command::tenants::Command),
+    /// Make, list and revoke keys to tenants' memories
+    #[command(subcommand)]
+    Keys(command::keys::Command),
     /// Print what a shell needs to complete command lines
     #[command(after_long_help = command::completions::EXAMPLES)]
     Completions(command::completions::Args),

@@ -9,15 +9,18 @@ pub(crate) mod db;
 pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod install;
+pub(crate) mod keys;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod man;
 pub(crate) mod memory;
 pub(crate) mod offload;
+mod owner;
 pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod serve;
 pub(crate) mod stats;
+pub(crate) mod tenants;
 pub(crate) mod tools;
 pub(crate) mod uninstall;
 pub(crate) mod whoami;
@@ -69,6 +72,8 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Stats(args) => stats::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Db(command) => db::run(command, &sources, output),
+        Command::Tenants(command) => tenants::run(command, output),
+        Command::Keys(command) => keys::run(command, output),
         Command::Completions(args) => completions::run(args, output),
         Command::Man(args) => man::run(args, output),
         Command::Config(command) => config::run(command, &sources, output),

@@ -4,6 +4,7 @@ mod access;
 mod args;
 mod command;
 mod error;
+mod fetched;
 mod installs;
 mod logins;
 mod memories;

@@ -48,15 +48,21 @@ pub(crate) fn served(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error>
         Place::Database(database) => database,
         file @ Place::File(_) => return opened(file, settings),
     };
+    waited_for(&database)?;
+    tenant(&database, settings)
+}
+
+/// Says so where a database is not there yet; whatever else is wrong with it is an error.
+pub(crate) fn waited_for(database: &Postgres) -> Result<(), Error> {
     match database.ready() {
-        Ok(()) => {}
+        Ok(()) => Ok(()),
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
             let why = with_causes(&error);
             Output::remark(format_args!("{why}: serving begins when it answers"));
+            Ok(())
         }
-        Err(error) => return Err(of_database(error)),
+        Err(error) => Err(of_database(error)),
     }
-    tenant(&database, settings)
 }
 
 /// Opens the store if it is there: whoever only looks makes none.

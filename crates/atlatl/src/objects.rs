@@ -14,6 +14,14 @@ const REQUEST: Duration = Duration::from_secs(10);
 
 /// The results of `memory.tenant` in the storage that `spool.url` names, if it names one.
 pub(crate) fn open(settings: &Settings) -> Result<Option<ObjectSpool>, Error> {
+    let Some(bucket) = bucket(settings)? else { return Ok(None) };
+    let config = &settings.config;
+    let spool = ObjectSpool::new(&bucket, &config.memory.tenant, Quota::from(&config.spool));
+    spool.map(Some).map_err(|error| wrong(&error.to_string()))
+}
+
+/// The storage that `spool.url` names, if it names one.
+pub(crate) fn bucket(settings: &Settings) -> Result<Option<Bucket>, Error> {
     let config = &settings.config;
     if config.spool.url.is_empty() {
         return Ok(None);
@@ -23,9 +31,11 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<ObjectSpool>, Error> {
     let options = ObjectOptions::new(&settings.surroundings().temp_dir)
         .local(config.spool.max_bytes, config.spool.min_free_bytes)
         .time_limit(REQUEST);
-    let wrong = |error: String| Error::usage(format!("spool.url: {error}"));
-    let bucket = Bucket::from_url(&config.spool.url, variables, options)
-        .map_err(|error| wrong(crate::error::with_causes(&error)))?;
-    let spool = ObjectSpool::new(&bucket, &config.memory.tenant, Quota::from(&config.spool));
-    spool.map(Some).map_err(|error| wrong(error.to_string()))
+    Bucket::from_url(&config.spool.url, variables, options)
+        .map(Some)
+        .map_err(|error| wrong(&crate::error::with_causes(&error)))
+}
+
+fn wrong(error: &str) -> Error {
+    Error::usage(format!("spool.url: {error}"))
 }

@@ -32,7 +32,7 @@ pub(crate) use self::{
 };
 
 /// The merged configuration, checked, with the origin of everything in it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// What commands act on.
     pub(crate) config: Config,

@@ -9,6 +9,7 @@ mod grant;
 mod ledger;
 mod mcp;
 mod metadata;
+mod signer;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,7 @@ pub use self::{
     browser::{visit, visit_in_background},
     fault::Fault,
     ledger::{Counts, Ledger},
+    signer::Signer,
 };
 use crate::http::{Asked, HttpServer, reply, reply_json};
 
@@ -100,6 +102,10 @@ fn answer(asked: &Asked, stream: &mut TcpStream, ledger: &Mutex<Ledger>) -> io::
                 None => reply_json(stream, "200 OK", &metadata::of_authority(&ledger)),
             }
         }
+        ("GET", "/keys") => match &lock().signer {
+            Some(signer) => reply_json(stream, "200 OK", &signer.key_set()),
+            None => reply_json(stream, "404 Not Found", &json!({"error": "not_found"})),
+        },
         ("POST", "/register") => grant::register(asked, stream, &mut lock()),
         ("GET", "/authorize") => grant::authorize(asked, stream, &mut lock()),
         ("POST", "/token") => grant::token(asked, stream, ledger),

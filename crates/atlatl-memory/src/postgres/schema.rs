@@ -24,13 +24,14 @@ struct Migration {
 }
 
 /// All migrations; the first has number 1.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         name: "0001-memories",
         sql: include_str!("migrations/0001-memories.sql"),
         oldest: 1,
     },
     Migration { name: "0002-near", sql: include_str!("migrations/0002-near.sql"), oldest: 1 },
+    Migration { name: "0003-access", sql: include_str!("migrations/0003-access.sql"), oldest: 1 },
 ];
 
 /// The lock that one who migrates holds: `ATLM`.
@@ -138,6 +139,19 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     })
 }
 
+/// Whether the schema is one that this program knows, for its owner.
+pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
+    let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
+    let there = "SELECT to_regclass('atlatl.migration') IS NOT NULL";
+    pool.read(NOBODY, Access::Condition, &|db| {
+        let there = db.query(there, &[])?.first().is_some_and(|row| row.get(0));
+        let Version { had, oldest } =
+            if there { version(db)? } else { Version { had: 0, oldest: 0 } };
+        check_known(had, oldest).map_err(wrong)?;
+        if had < newest() { Err(wrong(needs(had))) } else { Ok(()) }
+    })
+}
+
 /// pgvector, if the extension is there and may be used.
 pub(super) fn vectors(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
     // An index that stops before a filter has enough is of no use: that ended with version 0.8.
@@ -196,7 +210,8 @@ fn grants(role: &str) -> String {
          GRANT SELECT, INSERT, UPDATE, DELETE
              ON atlatl.memory, atlatl.document, atlatl.vector, atlatl.lease, atlatl.secret
              TO {role};
-         GRANT EXECUTE ON FUNCTION atlatl.found, atlatl.make_near, atlatl.drop_near TO {role};
+         GRANT EXECUTE ON FUNCTION atlatl.found, atlatl.make_near, atlatl.drop_near,
+             atlatl.key_of, atlatl.tenant_of, atlatl.tenants_after TO {role};
          GRANT SELECT, UPDATE (since, upto, complete) ON atlatl.near TO {role};
          GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.waiting TO {role};
          SELECT atlatl.admit(format('atlatl.%I', relation), 'SELECT, INSERT, UPDATE, DELETE')

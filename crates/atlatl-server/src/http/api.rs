@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use atlatl_memory::{MOST_HITS, SearchRequest};
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +14,8 @@ use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
 use super::given::{Body, Id};
-use super::problem::of_store;
+use super::hall::Hall;
+use super::problem::{of_store, of_trouble};
 use crate::answer::Set;
 use crate::arguments::{ArgumentError, Arguments, with_filter};
 use crate::event::EventKind;
@@ -33,13 +35,19 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-pub(super) async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
+pub(super) async fn ready(State(hall): State<Hall>) -> Result<&'static str, Problem> {
     let said = |said: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said);
-    if app.ending.load(Ordering::Relaxed) {
+    if hall.ending.load(Ordering::Relaxed) {
         return Err(said("the server is being stopped"));
     }
-    let ready = super::blocking(move || app.server.0.store.secret().is_ok()).await?;
+    let ready = super::blocking(move || hall.tenants.ready().is_ok()).await?;
     ready.then_some("ok\n").ok_or_else(|| said("the store does not answer"))
+}
+
+/// Who issues tokens for this server, for whoever has none yet (RFC 9728).
+pub(super) async fn metadata(State(hall): State<Hall>) -> Result<Response, Problem> {
+    let metadata = hall.doorman.as_ref().and_then(|doorman| doorman.metadata());
+    metadata.map(|text| json(StatusCode::OK, text)).ok_or_else(Problem::missing)
 }
 
 pub(super) async fn description() -> Response {
@@ -48,7 +56,7 @@ pub(super) async fn description() -> Response {
 
 /// `GET /v1/memories`.
 pub(super) async fn list(
-    State(app): State<App>,
+    Extension(app): Extension<App>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let arguments = queried(query.as_deref().unwrap_or_default())?;
@@ -68,7 +76,10 @@ pub(super) async fn list(
 }
 
 /// `POST /v1/search`.
-pub(super) async fn search(State(app): State<App>, Body(body): Body) -> Result<Response, Problem> {
+pub(super) async fn search(
+    Extension(app): Extension<App>,
+    Body(body): Body,
+) -> Result<Response, Problem> {
     let arguments = Arguments::read(text(&body)?, SEARCHED_BY)?;
     let detail = arguments.detail(Detail::Full)?;
     let (limit, offset) = page(&arguments)?;
@@ -92,10 +103,14 @@ pub(super) async fn search(State(app): State<App>, Body(body): Body) -> Result<R
 }
 
 /// `POST /v1/memories`.
-pub(super) async fn create(State(app): State<App>, Body(body): Body) -> Result<Response, Problem> {
+pub(super) async fn create(
+    Extension(app): Extension<App>,
+    Body(body): Body,
+) -> Result<Response, Problem> {
     let fields = written(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
+        inner.room_for_one().map_err(of_trouble)?;
         let memory = inner.capture.capture(fields, inner.moment()).map_err(of_store)?;
         inner.wrote(&memory.id);
         let mut response = json(StatusCode::CREATED, memory.to_json());
@@ -108,7 +123,7 @@ pub(super) async fn create(State(app): State<App>, Body(body): Body) -> Result<R
 }
 
 /// `GET /v1/memories/{id}`.
-pub(super) async fn read(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
+pub(super) async fn read(Extension(app): Extension<App>, Id(id): Id) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let memory = app.server.0.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
@@ -119,7 +134,7 @@ pub(super) async fn read(State(app): State<App>, Id(id): Id) -> Result<Response,
 
 /// `PUT /v1/memories/{id}`: the memory says what the body says, and nothing else.
 pub(super) async fn replace(
-    State(app): State<App>,
+    Extension(app): Extension<App>,
     Id(id): Id,
     Body(body): Body,
 ) -> Result<Response, Problem> {
@@ -141,7 +156,10 @@ pub(super) async fn replace(
 }
 
 /// `DELETE /v1/memories/{id}`.
-pub(super) async fn delete(State(app): State<App>, Id(id): Id) -> Result<StatusCode, Problem> {
+pub(super) async fn delete(
+    Extension(app): Extension<App>,
+    Id(id): Id,
+) -> Result<StatusCode, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let inner = &app.server.0;

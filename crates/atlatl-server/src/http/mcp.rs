@@ -4,7 +4,8 @@
 //! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
 //! into a session id.
 
-use axum::extract::State;
+use atlatl_access::Scope;
+use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
@@ -24,6 +25,7 @@ use super::traced;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, spoken};
 use crate::seal::Seal;
+use crate::tool::Tool;
 
 /// What a session of a proxy is sealed for.
 const PURPOSE: &str = "session";
@@ -46,7 +48,7 @@ pub(super) async fn other_method() -> Response {
 }
 
 pub(super) async fn message(
-    State(app): State<App>,
+    Extension(app): Extension<App>,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, Problem> {
@@ -75,6 +77,11 @@ pub(super) async fn message(
     };
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         return bad(NO_REQUEST, "the id is neither text nor a number");
+    }
+    if let Some((scope, action)) = needed(&message)
+        && let Err(denied) = app.hall.check(app.principal.as_ref(), scope, || action.to_owned())
+    {
+        return Ok(denied);
     }
     let span = traced::request(app.tracer.as_ref(), &message, &headers);
     let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
@@ -123,6 +130,26 @@ pub(super) async fn message(
         response.headers_mut().insert(SESSION, session);
     }
     Ok(response)
+}
+
+/// What a message needs, and what it does: nothing to be greeted, and to see what there is to call.
+fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
+    match message.method.as_deref().unwrap_or_default() {
+        "ping"
+        | "initialize"
+        | "server/discover"
+        | "tools/list"
+        | "prompts/list"
+        | "resources/templates/list" => None,
+        "tools/call" => {
+            let name = message.params().and_then(|params| params.text("name"));
+            match name.and_then(|name| Tool::named(&name)).filter(|tool| tool.writes()) {
+                Some(tool) => Some((Scope::Write, tool.name())),
+                None => Some((Scope::Read, "")),
+            }
+        }
+        _ => Some((Scope::Read, "")),
+    }
 }
 
 /// Whether the answer asks neither a store nor a disk. It takes less time than the way to a thread

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header;
 use axum::middleware::Next;
@@ -83,7 +84,7 @@ pub(super) async fn counted(
     response
 }
 
-pub(super) async fn exposition(State(app): State<App>) -> Result<Response, Problem> {
+pub(super) async fn exposition(Extension(app): Extension<App>) -> Result<Response, Problem> {
     let mut text = String::new();
     encode(&mut text, &app.metrics.registry).map_err(|_| Problem::broken())?;
     let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -3,41 +3,48 @@
 use std::io;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use futures_util::stream::{self, Stream};
+use lro::Spools;
 use lro_http::Problem;
 use lro_spool::{Address, SpoolError, StoredResult};
 
 use super::App;
 use super::given::Id;
+use super::hall::Hall;
 use super::problem::of_store;
-use crate::link::Brought;
+use crate::link::{Brought, SignedLinks};
 
 /// As much as is read at once.
 const PIECE: u64 = 1 << 20;
 
 /// `GET /v1/offloads/{id}`, for whoever may ask at all.
 pub(super) async fn read(
-    State(app): State<App>,
+    Extension(app): Extension<App>,
     Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    given(app, address(&id)?, &headers).await
+    given(app.spools, app.server.0.now(), address(&id)?, &headers).await
 }
 
 /// `GET /v1/offloads/{id}/{link}`, for whoever has the link.
 pub(super) async fn linked(
-    State(app): State<App>,
+    State(hall): State<Hall>,
     linked: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let Path((id, link)) = linked.map_err(|_| Problem::missing())?;
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
-    let (links, now) = (app.links.clone().ok_or_else(Problem::missing)?, app.server.0.now());
+    // Whose it says it is; whether that is so, the signature tells.
+    let named = SignedLinks::tenant_of(&link).ok_or_else(Problem::missing)?;
+    let tenant = hall.tenant(&named).await?.ok_or_else(Problem::missing)?;
+    let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
     let brought = super::blocking(move || links.brought(id, &link, now)).await?;
     match brought.map_err(of_store)? {
         Brought::Good => {}
@@ -48,7 +55,7 @@ pub(super) async fn linked(
         }
         Brought::None => return Err(Problem::missing()),
     }
-    let mut response = given(app, Address::Id(id), &headers).await?;
+    let mut response = given(tenant.spools, now, Address::Id(id), &headers).await?;
     // Whoever finds it later in a cache or a log of pages has no link.
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
@@ -64,10 +71,14 @@ fn address(id: &str) -> Result<Address, Problem> {
     }
 }
 
-async fn given(app: App, address: Address, headers: &HeaderMap) -> Result<Response, Problem> {
-    let spools = app.spools.clone().ok_or_else(Problem::missing)?;
+async fn given(
+    spools: Option<Spools>,
+    now: DateTime<Utc>,
+    address: Address,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let spools = spools.ok_or_else(Problem::missing)?;
     let asked = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(range);
-    let now = app.server.0.now();
     super::blocking(move || {
         let stored = spools.open(&address, now).map_err(|error| match error {
             SpoolError::Expired { .. } => {

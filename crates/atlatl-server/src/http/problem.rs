@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use lro_http::Problem;
 
 use crate::arguments::ArgumentError;
+use crate::trouble::Trouble;
 
 impl From<ArgumentError> for Problem {
     fn from(error: ArgumentError) -> Self {
@@ -25,5 +26,18 @@ pub(super) fn of_store(error: StoreError) -> Problem {
         StoreError::Unsure(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         _ => Problem::broken(),
+    }
+}
+
+/// What a tool would say.
+pub(super) fn of_trouble(trouble: Trouble) -> Problem {
+    match trouble {
+        Trouble::Arguments(error) => error.into(),
+        Trouble::Missing(_) => Problem::missing(),
+        Trouble::Full(most) => {
+            let said = format!("there are {most} memories, as many as there may be");
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, said)
+        }
+        Trouble::Store(error) => of_store(error),
     }
 }

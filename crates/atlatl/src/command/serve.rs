@@ -1,6 +1,9 @@
 //! `atlatl serve`: the memory server.
 
+mod audit;
 mod http;
+mod many;
+mod parts;
 mod told;
 #[cfg(feature = "otel")]
 mod traces;
@@ -8,13 +11,13 @@ mod traces;
 use std::{io, sync::Arc};
 
 use atlatl_memory::MemoryStore;
-use atlatl_server::{MemoryServer, Parts, SignedLinks, event::EventBus, http::Metrics, stdio};
+use atlatl_server::{MemoryServer, SignedLinks, event::EventBus, http::Metrics, stdio};
 use lro::Moment;
-use lro_core::{O200k, config::ProxyTools, tokens};
 
 use self::http::Door;
 use self::told::Told;
 use crate::{
+    access::Auth,
     command::proxy::Keep,
     error::{Error, Status},
     memories, objects,
@@ -26,7 +29,9 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl serve                               (in a client's configuration)
   atlatl serve --http 127.0.0.1:7171
-  atlatl serve --http 0.0.0.0:7171 --set server.auth=token-file:/etc/atlatl/tokens";
+  atlatl serve --http 0.0.0.0:7171 --set server.auth=token-file:/etc/atlatl/tokens
+  atlatl serve --http 0.0.0.0:7171 --set server.auth=keys \\
+    --set memory.store=postgres://atlatl@db.example/memories   (many tenants)";
 
 /// What was typed behind `atlatl serve`.
 #[derive(Debug, clap::Args)]
@@ -56,25 +61,37 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     let over_http = !args.stdio && !settings.config.server.listen.is_empty();
     // First of all: whoever cannot be reached need not begin.
     let door = if over_http { Some(Door::open(&settings)?) } else { None };
-    let store = memories::served(&settings)?;
-    let (mut keep, links) = keep(&settings, door.as_ref(), &store)?;
+    match door {
+        Some(Door { access: Auth::Principals(principals), listener }) => {
+            many::serve(&settings, &principals, listener)
+        }
+        door => one(&settings, door),
+    }
+}
+
+/// Serves one tenant, whoever asks.
+fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
+    let store = memories::served(settings)?;
+    let (mut keep, links) = keep(settings, door.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let events = EventBus::new(Moment::of_system)
         .with(Arc::new(Told::new(keep.events())))
         .with(Arc::clone(&metrics) as _);
     keep.tell(Arc::new(events.clone()));
-    let mut parts = parts(&settings, &keep, store, events)?;
+    let mut parts = parts::of(settings, store, events);
+    parts.embedder = memories::embedder(settings)?;
+    parts::offload(&mut parts, settings, &keep);
     parts.links = links.is_some();
-    parts.cleanup = links.is_some().then(|| Keep::interval(&settings));
+    parts.cleanup = links.is_some().then(|| Keep::interval(settings));
     let server = MemoryServer::new(parts);
-    keep.clean(&settings);
+    keep.clean(settings);
     let house = server.keep_house().map_err(|error| Error::failure(error.to_string()))?;
     let served = match door {
         None => {
             stdio::serve(&server, io::stdin(), io::stdout());
             Ok(Status::Success)
         }
-        Some(door) => door.serve(&settings, &keep, links, server, metrics),
+        Some(door) => door.serve(settings, &keep, links, server, metrics),
     };
     // What is under way ends with the process: every step of it may be cut short.
     std::mem::forget(house);
@@ -93,36 +110,9 @@ fn keep(
     let shared = door.map(|door| Ok::<_, Error>((door, objects::open(settings)?))).transpose()?;
     let Some((door, Some(spool))) = shared else { return Ok((Keep::new(settings, None)?, None)) };
     let base = match &*config.server.public_url {
-        "" => door.url(),
+        "" => door.url()?,
         named => named.to_owned(),
     };
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
     Ok((Keep::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
-}
-
-/// What the server is made of, by the settings.
-fn parts(
-    settings: &Settings,
-    keep: &Keep,
-    store: Arc<dyn MemoryStore>,
-    events: EventBus,
-) -> Result<Parts, Error> {
-    let config = &settings.config;
-    let estimate = |text: &str| {
-        let measure = tokens::Measure::of(text.as_bytes());
-        tokens::estimate(measure, &tokens::sample(text), &O200k).tokens.0
-    };
-    let mut parts = Parts::new(store, Arc::new(estimate), Moment::of_system);
-    parts.embedder = memories::embedder(settings)?;
-    if config.prompt.offload.enabled {
-        parts.interceptor = Some(keep.interceptor(settings));
-        if config.proxy.tools == ProxyTools::All {
-            parts.extraction = Some(keep.tools(settings));
-        }
-        parts.threshold_tokens = config.prompt.offload.threshold_tokens;
-    }
-    parts.shared_filesystem = config.prompt.offload.shared_filesystem;
-    parts.events = events;
-    env!("CARGO_PKG_VERSION").clone_into(&mut parts.version);
-    Ok(parts)
 }

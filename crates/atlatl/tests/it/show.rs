@@ -48,6 +48,7 @@ fn defaults_for_a_person() {
     server.auth                       ""
     server.public_url                 "" = http://{server.listen}
     server.drain_seconds              0
+    server.audit                      ""
     server.tenant_claim               "tenant"
     ledger.path                       "" = {state dir}/ledger.jsonl
     ledger.retention_days             90
@@ -114,6 +115,7 @@ fn defaults_for_a_program() {
         "auth": "",
         "public_url": "",
         "drain_seconds": 0,
+        "audit": "",
         "tenant_claim": "tenant"
       },
       "ledger": {
@@ -181,6 +183,7 @@ fn origins_for_a_person() {
     server.auth                       ""                                     default
     server.public_url                 "" = http://{server.listen}            default
     server.drain_seconds              0                                      default
+    server.audit                      ""                                     default
     server.tenant_claim               "tenant"                               default
     ledger.path                       "" = {state dir}/ledger.jsonl          default
     ledger.retention_days             90                                     default

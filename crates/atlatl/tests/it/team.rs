@@ -5,7 +5,9 @@ mod doctor;
 mod faults;
 mod kills;
 mod links;
+mod logins;
 mod replicas;
+mod tenants;
 mod upgrade;
 mod waiting;
 

@@ -268,14 +268,14 @@ pub const KEYS: &[Key] = &[
         "server.auth",
         Kind::Secret,
         r#""""#,
-        "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line.",
+        "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line; for `atlatl serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, a comma between.",
     )
     .for_commands(HTTP),
     row(
         "server.public_url",
         Kind::Text,
         r#""""#,
-        "Where clients reach the server, for links to stored results: \"https://memory.example\".",
+        "Where clients reach the server, for links to stored results and as what tokens are for: \"https://memory.example\".",
     )
     .or_derived("http://{server.listen}")
     .for_commands(SERVE),
@@ -287,11 +287,19 @@ pub const KEYS: &[Key] = &[
     )
     .for_commands(SERVE),
     row(
+        "server.audit",
+        Kind::Text,
+        r#""""#,
+        "A file to which a line is added for each change and for everyone who is not let in; empty for none.",
+    )
+    .for_commands(SERVE),
+    row(
         "server.tenant_claim",
         Kind::Text,
         r#""tenant""#,
         "The claim of a token that names the tenant.",
-    ),
+    )
+    .for_commands(SERVE),
     row(
         "ledger.path",
         Kind::Text,

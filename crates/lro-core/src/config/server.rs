@@ -19,6 +19,8 @@ pub struct ServerConfig {
     pub public_url: String,
     /// How long a server that is stopped goes on answering.
     pub drain_seconds: u64,
+    /// A file that says who changed what and who was not let in; empty for none.
+    pub audit: String,
     /// The JWT claim that names the tenant.
     pub tenant_claim: String,
 }
@@ -32,6 +34,7 @@ impl Default for ServerConfig {
             auth: String::new(),
             public_url: String::new(),
             drain_seconds: 0,
+            audit: String::new(),
             tenant_claim: "tenant".to_owned(),
         }
     }

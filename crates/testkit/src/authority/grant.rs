@@ -227,7 +227,10 @@ fn tokens(ledger: &mut Ledger, client: &str, resource: &str, scope: &str, family
         ends: Instant::now() + ledger.lifetime,
         used: false,
     };
-    let (access, refresh) = (ledger.next("access"), ledger.next("refresh"));
+    let (mut access, refresh) = (ledger.next("access"), ledger.next("refresh"));
+    if let Some(signer) = &ledger.signer {
+        access = signer.sign(&signer.claims(&ledger.base, scope, ledger.lifetime.as_secs()));
+    }
     let mut answer = json!({
         "access_token": access,
         "token_type": kind.unwrap_or_else(|| "Bearer".to_owned()),

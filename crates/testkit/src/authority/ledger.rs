@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::Fault;
+use super::{Fault, Signer};
 
 /// How often something was asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct Ledger {
     pub wanted_scope: Option<String>,
     /// The path of the protected resource, which may be above the endpoint's.
     pub resource_path: &'static str,
+    /// What signs tokens for a resource that is elsewhere.
+    pub signer: Option<Signer>,
     pub(super) base: String,
     pub(super) clients: BTreeMap<String, Client>,
     pub(super) codes: BTreeMap<String, Code>,
@@ -91,6 +93,7 @@ impl Ledger {
             refusals: Vec::new(),
             wanted_scope: None,
             resource_path: "/mcp",
+            signer: None,
             base: String::new(),
             clients: BTreeMap::new(),
             codes: BTreeMap::new(),
@@ -133,6 +136,9 @@ impl Ledger {
     }
 
     pub(super) fn resource(&self) -> String {
+        if let Some(signer) = &self.signer {
+            return signer.resource.clone();
+        }
         format!("{}{}", self.base, self.resource_path)
     }
 

@@ -35,6 +35,9 @@ pub(super) fn of_authority(ledger: &Ledger) -> Value {
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic"],
         "authorization_response_iss_parameter_supported": true,
     });
+    if ledger.signer.is_some() {
+        metadata["jwks_uri"] = json!(at("/keys"));
+    }
     for fault in &ledger.faults {
         match fault {
             Fault::IssuerInMetadata(other) => metadata["issuer"] = json!(other),

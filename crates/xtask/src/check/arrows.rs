@@ -21,7 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lro-proxy", &["lro-mcp", "lro-http"]),
     ("atlatl-mif", &[]),
     ("atlatl-memory", &["atlatl-mif"]),
-    ("atlatl-server", &["lro-mcp", "lro-http", "atlatl-memory"]),
+    ("atlatl-access", &[]),
+    ("atlatl-server", &["lro-mcp", "lro-http", "atlatl-memory", "atlatl-access"]),
     ("atlatl-login", &["lro-core"]),
     ("atlatl-clients", &[]),
     ("atlatl-stats", &["lro"]),
@@ -43,8 +44,11 @@ const ARROWS: &[(&str, &[&str])] = &[
 const DEVELOPMENT: &[&str] = &["peers", "testkit", "xtask"];
 
 /// Foreign crates that may not appear anywhere below a pure crate.
-const PURE: &[(&str, &[&str])] =
-    &[("lro-core", &["tokio", "rmcp"]), ("atlatl-mif", &["tokio", "rmcp"])];
+const PURE: &[(&str, &[&str])] = &[
+    ("lro-core", &["tokio", "rmcp"]),
+    ("atlatl-mif", &["tokio", "rmcp"]),
+    ("atlatl-access", &["tokio", "rmcp"]),
+];
 
 #[derive(Deserialize)]
 struct Metadata {

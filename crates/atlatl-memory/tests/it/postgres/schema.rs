@@ -14,7 +14,7 @@ fn a_migration_runs_once_however_many_want_it() {
         let all = [(); 4].map(|()| scope.spawn(|| Postgres::migrate(&owner).unwrap()));
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    assert_eq!(applied.concat(), ["0001-memories", "0002-near"]);
+    assert_eq!(applied.concat(), ["0001-memories", "0002-near", "0003-access"]);
     assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
     Postgres::open(&options(server, APP, &database)).unwrap();
 }

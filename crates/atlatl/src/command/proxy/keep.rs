@@ -23,9 +23,10 @@ const PAYLOAD_IN_MEMORY: usize = 32 << 20;
 
 /// Where results are kept, and who is told of it.
 pub(crate) struct Keep {
-    stores: Arc<Stores>,
+    /// Where results of this machine are; none where it keeps none.
+    stores: Option<Arc<Stores>>,
     events: Arc<dyn EventSink>,
-    counter: Arc<Counter>,
+    counter: Option<Arc<Counter>>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
     links: Option<Arc<dyn Links>>,
@@ -61,6 +62,16 @@ impl Keep {
         Ok(keep)
     }
 
+    /// The same for one tenant of many, whose results nobody counts in a ledger of this machine.
+    pub(crate) fn of_tenant(
+        spool: Arc<dyn Spool>,
+        links: Arc<dyn Links>,
+        events: Arc<dyn EventSink>,
+    ) -> Self {
+        let (memory, other) = (spool.clone(), spool);
+        Self { stores: None, events, counter: None, memory, other, links: Some(links) }
+    }
+
     fn in_spools(
         settings: &Settings,
         stores: Stores,
@@ -71,7 +82,14 @@ impl Keep {
         let spools = Spools::new(vec![other.clone(), memory.clone()]);
         let counter = Arc::new(Counter::start(spools, O200k, watch.clone())?);
         let events = Arc::new(Told { watch, counter: counter.clone() });
-        Ok(Self { stores: Arc::new(stores), events, counter, memory, other, links: None })
+        Ok(Self {
+            stores: Some(Arc::new(stores)),
+            events,
+            counter: Some(counter),
+            memory,
+            other,
+            links: None,
+        })
     }
 
     /// Tells someone else, who may tell the ledger and the person in turn.
@@ -136,7 +154,8 @@ impl Keep {
     /// Removes what has expired from this machine, now and again, as long as the process lives.
     pub(crate) fn clean(&self, settings: &Settings) {
         let interval = Self::interval(settings);
-        let (stores, events) = (self.stores.clone(), self.events.clone());
+        let Some(stores) = self.stores.clone() else { return };
+        let events = self.events.clone();
         let sweep = move || drop(stores.sweep(Moment::of_system().now, &*events));
         // It ends with the process: a sweep may be cut short at any point.
         if let Ok(custodian) = Custodian::sweeping(interval, sweep) {
@@ -147,7 +166,9 @@ impl Keep {
 
 impl Drop for Keep {
     fn drop(&mut self) {
-        self.counter.finish(COUNTING);
+        if let Some(counter) = &self.counter {
+            counter.finish(COUNTING);
+        }
     }
 }
 

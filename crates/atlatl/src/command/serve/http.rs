@@ -1,15 +1,10 @@
 //! Over HTTP: where to listen, who may ask, and when to stop.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};
 
 use atlatl_server::{
     MemoryServer, SignedLinks,
-    http::{self, BearerTokens, HttpOptions, Metrics},
+    http::{self, HttpOptions, Metrics, Stopped},
 };
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -19,32 +14,30 @@ use signal_hook::{
 #[cfg(feature = "otel")]
 use super::traces::Traces;
 use crate::{
-    access,
+    access::{self, Auth},
     command::proxy::Keep,
     error::{Error, Status},
     output::Output,
     settings::Settings,
 };
 
-/// Where it is reached over HTTP: the port is ours.
+/// Where it is reached over HTTP, and by whom: the port is ours.
 pub(super) struct Door {
-    listener: TcpListener,
-    address: SocketAddr,
-    tokens: Option<BearerTokens>,
+    pub(super) listener: TcpListener,
+    pub(super) access: Auth,
 }
 
 impl Door {
     pub(super) fn open(settings: &Settings) -> Result<Self, Error> {
         let config = &settings.config.server;
-        let tokens = access::tokens(&config.auth)?;
-        let listener = access::listen(&config.listen, tokens.is_some())?;
-        let address = listener.local_addr().map_err(|error| Error::failure(error.to_string()))?;
-        Ok(Self { listener, address, tokens })
+        let access = Auth::read(&config.auth)?;
+        let listener = access::listen(&config.listen, !matches!(access, Auth::Anyone))?;
+        Ok(Self { listener, access })
     }
 
     /// Where it is reached from this machine.
-    pub(super) fn url(&self) -> String {
-        format!("http://{}", self.address)
+    pub(super) fn url(&self) -> Result<String, Error> {
+        url(&self.listener)
     }
 
     /// Answers until the process is told to end.
@@ -56,38 +49,60 @@ impl Door {
         server: MemoryServer,
         metrics: Arc<Metrics>,
     ) -> Result<Status, Error> {
-        let (config, url) = (&settings.config.server, self.url());
-        let mut options = HttpOptions::default();
-        options.allowed_hosts.clone_from(&config.allowed_hosts);
-        options.allowed_origins.clone_from(&config.allowed_origins);
-        options.tokens = self.tokens;
+        let mut options = options(settings, metrics);
+        if let Auth::Tokens(tokens) = self.access {
+            options.tokens = Some(tokens);
+        }
         options.spools = Some(keep.spools());
         options.links = links;
-        options.metrics = metrics;
-        options.drain = Duration::from_secs(config.drain_seconds);
-
-        #[cfg(feature = "otel")]
-        let traces = Traces::of_environment();
-        #[cfg(feature = "otel")]
-        {
-            options.tracer = traces.as_ref().map(Traces::tracer);
-        }
-
-        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
-        let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
-        let (stop, stopped) = http::stop();
-        thread::spawn(move || {
-            if signals.forever().next().is_some() {
-                stop.now();
-            }
-        });
-        Output::remark(format_args!("serving MCP at {url}/mcp and an API at {url}/v1"));
-        let served = http::run(server, self.listener, options, stopped);
-        #[cfg(feature = "otel")]
-        if let Some(traces) = traces {
-            traces.finish();
-        }
-        served.map_err(|error| Error::failure(format!("{}: {error}", self.address)))?;
-        Ok(Status::Success)
+        let (url, listener) = (url(&self.listener)?, self.listener);
+        until_told(&url, options, |options, stopped| http::run(server, listener, options, stopped))
     }
+}
+
+/// Where a listener is reached from this machine.
+pub(super) fn url(listener: &TcpListener) -> Result<String, Error> {
+    let address = listener.local_addr().map_err(|error| Error::failure(error.to_string()))?;
+    Ok(format!("http://{address}"))
+}
+
+pub(super) fn options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
+    let config = &settings.config.server;
+    let mut options = HttpOptions::default();
+    options.allowed_hosts.clone_from(&config.allowed_hosts);
+    options.allowed_origins.clone_from(&config.allowed_origins);
+    options.metrics = metrics;
+    options.drain = Duration::from_secs(config.drain_seconds);
+    options
+}
+
+/// Serves until the process is told to end.
+pub(super) fn until_told(
+    url: &str,
+    #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
+    run: impl FnOnce(HttpOptions, Stopped) -> io::Result<()>,
+) -> Result<Status, Error> {
+    #[cfg(feature = "otel")]
+    let traces = Traces::of_environment();
+    #[cfg(feature = "otel")]
+    {
+        options.tracer = traces.as_ref().map(Traces::tracer);
+    }
+
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
+    let (stop, stopped) = http::stop();
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stop.now();
+        }
+    });
+    Output::remark(format_args!("serving MCP at {url}/mcp and an API at {url}/v1"));
+    let served = run(options, stopped);
+    #[cfg(feature = "otel")]
+    if let Some(traces) = traces {
+        traces.finish();
+    }
+    served.map_err(|error| Error::failure(format!("{url}: {error}")))?;
+    Ok(Status::Success)
 }

@@ -15,7 +15,11 @@ fn a_database_is_made_once_and_says_what_it_is() {
 
     let owner = server.url(OWNER, &database);
     let run = program.run(&["db", "migrate", "--as", &owner]);
-    assert_eq!(run.json()["applied"], json!(["0001-memories", "0002-near"]), "{run}");
+    assert_eq!(
+        run.json()["applied"],
+        json!(["0001-memories", "0002-near", "0003-access"]),
+        "{run}"
+    );
     let run = program.run(&["--output", "human", "db", "migrate", "--as", &owner]);
     assert_eq!((run.status, &*run.stdout), (0, "nothing to do: it is up to date\n"), "{run}");
 

@@ -1,0 +1,140 @@
+//! An authorization server's keys, and tokens signed with them.
+//!
+//! The keys were made with `openssl` for these tests and open nothing. `keys/jwks.json` and
+//! `keys/tokens.txt` were written from them by another implementation (OpenSSL, through Python), so
+//! that a mistake in ours cannot cancel itself out.
+
+use atlatl_access::{KeySet, Principal, TokenError, TokenRules, verify};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use chrono::{DateTime, Utc};
+use jsonwebtoken::{Algorithm, EncodingKey, crypto};
+use serde_json::{Value, json};
+
+pub(crate) const JWKS: &str = include_str!("keys/jwks.json");
+pub(crate) const RSA_PUBLIC: &str = include_str!("keys/rsa-public.pem");
+/// An algorithm and a token of each.
+pub(crate) const TOKENS: &str = include_str!("keys/tokens.txt");
+
+pub(crate) const ISSUER: &str = "https://login.example";
+pub(crate) const AUDIENCE: &str = "https://memory.example/mcp";
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+pub(crate) fn at(seconds: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(seconds, 0).unwrap()
+}
+
+pub(crate) fn rules() -> TokenRules {
+    TokenRules::new(ISSUER, [AUDIENCE], "tenant")
+}
+
+pub(crate) fn keys() -> KeySet {
+    KeySet::read(JWKS).unwrap()
+}
+
+/// The published key of that name.
+pub(crate) fn jwk(kid: &str) -> Value {
+    let jwks: Value = serde_json::from_str(JWKS).unwrap();
+    let keys = jwks["keys"].as_array().unwrap();
+    keys.iter().find(|key| key["kid"] == kid).unwrap().clone()
+}
+
+/// A set of `keys` alone.
+pub(crate) fn key_set(keys: &[Value]) -> KeySet {
+    KeySet::read(&json!({ "keys": keys }).to_string()).unwrap()
+}
+
+/// What the server makes of a token now.
+pub(crate) fn read(token: &str) -> Result<Principal, TokenError> {
+    verify(token, &rules(), &keys(), at(NOW))
+}
+
+fn der(pem: &str) -> Vec<u8> {
+    let lines = pem.lines().skip_while(|line| !line.starts_with("-----")).skip(1);
+    let text: String = lines.take_while(|line| !line.starts_with("-----")).collect();
+    STANDARD.decode(text).unwrap()
+}
+
+pub(crate) fn rsa() -> EncodingKey {
+    EncodingKey::from_rsa_der(&der(include_str!("keys/rsa.pem")))
+}
+
+/// Another one's.
+pub(crate) fn other_rsa() -> EncodingKey {
+    EncodingKey::from_rsa_der(&der(include_str!("keys/rsa-other.pem")))
+}
+
+pub(crate) fn p256() -> EncodingKey {
+    EncodingKey::from_ec_der(&der(include_str!("keys/p256.pem")))
+}
+
+pub(crate) fn p384() -> EncodingKey {
+    EncodingKey::from_ec_der(&der(include_str!("keys/p384.pem")))
+}
+
+pub(crate) fn ed25519() -> EncodingKey {
+    EncodingKey::from_ed_der(&der(include_str!("keys/ed25519.pem")))
+}
+
+/// What a good token's header says.
+pub(crate) fn header() -> Value {
+    json!({ "alg": "RS256", "typ": "JWT", "kid": "rsa" })
+}
+
+/// What a good token's payload says.
+pub(crate) fn claims() -> Value {
+    json!({
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "ann",
+        "tenant": "acme",
+        "scope": "openid memory:read memory:write",
+        "iat": NOW,
+        "nbf": NOW,
+        "exp": NOW + 300,
+    })
+}
+
+/// `object` with something else in `name`.
+pub(crate) fn with(mut object: Value, name: &str, value: impl Into<Value>) -> Value {
+    object[name] = value.into();
+    object
+}
+
+/// `object` without `name`.
+pub(crate) fn without(mut object: Value, name: &str) -> Value {
+    object.as_object_mut().unwrap().remove(name).unwrap();
+    object
+}
+
+pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A token of any two texts, signed as told.
+pub(crate) fn sign(header: &str, payload: &str, key: &EncodingKey, algorithm: Algorithm) -> String {
+    let message = format!("{}.{}", encode(header), encode(payload));
+    let signature = crypto::sign(message.as_bytes(), key, algorithm).unwrap();
+    format!("{message}.{signature}")
+}
+
+/// A token with these claims, otherwise good.
+pub(crate) fn of_claims(claims: &Value) -> String {
+    of_payload(&claims.to_string())
+}
+
+/// A token with this payload, otherwise good.
+pub(crate) fn of_payload(payload: &str) -> String {
+    sign(&header().to_string(), payload, &rsa(), Algorithm::RS256)
+}
+
+/// A token with this header, otherwise good.
+pub(crate) fn of_header(header: &Value) -> String {
+    sign(&header.to_string(), &claims().to_string(), &rsa(), Algorithm::RS256)
+}
+
+/// A token that says it is of `algorithm` and names `kid`, and is signed as told.
+pub(crate) fn of_key(name: &str, kid: &str, key: &EncodingKey, algorithm: Algorithm) -> String {
+    let header = json!({ "alg": name, "typ": "at+jwt", "kid": kid });
+    sign(&header.to_string(), &claims().to_string(), key, algorithm)
+}

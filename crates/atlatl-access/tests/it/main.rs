@@ -1,0 +1,10 @@
+//! Who is let in, and above all who is not.
+
+#![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
+
+mod any_text;
+mod api_keys;
+mod authority;
+mod key_sets;
+mod limits;
+mod tokens;

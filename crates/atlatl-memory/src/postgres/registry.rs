@@ -1,0 +1,211 @@
+//! Registry: tenants and keys, made and revoked by whoever owns the schema.
+
+use chrono::{DateTime, Utc};
+use tokio_postgres::types::Type;
+
+use super::access::Bounds;
+use super::opening::Access;
+use super::options::PostgresOptions;
+use super::pool::Pool;
+use super::schema::{self, NOBODY};
+use super::{Session, check_name};
+use crate::store::StoreError;
+
+/// The tables that have rows of a tenant's, besides the indexes of its vectors.
+const TABLES: [&str; 7] = ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
+
+/// Tenants and keys, for the owner of the schema.
+#[derive(Debug)]
+pub struct Registry(Pool);
+
+/// A tenant, as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedTenant {
+    /// Its name.
+    pub name: String,
+    /// Since when.
+    pub made: DateTime<Utc>,
+    /// What it may use.
+    pub bounds: Bounds,
+    /// How many memories it has.
+    pub memories: u64,
+    /// How many keys that can be used.
+    pub keys: u64,
+}
+
+/// A key that is to be kept.
+#[derive(Debug, Clone)]
+pub struct NewKey<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Whose it is.
+    pub tenant: &'a str,
+    /// The digest of its secret.
+    pub digest: &'a [u8],
+    /// What it may be used for.
+    pub scopes: &'a [&'a str],
+    /// What people call it.
+    pub name: &'a str,
+    /// Until when.
+    pub expires: Option<DateTime<Utc>>,
+}
+
+/// A key, as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedKey {
+    /// Its id.
+    pub id: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// What people call it.
+    pub name: String,
+    /// What it may be used for.
+    pub scopes: Vec<String>,
+    /// Since when.
+    pub made: DateTime<Utc>,
+    /// Until when.
+    pub expires: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    pub revoked: Option<DateTime<Utc>>,
+}
+
+impl Registry {
+    /// The registry of a database whose owner the URL names.
+    pub fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
+        let own = PostgresOptions { role: "none".to_owned(), connections: 1, ..owner.clone() };
+        let pool = Pool::new(&own)?;
+        schema::check_version(&pool)?;
+        Ok(Self(pool))
+    }
+
+    /// Makes a tenant; whether it was not there yet. One that is there gets these bounds.
+    pub fn put_tenant(&self, name: &str, bounds: Bounds) -> Result<bool, StoreError> {
+        check_name(name, &self.0.place)?;
+        let sql = "INSERT INTO atlatl.tenant AS t (name, memories, per_minute) VALUES ($1, $2, $3) \
+                   ON CONFLICT (name) DO UPDATE SET memories = $2, per_minute = $3 \
+                   RETURNING t.xmax = 0";
+        let memories = bounds.memories.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+        let per_minute = bounds.per_minute.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
+        self.0.write(NOBODY, |db| {
+            let values = [
+                (&name as _, Type::TEXT),
+                (&memories as _, Type::INT8),
+                (&per_minute as _, Type::INT4),
+            ];
+            Ok(db.query(sql, &values)?.first().is_some_and(|row| row.get(0)))
+        })
+    }
+
+    /// All tenants.
+    pub fn tenants(&self) -> Result<Vec<ListedTenant>, StoreError> {
+        let sql = "SELECT t.name, micros(t.made), t.memories, t.per_minute, \
+                   (SELECT count(*) FROM atlatl.memory m WHERE m.tenant = t.name), \
+                   (SELECT count(*) FROM atlatl.access_key k WHERE k.tenant = t.name \
+                    AND k.revoked IS NULL AND (k.expires IS NULL OR k.expires > now())) \
+                   FROM atlatl.tenant t ORDER BY t.name";
+        let sql = sql.replace("micros(t.made)", &micros("t.made"));
+        self.0.read(NOBODY, Access::Condition, &|db: &Session| {
+            let rows = db.query(&sql, &[])?;
+            Ok(rows
+                .iter()
+                .map(|row| ListedTenant {
+                    name: row.get(0),
+                    made: time(row.get(1)).unwrap_or_default(),
+                    bounds: Bounds {
+                        memories: row.get::<_, Option<i64>>(2).map(i64::unsigned_abs),
+                        per_minute: row.get::<_, Option<i32>>(3).map(i32::unsigned_abs),
+                    },
+                    memories: row.get::<_, i64>(4).unsigned_abs(),
+                    keys: row.get::<_, i64>(5).unsigned_abs(),
+                })
+                .collect())
+        })
+    }
+
+    /// Removes a tenant with its keys and everything it has; whether there was one.
+    pub fn remove_tenant(&self, name: &str) -> Result<bool, StoreError> {
+        check_name(name, &self.0.place)?;
+        self.0.write(name, |db| {
+            let gone =
+                db.execute("DELETE FROM atlatl.tenant WHERE name = $1", &[(&name, Type::TEXT)])?;
+            if gone == 0 {
+                return Ok(false);
+            }
+            let models = db
+                .query("SELECT model FROM atlatl.near WHERE tenant = $1", &[(&name, Type::TEXT)])?;
+            for model in &models {
+                let model: String = model.get(0);
+                db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)])?;
+            }
+            for table in TABLES {
+                let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
+                db.execute(&sql, &[(&name, Type::TEXT)])?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Keeps a key; whether there is such a tenant.
+    pub fn put_key(&self, key: &NewKey<'_>) -> Result<bool, StoreError> {
+        let sql = "INSERT INTO atlatl.access_key (id, tenant, digest, scopes, name, expires) \
+                   SELECT $1, t.name, $3, $4, $5, to_timestamp($6::float8 / 1000000) \
+                   FROM atlatl.tenant t WHERE t.name = $2";
+        let expires = key.expires.map(|at| at.timestamp_micros());
+        #[expect(clippy::cast_precision_loss, reason = "to the microsecond for 285 years")]
+        let expires = expires.map(|micros| micros as f64);
+        self.0.write(NOBODY, |db| {
+            let values = [
+                (&key.id as _, Type::TEXT),
+                (&key.tenant as _, Type::TEXT),
+                (&key.digest as _, Type::BYTEA),
+                (&key.scopes as _, Type::TEXT_ARRAY),
+                (&key.name as _, Type::TEXT),
+                (&expires as _, Type::FLOAT8),
+            ];
+            Ok(db.execute(sql, &values)? == 1)
+        })
+    }
+
+    /// The keys of all tenants, or of one.
+    pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<ListedKey>, StoreError> {
+        let sql = format!(
+            "SELECT id, tenant, name, scopes, {}, {}, {} FROM atlatl.access_key \
+             WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, made, id",
+            micros("made"),
+            micros("expires"),
+            micros("revoked")
+        );
+        self.0.read(NOBODY, Access::Condition, &|db: &Session| {
+            let rows = db.query(&sql, &[(&tenant, Type::TEXT)])?;
+            Ok(rows
+                .iter()
+                .map(|row| ListedKey {
+                    id: row.get(0),
+                    tenant: row.get(1),
+                    name: row.get(2),
+                    scopes: row.get(3),
+                    made: time(row.get(4)).unwrap_or_default(),
+                    expires: time(row.get(5)),
+                    revoked: time(row.get(6)),
+                })
+                .collect())
+        })
+    }
+
+    /// Revokes a key; whether there is one that was not revoked before.
+    pub fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
+        let sql = "UPDATE atlatl.access_key SET revoked = now() WHERE id = $1 AND revoked IS NULL";
+        self.0.write(NOBODY, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
+    }
+}
+
+/// A time as a number.
+fn micros(column: &str) -> String {
+    format!("floor(extract(epoch FROM {column}) * 1000000)::bigint")
+}
+
+fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
+    micros.and_then(DateTime::from_timestamp_micros)
+}

@@ -1,0 +1,190 @@
+//! Doorman: lets in whoever proves who they are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use atlatl_access::{
+    ApiKey, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata, Scope, bearer,
+    metadata_url,
+};
+use atlatl_memory::StoreError;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use chrono::{DateTime, Utc};
+use lro::Moment;
+use sha2::{Digest, Sha256};
+
+use super::issuer::Issuer;
+
+/// For how long whoever was let in is let in without looking again.
+pub(super) const KNOWN: Duration = Duration::from_secs(10);
+/// How many are known at a time.
+const MOST: usize = 10_000;
+
+/// Keys by their ids. Blocking.
+pub trait Keys: Send + Sync {
+    /// The key called `id`.
+    fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError>;
+}
+
+/// Tells who asks.
+pub struct Doorman {
+    keys: Option<Arc<dyn Keys>>,
+    issuer: Option<Issuer>,
+    /// What clients call the server: what a token must be for.
+    resource: String,
+    clock: fn() -> Moment,
+    known: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+}
+
+/// Why nobody is let in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Denied {
+    /// Nothing was brought that says who it is.
+    #[error("a bearer token is needed (Authorization: Bearer …)")]
+    Nobody,
+    /// What was brought cannot be read, or was brought where it does not belong.
+    #[error("a token is sent once, in the header Authorization")]
+    Odd,
+    /// What was brought proves nothing.
+    #[error("the token is not one of ours, or no more")]
+    Invalid,
+    /// It is not enough.
+    #[error("the token does not allow {0}")]
+    Scope(Scope),
+    /// The tenant is not served here.
+    #[error("the token's tenant is not known here")]
+    Tenant,
+    /// Nobody can tell just now.
+    #[error("who asks cannot be told just now")]
+    Unavailable,
+}
+
+impl Denied {
+    /// Which kind, in a word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Odd => "request",
+            Self::Invalid => "token",
+            Self::Scope(_) => "scope",
+            Self::Tenant => "tenant",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Nobody | Self::Invalid => StatusCode::UNAUTHORIZED,
+            Self::Odd => StatusCode::BAD_REQUEST,
+            Self::Scope(_) | Self::Tenant => StatusCode::FORBIDDEN,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl Doorman {
+    /// One for the server that clients call `resource`, who knows nobody yet.
+    pub fn new(resource: String, clock: fn() -> Moment) -> Self {
+        Self { keys: None, issuer: None, resource, clock, known: Mutex::default() }
+    }
+
+    /// The same, who knows these keys.
+    pub fn with_keys(mut self, keys: Arc<dyn Keys>) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// The same, who knows the tokens of this server.
+    pub fn with_issuer(mut self, issuer: Issuer) -> Self {
+        self.issuer = Some(issuer);
+        self
+    }
+
+    /// Who asks.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Result<Principal, Denied> {
+        // Queries end in logs.
+        let in_query = |query: &str| {
+            form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "access_token")
+        };
+        if query.is_some_and(in_query) {
+            return Err(Denied::Odd);
+        }
+        let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let token = match bearer(values) {
+            Ok(token) => token.to_owned(),
+            Err(AuthorizationError::NoneGiven) => return Err(Denied::Nobody),
+            Err(_) => return Err(Denied::Odd),
+        };
+        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(principal) = self.known(&digest) {
+            return Ok(principal);
+        }
+        let asked = Arc::clone(self);
+        let told = tokio::task::spawn_blocking(move || asked.told(&token));
+        let (principal, until) = told.await.map_err(|_| Denied::Unavailable)??;
+        self.know(digest, &principal, until);
+        Ok(principal)
+    }
+
+    /// Who brings `token`, and for how long that need not be asked again. Blocking.
+    fn told(&self, token: &str) -> Result<(Principal, Duration), Denied> {
+        let now = (self.clock)().now;
+        if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(token)) {
+            let record = keys.key(key.id()).map_err(|_| Denied::Unavailable)?;
+            let record = record.unwrap_or_else(KeyRecord::none);
+            let principal = record.admits(&key, now).ok_or(Denied::Invalid)?;
+            return Ok((principal, left(record.expires, now)));
+        }
+        let Some(issuer) = &self.issuer else { return Err(Denied::Invalid) };
+        let verified = issuer.principal(token, now).ok_or(Denied::Unavailable)?;
+        verified.map(|principal| (principal, KNOWN)).map_err(|_| Denied::Invalid)
+    }
+
+    fn known(&self, digest: &[u8; 32]) -> Option<Principal> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, principal) = known.get(digest)?;
+        (Instant::now() < *until).then(|| principal.clone())
+    }
+
+    fn know(&self, digest: [u8; 32], principal: &Principal, until: Duration) {
+        let now = Instant::now();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.retain(|_, (until, _)| now < *until);
+        }
+        if known.len() < MOST {
+            known.insert(digest, (now + until, principal.clone()));
+        }
+    }
+
+    /// What tells a client how to be let in.
+    pub(crate) fn challenge(&self, denied: &Denied) -> Option<String> {
+        let kind = match denied {
+            Denied::Nobody => Challenge::NoneGiven,
+            Denied::Odd => Challenge::InvalidRequest,
+            Denied::Invalid => Challenge::InvalidToken,
+            Denied::Scope(scope) => Challenge::Insufficient(*scope),
+            Denied::Tenant | Denied::Unavailable => return None,
+        };
+        let metadata = self.issuer.as_ref().and_then(|_| metadata_url(&self.resource));
+        Some(kind.header(metadata.as_deref()))
+    }
+
+    /// What an issuer's clients ask first: RFC 9728.
+    pub(crate) fn metadata(&self) -> Option<String> {
+        let issuer = self.issuer.as_ref()?;
+        serde_json::to_string(&ResourceMetadata::new(&*self.resource, [issuer.name()])).ok()
+    }
+}
+
+/// How long is left, and at most as long as is not looked again.
+fn left(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
+    let left = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
+    left.map_or(KNOWN, |left| left.min(KNOWN))
+}

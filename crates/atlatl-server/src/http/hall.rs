@@ -1,0 +1,221 @@
+//! Hall: whose memories a request is about, and whether it may ask for them.
+//!
+//! The tenant comes from whoever is proven to ask, and from nothing that a request says. Behind the
+//! hall a request has one tenant's server and nothing else, so that no handler can choose.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use atlatl_access::{Bucket, Principal, Scope};
+use atlatl_memory::StoreError;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use lro::Spools;
+use lro_http::Problem;
+use tokio::sync::Semaphore;
+
+use super::metrics::Metrics;
+use super::problem::of_store;
+use super::{App, blocking};
+use crate::access::{Denied, Doorman};
+use crate::event::{EventBus, EventKind};
+use crate::link::SignedLinks;
+use crate::server::MemoryServer;
+use crate::trace::Tracer;
+
+/// Requests that are worked on at a time. More would only wait for the same few connections, each
+/// with a thread; whoever is sent away comes back when there is room.
+const AT_ONCE: usize = 256;
+
+/// What one tenant has.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Tenant {
+    /// Its memories.
+    pub server: MemoryServer,
+    /// Where its stored results lie, for `/v1/offloads`.
+    pub spools: Option<Spools>,
+    /// Who tells whether a link to one of them is ours.
+    pub links: Option<Arc<SignedLinks>>,
+    /// How often it may ask.
+    pub rate: Option<Arc<Mutex<Bucket>>>,
+}
+
+impl Tenant {
+    /// A tenant with memories alone.
+    pub fn new(server: MemoryServer) -> Self {
+        Self { server, spools: None, links: None, rate: None }
+    }
+}
+
+/// The tenants that are served.
+pub trait Tenants: Send + Sync {
+    /// The tenant called `name`, if it need not be fetched.
+    fn known(&self, name: &str) -> Option<Tenant>;
+
+    /// The tenant called `name`, if there is one. Blocking.
+    fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError>;
+
+    /// Whether there is anything to ask. Blocking.
+    fn ready(&self) -> Result<(), StoreError>;
+}
+
+/// One tenant, whoever asks.
+pub(super) struct Only(pub(super) Tenant);
+
+impl Tenants for Only {
+    fn known(&self, _: &str) -> Option<Tenant> {
+        Some(self.0.clone())
+    }
+
+    fn tenant(&self, _: &str) -> Result<Option<Tenant>, StoreError> {
+        Ok(Some(self.0.clone()))
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        self.0.server.0.store.secret().map(drop)
+    }
+}
+
+/// What all requests share.
+#[derive(Clone)]
+pub(super) struct Hall {
+    pub(super) tenants: Arc<dyn Tenants>,
+    /// Who tells who asks; `None` where all are the same one.
+    pub(super) doorman: Option<Arc<Doorman>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) tracer: Option<Arc<dyn Tracer>>,
+    /// Who is told who was let in to change something, and who was not.
+    pub(super) events: EventBus,
+    /// Whether it is being stopped.
+    pub(super) ending: Arc<AtomicBool>,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) began: Instant,
+}
+
+impl Hall {
+    pub(super) fn room() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(AT_ONCE))
+    }
+
+    /// The tenant called `name`.
+    pub(super) async fn tenant(&self, name: &str) -> Result<Option<Tenant>, Problem> {
+        if let Some(tenant) = self.tenants.known(name) {
+            return Ok(Some(tenant));
+        }
+        let (tenants, name) = (Arc::clone(&self.tenants), name.to_owned());
+        blocking(move || tenants.tenant(&name)).await?.map_err(of_store)
+    }
+
+    /// Whoever asks, and what they have.
+    async fn admitted(&self, request: &Parts) -> Result<App, Response> {
+        let principal = match &self.doorman {
+            None => None,
+            Some(doorman) => match doorman.admit(&request.headers, request.uri.query()).await {
+                Ok(principal) => Some(principal),
+                Err(denied) => return Err(self.denied(&denied, None)),
+            },
+        };
+        if let Some(scope) = needed(request) {
+            let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+            let action = || format!("{} {path}", request.method);
+            self.check(principal.as_ref(), scope, action)?;
+        }
+        let name = principal.as_ref().map_or("", |principal| &principal.tenant);
+        let tenant = self.tenant(name).await.map_err(IntoResponse::into_response)?;
+        // Who issues tokens may know tenants that nobody made here.
+        let Some(tenant) = tenant else {
+            return Err(self.denied(&Denied::Tenant, principal.as_ref()));
+        };
+        if let Some(rate) = &tenant.rate {
+            let since = self.began.elapsed();
+            let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(since);
+            if let Err(wait) = taken {
+                return Err(self.too_often(principal.as_ref(), wait.as_secs() + 1));
+            }
+        }
+        Ok(App {
+            server: tenant.server,
+            spools: tenant.spools,
+            metrics: Arc::clone(&self.metrics),
+            tracer: self.tracer.clone(),
+            principal,
+            hall: self.clone(),
+        })
+    }
+
+    /// Whether `principal` may do something that needs `scope`, which is told to whoever watches.
+    #[expect(clippy::result_large_err, reason = "whoever gets it sends it at once")]
+    pub(super) fn check(
+        &self,
+        principal: Option<&Principal>,
+        scope: Scope,
+        action: impl FnOnce() -> String,
+    ) -> Result<(), Response> {
+        let Some(principal) = principal else { return Ok(()) };
+        if !principal.scopes.has(scope) {
+            return Err(self.denied(&Denied::Scope(scope), Some(principal)));
+        }
+        if scope != Scope::Read {
+            let (tenant, subject) = (principal.tenant.clone(), principal.subject.clone());
+            let kind = EventKind::AccessUsed { tenant, subject, action: action() };
+            self.events.publish(None, kind);
+        }
+        Ok(())
+    }
+
+    /// What whoever is not let in is told, and whoever watches.
+    fn denied(&self, denied: &Denied, principal: Option<&Principal>) -> Response {
+        self.tell_denied(denied.word(), principal);
+        let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
+        let challenge = self.doorman.as_ref().and_then(|doorman| doorman.challenge(denied));
+        if let Some(value) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+
+    fn tell_denied(&self, reason: &'static str, principal: Option<&Principal>) {
+        let tenant = principal.map(|principal| principal.tenant.clone());
+        let subject = principal.map(|principal| principal.subject.clone());
+        self.events.publish(None, EventKind::AccessDenied { reason, tenant, subject });
+    }
+
+    fn too_often(&self, principal: Option<&Principal>, seconds: u64) -> Response {
+        self.tell_denied("rate", principal);
+        let said = "this tenant asks too often";
+        let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response
+    }
+}
+
+/// Lets a request through with what its principal has, or answers it.
+pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next) -> Response {
+    let Ok(_room) = Arc::clone(&hall.room).try_acquire_owned() else {
+        let said = "too much is asked at once";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
+    };
+    let (mut parts, body) = request.into_parts();
+    match hall.admitted(&parts).await {
+        Ok(app) => {
+            parts.extensions.insert(app);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(response) => response,
+    }
+}
+
+/// What a request needs, by its path and method. What a message needs is in it.
+fn needed(request: &Parts) -> Option<Scope> {
+    match (request.uri.path(), &request.method) {
+        ("/mcp" | "/openapi.json", _) => None,
+        ("/metrics", _) => Some(Scope::Admin),
+        ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(Scope::Read),
+        _ => Some(Scope::Write),
+    }
+}

@@ -1,0 +1,191 @@
+//! `atlatl keys`: what lets people and programs at a tenant's memories.
+
+use atlatl_access::{ApiKey, Scope, Scopes};
+use atlatl_memory::{ListedKey, NewKey};
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Subcommand;
+use rustix::rand::GetRandomFlags;
+use serde_json::json;
+
+use super::owner::{Owner, examples};
+use crate::{
+    error::{Error, Status},
+    memories,
+    output::{Mode, Output, Table, distance, printable},
+};
+
+pub(crate) const CREATE: &str = examples!(
+    "  atlatl keys create --tenant acme --name ci --as postgres://owner@db.example/memories\n",
+    "  atlatl keys create --tenant acme --name reader --scopes memory:read --days 30 --as …",
+);
+
+/// The commands below `atlatl keys`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a key, and show it this one time
+    ///
+    /// The database keeps a digest, from which nobody gets the key back. Whoever has it
+    /// sends it with every request: `Authorization: Bearer KEY`.
+    #[command(verbatim_doc_comment, after_long_help = CREATE)]
+    Create(Create),
+    /// List keys, without their secrets
+    List {
+        /// Of this tenant alone
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        owner: Owner,
+    },
+    /// Revoke a key: within ten seconds no server knows it any more
+    Revoke {
+        /// The key's id, as `list` shows it
+        id: String,
+        #[command(flatten)]
+        owner: Owner,
+    },
+}
+
+/// What was typed behind `create`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    /// Whose memories it opens
+    #[arg(long, value_name = "NAME")]
+    tenant: String,
+    /// What to call it
+    #[arg(long, value_name = "NAME", default_value = "")]
+    name: String,
+    /// What it allows: memory:read, memory:write,
+    /// memory:admin (metrics)
+    #[arg(
+        long,
+        value_name = "SCOPES",
+        value_delimiter = ',',
+        default_value = "memory:read,memory:write",
+        value_parser = scope,
+        verbatim_doc_comment
+    )]
+    scopes: Vec<Scope>,
+    /// For how many days it is good [default: until it is revoked]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    days: Option<u16>,
+    #[command(flatten)]
+    owner: Owner,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Error> {
+    match command {
+        Command::Create(args) => create(args, output),
+        Command::List { tenant, owner } => list(tenant.as_deref(), owner, output),
+        Command::Revoke { id, owner } => revoke(id, owner, output),
+    }
+}
+
+fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
+    let now = memories::moment().now;
+    let key = ApiKey::new(random()?);
+    let expires = args.days.map(|days| now + TimeDelta::days(i64::from(days)));
+    let scopes: Vec<&str> = args.scopes.iter().map(|scope| scope.word()).collect();
+    let kept = args.owner.registry()?.put_key(&NewKey {
+        id: key.id(),
+        tenant: &args.tenant,
+        digest: &key.digest(),
+        scopes: &scopes,
+        name: &args.name,
+        expires,
+    });
+    if !kept.map_err(memories::of_database)? {
+        let name = printable(&args.tenant);
+        return Err(Error::failure(format!("there is no tenant {name}"))
+            .with_hint("atlatl tenants create NAME --as URL"));
+    }
+    match output.mode() {
+        Mode::Json => output.json(&json!({
+            "id": key.id(),
+            "key": key.shown(),
+            "tenant": args.tenant,
+            "scopes": scopes,
+            "expires": expires.map(|at| at.to_rfc3339()),
+        }))?,
+        Mode::Human => {
+            output.line(key.shown())?;
+            output.note("this is the only time it is shown; its id is ".to_owned() + key.id());
+        }
+    }
+    Ok(Status::Success)
+}
+
+fn list(tenant: Option<&str>, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
+    let keys = owner.registry()?.keys(tenant).map_err(memories::of_database)?;
+    let now = memories::moment().now;
+    match output.mode() {
+        Mode::Json => {
+            let of = |key: &ListedKey| {
+                json!({
+                    "id": key.id,
+                    "tenant": key.tenant,
+                    "name": key.name,
+                    "scopes": key.scopes,
+                    "made": key.made.to_rfc3339(),
+                    "expires": key.expires.map(|at| at.to_rfc3339()),
+                    "revoked": key.revoked.map(|at| at.to_rfc3339()),
+                })
+            };
+            output.json(&keys.iter().map(of).collect::<Vec<_>>())?;
+        }
+        Mode::Human if keys.is_empty() => output.note("there is no key yet"),
+        Mode::Human => {
+            let mut table = Table::new(["ID", "TENANT", "NAME", "SCOPES", "MADE", "STATE"]);
+            for key in &keys {
+                table.row([
+                    key.id.clone(),
+                    printable(&key.tenant).into_owned(),
+                    printable(&key.name).into_owned(),
+                    Scopes::of_words(key.scopes.iter().map(String::as_str)).to_string(),
+                    distance(key.made, now),
+                    state(key, now),
+                ]);
+            }
+            output.table(&table)?;
+        }
+    }
+    Ok(Status::Success)
+}
+
+fn state(key: &ListedKey, now: DateTime<Utc>) -> String {
+    match (key.revoked, key.expires) {
+        (Some(at), _) => format!("revoked {}", distance(at, now)),
+        (None, Some(at)) if at <= now => format!("expired {}", distance(at, now)),
+        (None, Some(at)) => format!("expires {}", distance(at, now)),
+        (None, None) => "good".to_owned(),
+    }
+}
+
+fn revoke(id: &str, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
+    if !owner.registry()?.revoke_key(id).map_err(memories::of_database)? {
+        let id = printable(id);
+        return Err(Error::failure(format!("there is no key {id} that is not revoked"))
+            .with_hint("atlatl keys list --as URL"));
+    }
+    match output.mode() {
+        Mode::Json => output.json(&json!({"id": id, "revoked": true}))?,
+        Mode::Human => output.line(format!("revoked {}", printable(id)))?,
+    }
+    Ok(Status::Success)
+}
+
+fn scope(word: &str) -> Result<Scope, String> {
+    let known = Scope::ALL.into_iter().find(|scope| scope.word() == word);
+    known.ok_or_else(|| "expected memory:read, memory:write or memory:admin".to_owned())
+}
+
+/// What a key is made of: the system's own random numbers.
+fn random() -> Result<[u8; 48], Error> {
+    let mut bytes = [0; 48];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty())
+            .map_err(|error| Error::failure(format!("there are no random numbers: {error}")))?;
+    }
+    Ok(bytes)
+}

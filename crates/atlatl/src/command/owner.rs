@@ -1,0 +1,33 @@
+//! Owner: who owns the schema of a team's database, as some commands need.
+
+use atlatl_memory::{Registry, StoreError};
+
+use crate::{error::Error, memories};
+
+/// Shown below the help of every command that runs as the owner.
+macro_rules! examples {
+    ($($text:literal),* $(,)?) => {
+        concat!(
+            "A URL without a password gets that of $PGPASSWORD.\n\nExamples:\n",
+            $($text),*
+        )
+    };
+}
+pub(crate) use examples;
+
+/// As whom it is done.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Owner {
+    /// The database, with the user who owns the schema
+    #[arg(long = "as", value_name = "URL")]
+    url: String,
+}
+
+impl Owner {
+    /// Tenants and keys of that database.
+    pub(crate) fn registry(&self) -> Result<Registry, Error> {
+        let wrong = |error: StoreError| Error::usage(format!("--as: {error}"));
+        let options = memories::options(&self.url).map_err(wrong)?;
+        Registry::open(&options).map_err(memories::of_database)
+    }
+}

@@ -1,0 +1,431 @@
+//! Many tenants in one database: each has its own, whatever anyone brings.
+
+use std::time::Instant;
+
+use testkit::postgres::Server;
+
+use super::*;
+
+/// A team's program that serves many tenants, and whoever owns the schema.
+struct House {
+    program: Program,
+    owner: String,
+}
+
+impl House {
+    fn new() -> Self {
+        let server = Server::shared();
+        let (program, database) = stranger(server);
+        let owner = server.url(OWNER, &database);
+        let run = program.run(&["db", "migrate", "--as", &owner]);
+        assert_eq!(run.status, 0, "{run}");
+        let program =
+            storing(program, s3::Server::shared()).variable("ATLATL_SERVER__AUTH", "keys");
+        Self { program, owner }
+    }
+
+    fn run(&self, args: &[&str]) -> crate::program::Run {
+        self.program.run(&[args, &["--as", &self.owner]].concat())
+    }
+
+    fn tenant(&self, name: &str) -> String {
+        let run = self.run(&["tenants", "create", name]);
+        assert_eq!(run.status, 0, "{run}");
+        self.key(name, &[])["key"].as_str().unwrap().to_owned()
+    }
+
+    fn key(&self, tenant: &str, more: &[&str]) -> Value {
+        let run = self.run(&[&["keys", "create", "--tenant", tenant], more].concat());
+        assert_eq!(run.status, 0, "{run}");
+        run.json()
+    }
+}
+
+fn ask(url: &str, key: &str, method: &str, path: &str, body: &str) -> Answer {
+    asked_with(url, method, path, body, &format!("Authorization: Bearer {key}\r\n")).unwrap()
+}
+
+fn tell(url: &str, key: &str, method: &str, params: &Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let answer = ask(url, key, "POST", "/mcp", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn tool(url: &str, key: &str, tool: &str, arguments: &Value) -> Value {
+    tell(url, key, "tools/call", &json!({"name": tool, "arguments": arguments}))
+}
+
+/// Keeps a memory; its id.
+fn keep(url: &str, key: &str, content: &str) -> String {
+    let body = json!({"content": content, "memory_type": "semantic"}).to_string();
+    let made = ask(url, key, "POST", "/v1/memories", &body);
+    assert_eq!(made.status, 201, "{made:?}");
+    made.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
+    let house = House::new();
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let id = keep(url, &ann, "Ann's canary sings.");
+    assert_eq!(ask(url, &ann, "GET", &format!("/v1/memories/{id}"), "").status, 200);
+    assert_eq!(ask(url, &bob, "GET", &format!("/v1/memories/{id}"), "").status, 404);
+    // A key is shown once, and nowhere else.
+    let listed = house.run(&["keys", "list"]);
+    assert_eq!(listed.json().as_array().unwrap().len(), 2, "{listed}");
+    let secret = ann.rsplit('_').next().unwrap();
+    assert!(!listed.to_string().contains(secret), "{listed}");
+    let server = Server::shared();
+    let database = house.owner.rsplit('/').next().unwrap();
+    let kept = server.sql(database, "SELECT string_agg(k::text, ' ') FROM atlatl.access_key k");
+    assert!(!kept.contains(secret), "{kept}");
+    // What the server's own role can see of them is nothing.
+    let app = server.sql(
+        database,
+        &format!(
+            "SELECT has_table_privilege('{APP}', 'atlatl.access_key', 'SELECT') \
+             OR has_table_privilege('{APP}', 'atlatl.tenant', 'SELECT, INSERT, UPDATE, DELETE')"
+        ),
+    );
+    assert_eq!(app, "f");
+    // Nobody, a wrong key, a revoked one and one that has expired.
+    let refused = |key: &str| ask(url, key, "GET", "/v1/memories", "");
+    let nobody = asked(url, "GET", "/v1/memories", "").unwrap();
+    assert_eq!(nobody.status, 401, "{nobody:?}");
+    assert!(nobody.headers.contains("www-authenticate: bearer"), "{nobody:?}");
+    let wrong = format!("{}x", &ann[..ann.len() - 1]);
+    let unknown = ann.replacen(&ann[4..8], "zzzz", 1);
+    for odd in [&*wrong, &unknown, "atl_", "t", &"t".repeat(40), &format!("{ann}a")] {
+        let refused = refused(odd);
+        assert_eq!(refused.status, 401, "{odd}: {refused:?}");
+        assert!(refused.headers.contains("error=\"invalid_token\""), "{refused:?}");
+    }
+    let other = house.key("ann", &["--name", "other"]);
+    let other_key = other["key"].as_str().unwrap();
+    assert_eq!(refused(other_key).status, 200);
+    let run = house.run(&["keys", "revoke", other["id"].as_str().unwrap()]);
+    assert_eq!(run.status, 0, "{run}");
+    let begun = Instant::now();
+    while refused(other_key).status != 401 {
+        assert!(begun.elapsed().as_secs() < 12, "a revoked key is known for ever");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let again = house.run(&["keys", "revoke", other["id"].as_str().unwrap()]);
+    assert_eq!(again.status, 1, "{again}");
+    let sql = format!(
+        "UPDATE atlatl.access_key SET expires = now() - interval '1 s' \
+                       WHERE id = '{}'",
+        bob.split('_').nth(1).unwrap()
+    );
+    server.sql(database, &sql);
+    let begun = Instant::now();
+    while refused(&bob).status != 401 {
+        assert!(begun.elapsed().as_secs() < 12, "an expired key is known for ever");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert_eq!(refused(&ann).status, 200);
+    let none = house.run(&["keys", "create", "--tenant", "nobody"]);
+    assert_eq!(none.status, 1, "{none}");
+}
+
+#[test]
+fn a_key_allows_what_it_was_made_for() {
+    let house = House::new();
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    let all = house.tenant("ann");
+    let id = keep(url, &all, "Ann's canary sings.");
+    let of =
+        |scopes: &str| house.key("ann", &["--scopes", scopes])["key"].as_str().unwrap().to_owned();
+    let (read, write, admin) = (of("memory:read"), of("memory:write"), of("memory:admin"));
+    let memory = json!({"content": "x", "memory_type": "semantic"});
+    let call = |name: &str, arguments: &Value| {
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+               "params": {"name": name, "arguments": arguments}})
+        .to_string()
+    };
+    let one = format!("/v1/memories/{id}");
+    let cases = [
+        ("GET", &*one, String::new(), "memory:read"),
+        ("GET", "/v1/memories", String::new(), "memory:read"),
+        ("POST", "/v1/search", json!({"query": "canary"}).to_string(), "memory:read"),
+        ("POST", "/v1/memories", memory.to_string(), "memory:write"),
+        ("PUT", &*one, memory.to_string(), "memory:write"),
+        ("GET", "/metrics", String::new(), "memory:admin"),
+        ("POST", "/mcp", call("recall_memories", &json!({"query": "canary"})), "memory:read"),
+        ("POST", "/mcp", call("get_memory", &json!({"id": id})), "memory:read"),
+        ("POST", "/mcp", call("lro_extract", &json!({"ref": "x"})), "memory:read"),
+        ("POST", "/mcp", call("capture_memory", &memory), "memory:write"),
+        ("POST", "/mcp", call("update_memory", &json!({"id": id, "title": "t"})), "memory:write"),
+        ("POST", "/mcp", call("delete_memory", &json!({"id": "0"})), "memory:write"),
+    ];
+    for (method, path, body, needs) in &cases {
+        for (key, has) in
+            [(&read, "memory:read"), (&write, "memory:write"), (&admin, "memory:admin")]
+        {
+            let answer = ask(url, key, method, path, body);
+            if has == *needs {
+                assert!(answer.status < 300, "{method} {path} {body} as {has}: {answer:?}");
+            } else {
+                assert_eq!(answer.status, 403, "{method} {path} {body} as {has}");
+                let challenge = format!("error=\"insufficient_scope\", scope=\"{needs}\"");
+                assert!(answer.headers.contains(&challenge), "{answer:?}");
+            }
+        }
+    }
+    // To be greeted, anyone may who is let in.
+    for method in ["tools/list", "prompts/list", "ping"] {
+        assert!(tell(url, &admin, method, &json!({}))["result"].is_object());
+    }
+    let listed = tell(url, &write, "tools/list", &json!({}));
+    assert!(listed["result"]["tools"].as_array().unwrap().len() >= 8);
+}
+
+/// Asks for another's memory in every way there is.
+fn try_id(url: &str, key: &str, id: &str, clean: &mut dyn FnMut(&str, &str)) {
+    let path = format!("/v1/memories/{id}");
+    let body = json!({"content": "mine now", "memory_type": "semantic"}).to_string();
+    for (method, body) in [("GET", ""), ("PUT", &*body), ("DELETE", "")] {
+        let answer = ask(url, key, method, &path, body);
+        assert_eq!(answer.status, 404, "{method}: {answer:?}");
+        clean(method, &answer.body);
+    }
+    for (name, arguments) in [
+        ("get_memory", json!({"id": id})),
+        ("update_memory", json!({"id": id, "title": "mine"})),
+        ("delete_memory", json!({"id": id})),
+    ] {
+        let answer = tool(url, key, name, &arguments);
+        clean(name, &answer.to_string());
+        let said = answer["result"]["structuredContent"]["deleted"].as_bool();
+        assert!(answer["result"]["isError"] == true || said == Some(false), "{answer}");
+    }
+    let read = tell(url, key, "resources/read", &json!({"uri": format!("memory://{id}")}));
+    clean("resources/read", &read.to_string());
+}
+
+#[test]
+fn nothing_that_one_tenant_was_given_opens_anything_to_another() {
+    let house = House::new();
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    let canary = "CANARY-of-ann";
+    let mut ids = Vec::new();
+    for n in 0..120 {
+        ids.push(keep(url, &ann, &format!("{canary} {n} {}", "lies in the harbour. ".repeat(20))));
+        if n % 10 == 0 {
+            keep(url, &bob, &format!("Bob's own {n}"));
+        }
+    }
+    // What Ann has: ids, a cursor, a reference, a link, a task, a session.
+    let page = tool(url, &ann, "list_memories", &json!({"limit": 5, "detail": "light"}));
+    let cursor = page["result"]["structuredContent"]["next_cursor"].clone();
+    assert!(cursor.is_string(), "{page}");
+    let large = tool(url, &ann, "list_memories", &json!({"detail": "full"}));
+    let descriptor = &large["result"]["structuredContent"];
+    assert_eq!(descriptor["offloaded"], true, "{large}");
+    let reference = descriptor["lro"]["ref"].as_str().unwrap();
+    let link = descriptor["file_path"].as_str().unwrap().strip_prefix(url.as_str()).unwrap();
+    let task = tell(
+        url,
+        &ann,
+        "tools/call",
+        &json!({"name": "recall_memories", "arguments": {"query": canary},
+                "task": {"ttl": 60_000}}),
+    );
+    let task = task["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("{task}"));
+    let stored = reference.rsplit('/').next().unwrap();
+
+    let mut seen = 0;
+    let mut clean = |what: &str, text: &str| {
+        seen += 1;
+        assert!(!text.contains(canary), "{what} tells Bob: {text}");
+    };
+    for id in ids.iter().take(3).chain([&ids[119]]) {
+        try_id(url, &bob, id, &mut clean);
+    }
+    for name in ["list_memories", "recall_memories", "search_memories"] {
+        let answer = tool(url, &bob, name, &json!({"query": canary, "cursor": cursor}));
+        clean(name, &answer.to_string());
+        let arguments = if name == "list_memories" {
+            json!({"cursor": cursor})
+        } else {
+            json!({"query": canary})
+        };
+        clean(name, &tool(url, &bob, name, &arguments).to_string());
+    }
+    clean("inject", &tool(url, &bob, "inject_context", &json!({"query": canary})).to_string());
+    for wanted in [reference, stored, link] {
+        for (name, more) in [
+            ("lro_extract", json!({"query": "."})),
+            ("lro_extract", json!({"sql": "SELECT * FROM results"})),
+            ("lro_extract", json!({})),
+            ("search_large_output", json!({"pattern": "CANARY"})),
+            ("read_large_output", json!({"unit": "records", "start": 0, "end": 9})),
+        ] {
+            let mut arguments = more;
+            arguments["ref"] = json!(wanted);
+            let answer = tool(url, &bob, name, &arguments);
+            assert_eq!(answer["result"]["isError"], true, "{answer}");
+            clean(name, &answer.to_string());
+        }
+    }
+    for path in [format!("/v1/offloads/{stored}"), format!("/v1/offloads/{stored}/{}", "a.1.b")] {
+        let answer = ask(url, &bob, "GET", &path, "");
+        assert_eq!(answer.status, 404, "{path}: {answer:?}");
+        clean(&path, &answer.body);
+    }
+    // Ann's link with Bob's name in it.
+    let as_bob = link.replacen("YW5u", "Ym9i", 1);
+    assert_ne!(as_bob, link);
+    let answer = ask(url, &bob, "GET", &as_bob, "");
+    assert_eq!(answer.status, 404, "{answer:?}");
+    clean("link", &answer.body);
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let answer = tell(url, &bob, method, &json!({"taskId": task}));
+        assert!(answer["error"].is_object(), "{method}: {answer}");
+        clean(method, &answer.to_string());
+    }
+    clean("/v1/memories", &ask(url, &bob, "GET", "/v1/memories?limit=1000", "").body);
+    let found = json!({"query": canary}).to_string();
+    let search = ask(url, &bob, "POST", "/v1/search", &found);
+    clean("/v1/search", &search.body);
+    assert!(seen > 40, "{seen}");
+    // Ann has all of it still.
+    let lines = ask(url, &ann, "GET", link, "").body;
+    assert_eq!(lines.lines().filter(|line| line.contains(canary)).count(), 120);
+    let counted = ask(url, &ann, "GET", "/v1/memories?limit=1", "").json();
+    assert_eq!(counted["total"], 120, "{counted}");
+}
+
+#[test]
+fn what_a_tenant_may_use_is_bounded_and_that_of_others_is_not() {
+    let house = House::new();
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let run = house.run(&["tenants", "create", "ann", "--memories", "3", "--per-minute", "30"]);
+    assert_eq!((run.status, &run.json()["made"]), (0, &json!(false)), "{run}");
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    for n in 0..3 {
+        keep(url, &ann, &format!("memory {n}"));
+        keep(url, &bob, &format!("memory {n}"));
+    }
+    let body = json!({"content": "one more", "memory_type": "semantic"});
+    let over = ask(url, &ann, "POST", "/v1/memories", &body.to_string());
+    assert_eq!(over.status, 507, "{over:?}");
+    let over = tool(url, &ann, "capture_memory", &body);
+    assert_eq!(over["result"]["isError"], true, "{over}");
+    assert!(over.to_string().contains("3 memories, as many as there may be"), "{over}");
+    keep(url, &bob, "one more");
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        let answer = ask(url, &ann, "GET", "/v1/memories?limit=1", "");
+        statuses.push(answer.status);
+        if answer.status == 429 {
+            assert!(answer.headers.contains("retry-after: "), "{answer:?}");
+        }
+        assert_eq!(ask(url, &bob, "GET", "/v1/memories?limit=1", "").status, 200);
+    }
+    assert!(statuses.contains(&200) && statuses.ends_with(&[429]), "{statuses:?}");
+    // A tenant that is gone has nothing, and its keys open nothing.
+    let run = house.run(&["tenants", "remove", "bob", "--yes"]);
+    assert_eq!(run.status, 0, "{run}");
+    let begun = Instant::now();
+    while ask(url, &bob, "GET", "/v1/memories", "").status == 200 {
+        assert!(begun.elapsed().as_secs() < 40, "a removed tenant is served for ever");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    let left = house.run(&["tenants", "list"]).json();
+    assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
+    let again = house.run(&["tenants", "remove", "bob", "--yes"]);
+    assert_eq!(again.status, 1, "{again}");
+    let counted = Server::shared().sql(
+        house.owner.rsplit('/').next().unwrap(),
+        "SELECT count(*) FROM atlatl.memory WHERE tenant = 'bob'",
+    );
+    assert_eq!(counted, "0");
+}
+
+#[test]
+fn nobody_listens_beyond_this_machine_without_knowing_who_asks() {
+    let program = Program::new();
+    let run = program.run(&["serve", "--http", "0.0.0.0:0"]);
+    assert_eq!(run.status, 1, "{run}");
+    assert!(run.to_string().contains("can be reached from other machines"), "{run}");
+    // Keys are in a database, and there is none.
+    let run = program.run(&["serve", "--http", "127.0.0.1:0", "--set", "server.auth=keys"]);
+    assert_eq!(run.status, 2, "{run}");
+    for odd in ["key", "oauth:", "oauth:http://id.example", "keys,oauth:https://a,oauth:https://b"]
+    {
+        let set = format!("server.auth={odd}");
+        let run = program.run(&["serve", "--http", "127.0.0.1:0", "--set", &set]);
+        assert_eq!(run.status, 2, "{odd}: {run}");
+    }
+}
+
+#[test]
+fn foreign_and_unknown_look_and_last_the_same() {
+    let house = House::new();
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    let foreign = keep(url, &ann, "Ann's canary sings.");
+    let unknown = "01890a5d-ac96-774b-bcce-b302099a8057";
+    keep(url, &bob, "Bob's own.");
+    let median = |id: &str| {
+        let mut times: Vec<_> = (0..200)
+            .map(|_| {
+                let begun = Instant::now();
+                let answer = ask(url, &bob, "GET", &format!("/v1/memories/{id}"), "");
+                (begun.elapsed(), answer.status, answer.body)
+            })
+            .collect();
+        times.sort_by_key(|(time, ..)| *time);
+        assert!(times.iter().all(|(_, status, _)| *status == 404));
+        assert!(times.windows(2).all(|pair| pair[0].2 == pair[1].2), "one body");
+        (times[100].0, times[100].2.clone())
+    };
+    // In turn, several times: whatever else the machine does comes to both.
+    let ratios: Vec<f64> = (0..5)
+        .map(|_| {
+            let ((a, of_foreign), (b, of_unknown)) = (median(&foreign), median(unknown));
+            assert_eq!(of_foreign, of_unknown);
+            a.as_secs_f64() / b.as_secs_f64()
+        })
+        .collect();
+    let mut sorted = ratios.clone();
+    sorted.sort_by(f64::total_cmp);
+    assert!((0.9..=1.1).contains(&sorted[2]), "{ratios:?}");
+    let said = |id: &str| tool(url, &bob, "get_memory", &json!({"id": id})).to_string();
+    assert_eq!(said(&foreign).replace(&foreign, "ID"), said(unknown).replace(unknown, "ID"));
+}
+
+#[test]
+fn who_says_that_it_is_a_proxy_gets_another_form_and_nothing_else() {
+    let house = House::new();
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    for n in 0..60 {
+        keep(url, &ann, &format!("CANARY-of-ann {n} {}", "in the harbour ".repeat(30)));
+    }
+    let read = house.key("bob", &["--scopes", "memory:write"])["key"].as_str().unwrap().to_owned();
+    let asked = |key: &str, proxy: bool| {
+        let mut params = json!({"name": "list_memories", "arguments": {"detail": "full"}});
+        if proxy {
+            params["_meta"] = json!({"clientInfo": {"proxy": true}});
+        }
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        ask(url, key, "POST", "/mcp", &body.to_string())
+    };
+    assert_eq!(asked(&ann, false).json()["result"]["structuredContent"]["offloaded"], true);
+    for proxy in [false, true] {
+        let others = asked(&bob, proxy);
+        assert!(others.status == 200 && !others.body.contains("CANARY"), "{others:?}");
+        assert_eq!(asked(&read, proxy).status, 403);
+    }
+}
