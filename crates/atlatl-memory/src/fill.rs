@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::embed::Embedder;
@@ -19,11 +18,11 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How long is waited after a failure, at first and at most.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Makes the vectors that are missing, until it is dropped.
+/// Makes the vectors that are missing, until it is dropped. Nobody waits for its end then: a model may
+/// take minutes for what it was given last.
 #[derive(Debug)]
 pub struct Filler {
-    calls: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    calls: SyncSender<()>,
 }
 
 impl Filler {
@@ -34,27 +33,16 @@ impl Filler {
         failed: impl Fn(&dyn std::error::Error) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (calls, called) = sync_channel(1);
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("vectors".to_owned())
             .spawn(move || run(&*store, &*embedder, &called, &failed))?;
-        Ok(Self { calls: Some(calls), thread: Some(thread) })
+        Ok(Self { calls })
     }
 
     /// Says that there is something to do.
     pub fn call(&self) {
-        if let Some(calls) = &self.calls {
-            // One call that was not heard yet is as good as two.
-            let _ = calls.try_send(());
-        }
-    }
-}
-
-impl Drop for Filler {
-    fn drop(&mut self) {
-        drop(self.calls.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        // One call that was not heard yet is as good as two.
+        let _ = self.calls.try_send(());
     }
 }
 

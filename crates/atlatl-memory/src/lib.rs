@@ -53,8 +53,8 @@ pub use hit::{Found, RankPosition, RankedBy, SearchHit};
 pub use order::{Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    About, Bounds, ListedKey, ListedTenant, NewKey, Postgres, PostgresOptions, PostgresStore,
-    Registry, StoredKey,
+    About, Bounds, KnownTenant, ListedKey, ListedTenant, NewKey, Postgres, PostgresOptions,
+    PostgresStore, Registry, StoredKey,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{Recorded, Sent, recorded};

@@ -36,7 +36,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 pub use self::about::About;
-pub use self::access::{Bounds, StoredKey};
+pub use self::access::{Bounds, KnownTenant, StoredKey};
 use self::database::{Database, Pgvector};
 use self::keep::Tenant;
 use self::lexemes::Asked;

@@ -24,6 +24,7 @@ use axum::routing::{any, get, post};
 use lro::Spools;
 pub use lro_http::{AuthError, BearerTokens, ListenError, Stop, Stopped, listen, stop};
 use lro_http::{Guard, Problem, no_such_method, no_such_path};
+use tokio::sync::OwnedSemaphorePermit;
 
 use self::hall::{Hall, Only};
 pub use self::hall::{Tenant, Tenants};
@@ -72,6 +73,8 @@ struct App {
     /// Who asks; `None` where all are the same one.
     principal: Option<Principal>,
     hall: Hall,
+    /// Its place among what its tenant asks at a time.
+    _busy: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// Answers on `listener` until it is stopped: one tenant, whoever asks. Blocking: it has threads of
@@ -152,6 +155,7 @@ fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
         .layer(from_fn_with_state(hall.clone(), hall::admit))
         // A link is proof enough of itself.
         .route("/v1/offloads/{id}/{link}", get(offload::linked))
+        .layer(from_fn_with_state(hall.clone(), hall::make_room))
         .route("/.well-known/oauth-protected-resource", get(api::metadata))
         .route("/.well-known/oauth-protected-resource/mcp", get(api::metadata))
         .route("/healthz", get(api::alive))

@@ -13,9 +13,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lro::Links;
 use lro_core::ResultId;
 
-use crate::seal::StoreSeal;
+use crate::seal::{Seal, StoreSeal};
 
 const PURPOSE: &str = "link";
+/// No tenant has a longer name.
+const LONGEST_TENANT: usize = 128;
 /// How long a link is good.
 const GOOD_FOR: TimeDelta = TimeDelta::minutes(5);
 
@@ -47,8 +49,13 @@ impl SignedLinks {
 
     /// Whose result a link says that it opens, by its last part.
     pub(crate) fn tenant_of(part: &str) -> Option<String> {
-        let encoded = part.split('.').next()?;
-        String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
+        let mut parts = part.split('.');
+        let (encoded, until) = (parts.next()?, parts.next()?);
+        let signature = parts.next().filter(|_| parts.next().is_none())?;
+        // What cannot be one of ours is not worth looking for whose it would be.
+        until.parse::<i64>().ok().filter(|_| signature.len() == Seal::SIGNATURE_CHARS)?;
+        let name = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
+        Some(name).filter(|name| name.len() <= LONGEST_TENANT && !name.contains(char::is_control))
     }
 
     /// Whether the last part of a link opens the result `id` now.

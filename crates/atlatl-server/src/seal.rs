@@ -40,6 +40,9 @@ impl StoreSeal {
 }
 
 impl Seal {
+    /// Of a signature as text.
+    pub(crate) const SIGNATURE_CHARS: usize = 22;
+
     pub(crate) fn new(secret: [u8; 32]) -> Self {
         Self(secret)
     }

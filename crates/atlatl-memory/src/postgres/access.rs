@@ -20,6 +20,16 @@ pub struct Bounds {
     pub per_minute: Option<u32>,
 }
 
+/// A tenant, as a server needs to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownTenant {
+    /// What it may use.
+    pub bounds: Bounds,
+    /// When it was made: one that was removed and made again is another.
+    pub made: i64,
+}
+
 /// A key as it is kept: without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,12 +59,15 @@ impl Postgres {
         })
     }
 
-    /// What the tenant called `name` may use, if there is one.
-    pub fn bounds(&self, name: &str) -> Result<Option<Bounds>, StoreError> {
-        let asked = "SELECT memories, per_minute FROM atlatl.tenant_of($1)";
-        self.one(asked, name, |row| Bounds {
-            memories: row.get::<_, Option<i64>>(0).map(i64::unsigned_abs),
-            per_minute: row.get::<_, Option<i32>>(1).map(i32::unsigned_abs),
+    /// The tenant called `name`, if there is one.
+    pub fn known(&self, name: &str) -> Result<Option<KnownTenant>, StoreError> {
+        let asked = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
+        self.one(asked, name, |row| KnownTenant {
+            bounds: Bounds {
+                memories: row.get::<_, Option<i64>>(0).map(i64::unsigned_abs),
+                per_minute: row.get::<_, Option<i32>>(1).map(i32::unsigned_abs),
+            },
+            made: row.get(2),
         })
     }
 

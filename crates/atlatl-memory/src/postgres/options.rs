@@ -8,6 +8,9 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::store::StoreError;
 
+/// For how long a host that says nothing is taken to be there.
+const GONE: Duration = Duration::from_secs(30);
+
 /// How a database is reached.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -73,6 +76,10 @@ impl PostgresOptions {
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(self.connect_timeout);
+        }
+        // A host that is gone does not say so.
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(GONE).keepalives_idle(GONE);
         }
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password);

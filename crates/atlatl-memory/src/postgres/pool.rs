@@ -45,9 +45,12 @@ impl Pool {
         loop {
             let session = self.session(tenant, access)?;
             let answer = ask(&session);
-            if answer.is_err() && session.is_lost() && again {
-                again = false;
-                continue;
+            if answer.is_err() && session.is_lost() {
+                self.renew();
+                if again {
+                    again = false;
+                    continue;
+                }
             }
             // Nothing was written: whether the end is heard is all the same.
             if let Some(connection) = session.leave(word(&answer)) {
@@ -67,6 +70,9 @@ impl Pool {
         loop {
             let session = self.session(tenant, Access::Write)?;
             let done = change(&session);
+            if done.is_err() && session.is_lost() {
+                self.renew();
+            }
             // It broke while nobody used it: not even the beginning was heard of.
             if done.is_err() && session.is_lost() && !session.is_begun() && again {
                 again = false;
@@ -89,6 +95,11 @@ impl Pool {
                 (Err(error), Err(_)) => Err(error),
             };
         }
+    }
+
+    /// A connection broke, or nobody answers on it: so it is with the others, most likely.
+    fn renew(&self) {
+        self.shelf.clear();
     }
 
     fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {

@@ -124,26 +124,36 @@ impl Registry {
         })
     }
 
-    /// Removes a tenant with its keys and everything it has; whether there was one.
-    pub fn remove_tenant(&self, name: &str) -> Result<bool, StoreError> {
+    /// Takes a tenant off the list, with its keys; whether it was on it. Servers know it for a while
+    /// still, and may write.
+    pub fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
+        check_name(name, &self.0.place)?;
+        let sql = "DELETE FROM atlatl.tenant WHERE name = $1";
+        self.0.write(NOBODY, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
+    }
+
+    /// Removes everything that a tenant has who is on the list no more; how many memories.
+    pub fn erase_tenant(&self, name: &str) -> Result<u64, StoreError> {
         check_name(name, &self.0.place)?;
         self.0.write(name, |db| {
-            let gone =
-                db.execute("DELETE FROM atlatl.tenant WHERE name = $1", &[(&name, Type::TEXT)])?;
-            if gone == 0 {
-                return Ok(false);
+            let listed = "SELECT 1 FROM atlatl.tenant WHERE name = $1";
+            if !db.query(listed, &[(&name, Type::TEXT)])?.is_empty() {
+                return Ok(0);
             }
-            let models = db
-                .query("SELECT model FROM atlatl.near WHERE tenant = $1", &[(&name, Type::TEXT)])?;
-            for model in &models {
+            let models = "SELECT model FROM atlatl.near WHERE tenant = $1";
+            for model in &db.query(models, &[(&name, Type::TEXT)])? {
                 let model: String = model.get(0);
                 db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)])?;
             }
+            let mut memories = 0;
             for table in TABLES {
                 let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
-                db.execute(&sql, &[(&name, Type::TEXT)])?;
+                let gone = db.execute(&sql, &[(&name, Type::TEXT)])?;
+                if table == "memory" {
+                    memories = gone;
+                }
             }
-            Ok(true)
+            Ok(memories)
         })
     }
 

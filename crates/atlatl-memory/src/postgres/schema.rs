@@ -37,7 +37,7 @@ const MIGRATIONS: [Migration; 3] = [
 /// The lock that one who migrates holds: `ATLM`.
 const LOCK: i64 = 0x4154_4C4D;
 /// A migration may take as long as it needs, and this is more.
-const PATIENCE: Duration = Duration::from_hours(24);
+pub(super) const PATIENCE: Duration = Duration::from_hours(24);
 /// No tenant: a migration is nobody's.
 pub(super) const NOBODY: &str = "";
 
@@ -107,8 +107,10 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let no_schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace \
                      WHERE nspname = 'atlatl'";
+    // Whoever is a member of the owner has the owner's policy.
     let bound = "SELECT r.rolsuper OR r.rolbypassrls OR EXISTS (SELECT 1 FROM pg_class c \
-                 WHERE c.relnamespace = 'atlatl'::regnamespace AND c.relowner = r.oid) \
+                 WHERE c.relnamespace = 'atlatl'::regnamespace \
+                 AND pg_has_role(r.oid, c.relowner, 'USAGE')) \
                  FROM pg_roles r WHERE r.rolname = current_user";
     pool.read(NOBODY, Access::Condition, &|db| {
         let usable: Option<bool> = db.query(no_schema, &[])?.first().map(|row| row.get(0));

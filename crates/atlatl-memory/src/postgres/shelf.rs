@@ -53,15 +53,15 @@ impl Shelf {
                 return Ok(Found::Idle(connection));
             }
             let now = Instant::now();
-            let wake = match state.pause {
-                Some(pause) if state.free > 0 && now < pause => pause,
-                _ if state.free > 0 => {
-                    state.free -= 1;
-                    return Ok(Found::Room(Slot(Arc::clone(&self.0))));
-                }
-                _ if now < end => end,
-                _ => return Err(StoreError::Busy),
-            };
+            let paused = state.pause.filter(|pause| now < *pause);
+            if state.free > 0 && paused.is_none() {
+                state.free -= 1;
+                return Ok(Found::Room(Slot(Arc::clone(&self.0))));
+            }
+            if now >= end {
+                return Err(StoreError::Busy);
+            }
+            let wake = paused.filter(|_| state.free > 0).map_or(end, |pause| pause.min(end));
             let waited = self.0.freed.wait_timeout(state, wake - now);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -70,7 +70,7 @@ impl Shelf {
     /// Gives a connection back on which nothing is open.
     pub(super) fn put(&self, connection: Connection) {
         self.0.lock().idle.push(connection);
-        self.0.freed.notify_one();
+        self.0.freed.notify_all();
     }
 
     /// The database let nobody in: whoever comes next waits a little before they try.
@@ -95,6 +95,7 @@ impl Shared {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.lock().free += 1;
-        self.0.freed.notify_one();
+        // Not one alone: that one may be waiting for a pause to end.
+        self.0.freed.notify_all();
     }
 }

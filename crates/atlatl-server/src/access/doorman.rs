@@ -13,6 +13,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use chrono::{DateTime, Utc};
 use lro::Moment;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::issuer::Issuer;
 
@@ -20,6 +22,11 @@ use super::issuer::Issuer;
 pub(super) const KNOWN: Duration = Duration::from_secs(10);
 /// How many are known at a time.
 const MOST: usize = 10_000;
+
+/// Of how many at a time it is asked who they are.
+const AT_ONCE: usize = 32;
+/// How long the next one waits.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Keys by their ids. Blocking.
 pub trait Keys: Send + Sync {
@@ -35,6 +42,7 @@ pub struct Doorman {
     resource: String,
     clock: fn() -> Moment,
     known: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+    line: Semaphore,
 }
 
 /// Why nobody is let in.
@@ -87,7 +95,8 @@ impl Denied {
 impl Doorman {
     /// One for the server that clients call `resource`, who knows nobody yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
-        Self { keys: None, issuer: None, resource, clock, known: Mutex::default() }
+        let line = Semaphore::new(AT_ONCE);
+        Self { keys: None, issuer: None, resource, clock, known: Mutex::default(), line }
     }
 
     /// The same, who knows these keys.
@@ -125,6 +134,9 @@ impl Doorman {
         if let Some(principal) = self.known(&digest) {
             return Ok(principal);
         }
+        // Whoever has proven nothing waits in a line of their own, and not for long.
+        let line = timeout(PATIENCE, self.line.acquire()).await;
+        let Ok(Ok(_place)) = line else { return Err(Denied::Unavailable) };
         let asked = Arc::clone(self);
         let told = tokio::task::spawn_blocking(move || asked.told(&token));
         let (principal, until) = told.await.map_err(|_| Denied::Unavailable)??;
@@ -142,7 +154,7 @@ impl Doorman {
             return Ok((principal, left(record.expires, now)));
         }
         let Some(issuer) = &self.issuer else { return Err(Denied::Invalid) };
-        let verified = issuer.principal(token, now).ok_or(Denied::Unavailable)?;
+        let verified = issuer.principal(token, self.clock).ok_or(Denied::Unavailable)?;
         verified.map(|principal| (principal, KNOWN)).map_err(|_| Denied::Invalid)
     }
 

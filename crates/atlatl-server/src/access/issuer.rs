@@ -1,9 +1,10 @@
 //! Issuer: an authorization server, whose public keys are fetched when they are needed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atlatl_access::{KeySet, Principal, Rotation, TokenError, TokenRules, verify};
 use chrono::{DateTime, Utc};
+use lro::Moment;
 use serde::Deserialize;
 
 /// Where an issuer says what it has: as OAuth and as `OpenID` Connect would have it.
@@ -20,7 +21,14 @@ pub trait Fetch: Send + Sync {
 pub struct Issuer {
     rules: TokenRules,
     fetch: Arc<dyn Fetch>,
-    keys: Mutex<Rotation>,
+    keys: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    keys: Rotation,
+    /// Whether someone fetches.
+    fetching: bool,
 }
 
 #[derive(Deserialize)]
@@ -44,26 +52,45 @@ impl Issuer {
     pub fn principal(
         &self,
         token: &str,
-        now: DateTime<Utc>,
+        clock: fn() -> Moment,
     ) -> Option<Result<Principal, TokenError>> {
-        // One fetches; whoever comes meanwhile waits, and need not.
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if keys.due(now) {
-            self.refresh(&mut keys, now);
+        let due = self.lock().keys.due(clock().now);
+        if due {
+            self.refresh(clock);
         }
-        let verified = verify(token, &self.rules, keys.keys(now)?, now);
-        if verified == Err(TokenError::UnknownKey) && keys.unknown_key(now) {
-            self.refresh(&mut keys, now);
-            return Some(verify(token, &self.rules, keys.keys(now)?, now));
+        let verified = self.verified(token, clock().now)?;
+        if verified == Err(TokenError::UnknownKey) && self.lock().keys.unknown_key(clock().now) {
+            self.refresh(clock);
+            return self.verified(token, clock().now);
         }
         Some(verified)
     }
 
-    fn refresh(&self, keys: &mut Rotation, now: DateTime<Utc>) {
-        match self.fetched() {
-            Some(fetched) => keys.fetched(fetched, now),
-            None => keys.failed(now),
+    fn verified(&self, token: &str, now: DateTime<Utc>) -> Option<Result<Principal, TokenError>> {
+        let keys = self.lock().keys.keys(now)?.clone();
+        Some(verify(token, &self.rules, &keys, now))
+    }
+
+    /// One fetches, and nobody waits for it who has keys: an issuer that is slow makes nothing slow.
+    fn refresh(&self, clock: fn() -> Moment) {
+        {
+            let mut known = self.lock();
+            if known.fetching {
+                return;
+            }
+            known.fetching = true;
         }
+        let fetched = self.fetched();
+        let (mut known, now) = (self.lock(), clock().now);
+        known.fetching = false;
+        match fetched {
+            Some(keys) => known.keys.fetched(keys, now),
+            None => known.keys.failed(now),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fetched(&self) -> Option<KeySet> {

@@ -2,13 +2,19 @@
 //!
 //! The framework's own answers are plain text, which a program that expects RFC 9457 cannot read.
 
+use std::time::Duration;
+
 use axum::body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use lro_http::Problem;
+use tokio::time::timeout;
 
 use super::LONGEST_BODY;
+
+/// How long a body may take: whoever sends none keeps a place that others want.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A whole body, no longer than [`LONGEST_BODY`].
 pub(super) struct Body(pub(super) body::Bytes);
@@ -17,7 +23,11 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = body::Bytes::from_request(request, state).await;
+        let bytes = timeout(PATIENCE, body::Bytes::from_request(request, state)).await;
+        let Ok(bytes) = bytes else {
+            let said = "the body does not arrive";
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, said));
+        };
         bytes.map(Self).map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
                 let said = format!("a body has at most {LONGEST_BODY} bytes");

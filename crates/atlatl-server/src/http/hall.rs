@@ -43,12 +43,14 @@ pub struct Tenant {
     pub links: Option<Arc<SignedLinks>>,
     /// How often it may ask.
     pub rate: Option<Arc<Mutex<Bucket>>>,
+    /// How much it may ask at a time.
+    pub busy: Option<Arc<Semaphore>>,
 }
 
 impl Tenant {
     /// A tenant with memories alone.
     pub fn new(server: MemoryServer) -> Self {
-        Self { server, spools: None, links: None, rate: None }
+        Self { server, spools: None, links: None, rate: None, busy: None }
     }
 }
 
@@ -120,11 +122,6 @@ impl Hall {
                 Err(denied) => return Err(self.denied(&denied, None)),
             },
         };
-        if let Some(scope) = needed(request) {
-            let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-            let action = || format!("{} {path}", request.method);
-            self.check(principal.as_ref(), scope, action)?;
-        }
         let name = principal.as_ref().map_or("", |principal| &principal.tenant);
         let tenant = self.tenant(name).await.map_err(IntoResponse::into_response)?;
         // Who issues tokens may know tenants that nobody made here.
@@ -138,7 +135,17 @@ impl Hall {
                 return Err(self.too_often(principal.as_ref(), wait.as_secs() + 1));
             }
         }
+        let busy = match tenant.busy.map(Semaphore::try_acquire_owned) {
+            Some(Err(_)) => return Err(self.too_often(principal.as_ref(), 1)),
+            taken => taken.and_then(Result::ok).map(Arc::new),
+        };
+        if let Some(scope) = needed(request) {
+            let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+            let action = || format!("{} {path}", request.method);
+            self.check(principal.as_ref(), scope, action)?;
+        }
         Ok(App {
+            _busy: busy,
             server: tenant.server,
             spools: tenant.spools,
             metrics: Arc::clone(&self.metrics),
@@ -196,10 +203,6 @@ impl Hall {
 
 /// Lets a request through with what its principal has, or answers it.
 pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next) -> Response {
-    let Ok(_room) = Arc::clone(&hall.room).try_acquire_owned() else {
-        let said = "too much is asked at once";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
-    };
     let (mut parts, body) = request.into_parts();
     match hall.admitted(&parts).await {
         Ok(app) => {
@@ -208,6 +211,15 @@ pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next
         }
         Err(response) => response,
     }
+}
+
+/// The same bound for whoever asks without saying who they are.
+pub(super) async fn make_room(State(hall): State<Hall>, request: Request, next: Next) -> Response {
+    let Ok(_room) = Arc::clone(&hall.room).try_acquire_owned() else {
+        let said = "too much is asked at once";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
+    };
+    next.run(request).await
 }
 
 /// What a request needs, by its path and method. What a message needs is in it.

@@ -1,5 +1,7 @@
 //! `atlatl tenants`: who has memories in a team's database.
 
+use std::{thread, time::Duration};
+
 use atlatl_memory::{Bounds, ListedTenant};
 use clap::Subcommand;
 use serde_json::json;
@@ -8,13 +10,16 @@ use super::owner::{Owner, examples};
 use crate::{
     error::{Error, Status},
     memories,
-    output::{Mode, Output, Table, distance, grouped, printable},
+    output::{Mode, Output, Table, Waiting, counted, distance, grouped, printable},
 };
 
 pub(crate) const CREATE: &str = examples!(
     "  atlatl tenants create acme --as postgres://owner@db.example/memories\n",
     "  atlatl tenants create acme --memories 100000 --per-minute 600 --as …",
 );
+
+/// For how long a server may know a tenant that is gone, and a key, and some.
+const FORGOTTEN: Duration = Duration::from_secs(45);
 
 /// The commands below `atlatl tenants`.
 #[derive(Debug, Subcommand)]
@@ -32,7 +37,9 @@ pub(crate) enum Command {
     },
     /// Remove a tenant with its keys and all its memories
     ///
-    /// Nothing of it can be brought back. Results in object storage expire by themselves.
+    /// Nothing of it can be brought back. Its keys open nothing after ten seconds; its
+    /// memories are removed when no server knows it any more, half a minute later.
+    /// Results in object storage go with the bucket's lifecycle rule.
     #[command(verbatim_doc_comment)]
     Remove(Remove),
 }
@@ -143,13 +150,25 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
             }
         }
     }
-    if !args.owner.registry()?.remove_tenant(&args.name).map_err(of_name)? {
+    let registry = args.owner.registry()?;
+    let listed = registry.retire_tenant(&args.name).map_err(of_name)?;
+    if listed {
+        let waiting = Waiting::start("waiting until no server knows it");
+        thread::sleep(FORGOTTEN);
+        drop(waiting);
+    }
+    // Also where it was taken off the list before, and that was cut short here.
+    let memories = registry.erase_tenant(&args.name).map_err(of_name)?;
+    if !listed && memories == 0 {
         return Err(Error::failure(format!("there is no tenant {name}"))
             .with_hint("atlatl tenants list --as URL"));
     }
     match output.mode() {
-        Mode::Json => output.json(&json!({"tenant": args.name, "removed": true}))?,
-        Mode::Human => output.line(format!("removed {name}"))?,
+        Mode::Json => {
+            output.json(&json!({"tenant": args.name, "removed": true, "memories": memories}))?;
+        }
+        Mode::Human => output
+            .line(format!("removed {name} and {}", counted(memories, "memory", "memories")))?,
     }
     Ok(Status::Success)
 }

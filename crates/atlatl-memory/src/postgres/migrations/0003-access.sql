@@ -37,11 +37,12 @@ $$;
 REVOKE ALL ON FUNCTION atlatl.key_of FROM PUBLIC;
 
 CREATE FUNCTION atlatl.tenant_of(wanted text)
-RETURNS TABLE (memories bigint, per_minute integer)
+RETURNS TABLE (memories bigint, per_minute integer, made bigint)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT t.memories, t.per_minute FROM atlatl.tenant t WHERE t.name = wanted
+    SELECT t.memories, t.per_minute, floor(extract(epoch FROM t.made) * 1000000)::bigint
+    FROM atlatl.tenant t WHERE t.name = wanted
 $$;
 REVOKE ALL ON FUNCTION atlatl.tenant_of FROM PUBLIC;
 

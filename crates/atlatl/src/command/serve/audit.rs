@@ -3,22 +3,53 @@
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,
+    num::NonZeroU32,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
+    sync::{Mutex, PoisonError},
+    time::Instant,
 };
 
+use atlatl_access::{Bucket, Limit};
 use atlatl_server::event::{Event, EventKind, EventSink};
 use serde_json::json;
 
 use crate::{error::Error, output::Output};
 
+/// Lines a minute about those of whom nobody knows who they are: they must not be able to fill a disk.
+const OF_NOBODY: NonZeroU32 = NonZeroU32::new(600).unwrap();
+
 /// Appends to a file. A line goes out in one write, so that several processes may share it.
-pub(super) struct Audit(File);
+pub(super) struct Audit {
+    file: File,
+    began: Instant,
+    of_nobody: Mutex<OfNobody>,
+}
+
+struct OfNobody {
+    bucket: Bucket,
+    /// How many were passed over since the last line.
+    untold: u64,
+}
 
 impl Audit {
     pub(super) fn open(path: &str) -> Result<Self, Error> {
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(Path::new(path));
-        opened.map(Self).map_err(|error| Error::failure(format!("server.audit: {path}: {error}")))
+        let file =
+            opened.map_err(|error| Error::failure(format!("server.audit: {path}: {error}")))?;
+        let bucket = Bucket::new(Limit::per_minute(OF_NOBODY, OF_NOBODY));
+        let of_nobody = Mutex::new(OfNobody { bucket, untold: 0 });
+        Ok(Self { file, began: Instant::now(), of_nobody })
+    }
+
+    /// How many were passed over before this one; none where this one is passed over too.
+    fn may_tell(&self) -> Option<u64> {
+        let mut of_nobody = self.of_nobody.lock().unwrap_or_else(PoisonError::into_inner);
+        if of_nobody.bucket.take(self.began.elapsed()).is_err() {
+            of_nobody.untold += 1;
+            return None;
+        }
+        Some(std::mem::take(&mut of_nobody.untold))
     }
 }
 
@@ -28,6 +59,10 @@ impl EventSink for Audit {
             EventKind::AccessUsed { tenant, subject, action } => {
                 json!({"tenant": tenant, "subject": subject, "action": action})
             }
+            EventKind::AccessDenied { reason, tenant: None, .. } => {
+                let Some(untold) = self.may_tell() else { return };
+                json!({"reason": reason, "untold": untold})
+            }
             EventKind::AccessDenied { reason, tenant, subject } => {
                 json!({"reason": reason, "tenant": tenant, "subject": subject})
             }
@@ -36,7 +71,7 @@ impl EventSink for Audit {
         line["id"] = json!(event.id);
         line["time"] = json!(event.time.to_rfc3339());
         line["event"] = json!(event.kind.name());
-        if let Err(error) = (&self.0).write_all(format!("{line}\n").as_bytes()) {
+        if let Err(error) = (&self.file).write_all(format!("{line}\n").as_bytes()) {
             Output::remark(format_args!("server.audit: {error}"));
         }
     }

@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atlatl_access::{Bucket as Rate, KeyRecord, Limit, Scopes, TokenRules};
-use atlatl_memory::{Bounds, Embedder, Postgres, StoreError};
+use atlatl_access::{Bucket, KeyRecord, Limit, Scopes, TokenRules};
+use atlatl_memory::{Embedder, KnownTenant, Postgres, StoreError};
 use atlatl_server::{
     MemoryServer, Parts, SignedLinks,
     access::{Doorman, Issuer, Keys},
@@ -17,7 +17,8 @@ use atlatl_server::{
     http::{Metrics, Tenant, Tenants, run_for_many},
 };
 use lro::{Custodian, Moment};
-use lro_spool::{Bucket, ObjectSpool, Quota};
+use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
+use tokio::sync::Semaphore;
 
 use super::{audit::Audit, http, parts, told::Told};
 use crate::{
@@ -27,6 +28,7 @@ use crate::{
     fetched::Fetched,
     memories::{self, Place},
     objects,
+    output::Output,
     settings::Settings,
     watch::Watch,
 };
@@ -37,6 +39,8 @@ const KNOWN: Duration = Duration::from_secs(30);
 const UNKNOWN: Duration = Duration::from_secs(5);
 /// How many are known at a time; whoever was not there for the longest time goes.
 const MOST: usize = 500;
+/// Requests of one tenant that are worked on at a time: a quarter of all.
+const AT_ONCE: usize = 64;
 /// How often is looked whether the index of a tenant's vectors is behind.
 const INDEX: Duration = Duration::from_secs(10);
 
@@ -58,7 +62,7 @@ pub(super) fn serve(
         named => named.trim_end_matches('/').to_owned(),
     };
     let metrics = Arc::new(Metrics::default());
-    let watch = Arc::new(Watch::new(settings));
+    let watch = Arc::new(Remarked(Watch::new(settings)));
     let mut events = EventBus::new(Moment::of_system)
         .with(Arc::new(Told::new(watch)))
         .with(Arc::clone(&metrics) as _);
@@ -89,26 +93,36 @@ pub(super) fn serve(
 struct Many {
     settings: Settings,
     database: Postgres,
-    bucket: Option<Bucket>,
+    bucket: Option<Storage>,
     /// Where clients reach the server.
     base: String,
     embedder: Option<Arc<dyn Embedder>>,
     events: EventBus,
     known: Mutex<HashMap<String, Known>>,
+    /// Names that are nobody's, until when.
+    nobody: Mutex<HashMap<String, Instant>>,
+    rates: Mutex<HashMap<String, Rate>>,
 }
 
 struct Known {
     until: Instant,
     used: Instant,
-    bounds: Option<Bounds>,
-    tenant: Option<Tenant>,
+    row: KnownTenant,
+    tenant: Tenant,
+}
+
+/// How often a tenant may ask, and may have asked. It outlives what else is known of the tenant, which
+/// whoever wants a new start must not be able to bring about.
+struct Rate {
+    most: NonZeroU32,
+    bucket: Arc<Mutex<Bucket>>,
 }
 
 impl Many {
     fn new(
         settings: &Settings,
         database: Postgres,
-        bucket: Option<Bucket>,
+        bucket: Option<Storage>,
         base: String,
         events: EventBus,
     ) -> Result<Self, Error> {
@@ -120,6 +134,8 @@ impl Many {
             base,
             events,
             known: Mutex::default(),
+            nobody: Mutex::default(),
+            rates: Mutex::default(),
         })
     }
 
@@ -136,7 +152,9 @@ impl Many {
     /// Where the database is away, the next round does it.
     fn tidy(&self) {
         for name in self.database.tenants().unwrap_or_default() {
-            if let Ok(tenant) = self.made(&name, None) {
+            // Whoever is here has drafts and readers that a sweep has to know of.
+            let here = lock(&self.known).get(&name).map(|known| known.tenant.clone());
+            if let Some(tenant) = here.or_else(|| self.made(&name, None).ok()) {
                 tenant.server.tidy();
             }
         }
@@ -144,11 +162,8 @@ impl Many {
 
     /// Of those alone who were here: whoever writes vectors is.
     fn index(&self) {
-        let here: Vec<MemoryServer> = self
-            .lock()
-            .values()
-            .filter_map(|known| Some(known.tenant.as_ref()?.server.clone()))
-            .collect();
+        let here: Vec<MemoryServer> =
+            lock(&self.known).values().map(|known| known.tenant.server.clone()).collect();
         for server in here {
             server.index_vectors();
         }
@@ -159,7 +174,7 @@ impl Many {
         let store = Arc::new(self.database.tenant(name)?);
         let mut parts: Parts = parts::of(&self.settings, store.clone(), self.events.clone());
         parts.embedder = embedder;
-        let Some(bucket) = &self.bucket else { return Ok(Tenant::new(MemoryServer::new(parts))) };
+        let Some(bucket) = &self.bucket else { return Ok(of_many(MemoryServer::new(parts))) };
         let quota = Quota::from(&self.settings.config.spool);
         let spool = ObjectSpool::new(bucket, name, quota)
             .map_err(|error| StoreError::Engine(error.into()))?;
@@ -168,68 +183,114 @@ impl Many {
         parts::offload(&mut parts, &self.settings, &keep);
         parts.links = true;
         parts.cleanup = Some(Keep::interval(&self.settings));
-        let mut tenant = Tenant::new(MemoryServer::new(parts));
+        let mut tenant = of_many(MemoryServer::new(parts));
         tenant.spools = Some(keep.spools());
         tenant.links = Some(links);
         Ok(tenant)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What a tenant has left of what it may ask.
+    fn rate(&self, name: &str, most: Option<u32>) -> Option<Arc<Mutex<Bucket>>> {
+        let most = most.and_then(NonZeroU32::new)?;
+        let mut rates = lock(&self.rates);
+        // All of a minute's at once, after a minute's rest.
+        let new = || Arc::new(Mutex::new(Bucket::new(Limit::per_minute(most, most))));
+        let rate = rates.entry(name.to_owned()).or_insert_with(|| Rate { most, bucket: new() });
+        if rate.most != most {
+            *rate = Rate { most, bucket: new() };
+        }
+        Some(Arc::clone(&rate.bucket))
     }
+
+    /// Notes that a name is nobody's. Whoever makes up names makes nobody else be forgotten.
+    fn note_nobody(&self, name: &str, now: Instant) {
+        let gone = lock(&self.known).remove(name);
+        drop(gone);
+        let mut nobody = lock(&self.nobody);
+        if nobody.len() >= MOST {
+            nobody.clear();
+        }
+        nobody.insert(name.to_owned(), now + UNKNOWN);
+    }
+}
+
+/// One of many: it does not take all there is.
+fn of_many(server: MemoryServer) -> Tenant {
+    let mut tenant = Tenant::new(server);
+    tenant.busy = Some(Arc::new(Semaphore::new(AT_ONCE)));
+    tenant
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tenants for Many {
     fn known(&self, name: &str) -> Option<Tenant> {
         let now = Instant::now();
-        let mut all = self.lock();
+        let mut all = lock(&self.known);
         let known = all.get_mut(name).filter(|known| now < known.until)?;
         known.used = now;
-        known.tenant.clone()
+        Some(known.tenant.clone())
     }
 
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
         let now = Instant::now();
-        if let Some(known) = self.lock().get(name).filter(|known| now < known.until) {
-            return Ok(known.tenant.clone());
+        if lock(&self.nobody).get(name).is_some_and(|until| now < *until) {
+            return Ok(None);
         }
-        let bounds = self.database.bounds(name)?;
-        let before = self.lock().remove(name);
-        let tenant = match (bounds, before) {
-            (None, _) => None,
-            (Some(bounds), Some(Known { tenant: Some(tenant), bounds: Some(had), .. }))
-                if had == bounds =>
-            {
-                Some(tenant)
-            }
-            (Some(bounds), before) => {
-                let mut tenant = match before.and_then(|known| known.tenant) {
-                    Some(tenant) => tenant,
-                    None => self.made(name, self.embedder.clone())?,
-                };
-                tenant.server.bound(bounds.memories);
-                tenant.rate = bounds.per_minute.and_then(NonZeroU32::new).map(|most| {
-                    // All of a minute's at once, after a minute's rest.
-                    Arc::new(Mutex::new(Rate::new(Limit::per_minute(most, most))))
-                });
-                Some(tenant)
-            }
+        let Some(row) = self.database.known(name)? else {
+            self.note_nobody(name, now);
+            return Ok(None);
         };
-        let mut all = self.lock();
-        if all.len() >= MOST {
-            let oldest =
-                all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone());
-            oldest.map(|name| all.remove(&name));
-        }
-        let until = now + if tenant.is_some() { KNOWN } else { UNKNOWN };
-        let known = Known { until, used: now, bounds, tenant: tenant.clone() };
+        let same = |known: &Known| known.row.made == row.made;
+        let here = lock(&self.known)
+            .get(name)
+            .filter(|known| same(known))
+            .map(|known| known.tenant.clone());
+        let mut tenant = match here {
+            Some(tenant) => tenant,
+            None => self.made(name, self.embedder.clone())?,
+        };
+        let mut gone = Vec::new();
+        let mut all = lock(&self.known);
         // Two may come at once: the first one's stays, so that all have the same.
-        let known = all.entry(name.to_owned()).or_insert(known);
-        Ok(known.tenant.clone())
+        match all.get(name).filter(|known| same(known)) {
+            Some(first) => gone.push(std::mem::replace(&mut tenant, first.tenant.clone())),
+            None if all.len() >= MOST && !all.contains_key(name) => {
+                let oldest =
+                    all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone());
+                gone.extend(oldest.and_then(|name| all.remove(&name)).map(|known| known.tenant));
+            }
+            None => {}
+        }
+        tenant.rate = self.rate(name, row.bounds.per_minute);
+        tenant.server.bound(row.bounds.memories);
+        let known = Known { until: now + KNOWN, used: now, row, tenant: tenant.clone() };
+        gone.extend(all.insert(name.to_owned(), known).map(|known| known.tenant));
+        drop(all);
+        // Not under the lock: what goes with it may take a while.
+        drop(gone);
+        Ok(Some(tenant))
     }
 
     fn ready(&self) -> Result<(), StoreError> {
-        self.database.bounds("").map(drop)
+        self.database.known("").map(drop)
+    }
+}
+
+/// Tells the ledger, and the person of what went wrong.
+struct Remarked(Watch);
+
+impl lro::EventSink for Remarked {
+    fn publish(&self, event: lro::Event) {
+        let failed = matches!(event.kind, lro::EventKind::OffloadWriteFailed { .. });
+        self.0.publish(event);
+        if failed {
+            for failure in self.0.failures() {
+                Output::remark(format_args!("a large result could not be stored: {failure}"));
+            }
+        }
     }
 }
 
