@@ -1,9 +1,9 @@
 //! The project's own commands: gates, generated references, packages, long runs.
-
 mod args;
 mod atlatl;
 mod bench;
 mod check;
+mod cluster;
 mod conformance;
 mod docs;
 mod markdown;
