@@ -15,7 +15,7 @@ use lro_spool::SpoolError;
 #[non_exhaustive]
 pub enum ExtractError {
     /// The result cannot be had.
-    #[error("{}", with_causes(.0))]
+    #[error("{}", told(.0))]
     Stored(#[source] SpoolError),
     /// A recipe has no answer.
     #[error(transparent)]
@@ -157,6 +157,15 @@ fn not_found(asked: &str) -> String {
             made.format("%Y-%m-%dT%H:%M:%SZ")
         ),
         None => "Use the reference (lro:…) from the descriptor.".to_owned(),
+    }
+}
+
+/// What is said of a result that cannot be had. Where object storage lies, and what it calls things, is
+/// nobody's business.
+fn told(error: &SpoolError) -> String {
+    match error {
+        SpoolError::Remote { .. } => "the storage of the result does not answer".to_owned(),
+        other => with_causes(other),
     }
 }
 

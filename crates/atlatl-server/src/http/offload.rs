@@ -84,6 +84,10 @@ async fn given(
             SpoolError::Expired { .. } => {
                 Problem::new(StatusCode::GONE, "the result has had its time; ask for it anew")
             }
+            SpoolError::Remote { .. } | SpoolError::Io { .. } | SpoolError::InUse { .. } => {
+                let said = "the storage of results does not answer";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
+            }
             // Foreign, unknown and broken look the same.
             _ => Problem::missing(),
         })?;

@@ -43,6 +43,11 @@ pub(super) const CLASSES: &[(&str, &str, &str)] = &[
         "Ask again; then a recipe, search or range.",
     ),
     (
+        "quota",
+        "There are as many memories as the tenant may have.",
+        "Delete some, or ask whoever runs the server for more.",
+    ),
+    (
         "storage",
         "The store of memories failed. Nothing was stored, unless it says that this is unsure.",
         "What the server wrote to its standard error; `atlatl doctor`.",
