@@ -1,14 +1,14 @@
 //! Access: where HTTP is served, and to whom.
 
+mod fetched;
+
 use std::{net::TcpListener, path::Path};
 
 use lro::Moment;
 use lro_http::{BearerTokens, ListenError};
 
-use crate::{
-    error::{Error, with_causes},
-    fetched,
-};
+pub(crate) use self::fetched::Fetched;
+use crate::error::{Error, with_causes};
 
 /// What `server.auth` begins with, where a file has tokens.
 pub(crate) const TOKEN_FILE: &str = "token-file:";

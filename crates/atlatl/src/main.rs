@@ -4,7 +4,6 @@ mod access;
 mod args;
 mod command;
 mod error;
-mod fetched;
 mod installs;
 mod logins;
 mod memories;

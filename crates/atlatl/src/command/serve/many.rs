@@ -22,10 +22,9 @@ use tokio::sync::Semaphore;
 
 use super::{audit::Audit, http, parts, told::Told};
 use crate::{
-    access::Principals,
+    access::{Fetched, Principals},
     command::proxy::Keep,
     error::{Error, Status},
-    fetched::Fetched,
     memories::{self, Place},
     objects,
     output::Output,

@@ -85,11 +85,17 @@ pub(super) const STATUSES: &[(&str, &str, &str)] = &[
         "405",
         "The path does not know the method; `Allow` names those of `/mcp`.",
     ),
+    ("REQUEST_TIMEOUT", "408", "The body did not arrive within ten seconds."),
     ("GONE", "410", "The stored result has had its time."),
     ("PAYLOAD_TOO_LARGE", "413", "The body is too long; `detail` says how long it may be."),
     ("UNSUPPORTED_MEDIA_TYPE", "415", "A body is `application/json`."),
     ("RANGE_NOT_SATISFIABLE", "416", "The range lies behind the end of the stored result."),
     ("UNPROCESSABLE_ENTITY", "422", "The memory is not one; `detail` says which field."),
+    (
+        "TOO_MANY_REQUESTS",
+        "429",
+        "The tenant asks more often, or more at a time, than it may; `Retry-After` says when.",
+    ),
     (
         "INTERNAL_SERVER_ERROR",
         "500",
@@ -101,7 +107,11 @@ pub(super) const STATUSES: &[(&str, &str, &str)] = &[
         "503",
         "The store is busy or does not answer, or there are too many sessions; try again.",
     ),
-    ("INSUFFICIENT_STORAGE", "507", "The store cannot write: the disk is full or broken."),
+    (
+        "INSUFFICIENT_STORAGE",
+        "507",
+        "The store cannot write: the disk is full or broken, or the tenant has all the memories it may.",
+    ),
 ];
 
 /// Statuses that are no error.
