@@ -19,6 +19,8 @@ struct State {
     listed: Option<(u64, u64)>,
     /// Counts listings.
     epoch: u64,
+    /// The listing that was taken over last.
+    taken: u64,
     /// What this process stores or has stored and no listing has shown yet.
     own: HashMap<Nonce, Own>,
 }
@@ -53,6 +55,11 @@ impl Usage {
     /// Takes over what a listing showed. What was visible before it began is in it.
     pub(super) fn listed(&self, listing: Listing, bytes: u64, files: u64, seen: &HashSet<&Nonce>) {
         let mut state = self.state();
+        // One that began earlier and ended later shows less than is known.
+        if listing.0 < state.taken {
+            return;
+        }
+        state.taken = listing.0;
         state.listed = Some((bytes, files));
         let unseen = |nonce: &Nonce, own: &Own| {
             !seen.contains(nonce) && own.since.is_none_or(|since| since >= listing.0)
@@ -96,5 +103,23 @@ impl Usage {
             *bytes = bytes.saturating_sub(gone);
             *files = files.saturating_sub(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_another_overtook_takes_nothing_back() {
+        let (usage, quota) = (Usage::default(), Quota { max_files: 1, ..Quota::NONE });
+        let early = usage.begin();
+        let nonce = Nonce::new();
+        usage.reserve(&nonce, 3, quota).expect("room");
+        usage.settle(&nonce);
+        let late = usage.begin();
+        usage.listed(late, 3, 1, &HashSet::from([&nonce]));
+        usage.listed(early, 0, 0, &HashSet::new());
+        assert!(usage.reserve(&Nonce::new(), 3, quota).is_err(), "there is one already");
     }
 }

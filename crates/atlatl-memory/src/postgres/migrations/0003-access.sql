@@ -25,6 +25,18 @@ CREATE TABLE atlatl.access_key (
 );
 CREATE INDEX access_key_tenant ON atlatl.access_key (tenant);
 
+-- Bound by a policy as every table, and by the owner's alone: whoever is granted them sees nothing.
+DO $$
+DECLARE one text;
+BEGIN
+    FOREACH one IN ARRAY ARRAY['tenant', 'access_key'] LOOP
+        EXECUTE format('ALTER TABLE atlatl.%I ENABLE ROW LEVEL SECURITY', one);
+        EXECUTE format('ALTER TABLE atlatl.%I FORCE ROW LEVEL SECURITY', one);
+        EXECUTE format(
+            'CREATE POLICY owner ON atlatl.%I TO CURRENT_USER USING (true) WITH CHECK (true)', one);
+    END LOOP;
+END $$;
+
 CREATE FUNCTION atlatl.key_of(wanted text)
 RETURNS TABLE (tenant text, digest bytea, scopes text[], expires bigint, revoked boolean)
 LANGUAGE sql STABLE SECURITY DEFINER

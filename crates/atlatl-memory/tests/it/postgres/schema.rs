@@ -27,7 +27,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let refused = open(&database);
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
     let said = refused.to_string();
-    assert!(said.contains("version 0, this program needs 2: run `atlatl db migrate`"), "{said}");
+    assert!(said.contains("version 0, this program needs 3: run `atlatl db migrate`"), "{said}");
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
@@ -40,7 +40,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 
     server.sql(&database, &format!("{later} (7, 'other', 7)"));
     let said = open(&database).to_string();
-    assert!(said.contains("version 7, this program knows 2"), "{said}");
+    assert!(said.contains("version 7, this program knows 3"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
     let refused = Postgres::migrate(&options(server, OWNER, &database)).unwrap_err();
     assert!(refused.to_string().contains("version 7"), "{refused}");
