@@ -45,7 +45,7 @@ pub use key_record::KeyRecord;
 pub use key_set::{KeySet, KeySetError};
 pub use limit::{Bucket, Limit};
 pub use metadata::{ResourceMetadata, WELL_KNOWN, metadata_url};
-pub use principal::{Principal, PrincipalError};
+pub use principal::{Principal, PrincipalError, is_tenant};
 pub use rotation::Rotation;
 pub use scope::{Scope, Scopes};
 pub use token::{TokenError, TokenRules, verify};

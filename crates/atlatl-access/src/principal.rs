@@ -34,7 +34,7 @@ pub enum PrincipalError {
 impl Principal {
     /// `subject` of `tenant`, if both have names.
     pub fn new(tenant: &str, subject: &str, scopes: Scopes) -> Result<Self, PrincipalError> {
-        if !is_name(tenant, LONGEST_TENANT) {
+        if !is_tenant(tenant) {
             return Err(PrincipalError::Tenant);
         }
         if !is_name(subject, LONGEST_SUBJECT) {
@@ -42,6 +42,11 @@ impl Principal {
         }
         Ok(Self { tenant: tenant.to_owned(), subject: subject.to_owned(), scopes })
     }
+}
+
+/// Whether a tenant may be called so.
+pub fn is_tenant(name: &str) -> bool {
+    is_name(name, LONGEST_TENANT)
 }
 
 fn is_name(text: &str, longest: usize) -> bool {

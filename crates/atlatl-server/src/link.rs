@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use atlatl_access::is_tenant;
 use atlatl_memory::{MemoryStore, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,8 +17,6 @@ use lro_core::ResultId;
 use crate::seal::{Seal, StoreSeal};
 
 const PURPOSE: &str = "link";
-/// No tenant has a longer name.
-const LONGEST_TENANT: usize = 128;
 /// How long a link is good.
 const GOOD_FOR: TimeDelta = TimeDelta::minutes(5);
 
@@ -55,7 +54,7 @@ impl SignedLinks {
         // What cannot be one of ours is not worth looking for whose it would be.
         until.parse::<i64>().ok().filter(|_| signature.len() == Seal::SIGNATURE_CHARS)?;
         let name = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
-        Some(name).filter(|name| name.len() <= LONGEST_TENANT && !name.contains(char::is_control))
+        Some(name).filter(|name| is_tenant(name))
     }
 
     /// Whether the last part of a link opens the result `id` now.

@@ -8,6 +8,8 @@ use lro::Moment;
 use lro_http::{BearerTokens, ListenError};
 
 pub(crate) use self::fetched::Fetched;
+#[cfg(feature = "otel")]
+pub(crate) use self::fetched::agent;
 use crate::error::{Error, with_causes};
 
 /// What `server.auth` begins with, where a file has tokens.

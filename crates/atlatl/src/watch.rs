@@ -9,7 +9,7 @@ use std::{
 use chrono::{DateTime, TimeDelta, Utc};
 use lro::{Event, EventKind, EventSink, Ledger};
 
-use crate::settings::Settings;
+use crate::{output::Output, settings::Settings};
 
 /// Writes every event to the ledger, and keeps what went wrong.
 pub(crate) struct Watch {
@@ -39,6 +39,17 @@ impl Watch {
     /// What went wrong since the last time.
     pub(crate) fn failures(&self) -> Vec<String> {
         std::mem::take(&mut self.state().failures)
+    }
+
+    /// Takes note, and tells the person at once if a result could not be stored.
+    pub(crate) fn publish_aloud(&self, event: Event) {
+        let failed = matches!(event.kind, EventKind::OffloadWriteFailed { .. });
+        self.publish(event);
+        if failed {
+            for failure in self.failures() {
+                Output::remark(format_args!("a large result could not be stored: {failure}"));
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

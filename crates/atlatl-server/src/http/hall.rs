@@ -213,7 +213,7 @@ pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next
     }
 }
 
-/// The same bound for whoever asks without saying who they are.
+/// Lets a request through if there is room for it, whoever asks.
 pub(super) async fn make_room(State(hall): State<Hall>, request: Request, next: Next) -> Response {
     let Ok(_room) = Arc::clone(&hall.room).try_acquire_owned() else {
         let said = "too much is asked at once";

@@ -20,22 +20,28 @@ pub(crate) struct Fetched(Agent);
 
 impl Fetched {
     pub(crate) fn new() -> Self {
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::PlatformVerifier)
-            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-            .build();
-        let agent = Agent::config_builder()
-            .tls_config(tls)
-            .timeout_global(Some(PATIENCE))
-            // Whoever publishes keys does so where they say.
-            .max_redirects(0)
-            .max_redirects_will_error(true)
-            .proxy(None)
-            .user_agent(concat!("atlatl/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .new_agent();
-        Self(agent)
+        Self(agent(PATIENCE))
     }
+}
+
+/// Sends requests, with the certificates of this machine, and to nobody but whom they are for: a
+/// redirect is an answer like any other. The provider is named since nobody else in the process has to
+/// set one, and the default of the proxy reads the environment.
+pub(crate) fn agent(patience: Duration) -> Agent {
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+        .build();
+    Agent::config_builder()
+        .tls_config(tls)
+        .timeout_global(Some(patience))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .user_agent(concat!("atlatl/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .new_agent()
 }
 
 impl Fetch for Fetched {
@@ -44,6 +50,9 @@ impl Fetch for Fetched {
             return None;
         }
         let mut answer = self.0.get(url).header("Accept", "application/json").call().ok()?;
+        if !answer.status().is_success() {
+            return None;
+        }
         answer.body_mut().with_config().limit(LONGEST).read_to_string().ok()
     }
 }

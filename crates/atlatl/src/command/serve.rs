@@ -109,10 +109,7 @@ fn keep(
     let door = door.filter(|_| !config.prompt.offload.shared_filesystem);
     let shared = door.map(|door| Ok::<_, Error>((door, objects::open(settings)?))).transpose()?;
     let Some((door, Some(spool))) = shared else { return Ok((Keep::new(settings, None)?, None)) };
-    let base = match &*config.server.public_url {
-        "" => door.url()?,
-        named => named.to_owned(),
-    };
+    let base = http::base(settings, &door.listener)?;
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
     Ok((Keep::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
 }

@@ -33,9 +33,7 @@ pub(super) fn place(dir: &Path, programs: &mut Programs) -> Result<PathBuf> {
         fs::create_dir(&place)?;
         return Ok(place);
     }
-    let made =
-        stdout("mktemp", Command::new("mktemp").args(["-d", "--tmpdir", "atlatl-cluster.XXXXXX"]))?;
-    let place = PathBuf::from(made.trim_end());
+    let place = tempfile::Builder::new().prefix("atlatl-cluster.").tempdir()?.keep();
     chown(&place, Some(NOBODY), Some(NOBODY)).context("a directory of nobody's")?;
     if let Some((package, within)) = programs.package() {
         let copy = place.join("package");

@@ -2,15 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lro::{
-    Counter, Custodian, Event, EventKind, EventSink, Extractor, Links, Moment, Offloader, Spools,
-};
+use lro::{Counter, Custodian, Event, EventSink, Extractor, Links, Moment, Offloader, Spools};
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_mcp::{Interceptor, Tools};
 use lro_query::worker::Program;
 use lro_spool::Spool;
 
-use crate::{error::Error, output::Output, settings::Settings, stores::Stores, watch::Watch};
+use crate::{error::Error, settings::Settings, stores::Stores, watch::Watch};
 
 /// Spec L2: how often is cleaned, unless results live shorter.
 const HOUR: Duration = Duration::from_hours(1);
@@ -174,13 +172,7 @@ impl Drop for Keep {
 
 impl EventSink for Told {
     fn publish(&self, event: Event) {
-        let failed = matches!(event.kind, EventKind::OffloadWriteFailed { .. });
         self.counter.watch(&event);
-        self.watch.publish(event);
-        if failed {
-            for failure in self.watch.failures() {
-                Output::remark(format_args!("a large result could not be stored: {failure}"));
-            }
-        }
+        self.watch.publish_aloud(event);
     }
 }

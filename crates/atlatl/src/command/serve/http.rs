@@ -35,11 +35,6 @@ impl Door {
         Ok(Self { listener, access })
     }
 
-    /// Where it is reached from this machine.
-    pub(super) fn url(&self) -> Result<String, Error> {
-        url(&self.listener)
-    }
-
     /// Answers until the process is told to end.
     pub(super) fn serve(
         self,
@@ -64,6 +59,14 @@ impl Door {
 pub(super) fn url(listener: &TcpListener) -> Result<String, Error> {
     let address = listener.local_addr().map_err(|error| Error::failure(error.to_string()))?;
     Ok(format!("http://{address}"))
+}
+
+/// Where clients reach it, without a path.
+pub(super) fn base(settings: &Settings, listener: &TcpListener) -> Result<String, Error> {
+    match &*settings.config.server.public_url {
+        "" => url(listener),
+        named => Ok(named.trim_end_matches('/').to_owned()),
+    }
 }
 
 pub(super) fn options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {

@@ -27,7 +27,6 @@ use crate::{
     error::{Error, Status},
     memories::{self, Place},
     objects,
-    output::Output,
     settings::Settings,
     watch::Watch,
 };
@@ -56,10 +55,7 @@ pub(super) fn serve(
     memories::waited_for(&database)?;
     let config = &settings.config;
     let url = http::url(&listener)?;
-    let base = match &*config.server.public_url {
-        "" => url.clone(),
-        named => named.trim_end_matches('/').to_owned(),
-    };
+    let base = http::base(settings, &listener)?;
     let metrics = Arc::new(Metrics::default());
     let watch = Arc::new(Remarked(Watch::new(settings)));
     let mut events = EventBus::new(Moment::of_system)
@@ -283,13 +279,7 @@ struct Remarked(Watch);
 
 impl lro::EventSink for Remarked {
     fn publish(&self, event: lro::Event) {
-        let failed = matches!(event.kind, lro::EventKind::OffloadWriteFailed { .. });
-        self.0.publish(event);
-        if failed {
-            for failure in self.0.failures() {
-                Output::remark(format_args!("a large result could not be stored: {failure}"));
-            }
-        }
+        self.0.publish_aloud(event);
     }
 }
 

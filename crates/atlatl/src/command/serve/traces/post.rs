@@ -4,22 +4,15 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use rustls::crypto::ring;
-use ureq::{
-    Agent,
-    tls::{RootCerts, TlsConfig},
-};
+use ureq::Agent;
 
-use crate::output::Output;
+use crate::{access::agent, output::Output};
 
 /// A collector has little to say.
 const LONGEST_ANSWER: u64 = 64 << 10;
@@ -32,22 +25,7 @@ pub(super) struct Post {
 
 impl Post {
     pub(super) fn new(patience: Duration) -> Self {
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::PlatformVerifier)
-            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-            .build();
-        let agent = Agent::config_builder()
-            .tls_config(tls)
-            .timeout_global(Some(patience))
-            .http_status_as_error(false)
-            // The headers may hold a key, which is for nobody else.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .user_agent(concat!("atlatl/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .new_agent();
-        Self { agent, failing: AtomicBool::new(false) }
+        Self { agent: agent(patience), failing: AtomicBool::new(false) }
     }
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ureq::Error> {
