@@ -38,11 +38,10 @@ impl KeyRecord {
         Self { id, tenant, digest, scopes, expires: None, revoked: false }
     }
 
-    /// A record that lets nobody in. Whoever finds no record for an id asks this one, so that the
-    /// time does not tell an unknown key from a wrong one.
+    /// A record that lets nobody in, since no key has its id. Whoever finds no record asks this one, so
+    /// that the time does not tell an unknown key from a wrong one.
     pub fn none() -> Self {
-        let nobody = Self::new("", "", [0; 32], Scopes::default());
-        Self { revoked: true, ..nobody }
+        Self::new("", "", [0; 32], Scopes::default())
     }
 
     /// Whom `key` lets in now.

@@ -18,12 +18,11 @@ use std::time::{Duration, Instant};
 
 use atlatl_access::Principal;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 use lro::Spools;
 pub use lro_http::{AuthError, BearerTokens, ListenError, Stop, Stopped, listen, stop};
-use lro_http::{Guard, Problem, no_such_method, no_such_path};
+use lro_http::{Bounds, Guard, Problem, no_such_method, no_such_path};
 use tokio::sync::OwnedSemaphorePermit;
 
 use self::hall::{Hall, Only};
@@ -40,8 +39,10 @@ const LONGEST_BODY: usize = 8 << 20;
 /// How long an answer that is under way may take when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// As many connections as leave some of the 1024 files that a process may usually have open.
+const CONNECTIONS: usize = 768;
+
 /// How a server is reached.
-#[derive(Default)]
 #[non_exhaustive]
 pub struct HttpOptions {
     /// `Host` headers that are answered, besides those of this machine.
@@ -61,6 +62,24 @@ pub struct HttpOptions {
     /// How long it goes on answering when it is stopped, and says that it is not ready, so that
     /// nobody is sent here any more.
     pub drain: Duration,
+    /// Connections at a time; further ones wait.
+    pub connections: usize,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tokens: None,
+            spools: None,
+            links: None,
+            metrics: Arc::default(),
+            tracer: None,
+            drain: Duration::ZERO,
+            connections: CONNECTIONS,
+        }
+    }
 }
 
 /// What the handler of a request has: what its tenant has.
@@ -138,7 +157,8 @@ fn serve(
         origins: options.allowed_origins,
         tokens: options.tokens,
     };
-    lro_http::serve(move || router(hall, &Arc::new(guard)), listener, stop, LAST_WORDS)
+    let bounds = Bounds::new(options.connections, LAST_WORDS);
+    lro_http::serve(move || router(hall, &Arc::new(guard)), listener, bounds, stop)
 }
 
 fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
@@ -163,7 +183,7 @@ fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
     guard
-        .around(asked.layer(DefaultBodyLimit::max(LONGEST_BODY)))
+        .around(asked)
         .layer(from_fn_with_state(Arc::clone(&hall.metrics), metrics::counted))
         .with_state(hall)
 }

@@ -1,5 +1,6 @@
 //! Access: where HTTP is served, and to whom.
 
+pub(crate) mod descriptors;
 mod fetched;
 
 use std::{net::TcpListener, path::Path};

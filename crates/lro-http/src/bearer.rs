@@ -107,3 +107,82 @@ fn mac(key: &[u8], token: &str) -> Hmac<Sha256> {
     mac.update(token.as_bytes());
     mac
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const TOKEN: &str = "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya";
+
+    fn read(text: &str, mode: u32) -> Result<BearerTokens, AuthError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tokens");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        BearerTokens::read(&path, [3; 32])
+    }
+
+    #[test]
+    fn a_file_of_tokens_is_its_owners_alone() {
+        for mode in [0o604, 0o640, 0o644, 0o660, 0o602, 0o601, 0o777] {
+            let refused = read(TOKEN, mode);
+            assert!(
+                matches!(refused, Err(AuthError::OpenToOthers { .. })),
+                "{mode:o}: {refused:?}"
+            );
+        }
+        for mode in [0o600, 0o400] {
+            assert!(read(TOKEN, mode).is_ok(), "{mode:o}");
+        }
+        let nowhere = BearerTokens::read(Path::new("/nowhere/tokens"), [0; 32]);
+        assert!(matches!(nowhere, Err(AuthError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn what_is_no_token_is_named_by_its_line_and_never_shown() {
+        let odd = [
+            ("short\n", 1),
+            ("# one\n\nx y\n", 3),
+            (&format!("{TOKEN}\n{TOKEN} x"), 2),
+            (&TOKEN[1..], 1),
+            (&format!("{TOKEN}\u{e9}"), 1),
+        ];
+        for (text, line) in odd {
+            let refused = read(text, 0o600).unwrap_err();
+            assert!(
+                matches!(refused, AuthError::TooShort { line: l, .. } if l == line),
+                "{refused:?}"
+            );
+            assert!(!refused.to_string().contains(TOKEN), "{refused}");
+        }
+        for empty in ["", "\n\n", "# nothing\n"] {
+            let refused = read(empty, 0o600);
+            assert!(matches!(refused, Err(AuthError::Empty { .. })), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn each_token_of_a_file_opens_and_nothing_near_it() {
+        let second = "A-second_token.of~the+same/file==00";
+        let tokens = read(&format!("# ours\n{TOKEN}\n\n{second}\n"), 0o600).unwrap();
+        assert_eq!(format!("{tokens:?}"), "BearerTokens(2)");
+        for right in [TOKEN, second] {
+            for value in [format!("Bearer {right}"), format!("BEARER  {right}")] {
+                assert!(tokens.admit(Some(&value)), "{value}");
+            }
+            for value in [
+                right.to_owned(),
+                format!("Basic {right}"),
+                format!("Bearer {right}x"),
+                format!("Bearer {}", &right[1..]),
+                format!("Bearer \t{right}"),
+            ] {
+                assert!(!tokens.admit(Some(&value)), "{value}");
+            }
+        }
+        assert!(!tokens.admit(None) && !tokens.admit(Some("Bearer ")));
+    }
+}

@@ -153,7 +153,17 @@ async fn media_type(request: Request, next: Next) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::thread;
+    use std::time::Duration;
+
+    use axum::routing::any;
+
     use super::*;
+    use crate::serve::{Bounds, serve, stop};
 
     fn guard() -> Guard {
         Guard {
@@ -208,6 +218,107 @@ mod tests {
             ("http://localhost:1@evil.example", false),
         ] {
             assert_eq!(guard().knows_origin(origin), known, "{origin}");
+        }
+    }
+
+    /// Asks a server that answers everything it lets in, and gives the whole answer.
+    fn asked(guard: Guard, requests: &[String]) -> Vec<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = stop();
+        let bounds = Bounds::new(8, Duration::from_secs(1));
+        let router = move || {
+            let guard = Arc::new(guard);
+            guard.around(guard.before(Router::new().route("/", any(async || "let in"))))
+        };
+        let serving = thread::spawn(move || serve(router, listener, bounds, stopped.wait()));
+        let ask = |request: &String| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let answers = requests.iter().map(ask).collect();
+        stop.now();
+        serving.join().unwrap().unwrap();
+        answers
+    }
+
+    type Header = (&'static str, &'static str);
+
+    fn request(method: &str, headers: &[(&str, &str)]) -> String {
+        let headers: Vec<String> =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!("{method} / HTTP/1.1\r\nConnection: close\r\n{}\r\n", headers.concat())
+    }
+
+    const HOST: Header = ("Host", "memory.example");
+    const ORIGIN: Header = ("Origin", "https://app.example");
+    const JSON: Header = ("Content-Type", "application/json; charset=utf-8");
+
+    #[test]
+    fn host_origin_and_media_type_are_judged_together() {
+        let cases: &[(u16, &str, &[Header])] = &[
+            (200, "GET", &[HOST]),
+            (200, "GET", &[HOST, ORIGIN]),
+            (200, "POST", &[HOST, ORIGIN, JSON]),
+            (200, "PUT", &[HOST, JSON]),
+            (200, "DELETE", &[HOST]),
+            (204, "OPTIONS", &[HOST, ORIGIN]),
+            (200, "OPTIONS", &[HOST]),
+            (415, "POST", &[HOST, ORIGIN]),
+            (415, "PUT", &[HOST, ("Content-Type", "text/plain")]),
+            (415, "POST", &[HOST, JSON, JSON]),
+            (403, "GET", &[]),
+            (403, "GET", &[("Host", "evil.example")]),
+            (403, "GET", &[HOST, HOST]),
+            (403, "OPTIONS", &[HOST, ("Origin", "https://evil.example")]),
+            (403, "POST", &[HOST, ("Origin", "null"), JSON]),
+            (403, "POST", &[HOST, ORIGIN, ORIGIN, JSON]),
+            (403, "POST", &[("Host", "evil.example"), ORIGIN, JSON]),
+        ];
+        let requests: Vec<String> =
+            cases.iter().map(|(_, method, headers)| request(method, headers)).collect();
+        for ((status, method, headers), answer) in cases.iter().zip(asked(guard(), &requests)) {
+            let shown = format!("{method} {headers:?}: {answer}");
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}");
+            // Only a page that is let in may read the answer.
+            let is_open = *status != 403 && headers.contains(&ORIGIN);
+            let opened = "access-control-allow-origin: https://app.example\r\nvary: Origin\r\n\
+                          access-control-expose-headers: ";
+            assert_eq!(answer.contains(opened), is_open, "{shown}");
+            assert_eq!(
+                answer.contains("access-control-allow-methods: "),
+                *status == 204,
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_its_token_nothing_is_let_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let token = "0123456789abcdefghijklmnopqrstuv";
+        let mut private = OpenOptions::new();
+        private.write(true).create_new(true).mode(0o600);
+        private.open(&file).unwrap().write_all(token.as_bytes()).unwrap();
+        let guard = Guard { tokens: Some(BearerTokens::read(&file, [1; 32]).unwrap()), ..guard() };
+        let bearer = format!("bearer  {token}");
+        let wrong = format!("Bearer {token}x");
+        let requests = [
+            request("GET", &[HOST, ("Authorization", &bearer)]),
+            request("GET", &[HOST]),
+            request("GET", &[HOST, ("Authorization", &wrong)]),
+            request("GET", &[HOST, ("Authorization", &format!("Basic {token}"))]),
+            request("GET", &[HOST, ("Authorization", &bearer), ("Authorization", &bearer)]),
+        ];
+        let answers = asked(guard, &requests);
+        assert!(answers[0].starts_with("HTTP/1.1 200 "), "{}", answers[0]);
+        for answer in &answers[1..] {
+            assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+            assert!(answer.contains("www-authenticate: Bearer\r\n"), "{answer}");
         }
     }
 }

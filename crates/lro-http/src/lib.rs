@@ -15,4 +15,4 @@ pub use bearer::{AuthError, BearerTokens};
 pub use guard::Guard;
 pub use listen::{ListenError, listen};
 pub use problem::{Problem, no_such_method, no_such_path};
-pub use serve::{Stop, Stopped, serve, stop};
+pub use serve::{Bounds, Stop, Stopped, serve, stop};

@@ -32,6 +32,8 @@ enum Command {
     Soak(SoakArgs),
     /// Run the fuzz targets one after another and record them under bench/runs/.
     Fuzz(FuzzArgs),
+    /// Break the code that decides who sees what in every small way, and see whether a test notices.
+    Mutants(MutantsArgs),
     /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
     Bench(BenchArgs),
     /// Servers behind a balancer with real engines on this machine: load on them, and kills
@@ -130,6 +132,14 @@ pub(crate) struct FuzzArgs {
     pub(crate) seconds: u32,
 }
 
+/// Which code to break.
+#[derive(Debug, Args)]
+pub(crate) struct MutantsArgs {
+    /// One area by name; all of them when absent.
+    #[arg(value_name = "AREA", value_parser = soak::mutants::names())]
+    pub(crate) name: Option<String>,
+}
+
 /// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -183,6 +193,8 @@ pub(crate) enum ClusterCommand {
     Down,
     /// Up, load and kills at once, read back what was acknowledged, down; recorded under bench/runs/
     Run(RunArgs),
+    /// Ask too much of one server in four ways, and measure what others get; recorded likewise
+    Overload(OverloadArgs),
 }
 
 /// Of what a cluster consists.
@@ -245,6 +257,19 @@ pub(crate) struct RunArgs {
     pub(crate) turns: TurnArgs,
 }
 
+/// How a server is asked for too much.
+#[derive(Debug, Args)]
+pub(crate) struct OverloadArgs {
+    /// How long each way lasts.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub(crate) seconds: u64,
+    /// How many tenants there are.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
+    pub(crate) tenants: u16,
+    #[command(flatten)]
+    pub(crate) bin: BinArgs,
+}
+
 /// Parses the command line and runs the command; the exit code says whether it passed.
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -256,6 +281,7 @@ pub(crate) fn run() -> ExitCode {
         Command::References(args) => references::run(&repository, &args),
         Command::Soak(args) => soak::run(&repository, &args),
         Command::Fuzz(args) => soak::fuzz::run(&repository, &args),
+        Command::Mutants(args) => soak::mutants::run(&repository, &args),
         Command::Bench(args) => bench::run(&repository, &args),
         Command::Cluster(args) => cluster::run(&repository, &args),
     });

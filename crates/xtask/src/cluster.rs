@@ -10,6 +10,7 @@ mod fleet;
 mod kill;
 mod load;
 mod mix;
+mod overload;
 mod ports;
 mod postgres;
 mod probe;
@@ -36,7 +37,10 @@ use self::fleet::Fleet;
 use self::kill::Turns;
 use self::report::Report;
 use self::state::State;
-use crate::args::{ClusterArgs, ClusterCommand, KillArgs, LoadArgs, RunArgs, TurnArgs, UpArgs};
+use crate::args::{
+    BinArgs, ClusterArgs, ClusterCommand, KillArgs, LoadArgs, OverloadArgs, RunArgs, TurnArgs,
+    UpArgs,
+};
 use crate::atlatl::Atlatl;
 use crate::bench::peers;
 use crate::output;
@@ -63,15 +67,20 @@ pub(crate) fn run(repository: &Repository, args: &ClusterArgs) -> Result<bool> {
             Ok(true)
         }
         ClusterCommand::Run(args) => whole(repository, &dir, args),
+        ClusterCommand::Overload(args) => overloaded(repository, &dir, args),
     }
 }
 
 fn up(repository: &Repository, dir: &Path, args: &UpArgs) -> Result<State> {
-    if args.bin.bin.is_none() {
+    let atlatl = atlatl(repository, &args.bin)?;
+    up::up(dir, atlatl, args.replicas.into(), args.tenants.into())
+}
+
+fn atlatl(repository: &Repository, args: &BinArgs) -> Result<PathBuf> {
+    if args.bin.is_none() {
         output::progress("building atlatl");
     }
-    let atlatl: PathBuf = Atlatl::find(repository, &args.bin)?.dir().join("atlatl");
-    up::up(dir, atlatl, args.replicas.into(), args.tenants.into())
+    Ok(Atlatl::find(repository, args)?.dir().join("atlatl"))
 }
 
 fn say_where(state: &State) {
@@ -127,6 +136,21 @@ fn whole(repository: &Repository, dir: &Path, args: &RunArgs) -> Result<bool> {
     let record = record.finish(outcome?);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     Ok(said(record.results()))
+}
+
+/// One server, hazards one after another, down; the record of it.
+fn overloaded(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<bool> {
+    let OverloadArgs { seconds, tenants, bin } = args;
+    let command = format!("cargo xtask cluster overload --seconds {seconds} --tenants {tenants}");
+    let record = RunRecord::begin(repository, "overload", &command)?;
+    let state = up::up(dir, atlatl(repository, bin)?, 1, (*tenants).into())?;
+    let outcome = overload::run(&state, *seconds);
+    output::progress("taking the cluster down");
+    up::down(&state.dir)?;
+    let record = record.finish(outcome?);
+    output::line(format_args!("wrote {}", record.write(repository)?.display()));
+    output::line(record.results().table());
+    Ok(output::verdict("overload", &record.results().findings()))
 }
 
 fn measured(state: &mut State, args: &RunArgs) -> Result<Report> {

@@ -1,6 +1,7 @@
 //! `cargo xtask soak`: runs too long for every commit, kept as records under `bench/runs/`.
 
 pub(crate) mod fuzz;
+pub(crate) mod mutants;
 mod old;
 
 use std::fmt::Write;

@@ -8,6 +8,7 @@ mod frames;
 mod near;
 mod odd;
 mod recall;
+mod reuse;
 mod schema;
 mod tenants;
 

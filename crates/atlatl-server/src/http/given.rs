@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use axum::body;
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use futures_util::StreamExt;
 use lro_http::Problem;
 use tokio::time::timeout;
 
@@ -15,27 +16,59 @@ use super::LONGEST_BODY;
 
 /// How long a body may take: whoever sends none keeps a place that others want.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So much of a body is taken in to no end: who has not sent all of it does not read an answer, and is
+/// not told why nobody listens.
+const MOST_DISCARDED: usize = 128 << 20;
 
 /// A whole body, no longer than [`LONGEST_BODY`].
-pub(super) struct Body(pub(super) body::Bytes);
+pub(super) struct Body(pub(super) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = timeout(PATIENCE, body::Bytes::from_request(request, state)).await;
-        let Ok(bytes) = bytes else {
-            let said = "the body does not arrive";
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, said));
-        };
-        bytes.map(Self).map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let said = format!("a body has at most {LONGEST_BODY} bytes");
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        match timeout(PATIENCE, taken(request)).await {
+            Ok(taken) => taken.map(Self),
+            Err(_) => {
+                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive in time"))
             }
-            _ => Problem::new(StatusCode::BAD_REQUEST, "the body does not end as announced"),
-        })
+        }
     }
+}
+
+async fn taken(request: Request) -> Result<Bytes, Problem> {
+    let (parts, body) = request.into_parts();
+    if is_too_long(&parts.headers) && parts.headers.contains_key(header::EXPECT) {
+        // They ask before they send.
+        return Err(too_long());
+    }
+    let mut pieces = body.into_data_stream();
+    let (mut taken, mut length) = (Vec::new(), 0_usize);
+    while let Some(piece) = pieces.next().await {
+        let said = "the body does not end as announced";
+        let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, said))?;
+        length += piece.len();
+        if length <= LONGEST_BODY {
+            taken.extend_from_slice(&piece);
+        } else {
+            taken = Vec::new();
+        }
+        if length > MOST_DISCARDED {
+            break;
+        }
+    }
+    if length > LONGEST_BODY { Err(too_long()) } else { Ok(taken.into()) }
+}
+
+fn is_too_long(headers: &HeaderMap) -> bool {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let announced = announced.and_then(|length| length.parse::<u64>().ok());
+    announced.is_some_and(|length| length > LONGEST_BODY as u64)
+}
+
+fn too_long() -> Problem {
+    let said = format!("a body has at most {LONGEST_BODY} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
 }
 
 /// The id in a path. What is no text is no id.

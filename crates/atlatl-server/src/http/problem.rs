@@ -22,8 +22,11 @@ pub(super) fn of_store(error: StoreError) -> Problem {
         StoreError::Busy | StoreError::Unavailable(_) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
         }
-        // Whoever asked must look before asking again.
-        StoreError::Unsure(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        // Nobody can say more before the store is back.
+        StoreError::Unsure(_) => {
+            let said = format!("{error}; look before you ask again");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
+        }
         StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         _ => Problem::broken(),
     }

@@ -3,6 +3,7 @@
 mod api;
 mod door;
 mod eras;
+mod many;
 mod openapi;
 mod proxies;
 mod served;

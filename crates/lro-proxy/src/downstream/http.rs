@@ -17,7 +17,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use http::{Method, StatusCode, header};
-use lro_http::{Guard, Problem, Stopped, no_such_method, no_such_path};
+use lro_http::{Bounds, Guard, Problem, Stopped, no_such_method, no_such_path};
 use lro_wire::{Failure, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
 
 use self::gateway::Gateway;
@@ -40,12 +40,14 @@ pub enum Behind {
     Process(Start),
 }
 
-/// Answers on `listener` until it is stopped. Blocking: it has threads of its own.
+/// Answers on `listener` until it is stopped, so many connections at a time. Blocking: it has threads of
+/// its own.
 pub fn run(
     relay: Relay,
     behind: Behind,
     listener: TcpListener,
     guard: Guard,
+    connections: usize,
     stopped: Stopped,
 ) -> std::io::Result<()> {
     let front: Arc<dyn Front> = match behind {
@@ -58,7 +60,8 @@ pub fn run(
         // First of all: every stream that is open ends with it.
         let _ = tokio::task::spawn_blocking(move || ending.end()).await;
     };
-    lro_http::serve(|| router(Arc::clone(&front), guard), listener, stop, LAST_WORDS)
+    let bounds = Bounds::new(connections, LAST_WORDS);
+    lro_http::serve(|| router(Arc::clone(&front), guard), listener, bounds, stop)
 }
 
 /// What answers.

@@ -56,7 +56,11 @@ impl Signer {
     }
 
     /// What the authority publishes: the key of today.
-    pub(super) fn key_set(&self) -> Value {
+    ///
+    /// # Panics
+    ///
+    /// Panics where the key has no public half.
+    pub fn key_set(&self) -> Value {
         let mut key = Jwk::from_encoding_key(&self.key(), Algorithm::ES256).expect("a public key");
         key.common.key_id = Some(self.name());
         json!({"keys": [key]})

@@ -1,4 +1,4 @@
-//! Threats: each row of the threat table names tests that exist, or says what is still planned.
+//! Threats: each row of the threat table names tests that exist, or a step of the gate.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,9 @@ use crate::repository::Repository;
 use crate::test_list::{self, TestList, TestName};
 
 const TABLE: &str = "docs/threats.md";
-const PLANNED: &str = "planned:";
+const GATE: &str = ".ci/run";
+/// What a step of the gate is named behind.
+const STEP: &str = "gate:";
 
 /// One row: where it stands, which threat, what its last cell says.
 #[derive(Debug)]
@@ -22,12 +24,11 @@ struct Row<'a> {
 
 impl Row<'_> {
     fn tests(&self) -> impl Iterator<Item = TestName> {
-        let before_plan = self.shown_by.split(PLANNED).next().unwrap_or_default();
-        code_spans(before_plan).into_iter().map(TestName::new)
+        code_spans(self.shown_by).into_iter().map(TestName::new)
     }
 
-    fn plan(&self) -> Option<&str> {
-        self.shown_by.split_once(PLANNED).map(|(_, plan)| plan.trim())
+    fn step(&self) -> Option<&str> {
+        self.shown_by.split_once(STEP).map(|(_, step)| step.trim())
     }
 }
 
@@ -38,7 +39,7 @@ pub(super) fn check(repository: &Repository, args: &TestsArgs) -> Result<Vec<Str
     let rows = rows(&document);
     let names_tests = rows.iter().any(|row| row.tests().next().is_some());
     let known = if names_tests { test_list::load(repository, args)? } else { TestList::new() };
-    Ok(findings(&rows, &known))
+    Ok(findings(&rows, &known, &repository.read(GATE)?))
 }
 
 /// Rows whose first cell is an id in backticks.
@@ -52,7 +53,7 @@ fn rows<'a>(document: &Document<'a>) -> Vec<Row<'a>> {
         .collect()
 }
 
-fn findings(rows: &[Row<'_>], known: &TestList) -> Vec<String> {
+fn findings(rows: &[Row<'_>], known: &TestList, gate: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let mut ids = BTreeSet::new();
     if rows.is_empty() {
@@ -65,11 +66,13 @@ fn findings(rows: &[Row<'_>], known: &TestList) -> Vec<String> {
         }
         let unknown = row.tests().filter(|test| !known.contains(test));
         findings.extend(unknown.map(|test| format!("{at}: no such test, {test}")));
-        match row.plan() {
+        match row.step() {
             None if row.tests().next().is_none() => {
-                findings.push(format!("{at}: neither a test nor `{PLANNED} …`"));
+                findings.push(format!("{at}: neither a test nor `{STEP} …`"));
             }
-            Some("") => findings.push(format!("{at}: planned, but not what")),
+            Some(step) if !gate.contains(&format!("\nstep \"{step}\" ")) => {
+                findings.push(format!("{at}: no such step, {step}"));
+            }
             _ => {}
         }
     }
@@ -82,26 +85,29 @@ mod tests {
 
     fn findings_of(table: &str) -> Vec<String> {
         let known = TestList::from([TestName::new("lro-core::it a::b")]);
-        findings(&rows(&Document::parse(table)), &known)
+        let gate = "set -e\nstep \"bans, sources\" cargo deny\n";
+        findings(&rows(&Document::parse(table)), &known, gate)
     }
 
     #[test]
-    fn a_test_or_a_plan_is_enough() {
+    fn a_test_or_a_step_is_enough() {
         let table = "| id | threat | shown by |\n|---|---|---|\n\
             | `t-one` | x | `lro-core::it a::b` |\n\
-            | `t-two` | y | planned: spool, with `openat2` |\n\
-            | `t-three` | z | `lro-core::it::a::b`; planned: the rest |\n";
+            | `t-two` | y | gate: bans, sources |\n";
         assert_eq!(findings_of(table), Vec::<String>::new());
     }
 
     #[test]
     fn an_empty_row_and_an_unknown_test_are_found() {
-        let found = findings_of("| `t-one` | x | |\n| `t-two` | y | `lro-core no::test` |\n");
+        let found = findings_of(
+            "| `t-one` | x | |\n| `t-two` | y | `lro-core no::test` |\n| `t-three` | z | gate: bans |\n",
+        );
         assert_eq!(
             found,
             [
-                "docs/threats.md:1: t-one: neither a test nor `planned: …`",
+                "docs/threats.md:1: t-one: neither a test nor `gate: …`",
                 "docs/threats.md:2: t-two: no such test, lro-core::no::test",
+                "docs/threats.md:3: t-three: no such step, bans",
             ]
         );
     }

@@ -57,6 +57,14 @@ impl Tally {
         *self.answers.entry(kind).or_default() += 1;
     }
 
+    /// How many answers were what was asked for, or a plain no.
+    pub(super) fn good(&self) -> u64 {
+        let good = |kind: &str| {
+            matches!(kind, "200, refused" | "404") || kind.len() == 3 && kind.starts_with('2')
+        };
+        self.answers.iter().filter(|(kind, _)| good(kind)).map(|(_, count)| count).sum()
+    }
+
     /// Counts a request without an answer.
     pub(super) fn broke(&mut self, what: &str, broken: Broken) {
         match broken {

@@ -51,13 +51,13 @@ pub(super) fn judge(form: Form, response: &Response) -> Verdict {
         200 | 201 | 202 | 204 | 206 => given(form, response),
         status @ (408 | 502 | 503 | 504) if !problem => Verdict::Balancer(status),
         413 if problem => Verdict::NotNow { kind: "413".to_owned(), wait: Duration::ZERO },
+        503 if problem && waits.is_some() && text().contains(UNSURE) => Verdict::Unsure,
         status @ (429 | 503) if problem => match waits.map(Duration::from_secs) {
             Some(wait) => {
                 Verdict::NotNow { kind: status.to_string(), wait: wait.min(LONGEST_WAIT) }
             }
             None => Verdict::Wrong(format!("{status} without Retry-After")),
         },
-        500 if problem && text().contains(UNSURE) => Verdict::Unsure,
         status @ 400..500 if problem => Verdict::Denied(format!("{status} {}", detail(response))),
         // MCP has errors of its own form.
         400 | 404 if matches!(form, Form::Message(_)) => given(form, response),
@@ -138,7 +138,9 @@ mod tests {
             }
         }
         let unsure = format!(r#"{{"detail":"lost while it wrote: {UNSURE}"}}"#);
-        assert_eq!(judged(Form::Json, "500", PROBLEM, &unsure), Verdict::Unsure);
+        assert_eq!(judged(Form::Json, "503", &soon, &unsure), Verdict::Unsure);
+        assert!(matches!(judged(Form::Json, "503", PROBLEM, &unsure), Verdict::Wrong(_)));
+        assert!(matches!(judged(Form::Json, "500", &soon, &unsure), Verdict::Wrong(_)));
         assert!(matches!(judged(Form::Json, "200", "", "no JSON"), Verdict::Wrong(_)));
         assert_eq!(judged(Form::Bytes, "206", "", "no JSON"), Verdict::Given(Value::Null));
     }

@@ -1,6 +1,8 @@
 //! The API for programs.
 
 use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 use testkit::corpus;
@@ -232,6 +234,29 @@ fn a6_a_body_has_at_most_8_mib() {
     }
     request.extend_from_slice(b"1\r\n \r\n0\r\n\r\n");
     served.raw(&request).is_problem(413);
+    // One of 64 MB is taken to its end, so that whoever sends it reads why it was refused.
+    let head = |length: usize, more: &str| {
+        format!(
+            "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n{more}\r\n"
+        )
+    };
+    let mut whole = head(64 << 20, "").into_bytes();
+    whole.resize(whole.len() + (64 << 20), b' ');
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(&whole).expect("all of it is taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("8388608"), "{answer}");
+    }
+    // Whoever asks first need not send it, and one without an end is not taken for ever.
+    served.raw(head(64 << 20, "Expect: 100-continue\r\n").as_bytes()).is_problem(413);
+    let mut endless = TcpStream::connect(host).unwrap();
+    endless.write_all(head(1 << 40, "").as_bytes()).unwrap();
+    let piece = vec![b' '; 1 << 20];
+    let taken = (0..1000).take_while(|_| endless.write_all(&piece).is_ok()).count();
+    assert!((128..300).contains(&taken), "{taken} MB");
     // One that ends before it should.
     let cut = format!(
         "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\

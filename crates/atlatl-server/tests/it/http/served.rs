@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use atlatl_server::http::{self, HttpOptions, Stop};
+use atlatl_server::access::Doorman;
+use atlatl_server::event::EventBus;
+use atlatl_server::http::{self, HttpOptions, Stop, Tenants};
 use lro::Spools;
 use serde_json::{Value, json};
 
@@ -74,6 +77,22 @@ impl Served {
         let (stop, stopped) = http::stop();
         let thread =
             std::thread::spawn(move || http::run(server, listener, options, stopped).unwrap());
+        Self { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// One for the tenants that `doorman` tells apart.
+    pub(crate) fn for_many(
+        tenants: Arc<dyn Tenants>,
+        doorman: Arc<Doorman>,
+        events: EventBus,
+        options: HttpOptions,
+    ) -> Self {
+        let listener = http::listen("127.0.0.1:0", true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = http::stop();
+        let thread = std::thread::spawn(move || {
+            http::run_for_many(tenants, doorman, events, listener, options, stopped).unwrap();
+        });
         Self { address, stop: Some(stop), thread: Some(thread) }
     }
 

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use atlatl_server::http::{AuthError, BearerTokens, HttpOptions};
+use atlatl_server::http::{BearerTokens, HttpOptions};
 
 use super::served::Served;
 use crate::fixture::Place;
@@ -134,30 +134,4 @@ fn only_the_right_token_opens_and_none_is_ever_shown() {
     for open in ["/healthz", "/readyz"] {
         assert_eq!(ask(open, &[]).text(), "ok\n");
     }
-}
-
-#[test]
-fn a_file_of_tokens_is_its_owners_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    for mode in [0o604, 0o640, 0o644, 0o660, 0o602, 0o601, 0o777] {
-        let path = file(&dir, TOKEN, mode);
-        let refused = BearerTokens::read(&path, [0; 32]);
-        assert!(matches!(refused, Err(AuthError::OpenToOthers { .. })), "{mode:o}: {refused:?}");
-    }
-    for mode in [0o600, 0o400] {
-        assert!(BearerTokens::read(&file(&dir, TOKEN, mode), [0; 32]).is_ok(), "{mode:o}");
-        fs::remove_file(dir.path().join("tokens")).unwrap();
-    }
-    for (text, line) in [("short\n", 1), ("# one\n\nx y\n", 3), (&format!("{TOKEN}\n{TOKEN} x"), 2)]
-    {
-        let refused = BearerTokens::read(&file(&dir, text, 0o600), [0; 32]).unwrap_err();
-        assert!(matches!(refused, AuthError::TooShort { line: l, .. } if l == line), "{refused:?}");
-        assert!(!refused.to_string().contains(TOKEN), "{refused}");
-    }
-    for empty in ["", "\n\n", "# nothing\n"] {
-        let refused = BearerTokens::read(&file(&dir, empty, 0o600), [0; 32]);
-        assert!(matches!(refused, Err(AuthError::Empty { .. })), "{refused:?}");
-    }
-    let missing = BearerTokens::read(&dir.path().join("none"), [0; 32]);
-    assert!(matches!(missing, Err(AuthError::Unreadable { .. })));
 }

@@ -12,7 +12,7 @@ use lro_proxy::{
 
 use super::{Keep, Server, program};
 use crate::{
-    access,
+    access::{self, descriptors},
     error::{Error, Status},
     output::Output,
     settings::Settings,
@@ -54,7 +54,7 @@ pub(super) fn run(
     });
     keep.clean(settings);
     Output::remark(format_args!("serving MCP at http://{address}/mcp"));
-    http::run(relay, behind, listener, guard, stopped)
+    http::run(relay, behind, listener, guard, descriptors::for_clients(), stopped)
         .map_err(|error| Error::failure(format!("{address}: {error}")))?;
     Ok(Status::Success)
 }

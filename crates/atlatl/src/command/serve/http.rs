@@ -14,7 +14,7 @@ use signal_hook::{
 #[cfg(feature = "otel")]
 use super::traces::Traces;
 use crate::{
-    access::{self, Auth},
+    access::{self, Auth, descriptors},
     command::proxy::Keep,
     error::{Error, Status},
     output::Output,
@@ -76,6 +76,8 @@ pub(super) fn options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions
     options.allowed_origins.clone_from(&config.allowed_origins);
     options.metrics = metrics;
     options.drain = Duration::from_secs(config.drain_seconds);
+    descriptors::raise();
+    options.connections = descriptors::for_clients();
     options
 }
 

@@ -105,7 +105,8 @@ pub(super) const STATUSES: &[(&str, &str, &str)] = &[
     (
         "SERVICE_UNAVAILABLE",
         "503",
-        "The store is busy or does not answer, or there are too many sessions; try again.",
+        "The store is busy or does not answer, or too much is asked at once; try again. Where a change may \
+         be there or not, `detail` says so: look first.",
     ),
     (
         "INSUFFICIENT_STORAGE",

@@ -1,0 +1,239 @@
+//! `cargo xtask mutants`: the code that decides who sees what, broken in every small way that a tool can
+//! think of, and whether a test notices; kept as records under `bench/runs/`.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+
+use crate::args::MutantsArgs;
+use crate::output;
+use crate::repository::Repository;
+use crate::run_record::RunRecord;
+
+/// Files of one package, and those of its tests that must notice a change in them.
+struct Area {
+    name: &'static str,
+    package: &'static str,
+    files: &'static [&'static str],
+    /// A nextest filter expression: tests of other things would take time and notice nothing.
+    tests: &'static str,
+}
+
+const AREAS: &[Area] = &[
+    Area {
+        name: "tokens",
+        package: "atlatl-access",
+        files: &["crates/atlatl-access/src/*.rs"],
+        tests: "all()",
+    },
+    Area {
+        name: "tenants",
+        package: "atlatl-server",
+        files: &[
+            "crates/atlatl-server/src/access/*.rs",
+            "crates/atlatl-server/src/http/hall.rs",
+            "crates/atlatl-server/src/quota.rs",
+        ],
+        tests: "test(/^http::many::/) | test(/^access::/) | test(/^quota::/)",
+    },
+    Area {
+        name: "links",
+        package: "atlatl-server",
+        files: &["crates/atlatl-server/src/link.rs", "crates/atlatl-server/src/http/offload.rs"],
+        tests: "test(/^http::(many|stored|offload)::/) | test(/^link::/)",
+    },
+    Area {
+        name: "cursors",
+        package: "atlatl-server",
+        files: &["crates/atlatl-server/src/cursor.rs", "crates/atlatl-server/src/seal.rs"],
+        tests: "test(/^pages::/) | test(/^(cursor|seal|link)::/)",
+    },
+    Area {
+        name: "paths",
+        package: "lro-spool",
+        files: &[
+            "crates/lro-spool/src/address.rs",
+            "crates/lro-spool/src/name.rs",
+            "crates/lro-spool/src/scope.rs",
+            "crates/lro-spool/src/object/key.rs",
+        ],
+        tests: "test(/^(address|name|scope|object::key)::/) | test(/^(addresses|object::tenants)::/)",
+    },
+    Area {
+        name: "doors",
+        package: "lro-http",
+        files: &["crates/lro-http/src/bearer.rs", "crates/lro-http/src/guard.rs"],
+        tests: "test(/^(bearer|guard)::/)",
+    },
+];
+
+/// Changes that no test notices, and why none need: the file and what was changed, without the line.
+const EXPLAINED: &[(&str, &str)] = &[];
+
+/// What one area came to.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct MutantsResult {
+    name: &'static str,
+    passed: bool,
+    seconds: f64,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+/// What became of the changes.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct Outcome {
+    /// A test failed.
+    caught: usize,
+    /// The tests did not come to an end.
+    timeout: usize,
+    /// It was no program.
+    unviable: usize,
+    /// No test noticed, and why none needs to.
+    explained: Vec<(String, &'static str)>,
+    /// No test noticed.
+    missed: Vec<String>,
+}
+
+/// The names that the command line accepts.
+pub(crate) fn names() -> PossibleValuesParser {
+    AREAS.iter().map(|area| area.name).collect::<Vec<_>>().into()
+}
+
+/// Runs one area or all, one after the other, and writes the record.
+pub(crate) fn run(repository: &Repository, args: &MutantsArgs) -> Result<bool> {
+    let works = repository.cargo(&["mutants", "--version"]).stdout(Stdio::null()).status();
+    if !works.is_ok_and(|status| status.success()) {
+        bail!("there is no cargo-mutants: cargo install --locked cargo-mutants");
+    }
+    let chosen = args.name.as_deref();
+    let name = chosen.map_or_else(|| "mutants".to_owned(), |name| format!("mutants-{name}"));
+    let command = format!("cargo xtask mutants {}", chosen.unwrap_or_default());
+    let record = RunRecord::begin(repository, &name, command.trim_end())?;
+    let areas = AREAS.iter().filter(|area| chosen.is_none_or(|name| name == area.name));
+    let results = areas.map(|area| area.run(repository)).collect::<Result<Vec<_>>>()?;
+    let record = record.finish(results);
+    output::line(format_args!("wrote {}", record.write(repository)?.display()));
+    output::line(table(record.results()));
+    Ok(record.results().iter().all(|result| result.passed))
+}
+
+impl Area {
+    fn command(&self, repository: &Repository, out: &Path) -> Command {
+        let mut command = repository.cargo(&["mutants", "--no-shuffle", "--colors", "never"]);
+        command.args(["--test-tool", "nextest", "--package", self.package, "--output"]).arg(out);
+        command.args(self.files.iter().flat_map(|file| ["--file", file]));
+        command.args(["--all-features", "--cargo-test-arg=-E"]);
+        command.arg(format!("--cargo-test-arg={}", self.tests));
+        command
+    }
+
+    fn run(&self, repository: &Repository) -> Result<MutantsResult> {
+        output::progress(format_args!("mutants of {}", self.name));
+        let out = tempfile::tempdir()?;
+        let started = Instant::now();
+        // Its exit status tells what its files tell in words, and also that it could not begin.
+        let status = self.command(repository, out.path()).status().context("cargo mutants")?;
+        let out = out.path().join("mutants.out");
+        if !out.join("caught.txt").is_file() || !matches!(status.code(), Some(0 | 2 | 3)) {
+            bail!("cargo mutants came to nothing: {status}");
+        }
+        let outcome = Outcome::read(&out)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let passed = outcome.missed.is_empty() && outcome.caught > 0;
+        Ok(MutantsResult { name: self.name, passed, seconds, outcome })
+    }
+}
+
+impl Outcome {
+    fn read(out: &Path) -> Result<Self> {
+        let lines = |name: &str| {
+            let text = fs::read_to_string(out.join(name)).with_context(|| name.to_owned())?;
+            Ok::<_, anyhow::Error>(text.lines().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let mut outcome = Self {
+            caught: lines("caught.txt")?.len(),
+            timeout: lines("timeout.txt")?.len(),
+            unviable: lines("unviable.txt")?.len(),
+            ..Self::default()
+        };
+        for missed in lines("missed.txt")? {
+            let named = without_place(&missed);
+            match EXPLAINED.iter().find(|(change, _)| *change == named) {
+                Some((_, why)) => outcome.explained.push((missed, why)),
+                None => outcome.missed.push(missed),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// `file:line:column: change` without the line and the column, which move.
+fn without_place(mutant: &str) -> String {
+    let mut parts = mutant.splitn(4, ':');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(file), Some(_), Some(_), Some(change)) => format!("{file}:{change}"),
+        _ => mutant.to_owned(),
+    }
+}
+
+fn table(results: &[MutantsResult]) -> String {
+    let mut text = String::from(
+        "| code | caught | never ended | no program | explained | missed | seconds |\n\
+         |---|--:|--:|--:|--:|--:|--:|",
+    );
+    for MutantsResult { name, seconds, outcome, .. } in results {
+        let Outcome { caught, timeout, unviable, explained, missed } = outcome;
+        let (explained, missed) = (explained.len(), missed.len());
+        let _ = write!(
+            text,
+            "\n| {name} | {caught} | {timeout} | {unviable} | {explained} | {missed} | {seconds:.0} |"
+        );
+    }
+    for missed in results.iter().flat_map(|result| &result.outcome.missed) {
+        let _ = write!(text, "\nmissed: {missed}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_an_area_is_there() {
+        let repository = Repository::open().unwrap();
+        let files = repository.files().unwrap();
+        for named in AREAS.iter().flat_map(|area| area.files) {
+            let there = match named.strip_suffix("*.rs") {
+                Some(folder) => files.iter().any(|file| file.starts_with(folder)),
+                None => files.iter().any(|file| file == named),
+            };
+            assert!(there, "{named}");
+        }
+    }
+
+    #[test]
+    fn what_the_tool_wrote_is_read() {
+        let out = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("caught.txt", "a.rs:1:2: replace x\na.rs:2:2: replace y\n"),
+            ("missed.txt", "src/a.rs:1:22: replace a::b -> bool with true\n"),
+            ("timeout.txt", ""),
+            ("unviable.txt", "a.rs:3:1: replace z\n"),
+        ] {
+            fs::write(out.path().join(name), text).unwrap();
+        }
+        let outcome = Outcome::read(out.path()).unwrap();
+        let missed = vec!["src/a.rs:1:22: replace a::b -> bool with true".to_owned()];
+        assert_eq!(outcome, Outcome { caught: 2, unviable: 1, missed, ..Outcome::default() });
+        let named = without_place(&outcome.missed[0]);
+        assert_eq!(named, "src/a.rs: replace a::b -> bool with true");
+    }
+}
