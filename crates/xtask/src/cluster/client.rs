@@ -24,7 +24,9 @@ const SUBJECTS: [&str; 8] = [
     "Customers in the islands are called before noon.",
     "The north pier is closed while the swallows nest.",
 ];
-/// What is asked for.
+/// How many places memories are about, each in a few of them.
+const BERTHS: usize = 200;
+/// What is asked for beside a place.
 const QUESTIONS: [&str; 6] =
     ["harbour crane", "release Thursday", "ferry", "second signature", "old lamp", "north pier"];
 
@@ -64,7 +66,7 @@ impl<'a> Client<'a> {
             }
             Action::Read => self.read(),
             Action::Recall => {
-                let query = QUESTIONS[self.random.below(QUESTIONS.len())];
+                let query = self.question();
                 self.walk("recall_memories", &json!({"query": query, "limit": 5}));
                 Some(())
             }
@@ -100,10 +102,11 @@ impl<'a> Client<'a> {
         self.serial += 1;
         let tenant = self.asker.tenant;
         let (canary, number, serial) = (&tenant.canary, self.number, self.serial);
+        let berth = self.random.below(BERTHS);
         let subjects: Vec<&str> =
             (0..4).map(|_| SUBJECTS[self.random.below(SUBJECTS.len())]).collect();
         let content =
-            format!("{canary} memory {serial} of client {number}. {}", subjects.join(" "));
+            format!("{canary} berth{berth}, {serial} of client {number}. {}", subjects.join(" "));
         let body = json!({
             "content": content,
             "memory_type": "semantic",
@@ -111,6 +114,14 @@ impl<'a> Client<'a> {
             "tags": [canary],
         });
         (content, body)
+    }
+
+    /// Mostly for a few memories, now and then for half of them.
+    fn question(&mut self) -> String {
+        match self.random.below(8) {
+            0 => QUESTIONS[self.random.below(QUESTIONS.len())].to_owned(),
+            _ => format!("berth{}", self.random.below(BERTHS)),
+        }
     }
 
     fn capture(&mut self) {
@@ -236,7 +247,7 @@ impl<'a> Client<'a> {
     }
 
     fn begin_task(&mut self) {
-        let query = QUESTIONS[self.random.below(QUESTIONS.len())];
+        let query = self.question();
         let params = json!({
             "name": "recall_memories",
             "arguments": {"query": query, "limit": 5},
