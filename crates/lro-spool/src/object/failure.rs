@@ -9,7 +9,7 @@ use crate::error::SpoolError;
 use crate::remote::{RemoteError, RemoteKind};
 
 /// No wait between two attempts is longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_millis(400);
 
 /// One attempt that failed.
 #[derive(Debug)]

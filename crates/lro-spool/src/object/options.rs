@@ -29,7 +29,7 @@ impl ObjectOptions {
             local_bytes: 2 << 30,
             local_free_bytes: 0,
             time_limit: Duration::from_secs(30),
-            retries: 4,
+            retries: 5,
             backoff: Duration::from_millis(100),
             part_bytes: 8 << 20,
             grace: Duration::from_mins(10),
@@ -50,7 +50,8 @@ impl ObjectOptions {
     }
 
     /// How often a request that failed is made again, and how long is waited before the first of
-    /// these; each further wait is twice as long, 5 s at most.
+    /// these; each further wait is twice as long, 400 ms at most, so that what is
+    /// there again is soon used again.
     pub fn retries(self, retries: u32, backoff: Duration) -> Self {
         Self { retries, backoff, ..self }
     }
