@@ -18,6 +18,7 @@ mod near;
 mod nearest;
 mod opening;
 mod options;
+mod policies;
 mod pool;
 mod porter;
 #[cfg(feature = "contract")]

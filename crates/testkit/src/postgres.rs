@@ -127,6 +127,14 @@ impl Server {
         run(text(&psql), &arguments).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// What another of its programs prints, connected as this role: `pg_dump`, say. Where it fails,
+    /// what it complains of.
+    pub fn program(&self, name: &str, role: &str, arguments: &[&str]) -> Result<String, String> {
+        let mut program = Command::new(self.programs.join(name));
+        program.args(["-h", text(&self.home), "-U", role]).args(arguments);
+        outcome(program.env("PGPASSWORD", PASSWORD))
+    }
+
     /// Kills every process of the server at once, with no word of warning.
     ///
     /// # Panics
@@ -260,7 +268,11 @@ fn text(path: &Path) -> &str {
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output().map_err(|e| e.to_string())?;
+    outcome(Command::new(program).args(arguments))
+}
+
+fn outcome(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| e.to_string())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
     }

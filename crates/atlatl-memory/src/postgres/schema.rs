@@ -12,6 +12,7 @@ use tokio_postgres::types::Type;
 use super::database::Pgvector;
 use super::opening::Access;
 use super::options::PostgresOptions;
+use super::policies;
 use super::pool::Pool;
 use super::session::Session;
 use crate::store::StoreError;
@@ -52,9 +53,9 @@ const BOOK: &str = "
     );
 ";
 
-/// Brings the schema up to date, as the owner that the URL names, and lets the role use it. All of it
-/// in one transaction; whoever comes second waits and finds nothing to do. The names of what was
-/// applied.
+/// Brings the schema up to date, as the owner that the URL names, binds what a restore left unbound, and
+/// lets the role use it. All of it in one transaction; whoever comes second waits and finds nothing to
+/// do. The names of what was applied.
 pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
     let role = owner.role.clone();
     let own = PostgresOptions {
@@ -92,6 +93,9 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
                 applied.push(name.to_owned());
             }
         }
+        if policies::bind(db)? {
+            applied.push("policies".to_owned());
+        }
         db.batch(&grants(&role))?;
         // Without it vectors are compared more slowly, which is no reason to fail.
         db.batch("SAVEPOINT pgvector")?;
@@ -101,8 +105,8 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
     })
 }
 
-/// Whether a store can be opened: the schema is one that this program can work with, and the role is
-/// bound by its policies.
+/// Whether a store can be opened: the schema is one that this program can work with, its policies are
+/// there, and the role is bound by them.
 pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let no_schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace \
@@ -137,11 +141,11 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
                 quoted(role)
             )));
         }
-        Ok(())
+        policies::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 
-/// Whether the schema is one that this program knows, for its owner.
+/// Whether the schema is one that this program knows, with its policies, for its owner.
 pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let there = "SELECT to_regclass('atlatl.migration') IS NOT NULL";
@@ -150,7 +154,10 @@ pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
         let Version { had, oldest } =
             if there { version(db)? } else { Version { had: 0, oldest: 0 } };
         check_known(had, oldest).map_err(wrong)?;
-        if had < newest() { Err(wrong(needs(had))) } else { Ok(()) }
+        if had < newest() {
+            return Err(wrong(needs(had)));
+        }
+        policies::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 
@@ -222,6 +229,6 @@ fn grants(role: &str) -> String {
 }
 
 /// A name as SQL has it.
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -7,6 +7,7 @@ mod kills;
 mod links;
 mod logins;
 mod replicas;
+mod restore;
 mod tenants;
 mod upgrade;
 mod waiting;

@@ -75,7 +75,10 @@ fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result<u64, 
     let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
     // A writer may hold a note of ours and wait for another: it shall not be us who let it fail.
     db.batch("SET LOCAL lock_timeout = '200ms'")?;
-    let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since FROM atlatl.near \
+    // A number that no transaction had here is of the server that a backup was made of: its writers are
+    // not here.
+    let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since \
+               OR pg_snapshot_xmax(pg_current_snapshot()) <= since FROM atlatl.near \
                WHERE tenant = $1 AND model = $2";
     let known = db.query(all, &values)?;
     if known.first().and_then(|row| row.get(0)) != Some(true) {

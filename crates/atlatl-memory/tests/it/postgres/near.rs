@@ -2,6 +2,7 @@
 
 mod borders;
 mod faults;
+mod restore;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Schema: migrations, and databases that have had too few or too many of them.
 
-use atlatl_memory::{Postgres, StoreError};
+use atlatl_memory::{Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, Server};
 
 use super::{migrated, options};
@@ -59,4 +59,37 @@ fn whoever_was_not_let_in_is_told_so() {
     options.url = server.url(OWNER, &database);
     let said = Postgres::migrate(&options).unwrap_err().to_string();
     assert!(said.contains("CREATE ROLE \"nobody-there\""), "{said}");
+}
+
+#[test]
+fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let owner = options(server, OWNER, &database);
+    let open = || Postgres::open(&options(server, APP, &database));
+    let every = "SELECT string_agg(format('ALTER TABLE atlatl.%I NO FORCE ROW LEVEL SECURITY, \
+                 DISABLE ROW LEVEL SECURITY', relname), ';') FROM pg_class \
+                 WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p')";
+    let every = server.sql(&database, every);
+    for (lost, said) in [
+        ("ALTER TABLE atlatl.document DISABLE ROW LEVEL SECURITY", "\"document\" is not bound"),
+        ("ALTER TABLE atlatl.vector_7 NO FORCE ROW LEVEL SECURITY", "\"vector_7\" is not bound"),
+        ("ALTER TABLE atlatl.tenant DISABLE ROW LEVEL SECURITY", "\"tenant\" is not bound"),
+        ("DROP POLICY tenant ON atlatl.lease", "\"lease\" lacks the policy of its tenants"),
+        ("DROP POLICY owner ON atlatl.access_key", "\"access_key\" lacks the policy of its owner"),
+        ("ALTER POLICY owner ON atlatl.memory TO app", "\"memory\" lacks the policy of its owner"),
+        (&*every, "\"access_key\" is not bound by its policies"),
+    ] {
+        open().unwrap();
+        server.sql(&database, lost);
+        let refused = [open().unwrap_err(), Registry::open(&owner).unwrap_err()];
+        for refused in refused.map(|refused| refused.to_string()) {
+            assert!(refused.contains(said), "{lost}: {refused}");
+            assert!(refused.contains("run `atlatl db migrate`"), "{lost}: {refused}");
+        }
+        assert_eq!(Postgres::migrate(&owner).unwrap(), ["policies"], "{lost}");
+        assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0], "{lost}");
+    }
+    let policies = "SELECT policyname, roles, count(*) FROM pg_policies GROUP BY 1, 2 ORDER BY 1";
+    assert_eq!(server.sql(&database, policies), "owner|{owner}|9\ntenant|{public}|7");
 }

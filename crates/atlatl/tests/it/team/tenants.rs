@@ -7,41 +7,45 @@ use testkit::postgres::Server;
 use super::*;
 
 /// A team's program that serves many tenants, and whoever owns the schema.
-struct House {
-    program: Program,
-    owner: String,
+pub(super) struct House {
+    pub(super) program: Program,
+    pub(super) owner: String,
 }
 
 impl House {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let server = Server::shared();
-        let (program, database) = stranger(server);
-        let owner = server.url(OWNER, &database);
-        let run = program.run(&["db", "migrate", "--as", &owner]);
+        let house = Self::of(server, &server.database());
+        let run = house.run(&["db", "migrate"]);
         assert_eq!(run.status, 0, "{run}");
-        let program =
-            storing(program, s3::Server::shared()).variable("ATLATL_SERVER__AUTH", "keys");
-        Self { program, owner }
+        house
     }
 
-    fn run(&self, args: &[&str]) -> crate::program::Run {
+    /// The same on a database, whatever is in it.
+    pub(super) fn of(server: &Server, database: &str) -> Self {
+        let program = storing(using(&server.url(APP, database)), s3::Server::shared());
+        let program = program.variable("ATLATL_SERVER__AUTH", "keys");
+        Self { program, owner: server.url(OWNER, database) }
+    }
+
+    pub(super) fn run(&self, args: &[&str]) -> crate::program::Run {
         self.program.run(&[args, &["--as", &self.owner]].concat())
     }
 
-    fn tenant(&self, name: &str) -> String {
+    pub(super) fn tenant(&self, name: &str) -> String {
         let run = self.run(&["tenants", "create", name]);
         assert_eq!(run.status, 0, "{run}");
         self.key(name, &[])["key"].as_str().unwrap().to_owned()
     }
 
-    fn key(&self, tenant: &str, more: &[&str]) -> Value {
+    pub(super) fn key(&self, tenant: &str, more: &[&str]) -> Value {
         let run = self.run(&[&["keys", "create", "--tenant", tenant], more].concat());
         assert_eq!(run.status, 0, "{run}");
         run.json()
     }
 }
 
-fn ask(url: &str, key: &str, method: &str, path: &str, body: &str) -> Answer {
+pub(super) fn ask(url: &str, key: &str, method: &str, path: &str, body: &str) -> Answer {
     asked_with(url, method, path, body, &format!("Authorization: Bearer {key}\r\n")).unwrap()
 }
 
@@ -52,12 +56,12 @@ fn tell(url: &str, key: &str, method: &str, params: &Value) -> Value {
     answer.json()
 }
 
-fn tool(url: &str, key: &str, tool: &str, arguments: &Value) -> Value {
+pub(super) fn tool(url: &str, key: &str, tool: &str, arguments: &Value) -> Value {
     tell(url, key, "tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
 /// Keeps a memory; its id.
-fn keep(url: &str, key: &str, content: &str) -> String {
+pub(super) fn keep(url: &str, key: &str, content: &str) -> String {
     let body = json!({"content": content, "memory_type": "semantic"}).to_string();
     let made = ask(url, key, "POST", "/v1/memories", &body);
     assert_eq!(made.status, 201, "{made:?}");
