@@ -150,6 +150,8 @@ fn stored(payload: &[u8]) -> (Arc<dyn Spool>, Address) {
     let what = ToStore {
         id,
         tool: "recall_memories",
+        server: None,
+        exact: false,
         query: None,
         detail: Detail::Full,
         found: &found,

@@ -43,6 +43,10 @@ impl KeySet {
         if json.len() > LONGEST {
             return Err(KeySetError::TooLong);
         }
+        // An array would be read as the members in their order.
+        if !json.trim_start().starts_with('{') {
+            return Err(KeySetError::Malformed);
+        }
         let document: Document<'_> =
             serde_json::from_str(json).map_err(|_| KeySetError::Malformed)?;
         if document.keys.len() > MOST {

@@ -52,7 +52,9 @@ struct Jwk {
 impl PublicKey {
     /// The key that `json` is, if signatures can be checked with it here.
     pub(crate) fn read(json: &str) -> Option<Self> {
-        let jwk: Jwk = serde_json::from_str(json).ok()?;
+        // An array would be read as the members in their order.
+        let object = Some(json).filter(|json| json.starts_with('{'))?;
+        let jwk: Jwk = serde_json::from_str(object).ok()?;
         // Who published the private half as well has no key any more.
         if !jwk.is_for_signatures() || jwk.d.is_some() {
             return None;

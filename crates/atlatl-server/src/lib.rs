@@ -29,5 +29,5 @@ pub mod trace;
 mod trouble;
 
 pub use client::{Client, Transport};
-pub use link::SignedLinks;
+pub use link::{Brought, SignedLinks};
 pub use server::{MemoryServer, Parts};

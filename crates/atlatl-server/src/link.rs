@@ -30,7 +30,7 @@ pub struct SignedLinks {
 
 /// What became of a link that somebody brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Brought {
+pub enum Brought {
     /// It opens the result.
     Good,
     /// It did once.
@@ -47,7 +47,7 @@ impl SignedLinks {
     }
 
     /// Whose result a link says that it opens, by its last part.
-    pub(crate) fn tenant_of(part: &str) -> Option<String> {
+    pub fn tenant_of(part: &str) -> Option<String> {
         let mut parts = part.split('.');
         let (encoded, until) = (parts.next()?, parts.next()?);
         let signature = parts.next().filter(|_| parts.next().is_none())?;
@@ -58,7 +58,7 @@ impl SignedLinks {
     }
 
     /// Whether the last part of a link opens the result `id` now.
-    pub(crate) fn brought(
+    pub fn brought(
         &self,
         id: ResultId,
         part: &str,
@@ -71,17 +71,18 @@ impl SignedLinks {
             return Ok(Brought::None);
         };
         let ours = tenant == self.encoded();
-        let Some(until) = until.parse::<i64>().ok().filter(|_| ours) else {
+        let Some(end) = until.parse::<i64>().ok().filter(|_| ours) else {
             return Ok(Brought::None);
         };
+        // As it is spelled: a time with a plus or a zero before it was never signed.
         if !self.seal.get()?.signed(PURPOSE, &self.said(id, until), signature) {
             return Ok(Brought::None);
         }
-        Ok(if now.timestamp() < until { Brought::Good } else { Brought::Over })
+        Ok(if now.timestamp() < end { Brought::Good } else { Brought::Over })
     }
 
     /// What a signature is for.
-    fn said(&self, id: ResultId, until: i64) -> String {
+    fn said(&self, id: ResultId, until: &str) -> String {
         format!("GET\n{}\n{id}\n{until}", self.tenant)
     }
 
@@ -92,8 +93,8 @@ impl SignedLinks {
 
 impl Links for SignedLinks {
     fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
-        let until = (now + GOOD_FOR).timestamp();
-        let signature = self.seal.get().ok()?.sign(PURPOSE, &self.said(id, until));
+        let until = (now + GOOD_FOR).timestamp().to_string();
+        let signature = self.seal.get().ok()?.sign(PURPOSE, &self.said(id, &until));
         let (base, tenant) = (&self.base, self.encoded());
         Some(format!("{base}/v1/offloads/{id}/{tenant}.{until}.{signature}"))
     }
@@ -140,7 +141,9 @@ mod tests {
         }
         let later = part.replacen(".1800000300.", ".1800009300.", 1);
         assert_ne!(later, part);
-        for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later] {
+        // Found by the fuzz target `link`: the same time in another spelling.
+        let [plus, zero] = [".+", ".0"].map(|sign| part.replacen('.', sign, 1));
+        for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later, &plus, &zero] {
             assert_eq!(brought(&ours, id, odd, 0), Brought::None, "{odd}");
         }
     }

@@ -87,6 +87,8 @@ impl<'a> Edits<'a> {
     }
 
     fn add(&mut self, container: &str, open: u8, json: &str) {
+        // A line break behind it is no part of it.
+        let container = container.trim_matches([' ', '\t', '\r', '\n']);
         let Range { start, end } = self.range(container);
         let inside = container.get(1..container.len().saturating_sub(1)).unwrap_or_default();
         debug_assert_eq!(container.as_bytes().first(), Some(&open), "a container of that kind");

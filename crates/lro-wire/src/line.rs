@@ -30,9 +30,9 @@ const KEPT: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
-    /// What was read: the line that was given last, then what follows it.
+    /// What was read: first what was given, then what follows it.
     buffer: Vec<u8>,
-    /// Where the line that was given last ends.
+    /// Where what was given ends.
     given: usize,
     /// How much of the buffer holds something.
     filled: usize,
@@ -74,16 +74,16 @@ impl<R: Read> Lines<R> {
         while self.unfinished {
             LongLine { lines: self }.piece()?;
         }
-        self.forget();
         let mut searched = 0;
         loop {
-            let unread = &self.buffer[searched..self.filled];
+            let begin = self.given;
+            let unread = &self.buffer[begin + searched..self.filled];
             if let Some(at) = memchr::memchr(b'\n', unread) {
-                self.given = searched + at + 1;
-                return Ok(Some(Line::Whole(&self.buffer[..self.given])));
+                self.given = begin + searched + at + 1;
+                return Ok(Some(Line::Whole(&self.buffer[begin..self.given])));
             }
-            searched = self.filled;
-            if self.filled > self.in_memory {
+            searched = self.filled - begin;
+            if searched > self.in_memory {
                 self.unfinished = true;
                 return Ok(Some(Line::Long(LongLine { lines: self })));
             }
@@ -95,8 +95,11 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Forgets the line that was given last.
+    /// Forgets what was given. Before more is read, and not with each line: what follows is moved.
     fn forget(&mut self) {
+        if self.given == 0 {
+            return;
+        }
         self.buffer.copy_within(self.given..self.filled, 0);
         self.filled -= self.given;
         self.given = 0;
@@ -108,10 +111,11 @@ impl<R: Read> Lines<R> {
 
     /// Reads on; 0 at the end of the stream.
     fn fill(&mut self) -> io::Result<usize> {
+        self.forget();
         if self.buffer.len() < self.filled + CHUNK {
             // Twice as much each time, so that what is moved does not grow with the square.
-            let room =
-                (self.filled + CHUNK).max((self.buffer.len() * 2).min(self.in_memory + CHUNK));
+            let most = self.in_memory.saturating_add(CHUNK);
+            let room = (self.filled + CHUNK).max((self.buffer.len() * 2).min(most));
             self.buffer.resize(room, 0);
         }
         loop {
@@ -134,19 +138,18 @@ impl<R: Read> LongLine<'_, R> {
         if !lines.unfinished {
             return Ok(None);
         }
-        lines.forget();
-        if lines.filled == 0 && lines.fill()? == 0 {
+        if lines.given == lines.filled && lines.fill()? == 0 {
             lines.unfinished = false;
             return Ok(None);
         }
-        let unread = &lines.buffer[..lines.filled];
-        lines.given = match memchr::memchr(b'\n', unread) {
+        let begin = lines.given;
+        lines.given = match memchr::memchr(b'\n', &lines.buffer[begin..lines.filled]) {
             Some(at) => {
                 lines.unfinished = false;
-                at + 1
+                begin + at + 1
             }
             None => lines.filled,
         };
-        Ok(Some(&lines.buffer[..lines.given]))
+        Ok(Some(&lines.buffer[begin..lines.given]))
     }
 }

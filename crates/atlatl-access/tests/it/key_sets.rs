@@ -80,6 +80,18 @@ fn keys_that_are_not_for_this_are_left_out() {
     }
 }
 
+/// Found by the fuzz target `token`: serde would take the elements for the members, in their order.
+#[test]
+fn an_array_is_no_key() {
+    let names = ["kty", "use", "key_ops", "alg", "kid", "crv", "x", "y", "n", "e", "d"];
+    for kid in ["rsa", "p256", "ed25519"] {
+        let key = jwk(kid);
+        assert_eq!(key_set(std::slice::from_ref(&key)).len(), 1);
+        let elements: Value = names.into_iter().map(|name| key[name].clone()).collect();
+        assert!(key_set(&[elements]).is_empty(), "{kid}");
+    }
+}
+
 #[test]
 fn of_keys_with_one_name_none_is_taken() {
     let token = of_claims(&claims());
@@ -104,7 +116,7 @@ fn a_document_is_bounded() {
     assert!(KeySet::read(&long(64 * 1024)).is_ok());
     assert_eq!(KeySet::read(&long(64 * 1024 + 1)).err(), Some(KeySetError::TooLong));
     let deep = format!(r#"{{"keys":[{}]}}"#, "[".repeat(60_000));
-    let others = ["", "{}", "[]", r#"{"keys":{}}"#, r#"{"keys":[],"keys":[]}"#, &deep];
+    let others = ["", "{}", "[]", "[[]]", r#"{"keys":{}}"#, r#"{"keys":[],"keys":[]}"#, &deep];
     for other in others {
         assert_eq!(KeySet::read(other).err(), Some(KeySetError::Malformed));
     }

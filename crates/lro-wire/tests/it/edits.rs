@@ -18,6 +18,9 @@ fn members_are_added_replaced_and_left_alone() {
         ),
         (r#"{"a": 1, "b": 2}"#, json!({"a": {"y": 1}}), r#"{"a": {"y":1}, "b": 2}"#),
         (r#"{"\u0061": 1}"#, json!({"a": 2}), r#"{"\u0061": 2}"#),
+        // Found by the fuzz target `frame`: white space around an object.
+        ("{}\n", json!({"a": 1}), "{\"a\":1}\n"),
+        ("\r\n\t {\"a\": 1} ", json!({"b": 2, "c": 3}), "\r\n\t {\"a\": 1,\"b\":2,\"c\":3} "),
     ] {
         assert_eq!(merge(text, &patch).as_deref(), Some(expected), "{text}");
     }
@@ -27,7 +30,9 @@ fn members_are_added_replaced_and_left_alone() {
 
 #[test]
 fn elements_are_added_behind_the_last() {
-    for (text, expected) in [("[]", "[7,8]"), ("[ ]", "[ 7,8]"), ("[1, 2 ]", "[1, 2 ,7,8]")] {
+    for (text, expected) in
+        [("[]", "[7,8]"), ("[ ]", "[ 7,8]"), ("[1, 2 ]", "[1, 2 ,7,8]"), (" []\n", " [7,8]\n")]
+    {
         let mut edits = Edits::of(text);
         edits.add_element(text, "7");
         edits.add_element(text, "8");

@@ -1,6 +1,7 @@
 //! Lines come out whole and in order, however the stream is cut.
 
 use std::io::{self, Read};
+use std::time::{Duration, Instant};
 
 use lro_wire::{Line, Lines};
 use proptest::prelude::*;
@@ -70,4 +71,22 @@ fn what_is_not_read_of_a_long_line_is_skipped() {
     let mut lines = Lines::holding(&text[..], 1000);
     assert!(matches!(lines.next().unwrap(), Some(Line::Long(_))));
     assert!(matches!(lines.next().unwrap(), Some(Line::Whole(b"next\n"))));
+}
+
+/// Found by the fuzz target `frame`.
+#[test]
+fn a_line_may_be_held_whatever_its_length() {
+    let text = [vec![b'a'; 300_000], b"\nnext\n".to_vec()].concat();
+    let lines = read(&text, &[1000], usize::MAX);
+    let whole: Vec<_> = lines.iter().map(|(line, long)| (line.len(), *long)).collect();
+    assert_eq!(whole, [(300_001, false), (5, false)]);
+}
+
+/// Found by the fuzz target `frame`: what lay behind a line was moved for each line before it.
+#[test]
+fn many_short_lines_at_once_take_no_longer_than_one_by_one() {
+    let text = [vec![b'a'; 2 << 20], vec![b'\n'; 2 << 20]].concat();
+    let began = Instant::now();
+    assert_eq!(read(&text, &[usize::MAX], 4 << 20).len(), 2 << 20);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }

@@ -1,5 +1,4 @@
-//! `cargo xtask fuzz`: foreign bytes at every parser of the extraction, kept as records under
-//! `bench/runs/`.
+//! `cargo xtask fuzz`: foreign bytes at every parser of them, kept as records under `bench/runs/`.
 
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
@@ -41,6 +40,22 @@ const TARGETS: &[Target] = &[
     Target {
         name: "payload",
         shows: "what is taken for JSON is JSON to serde_json, and the records found give it back",
+    },
+    Target {
+        name: "token",
+        shows: "a token lets in whom it names if it was signed and every claim is right, and no other text lets anybody in",
+    },
+    Target {
+        name: "cursor",
+        shows: "a cursor or a task's id opens what it was given for, the same each time, and no other text opens anything",
+    },
+    Target {
+        name: "link",
+        shows: "a signed link opens one result of one tenant until its time, and no other text does",
+    },
+    Target {
+        name: "frame",
+        shows: "lines, events, messages and edits do not depend on how bytes arrive, and agree with serde_json and the standard",
     },
 ];
 
