@@ -115,8 +115,13 @@ impl Victim {
         }
         if self.random.chance(25) {
             let n = n.saturating_sub(self.random.below(3) as u64);
-            let removed = self.step(|| spool.remove(&id(n).into()));
-            assert!(removed.is_some() || !self.lasting || !self.alive.contains(&n));
+            let mut refusal = None;
+            let removed = self.step(|| {
+                let removed = spool.remove(&id(n).into());
+                removed.inspect_err(|error| refusal = Some(format!("{error:?}")))
+            });
+            let is_fine = removed.is_some() || !self.lasting || !self.alive.contains(&n);
+            assert!(is_fine, "{refusal:?}");
             self.alive.retain(|one| *one != n);
         }
         if self.random.chance(12) {
