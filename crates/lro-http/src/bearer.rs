@@ -184,5 +184,7 @@ mod tests {
             }
         }
         assert!(!tokens.admit(None) && !tokens.admit(Some("Bearer ")));
+        let twice = read(&format!("{TOKEN}\n{TOKEN}\n"), 0o600).unwrap();
+        assert!(twice.admit(Some(&format!("Bearer {TOKEN}"))));
     }
 }
