@@ -118,6 +118,7 @@ mod tests {
         assert_eq!(scopes.to_string(), "memory:read memory:admin");
         assert_eq!(Scopes::parse(&scopes.to_string()), scopes);
         assert_eq!(Scopes::MEMORY.to_string(), "memory:read memory:write");
+        assert_eq!(Scope::Admin.to_string(), "memory:admin");
     }
 
     #[test]
