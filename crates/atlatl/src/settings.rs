@@ -71,12 +71,6 @@ impl Settings {
         &self.files
     }
 
-    /// What somebody set though no command reads it yet.
-    pub(crate) fn set_but_unread(&self) -> impl Iterator<Item = &Entry> {
-        let is_set = |entry: &&Entry| !matches!(entry.origin, Origin::Default);
-        self.entries.iter().filter(is_set).filter(|entry| entry.key.read_by.is_empty())
-    }
-
     /// What defaults are made from.
     pub(crate) fn surroundings(&self) -> &Surroundings {
         &self.surroundings

@@ -60,7 +60,7 @@ impl Truncated {
         };
         let warning = Warning(format!(
             "The result could not be stored, so it is cut: {count} of {of} records follow. \
-             Ask for fewer at a time, or free disk space."
+             Ask for fewer at a time: the place for results may be full or out of reach."
         ));
         Some(Self { json, kept: count, of, warning })
     }

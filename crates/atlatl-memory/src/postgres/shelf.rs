@@ -70,7 +70,9 @@ impl Shelf {
     /// Gives a connection back on which nothing is open.
     pub(super) fn put(&self, connection: Connection) {
         self.0.lock().idle.push(connection);
-        self.0.freed.notify_all();
+        // One alone: whoever wakes takes it, pause or not. Hundreds may be waiting, and to wake them all
+        // for nothing costs more than what the connection is wanted for.
+        self.0.freed.notify_one();
     }
 
     /// The database let nobody in: whoever comes next waits a little before they try.

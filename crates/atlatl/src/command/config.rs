@@ -10,7 +10,7 @@ use clap::Subcommand;
 use crate::{
     error::{Error, Status},
     output::Output,
-    settings::{Settings, Sources},
+    settings::Sources,
 };
 
 /// The commands below `atlatl config`.
@@ -50,13 +50,5 @@ pub(crate) fn run(
         Command::Schema => schema::run(output),
         Command::Check(args) => check::run(args, sources, output),
         Command::Reference => reference::run(output),
-    }
-}
-
-/// Says which settings change nothing: a silent no-op would look like a setting that works.
-fn note_unread(settings: &Settings, output: &mut Output) {
-    for entry in settings.set_but_unread() {
-        let name = entry.full_name();
-        output.note(format_args!("{}: no command reads `{name}` yet", entry.origin));
     }
 }

@@ -213,7 +213,8 @@ pub const KEYS: &[Key] = &[
         Kind::U32 { min: 1 },
         "4",
         "How many filters may run at the same time.",
-    ),
+    )
+    .for_commands(EXTRACT),
     row(
         "memory.store",
         Kind::Locator(&["", "sqlite:", "postgres://"]),

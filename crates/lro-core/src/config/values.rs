@@ -197,6 +197,8 @@ mod tests {
         for key in KEYS {
             assert!(key.meaning.ends_with('.') && !key.meaning.contains(". "), "{}", key.name);
             assert!(!key.meaning.contains('|'), "{} would break a table", key.name);
+            // What is set and not read looks like something that works.
+            assert!(!key.read_by.is_empty(), "{} is read by nobody", key.name);
             let part = |part: &str| {
                 !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_')
             };

@@ -124,7 +124,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn capture(&mut self) {
+    /// Keeps a memory.
+    pub(super) fn capture(&mut self) {
         let (content, body) = self.memory();
         let request = Request::post("/v1/memories", body.to_string());
         let outcome = self.asker.ask("POST /v1/memories", request, Form::Json);

@@ -71,10 +71,7 @@ fn reference() -> String {
 }
 
 fn row(text: &mut String, key: &Key) {
-    let read_by = match key.read_by {
-        [] => "–".to_owned(),
-        commands => format!("`{}`", commands.join("`, `")),
-    };
+    let read_by = format!("`{}`", key.read_by.join("`, `"));
     // A String takes everything: the result says nothing.
     let _ = writeln!(
         text,

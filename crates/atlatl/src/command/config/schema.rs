@@ -47,8 +47,7 @@ fn property(key: &Key) -> Value {
 
 fn description(key: &Key) -> String {
     let derived = key.derived.map(|derived| format!("{} stands for: {derived}.", key.default));
-    let unread = key.read_by.is_empty().then(|| "No command reads it yet.".to_owned());
-    let sentences = [Some(key.meaning.to_owned()), derived, unread];
+    let sentences = [Some(key.meaning.to_owned()), derived];
     sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 

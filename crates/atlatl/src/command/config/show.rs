@@ -31,7 +31,6 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         (Mode::Json, false) => output.json(&settings.config.redacted())?,
         (Mode::Json, true) => output.json(&items(&settings))?,
     }
-    super::note_unread(&settings, output);
     Ok(Status::Success)
 }
 

@@ -1,4 +1,4 @@
-//! Configuration: whether it loads, and whether anything reads what it sets.
+//! Configuration: whether it loads, and whether what it sets fits where it is set.
 
 use super::finding::{Finding, Group};
 use crate::{
@@ -16,15 +16,6 @@ pub(super) fn check(loaded: &Result<Settings, Problems>) -> Group {
         }
         Ok(settings) => {
             group.checked("config", [], "it loads");
-            let unread = settings.set_but_unread().map(|entry| {
-                Finding::warning(
-                    "config-unread",
-                    &entry.origin,
-                    format!("`{}` is set, and nothing reads it yet", entry.full_name()),
-                    take_out(&entry.origin, &entry.full_name()),
-                )
-            });
-            group.checked("config-unread", unread, "what is set is read");
             group.checked("path-map", path_map(settings), "stored results are seen where they are");
             group.summary(summary(settings));
         }
@@ -62,14 +53,6 @@ fn problem(problem: &Problem) -> Finding {
         Origin::Flag | Origin::Default => format!("write another --set{hint}"),
     };
     Finding::fault("config", origin, says, fix)
-}
-
-fn take_out(origin: &Origin, key: &str) -> String {
-    match origin {
-        Origin::File { path, line: Some(line), .. } => format!("take line {line} out of {path}"),
-        Origin::Environment { variable } => format!("unset {variable}"),
-        _ => format!("leave `{key}` out"),
-    }
 }
 
 /// A beginning that no path has is never replaced.

@@ -33,13 +33,6 @@ fn a_wrong_value_and_a_file_that_is_none_are_faults() {
 }
 
 #[test]
-fn a_key_that_nothing_reads_is_a_warning() {
-    let run = doctor(&machine().file(FILE, "[query]\nworkers = 2\n"), &[]);
-    let fix = warning(&run, "config-unread", "config.toml:2");
-    assert_eq!(fix, format!("take line 2 out of [DIR]/{FILE}"));
-}
-
-#[test]
 fn a_path_map_that_no_result_lies_under_is_a_warning() {
     let text = "[proxy.path_map]\nfrom = \"/elsewhere\"\nto = \"/mnt\"\n";
     let program = machine().file(FILE, text);

@@ -11,14 +11,16 @@ use serde::Serialize;
 
 use super::super::client::Client;
 use super::super::fleet::Fleet;
-use super::super::load;
 use super::super::tally::{Fault, Tally};
 use super::hazard::{self, Got, Hazard};
 use super::meter::Meter;
 
-/// How long clients fill the memories.
-const FILLED: Duration = Duration::from_secs(5);
-const FILLERS: usize = 32;
+/// Memories of a tenant before anything is measured, so that those which are written meanwhile change
+/// little of what an answer costs.
+const FILLED: usize = 500;
+const FILLERS: usize = 4;
+/// Their numbers are no other client's.
+const FIRST_FILLER: usize = 10_000;
 /// How long they need until all of them ask.
 const WARM: Duration = Duration::from_secs(1);
 /// How long it is looked whether all is as before.
@@ -63,8 +65,17 @@ impl Trial {
 }
 
 /// Gives every tenant something to ask for.
-pub(super) fn fill(fleet: &Fleet, port: u16) -> Result<()> {
-    load::run(fleet, port, FILLERS, FILLED).map(drop)
+pub(super) fn fill(fleet: &Fleet, port: u16) {
+    thread::scope(|scope| {
+        for number in 0..FILLERS * fleet.crews.len() {
+            scope.spawn(move || {
+                let mut client = Client::new(fleet, FIRST_FILLER + number, port);
+                for _ in 0..FILLED / FILLERS {
+                    client.capture();
+                }
+            });
+        }
+    });
 }
 
 /// The goodput with nobody in the way.
