@@ -89,6 +89,7 @@ mod tests {
         assert!(rotation.keys(at(0)).is_none());
         assert!(rotation.due(at(0)));
         rotation.fetched(KeySet::default(), at(0));
+        assert!(!rotation.due(at(0)));
         assert!(!rotation.due(at(599)));
         assert!(rotation.due(at(600)));
         rotation.fetched(KeySet::default(), at(600));

@@ -116,6 +116,7 @@ mod tests {
     fn scopes_are_written_in_order_and_read_back() {
         let scopes = Scopes::from_iter([Scope::Admin, Scope::Read, Scope::Admin]);
         assert_eq!(scopes.to_string(), "memory:read memory:admin");
+        assert_eq!(format!("{scopes:?}"), "Scopes(memory:read memory:admin)");
         assert_eq!(Scopes::parse(&scopes.to_string()), scopes);
         assert_eq!(Scopes::MEMORY.to_string(), "memory:read memory:write");
         assert_eq!(Scope::Admin.to_string(), "memory:admin");

@@ -38,6 +38,10 @@ fn keys_that_are_not_for_this_are_left_out() {
         ("with its private half", with(jwk("rsa"), "d", "AQAB")),
         ("without a modulus", without(jwk("rsa"), "n")),
         ("a modulus of 1024 bits", with(jwk("rsa"), "n", modulus(128))),
+        (
+            "a modulus of 2047 bits",
+            with(jwk("rsa"), "n", encode([&[127][..], &[255; 255]].concat())),
+        ),
         ("a modulus of 2040 bits", with(jwk("rsa"), "n", modulus(255))),
         (
             "2048 bits with zeros",
