@@ -78,6 +78,18 @@ fn a_token_without_a_key_id_is_taken_where_there_is_one_key() {
 }
 
 #[test]
+fn a_token_has_at_most_8_kib() {
+    let padded = |spaces: usize| of_payload(&format!("{}{}", claims(), " ".repeat(spaces)));
+    // Three bytes make four signs.
+    let spaces = (8192 - padded(0).len()) / 4 * 3;
+    let tokens = (spaces..spaces + 4).map(padded).collect::<Vec<_>>();
+    assert!(tokens.iter().any(|token| token.len() == 8192));
+    for token in tokens {
+        assert_eq!(read(&token).is_ok(), token.len() <= 8192, "{}", token.len());
+    }
+}
+
+#[test]
 fn scopes_are_those_that_were_granted() {
     let of = |claims: &Value| read(&of_claims(claims)).unwrap().scopes;
     let plain = without(claims(), "scope");
