@@ -23,7 +23,7 @@ use axum::routing::{any, get, post};
 use lro::Spools;
 pub use lro_http::{AuthError, BearerTokens, ListenError, Stop, Stopped, listen, stop};
 use lro_http::{Bounds, Guard, Problem, no_such_method, no_such_path};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::hall::{Hall, Only};
 pub use self::hall::{Tenant, Tenants};
@@ -150,6 +150,7 @@ fn serve(
         events,
         ending,
         room: Hall::room(),
+        discard: Arc::new(Semaphore::new(1)),
         began: Instant::now(),
     };
     let guard = Guard {

@@ -10,24 +10,30 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::StreamExt;
 use lro_http::Problem;
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 use super::LONGEST_BODY;
+use super::hall::Hall;
 
 /// How long a body may take: whoever sends none keeps a place that others want.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So much of a body is taken in to no end: who has not sent all of it does not read an answer, and is
 /// not told why nobody listens.
 const MOST_DISCARDED: usize = 128 << 20;
+/// After so much of it nothing more is taken for a while, which only one of all that send too much may
+/// sit out at a time: however many they are, they cost no more than that.
+const DISCARDED_AT_ONCE: usize = 1 << 20;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A whole body, no longer than [`LONGEST_BODY`].
 pub(super) struct Body(pub(super) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl FromRequest<Hall> for Body {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        match timeout(PATIENCE, taken(request)).await {
+    async fn from_request(request: Request, hall: &Hall) -> Result<Self, Problem> {
+        match timeout(PATIENCE, taken(request, &hall.discard)).await {
             Ok(taken) => taken.map(Self),
             Err(_) => {
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive in time"))
@@ -36,28 +42,36 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     }
 }
 
-async fn taken(request: Request) -> Result<Bytes, Problem> {
+async fn taken(request: Request, discard: &Semaphore) -> Result<Bytes, Problem> {
     let (parts, body) = request.into_parts();
-    if is_too_long(&parts.headers) && parts.headers.contains_key(header::EXPECT) {
+    let mut too_long = is_too_long(&parts.headers);
+    if too_long && parts.headers.contains_key(header::EXPECT) {
         // They ask before they send.
-        return Err(too_long());
+        return Err(refused());
     }
     let mut pieces = body.into_data_stream();
-    let (mut taken, mut length) = (Vec::new(), 0_usize);
+    let (mut taken, mut length, mut discarded) = (Vec::new(), 0_usize, 0_usize);
     while let Some(piece) = pieces.next().await {
         let said = "the body does not end as announced";
         let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, said))?;
         length += piece.len();
-        if length <= LONGEST_BODY {
+        too_long |= length > LONGEST_BODY;
+        if !too_long {
             taken.extend_from_slice(&piece);
-        } else {
-            taken = Vec::new();
+            continue;
         }
+        taken = Vec::new();
         if length > MOST_DISCARDED {
             break;
         }
+        discarded += piece.len();
+        if discarded >= DISCARDED_AT_ONCE {
+            discarded = 0;
+            let _turn = discard.acquire().await;
+            sleep(PAUSE).await;
+        }
     }
-    if length > LONGEST_BODY { Err(too_long()) } else { Ok(taken.into()) }
+    if too_long { Err(refused()) } else { Ok(taken.into()) }
 }
 
 fn is_too_long(headers: &HeaderMap) -> bool {
@@ -66,7 +80,7 @@ fn is_too_long(headers: &HeaderMap) -> bool {
     announced.is_some_and(|length| length > LONGEST_BODY as u64)
 }
 
-fn too_long() -> Problem {
+fn refused() -> Problem {
     let said = format!("a body has at most {LONGEST_BODY} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
 }

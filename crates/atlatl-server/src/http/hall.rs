@@ -96,6 +96,8 @@ pub(super) struct Hall {
     /// Whether it is being stopped.
     pub(super) ending: Arc<AtomicBool>,
     pub(super) room: Arc<Semaphore>,
+    /// Whose turn it is to send more of what is thrown away.
+    pub(super) discard: Arc<Semaphore>,
     pub(super) began: Instant,
 }
 
