@@ -109,9 +109,8 @@ fn load(dir: &Path, args: &LoadArgs) -> Result<bool> {
     let time = Duration::from_secs(args.seconds);
     output::progress(format_args!("{} clients for {} s", args.clients, args.seconds));
     let tally = load::run(&fleet, state.balancer.port, args.clients.into(), time)?;
-    let (acknowledged, unsure) = fleet.written();
-    let seconds = args.seconds;
-    Ok(said(&Report { seconds, acknowledged, unsure, load: Some(tally), ..Report::default() }))
+    let (seconds, written) = (args.seconds, fleet.written());
+    Ok(said(&Report { seconds, written, load: Some(tally), ..Report::default() }))
 }
 
 fn kill(dir: &Path, args: &KillArgs) -> Result<bool> {
@@ -165,12 +164,12 @@ fn measured(state: &mut State, args: &RunArgs) -> Result<Report> {
         (tally, killing.join().map_err(|_| anyhow!("whoever kills panicked")))
     });
     let (mut tally, kills) = (tally?, kills??);
-    let (acknowledged, unsure) = fleet.written();
-    output::progress(format_args!("reading back {acknowledged} memories"));
+    let written = fleet.written();
+    output::progress(format_args!("reading back {} memories", written.acknowledged));
     let found = verify::run(&fleet, port, &mut tally)?;
     let seconds = args.seconds;
     let (load, kills, found) = (Some(tally), Some(kills), Some(found));
-    Ok(Report { seconds, acknowledged, unsure, load, kills, found })
+    Ok(Report { seconds, written, load, kills, found })
 }
 
 fn turns(seconds: u64, args: &TurnArgs) -> Turns {

@@ -65,6 +65,7 @@ impl<'a> Client<'a> {
                 Some(())
             }
             Action::Read => self.read(),
+            Action::Remove => self.remove(),
             Action::Recall => {
                 let query = self.question();
                 self.walk("recall_memories", &json!({"query": query, "limit": 5}));
@@ -170,12 +171,35 @@ impl<'a> Client<'a> {
         let what = "GET /v1/memories/{id}";
         let request = Request::get(format!("/v1/memories/{}", kept.id));
         let outcome = self.asker.ask(what, request, Form::Json);
+        if matches!(outcome.said, Said::Denied(_)) && !self.crew().held().has(&kept.id) {
+            // Another client has removed it meanwhile.
+            return Some(());
+        }
         let shown = outcome.shown.clone();
         if let Some(memory) = self.asker.own(what, outcome)
             && (memory["id"] != *kept.id || memory["content"] != *kept.content)
         {
             self.asker.tally.error(what, "another memory came back", shown);
         }
+        Some(())
+    }
+
+    /// Removes a memory, which from then on nobody else asks for.
+    fn remove(&mut self) -> Option<()> {
+        let kept = self.crew().held().take(&mut self.random)?;
+        let what = "DELETE /v1/memories/{id}";
+        let request = Request::delete(format!("/v1/memories/{}", kept.id));
+        let outcome = self.asker.ask(what, request, Form::Bytes);
+        let mut held = self.crew().held();
+        match outcome.said {
+            Said::Given(_) => held.removed.push(kept.id),
+            Said::NotNow => held.ledger.push(kept),
+            Said::Unsure => held.unsure += 1,
+            Said::Denied(_) | Said::Wrong(_) => {}
+        }
+        drop(held);
+        // That it was not there is an error: it was acknowledged, and nobody else removes it.
+        self.asker.own(what, outcome);
         Some(())
     }
 

@@ -26,6 +26,10 @@ impl Request {
         Self { method: "GET", path: path.into(), headers: String::new(), body: String::new() }
     }
 
+    pub(super) fn delete(path: impl Into<String>) -> Self {
+        Self { method: "DELETE", ..Self::get(path) }
+    }
+
     /// One with a JSON body.
     pub(super) fn post(path: impl Into<String>, body: String) -> Self {
         let headers = "Content-Type: application/json\r\n\

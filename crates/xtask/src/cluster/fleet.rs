@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::mix::Random;
@@ -11,6 +12,8 @@ use super::tenants::Tenant;
 
 /// As many of a kind as a tenant remembers.
 const REMEMBERED: usize = 24;
+/// From so many memories on a tenant removes some, so that an answer costs the same after an hour.
+const MANY: usize = 300;
 
 /// The tenants of all clients.
 #[derive(Debug)]
@@ -28,9 +31,11 @@ pub(super) struct Crew {
 /// What a tenant's clients hold.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Every memory that was acknowledged, and what it says.
+    /// Every memory that was acknowledged and that nobody has begun to remove, and what it says.
     pub(super) ledger: Vec<Kept>,
-    /// Writes of which nobody knows.
+    /// Every memory whose removal was acknowledged.
+    pub(super) removed: Vec<String>,
+    /// Writes and removals of which nobody knows.
     pub(super) unsure: u64,
     pub(super) cursors: Recent<Walk>,
     pub(super) references: Recent<String>,
@@ -53,6 +58,17 @@ pub(super) struct Walk {
     pub(super) arguments: Value,
 }
 
+/// What all clients wrote and removed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Written {
+    /// Memories that were acknowledged, without those whose removal was begun and not acknowledged.
+    pub(super) acknowledged: u64,
+    /// Those of them whose removal was acknowledged, too.
+    pub(super) removed: u64,
+    /// Writes and removals of which nobody knows.
+    pub(super) unsure: u64,
+}
+
 impl Fleet {
     pub(super) fn new(tenants: Vec<Tenant>) -> Self {
         let crew = |tenant| Crew { tenant, held: Mutex::new(Held::new()) };
@@ -65,12 +81,16 @@ impl Fleet {
         &self.crews[(index + step) % self.crews.len()]
     }
 
-    /// How many memories were acknowledged, and how many writes nobody knows of.
-    pub(super) fn written(&self) -> (u64, u64) {
-        self.crews.iter().fold((0, 0), |(kept, unsure), crew| {
+    /// What was written and removed.
+    pub(super) fn written(&self) -> Written {
+        let mut written = Written::default();
+        for crew in &self.crews {
             let held = crew.held();
-            (kept + held.ledger.len() as u64, unsure + held.unsure)
-        })
+            written.acknowledged += (held.ledger.len() + held.removed.len()) as u64;
+            written.removed += held.removed.len() as u64;
+            written.unsure += held.unsure;
+        }
+        written
     }
 }
 
@@ -84,6 +104,7 @@ impl Held {
     fn new() -> Self {
         Self {
             ledger: Vec::new(),
+            removed: Vec::new(),
             unsure: 0,
             cursors: Recent::new(Duration::from_mins(10)),
             references: Recent::new(Duration::from_mins(10)),
@@ -96,6 +117,17 @@ impl Held {
     /// A memory that was acknowledged.
     pub(super) fn kept(&self, random: &mut Random) -> Option<Kept> {
         self.ledger.get(random.below(self.ledger.len())).cloned()
+    }
+
+    /// Whether it should be there.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.ledger.iter().any(|kept| kept.id == id)
+    }
+
+    /// Takes one out to remove it, where there are many.
+    pub(super) fn take(&mut self, random: &mut Random) -> Option<Kept> {
+        let chosen = random.below(self.ledger.len());
+        (self.ledger.len() >= MANY).then(|| self.ledger.swap_remove(chosen))
     }
 }
 
@@ -140,6 +172,24 @@ mod tests {
         assert!((0..100).all(|_| recent.pick(&mut random) >= Some(REMEMBERED)));
         recent.good_for = Duration::ZERO;
         assert_eq!(recent.pick(&mut random), None);
+    }
+
+    #[test]
+    fn what_is_removed_is_taken_from_many_and_counts_as_written() {
+        let tenant = Tenant { name: String::new(), key: String::new(), canary: String::new() };
+        let (fleet, mut random) = (Fleet::new(vec![tenant]), Random::new(1));
+        let mut held = fleet.crews[0].held();
+        let kept = |n: usize| Kept { id: n.to_string(), content: String::new() };
+        held.ledger = (1..MANY).map(kept).collect();
+        assert_eq!(held.take(&mut random), None);
+        held.ledger.push(kept(MANY));
+        let taken = held.take(&mut random).unwrap().id;
+        assert!(!held.has(&taken) && held.ledger.len() == MANY - 1);
+        held.removed.push(taken);
+        held.unsure = 2;
+        drop(held);
+        let written = Written { acknowledged: MANY as u64, removed: 1, unsure: 2 };
+        assert_eq!(fleet.written(), written);
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) enum Action {
     CaptureByTool,
     /// Reads a memory that was acknowledged.
     Read,
+    /// Removes one, where there are many.
+    Remove,
     /// Asks for memories by words.
     Recall,
     /// Lists the newest.
@@ -51,14 +53,15 @@ pub(super) enum Foreign {
 }
 
 /// Each with its weight.
-const MIX: [(Action, u64); 19] = [
-    (Action::Capture, 60),
-    (Action::CaptureByTool, 20),
-    (Action::Read, 310),
+const MIX: [(Action, u64); 20] = [
+    (Action::Capture, 45),
+    (Action::CaptureByTool, 15),
+    (Action::Remove, 62),
+    (Action::Read, 271),
     (Action::Recall, 240),
     (Action::List, 160),
     (Action::NextPage, 120),
-    (Action::Whole, 4),
+    (Action::Whole, 1),
     (Action::Extract, 8),
     (Action::Fetch, 8),
     (Action::BeginTask, 15),

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 
 use serde::Serialize;
 
+use super::fleet::Written;
 use super::kill::{Killed, Kills};
 use super::tally::Tally;
 use super::verify::Found;
@@ -15,8 +16,8 @@ const RECOVERY_MS: u128 = 2000;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) seconds: u64,
-    pub(super) acknowledged: u64,
-    pub(super) unsure: u64,
+    #[serde(flatten)]
+    pub(super) written: Written,
     pub(super) load: Option<Tally>,
     pub(super) kills: Option<Kills>,
     pub(super) found: Option<Found>,
@@ -37,6 +38,9 @@ impl Report {
         if let Some(found) = &self.found {
             if found.lost > 0 {
                 findings.push(format!("{} acknowledged memories are lost", found.lost));
+            }
+            if found.returned > 0 {
+                findings.push(format!("{} removed memories are there", found.returned));
             }
             if found.unexplained > 0 {
                 findings.push(format!(
@@ -67,16 +71,18 @@ impl Report {
         if let Some(load) = &self.load {
             let speed = load.calls / self.seconds.max(1);
             table.row("calls", format_args!("{} ({speed} a second)", load.calls));
-            table.row("acknowledged writes", self.acknowledged);
+            table.row("acknowledged writes", self.written.acknowledged);
+            table.row("acknowledged removals", self.written.removed);
         }
         if let Some(found) = &self.found {
             table.row("read back and equal", found.verified);
             table.row("lost", found.lost);
+            table.row("removed, and there again", found.returned);
             table.row("there in all", found.there);
             table.row("there without an explanation", found.unexplained);
         }
         if let Some(load) = &self.load {
-            table.row("writes of which nobody knows", self.unsure);
+            table.row("writes and removals of which nobody knows", self.written.unsure);
             table.row("asked for what is another tenant's", load.foreign_asked);
             table.row("words of another tenant's seen", load.foreign_seen);
             table.row("results stored", load.stored);
@@ -142,11 +148,10 @@ mod tests {
             postgres: vec![killed(&[20, 2000])],
             s3: vec![killed(&[5])],
         };
-        let found = Found { verified: 9, lost: 0, there: 10, unexplained: 0 };
+        let found = Found { verified: 9, there: 10, ..Found::default() };
         Report {
             seconds: 10,
-            acknowledged: 9,
-            unsure: 2,
+            written: Written { acknowledged: 12, removed: 3, unsure: 2 },
             load: Some(load),
             kills: Some(kills),
             found: Some(found),
@@ -158,7 +163,8 @@ mod tests {
         let table = good().table();
         for row in [
             "| calls | 1000 (100 a second) |",
-            "| acknowledged writes | 9 |",
+            "| acknowledged writes | 12 |",
+            "| acknowledged removals | 3 |",
             "| lost | 0 |",
             "| words of another tenant's seen | 0 |",
             "| answer 201 | 1 |",
@@ -176,7 +182,8 @@ mod tests {
     #[test]
     fn whatever_must_not_be_is_a_finding() {
         assert!(good().findings().is_empty(), "{:?}", good().findings());
-        let broken: [fn(&mut Report); 5] = [
+        let broken: [fn(&mut Report); 6] = [
+            |report| report.found.as_mut().unwrap().returned = 1,
             |report| report.found.as_mut().unwrap().lost = 1,
             |report| report.found.as_mut().unwrap().unexplained = 1,
             |report| report.load.as_mut().unwrap().foreign_seen = 1,

@@ -1,4 +1,5 @@
-//! Verify: whether everything that was acknowledged is there, and nothing that nobody wrote.
+//! Verify: whether everything that was acknowledged is there, and nothing that nobody wrote or that was
+//! removed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ const SHOWN: usize = 5;
 pub(super) struct Found {
     pub(super) verified: u64,
     pub(super) lost: u64,
+    /// Those that are there though their removal was acknowledged.
+    pub(super) returned: u64,
     /// How many memories there are.
     pub(super) there: u64,
     /// Those beyond what was acknowledged and what may be there or not.
@@ -43,6 +46,7 @@ pub(super) fn run(fleet: &Fleet, port: u16, tally: &mut Tally) -> Result<Found> 
         let (found, read) = checked?;
         whole.verified += found.verified;
         whole.lost += found.lost;
+        whole.returned += found.returned;
         whole.there += found.there;
         whole.unexplained += found.unexplained;
         // It is another's bytes that count in these, too.
@@ -54,14 +58,20 @@ pub(super) fn run(fleet: &Fleet, port: u16, tally: &mut Tally) -> Result<Found> 
 fn check(crew: &Crew, port: u16) -> Result<(Found, Tally)> {
     let mut asker = Asker::new(&crew.tenant, port);
     let mut found = Found::default();
-    let (ledger, unsure) = {
+    let (ledger, removed, unsure) = {
         let held = crew.held();
-        (held.ledger.clone(), held.unsure)
+        (held.ledger.clone(), held.removed.clone(), held.unsure)
     };
     for (shown, kept) in lost(&mut asker, &ledger, &mut found)?.into_iter().enumerate() {
         if shown < SHOWN {
             let (name, Kept { id, content }) = (&crew.tenant.name, kept);
             output::line(format_args!("LOST: {name}: {id}: {content}"));
+        }
+    }
+    for id in removed {
+        if asked(&mut asker, &format!("/v1/memories/{id}"))?.is_some() {
+            found.returned += 1;
+            output::line(format_args!("REMOVED, AND THERE: {}: {id}", crew.tenant.name));
         }
     }
     let listed = asked(&mut asker, "/v1/memories?limit=1")?.map(|listed| listed["total"].as_u64());
