@@ -6,6 +6,7 @@
 
 mod doorman;
 mod issuer;
+mod known;
 
 pub use doorman::{Denied, Doorman, Keys};
 pub use issuer::{Fetch, Issuer};

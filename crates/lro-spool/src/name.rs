@@ -180,6 +180,7 @@ mod tests {
         ] {
             let name = name(tool, Extension::Jsonl);
             assert_eq!(name.to_string(), format!("atlatl-{operation}-{}.jsonl", name.id()));
+            assert_eq!((name.operation(), name.extension()), (operation, Extension::Jsonl));
             assert_eq!(name.to_string().parse(), Ok(name));
         }
         for extension in [Extension::Json, Extension::Txt, Extension::Bin] {

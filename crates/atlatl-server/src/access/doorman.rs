@@ -1,7 +1,6 @@
 //! Doorman: lets in whoever proves who they are.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atlatl_access::{
@@ -17,9 +16,10 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::issuer::Issuer;
+use super::known::{Brought, Known};
 
 /// For how long whoever was let in is let in without looking again.
-pub(super) const KNOWN: Duration = Duration::from_secs(10);
+const GOOD_FOR: Duration = Duration::from_secs(10);
 /// How many are known at a time.
 const MOST: usize = 10_000;
 
@@ -41,7 +41,7 @@ pub struct Doorman {
     /// What clients call the server: what a token must be for.
     resource: String,
     clock: fn() -> Moment,
-    known: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+    known: Mutex<Known>,
     line: Semaphore,
 }
 
@@ -96,7 +96,14 @@ impl Doorman {
     /// One for the server that clients call `resource`, who knows nobody yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
         let line = Semaphore::new(AT_ONCE);
-        Self { keys: None, issuer: None, resource, clock, known: Mutex::default(), line }
+        Self {
+            keys: None,
+            issuer: None,
+            resource,
+            clock,
+            known: Mutex::new(Known::new(MOST)),
+            line,
+        }
     }
 
     /// The same, who knows these keys.
@@ -130,8 +137,8 @@ impl Doorman {
             Err(AuthorizationError::NoneGiven) => return Err(Denied::Nobody),
             Err(_) => return Err(Denied::Odd),
         };
-        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        if let Some(principal) = self.known(&digest) {
+        let brought: Brought = Sha256::digest(token.as_bytes()).into();
+        if let Some(principal) = self.known().get(&brought, Instant::now()) {
             return Ok(principal);
         }
         // Whoever has proven nothing waits in a line of their own, and not for long.
@@ -139,8 +146,8 @@ impl Doorman {
         let Ok(Ok(_place)) = line else { return Err(Denied::Unavailable) };
         let asked = Arc::clone(self);
         let told = tokio::task::spawn_blocking(move || asked.told(&token));
-        let (principal, until) = told.await.map_err(|_| Denied::Unavailable)??;
-        self.know(digest, &principal, until);
+        let (principal, good_for) = told.await.map_err(|_| Denied::Unavailable)??;
+        self.known().insert(brought, &principal, Instant::now(), good_for);
         Ok(principal)
     }
 
@@ -155,24 +162,11 @@ impl Doorman {
         }
         let Some(issuer) = &self.issuer else { return Err(Denied::Invalid) };
         let verified = issuer.principal(token, self.clock).ok_or(Denied::Unavailable)?;
-        verified.map(|principal| (principal, KNOWN)).map_err(|_| Denied::Invalid)
+        verified.map(|principal| (principal, GOOD_FOR)).map_err(|_| Denied::Invalid)
     }
 
-    fn known(&self, digest: &[u8; 32]) -> Option<Principal> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, principal) = known.get(digest)?;
-        (Instant::now() < *until).then(|| principal.clone())
-    }
-
-    fn know(&self, digest: [u8; 32], principal: &Principal, until: Duration) {
-        let now = Instant::now();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
-            known.retain(|_, (until, _)| now < *until);
-        }
-        if known.len() < MOST {
-            known.insert(digest, (now + until, principal.clone()));
-        }
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What tells a client how to be let in.
@@ -198,5 +192,5 @@ impl Doorman {
 /// How long is left, and at most as long as is not looked again.
 fn left(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
     let left = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
-    left.map_or(KNOWN, |left| left.min(KNOWN))
+    left.map_or(GOOD_FOR, |left| left.min(GOOD_FOR))
 }

@@ -33,8 +33,11 @@ impl FromRequest<Hall> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, hall: &Hall) -> Result<Self, Problem> {
-        match timeout(PATIENCE, taken(request, &hall.discard)).await {
+        // Who sends too much may have to wait for others who do: that is not what they are told.
+        let mut too_long = is_too_long(request.headers());
+        match timeout(PATIENCE, taken(request, &hall.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
+            Err(_) if too_long => Err(refused()),
             Err(_) => {
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive in time"))
             }
@@ -42,10 +45,13 @@ impl FromRequest<Hall> for Body {
     }
 }
 
-async fn taken(request: Request, discard: &Semaphore) -> Result<Bytes, Problem> {
+async fn taken(
+    request: Request,
+    discard: &Semaphore,
+    too_long: &mut bool,
+) -> Result<Bytes, Problem> {
     let (parts, body) = request.into_parts();
-    let mut too_long = is_too_long(&parts.headers);
-    if too_long && parts.headers.contains_key(header::EXPECT) {
+    if *too_long && parts.headers.contains_key(header::EXPECT) {
         // They ask before they send.
         return Err(refused());
     }
@@ -55,8 +61,8 @@ async fn taken(request: Request, discard: &Semaphore) -> Result<Bytes, Problem> 
         let said = "the body does not end as announced";
         let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, said))?;
         length += piece.len();
-        too_long |= length > LONGEST_BODY;
-        if !too_long {
+        *too_long |= length > LONGEST_BODY;
+        if !*too_long {
             taken.extend_from_slice(&piece);
             continue;
         }
@@ -71,7 +77,7 @@ async fn taken(request: Request, discard: &Semaphore) -> Result<Bytes, Problem> 
             sleep(PAUSE).await;
         }
     }
-    if too_long { Err(refused()) } else { Ok(taken.into()) }
+    if *too_long { Err(refused()) } else { Ok(taken.into()) }
 }
 
 fn is_too_long(headers: &HeaderMap) -> bool {

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use atlatl_access::{Bucket, Principal, Scope};
 use atlatl_memory::StoreError;
@@ -74,8 +74,8 @@ impl Tenants for Only {
         Some(self.0.clone())
     }
 
-    fn tenant(&self, _: &str) -> Result<Option<Tenant>, StoreError> {
-        Ok(Some(self.0.clone()))
+    fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
+        Ok(self.known(name))
     }
 
     fn ready(&self) -> Result<(), StoreError> {
@@ -134,11 +134,11 @@ impl Hall {
             let since = self.began.elapsed();
             let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(since);
             if let Err(wait) = taken {
-                return Err(self.too_often(principal.as_ref(), wait.as_secs() + 1));
+                return Err(self.too_often(principal.as_ref(), wait));
             }
         }
         let busy = match tenant.busy.map(Semaphore::try_acquire_owned) {
-            Some(Err(_)) => return Err(self.too_often(principal.as_ref(), 1)),
+            Some(Err(_)) => return Err(self.too_often(principal.as_ref(), Duration::ZERO)),
             taken => taken.and_then(Result::ok).map(Arc::new),
         };
         if let Some(scope) = needed(request) {
@@ -194,11 +194,11 @@ impl Hall {
         self.events.publish(None, EventKind::AccessDenied { reason, tenant, subject });
     }
 
-    fn too_often(&self, principal: Option<&Principal>, seconds: u64) -> Response {
+    fn too_often(&self, principal: Option<&Principal>, wait: Duration) -> Response {
         self.tell_denied("rate", principal);
         let said = "this tenant asks too often";
         let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
         response
     }
 }
@@ -224,6 +224,11 @@ pub(super) async fn make_room(State(hall): State<Hall>, request: Request, next: 
     next.run(request).await
 }
 
+/// So many that the time is over after them: none are too few even where it is over already.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + 1
+}
+
 /// What a request needs, by its path and method. What a message needs is in it.
 fn needed(request: &Parts) -> Option<Scope> {
     match (request.uri.path(), &request.method) {
@@ -231,5 +236,16 @@ fn needed(request: &Parts) -> Option<Scope> {
         ("/metrics", _) => Some(Scope::Admin),
         ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(Scope::Read),
         _ => Some(Scope::Write),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_back_as_told_does_not_come_too_soon() {
+        let seconds = |millis| whole_seconds(Duration::from_millis(millis));
+        assert_eq!([0, 1, 999, 1000, 29_500].map(seconds), [1, 1, 1, 2, 30]);
     }
 }

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use futures_util::stream::{self, Stream};
 use lro::Spools;
 use lro_http::Problem;
-use lro_spool::{Address, SpoolError, StoredResult};
+use lro_spool::{Address, PositionedRead, SpoolError, StoredResult};
 
 use super::App;
 use super::given::Id;
@@ -99,6 +99,7 @@ async fn given(
                 None => return Ok(unsatisfiable(len)),
             },
         };
+        let stored: Arc<dyn StoredResult> = stored.into();
         let mut response = Body::from_stream(pieces(stored, start, end)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::ACCEPT_RANGES, header::HeaderValue::from_static("bytes"));
@@ -119,11 +120,10 @@ async fn given(
 
 /// The bytes from `start` to `end`, a piece at a time, read where nobody else waits.
 fn pieces(
-    stored: Box<dyn StoredResult>,
+    stored: Arc<dyn PositionedRead>,
     start: u64,
     end: u64,
 ) -> impl Stream<Item = io::Result<Vec<u8>>> {
-    let stored: Arc<dyn StoredResult> = stored.into();
     stream::unfold(start, move |at| {
         let stored = Arc::clone(&stored);
         async move {
@@ -186,6 +186,8 @@ fn bounds(range: (Option<u64>, Option<u64>), len: u64) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::StreamExt;
+
     use super::*;
 
     #[test]
@@ -198,6 +200,9 @@ mod tests {
             ("bytes=-500", 100, Some((0, 100))),
             ("bytes=100-", 100, None),
             ("bytes=-0", 100, None),
+            ("bytes=5-5", 100, Some((5, 6))),
+            ("bytes=0-", 0, None),
+            ("bytes=-5", 0, None),
         ] {
             let asked = range(header).expect("a range");
             assert_eq!(bounds(asked, len), expected, "{header}");
@@ -206,5 +211,42 @@ mod tests {
         {
             assert_eq!(range(odd), None, "{odd}");
         }
+    }
+    /// Bytes, of which the end may be missing.
+    struct Stored {
+        bytes: Vec<u8>,
+        there: usize,
+    }
+
+    impl PositionedRead for Stored {
+        fn len(&self) -> u64 {
+            self.bytes.len() as u64
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+            let there = &self.bytes[..self.there];
+            let rest = there.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+            let len = rest.len().min(buf.len());
+            buf[..len].copy_from_slice(&rest[..len]);
+            Ok(len)
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_are_what_was_asked_for_and_a_missing_end_is_an_error() {
+        let bytes: Vec<u8> =
+            (0..u32::try_from(5 * PIECE / 8).unwrap()).flat_map(u32::to_le_bytes).collect();
+        let of = |there: usize, start: u64, end: u64| {
+            pieces(Arc::new(Stored { bytes: bytes.clone(), there }), start, end)
+        };
+        let (start, end) = (7, 2 * PIECE + 100);
+        let given: Vec<_> = of(bytes.len(), start, end).collect().await;
+        let given: Vec<Vec<u8>> = given.into_iter().map(Result::unwrap).collect();
+        let sizes: Vec<u64> = given.iter().map(|piece| piece.len() as u64).collect();
+        assert_eq!(sizes, [PIECE, PIECE, 93]);
+        assert!(given.concat() == bytes[7..usize::try_from(end).unwrap()]);
+        let cut: Vec<_> = of(10, start, end).collect().await;
+        assert_eq!(cut.len(), 2);
+        assert!(cut[0].as_ref().is_ok_and(|piece| piece[..] == bytes[7..10]) && cut[1].is_err());
     }
 }

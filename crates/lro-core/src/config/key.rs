@@ -20,7 +20,7 @@ pub struct Key {
     pub derived: Option<&'static str>,
     /// One sentence.
     pub meaning: &'static str,
-    /// The commands of today which act on it. Empty: accepted and checked, but nothing reads it yet.
+    /// The commands which act on it.
     pub read_by: &'static [&'static str],
 }
 

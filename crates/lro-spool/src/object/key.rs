@@ -175,6 +175,14 @@ mod tests {
             assert!(seen.insert(text), "{name:?} has the keys of another");
         }
         assert_eq!(Keys::new(&prefix, "").err(), Some(NotATenant));
+        // What is plain can be read, up to a length.
+        let longest = "x".repeat(TENANT_CAP - 2);
+        for plain in ["Ann_1-b", &longest] {
+            let keys = Keys::new(&prefix, plain).unwrap();
+            assert_eq!(keys.all().as_ref(), format!("spool/t-{plain}"));
+        }
+        let longer = Keys::new(&prefix, &"x".repeat(TENANT_CAP - 1)).unwrap();
+        assert!(longer.all().as_ref().starts_with("spool/h-"), "{longer:?}");
     }
 
     #[test]
@@ -194,10 +202,16 @@ mod tests {
             format!("t-ann/data/{id}/{nonce}/01"),
             format!("t-ann/data/{id}/{nonce}/+1"),
             format!("t-ann/data/{id}/x/1"),
+            format!("t-ann/data/{id}/abc/1"),
+            format!("t-ann/data/{id}/{}/1", "g".repeat(32)),
             format!("t-ann/other/{id}"),
         ] {
             assert_eq!(keys.meaning(&Path::from(other.as_str())), None, "{other}");
         }
+        assert!(keys.gone(id, &nonce).prefix_matches(&keys.gone_of(id)));
+        assert!(!keys.gone(ResultId::new(1, 7), &nonce).prefix_matches(&keys.gone_of(id)));
         assert_ne!(Nonce::new(), nonce);
+        assert_eq!(Nonce::parse(&nonce.to_string()), Some(nonce.clone()));
+        assert!(nonce.is_ours() && !Nonce("../x".to_owned()).is_ours());
     }
 }

@@ -9,6 +9,7 @@ mod canary;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use lro_spool::{
     Address, DirOptions, DirSpool, PartNumber, PositionedRead, Quota, Scope, Spool, SpoolError,
     StoreError, StoredResult, original,
 };
+use tempfile::TempDir;
 use testkit::SplitMix64;
 
 use self::attacker::{Attacks, Manner, Position};
@@ -176,18 +178,38 @@ fn in_folders(mut victim: Victim, arena: &Path, time: Duration) -> Victim {
     victim
 }
 
-/// One attacker against one victim, until the time is up. Says what both came to.
-fn race(manner: Manner, time: Duration) -> (Attacks, Tally) {
-    let home = tempfile::tempdir_in(fast()).unwrap();
-    let arena = home.path();
-    let spool = arena.join("spool");
-    fs::create_dir(&spool).unwrap();
-    for path in [arena, &spool] {
-        let mode = if manner == Manner::FilesOfOther { 0o1777 } else { 0o700 };
-        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+/// Where one attacker meets one victim.
+struct Arena {
+    manner: Manner,
+    home: TempDir,
+    canary: Canary,
+}
+
+impl Arena {
+    fn new(manner: Manner) -> Self {
+        let home = tempfile::tempdir_in(fast()).unwrap();
+        let (path, spool) = (home.path(), home.path().join("spool"));
+        fs::create_dir(&spool).unwrap();
+        for path in [path, &spool] {
+            let mode = if manner == Manner::FilesOfOther { 0o1777 } else { 0o700 };
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        let open = if manner == Manner::FilesOfOther { Open::ToAll } else { Open::ToUs };
+        let canary = Canary::new(path.join("outside"), open);
+        Position::new(path).set(0);
+        Self { manner, home, canary }
     }
-    let open = if manner == Manner::FilesOfOther { Open::ToAll } else { Open::ToUs };
-    let canary = Canary::new(arena.join("outside"), open);
+
+    fn attacker(&self, time: Duration) -> Command {
+        attacker::new(self.home.path(), self.canary.folder(), self.manner, time)
+    }
+}
+
+/// A victim against an attacker, until the time is up. Says what both came to.
+fn race(arena: &Arena, attacker: Child, time: Duration) -> (Attacks, Tally) {
+    let Arena { manner, home, canary } = arena;
+    let manner = *manner;
+    let spool = home.path().join("spool");
     let steps = Arc::new(AtomicU64::new(0));
     let victim = Victim {
         tally: Tally::default(),
@@ -196,9 +218,7 @@ fn race(manner: Manner, time: Duration) -> (Attacks, Tally) {
         alive: Vec::new(),
         random: SplitMix64::new(7),
     };
-    Position::new(arena).set(0);
-    let attacker = attacker::start(arena, canary.folder(), manner, time);
-    let path = arena.to_owned();
+    let path = home.path().to_owned();
     let victim = std::thread::spawn(move || match manner {
         Manner::Folders => in_folders(victim, &path, time),
         _ => in_files(victim, &path, time),
@@ -228,8 +248,14 @@ fn f25_no_race_with_links_pipes_and_folders_leads_outside() {
     if is_root("f25_no_race_with_links_pipes_and_folders_leads_outside, second user") {
         manners.push(Manner::FilesOfOther);
     }
-    let races =
-        manners.into_iter().map(|manner| (manner, std::thread::spawn(move || race(manner, time))));
+    let arenas: Vec<Arena> = manners.into_iter().map(Arena::new).collect();
+    let attackers: Vec<Command> = arenas.iter().map(|arena| arena.attacker(time)).collect();
+    // All attackers before any victim: a process that is just being started has all our open files, and
+    // so for a moment holds the locks of readers that are gone.
+    let attackers: Vec<Child> = attackers.into_iter().map(|mut it| it.spawn().unwrap()).collect();
+    let races = arenas.into_iter().zip(attackers).map(|(arena, attacker)| {
+        (arena.manner, std::thread::spawn(move || race(&arena, attacker, time)))
+    });
     for (manner, race) in races.collect::<Vec<_>>() {
         let (attacks, tally) = race.join().unwrap();
         eprintln!("soak: {manner:?}: 0 escapes in {attacks:?} against {tally:?}");

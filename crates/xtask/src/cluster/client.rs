@@ -190,17 +190,30 @@ impl<'a> Client<'a> {
         let what = "DELETE /v1/memories/{id}";
         let request = Request::delete(format!("/v1/memories/{}", kept.id));
         let outcome = self.asker.ask(what, request, Form::Bytes);
-        let mut held = self.crew().held();
         match outcome.said {
-            Said::Given(_) => held.removed.push(kept.id),
-            Said::NotNow => held.ledger.push(kept),
-            Said::Unsure => held.unsure += 1,
+            Said::Given(_) => {
+                self.is_gone(&kept);
+                self.crew().held().removed.push(kept.id);
+            }
+            Said::NotNow => self.crew().held().ledger.push(kept),
+            Said::Unsure => self.crew().held().unsure += 1,
             Said::Denied(_) | Said::Wrong(_) => {}
         }
-        drop(held);
         // That it was not there is an error: it was acknowledged, and nobody else removes it.
         self.asker.own(what, outcome);
         Some(())
+    }
+
+    /// Asks for a memory that was removed, of whichever server answers.
+    fn is_gone(&mut self, removed: &Kept) {
+        let what = "GET /v1/memories/{id} after DELETE";
+        let request = Request::get(format!("/v1/memories/{}", removed.id));
+        let outcome = self.asker.ask(what, request, Form::Json);
+        match outcome.said {
+            Said::Given(_) => self.asker.tally.error(what, "it is still there", outcome.shown),
+            Said::Wrong(why) => self.asker.tally.error(what, &why, outcome.shown),
+            Said::Denied(_) | Said::NotNow | Said::Unsure => {}
+        }
     }
 
     /// Asks for a page, and keeps where it goes on.

@@ -44,7 +44,7 @@ pub(super) fn run(state: &State, seconds: u64) -> Result<Report> {
     let fleet = Fleet::new(tenants::load(&state.dir)?.0);
     let times = Times { before: Duration::from_secs(4), with: Duration::from_secs(seconds) };
     output::progress("filling the memories");
-    trial::fill(&fleet, port);
+    trial::fill(&fleet, port)?;
     let mut peaks = Vec::new();
     for clients in CROWDS {
         output::progress(format_args!("{clients} clients, nobody in the way"));

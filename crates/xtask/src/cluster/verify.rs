@@ -17,7 +17,7 @@ use crate::output;
 
 /// Everything runs: who does not answer for so long does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// As many of the lost as are shown.
+/// As many of the lost as are shown, and of those that should be gone.
 const SHOWN: usize = 5;
 
 /// What was found.
@@ -71,7 +71,9 @@ fn check(crew: &Crew, port: u16) -> Result<(Found, Tally)> {
     for id in removed {
         if asked(&mut asker, &format!("/v1/memories/{id}"))?.is_some() {
             found.returned += 1;
-            output::line(format_args!("REMOVED, AND THERE: {}: {id}", crew.tenant.name));
+            if found.returned <= SHOWN as u64 {
+                output::line(format_args!("REMOVED, AND THERE: {}: {id}", crew.tenant.name));
+            }
         }
     }
     let listed = asked(&mut asker, "/v1/memories?limit=1")?.map(|listed| listed["total"].as_u64());

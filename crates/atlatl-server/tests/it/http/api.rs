@@ -209,6 +209,30 @@ fn a6_every_error_is_a_problem_document() {
 }
 
 #[test]
+fn whoever_sends_half_a_body_is_told_that_it_is_late_or_that_it_would_be_too_long() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let host = served.address;
+    let streams = [100_usize, 64 << 20].map(|length| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head = format!(
+            "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    });
+    let answers = streams.map(|mut stream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    for (answer, status) in answers.iter().zip(["408", "413"]) {
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+}
+
+#[test]
 fn a6_a_body_has_at_most_8_mib() {
     let place = Place::new();
     let served = Served::start(&place);

@@ -13,6 +13,9 @@ use atlatl_server::event::{EventBus, EventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use chrono::TimeDelta;
 use lro::{Moment, Spools};
+use lro_spool::{
+    Address, Draft, Listed, NewResult, Scratch, Spool, SpoolError, StoredResult, Swept,
+};
 use mif::Memory;
 use serde_json::{Value, json};
 use testkit::authority::Signer;
@@ -366,6 +369,71 @@ fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     assert_eq!(get(&served, "/v1/memories", &bob).status, 200);
     let who = |name: &str| ("rate", Some(name.to_owned()));
     assert_eq!(denied(&events), [who("ann"), who("bob")]);
+}
+
+#[test]
+fn a_tenant_keeps_no_more_memories_than_it_may() {
+    let team = Team::new();
+    let ann = team.key("ann", "memory:write memory:read");
+    team.tenants["ann"].server.bound(Some(4));
+    let (served, _places, ..) = team.serve();
+    assert_eq!(post(&served, "/v1/memories", &ann, &new_memory()).status, 201);
+    let full = post(&served, "/v1/memories", &ann, &new_memory());
+    full.is_problem(507);
+    assert!(full.json()["detail"].to_string().contains("there are 4 memories"), "{full:?}");
+    let full = tool(&served, &ann, "capture_memory", &new_memory()).json()["result"].clone();
+    assert_eq!(full["isError"], true, "{full}");
+    assert!(full["content"][0]["text"].to_string().contains("4 memories"), "{full}");
+    assert_eq!(get(&served, "/v1/memories", &ann).json()["total"], 4);
+}
+
+/// A place that does not answer.
+struct Away;
+
+fn away<T>() -> Result<T, SpoolError> {
+    let source = std::io::ErrorKind::TimedOut.into();
+    Err(SpoolError::Io { op: "read", path: "/away".into(), source })
+}
+
+impl Spool for Away {
+    fn create(&self, _: NewResult) -> Result<Box<dyn Draft>, SpoolError> {
+        away()
+    }
+
+    fn open(
+        &self,
+        _: &Address,
+        _: chrono::DateTime<chrono::Utc>,
+    ) -> Result<Box<dyn StoredResult>, SpoolError> {
+        away()
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
+        away()
+    }
+
+    fn remove(&self, _: &Address) -> Result<Listed, SpoolError> {
+        away()
+    }
+
+    fn sweep(&self, _: chrono::DateTime<chrono::Utc>) -> Result<Swept, SpoolError> {
+        away()
+    }
+
+    fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
+        away()
+    }
+}
+
+#[test]
+fn where_results_are_not_to_be_had_one_is_asked_to_come_back() {
+    let mut team = Team::new();
+    let ann = team.key("ann", "memory:read");
+    team.tenants.get_mut("ann").unwrap().spools = Some(Spools::new(vec![Arc::new(Away)]));
+    let (served, _places, ..) = team.serve();
+    let answer = get(&served, "/v1/offloads/01ARZ3NDEKTSV4RRFFQ69G5FAV", &ann);
+    answer.is_problem(503);
+    assert_eq!(answer.header("retry-after"), Some("1"));
 }
 
 #[test]

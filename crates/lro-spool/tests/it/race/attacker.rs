@@ -69,8 +69,8 @@ fn file(arena: &Path) -> PathBuf {
     arena.join("position")
 }
 
-/// Starts an attacker on `arena/spool`.
-pub(super) fn start(arena: &Path, outside: &Path, manner: Manner, time: Duration) -> Child {
+/// An attacker on `arena/spool`, which does not run yet.
+pub(super) fn new(arena: &Path, outside: &Path, manner: Manner, time: Duration) -> Command {
     let exe = std::env::current_exe().unwrap();
     let mut command = if manner == Manner::FilesOfOther {
         let theirs = arena.join("attacker");
@@ -90,9 +90,8 @@ pub(super) fn start(arena: &Path, outside: &Path, manner: Manner, time: Duration
         .env(SECONDS, time.as_secs().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::piped());
+    command
 }
 
 /// Waits for it, and reads what it did.

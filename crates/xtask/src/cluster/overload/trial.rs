@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde::Serialize;
 
 use super::super::client::Client;
-use super::super::fleet::Fleet;
+use super::super::fleet::{Crew, Fleet};
 use super::super::tally::{Fault, Tally};
 use super::hazard::{self, Got, Hazard};
 use super::meter::Meter;
@@ -19,6 +19,8 @@ use super::meter::Meter;
 /// little of what an answer costs.
 const FILLED: usize = 500;
 const FILLERS: usize = 4;
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Their numbers are no other client's.
 const FIRST_FILLER: usize = 10_000;
 /// How long they need until all of them ask.
@@ -65,17 +67,22 @@ impl Trial {
 }
 
 /// Gives every tenant something to ask for.
-pub(super) fn fill(fleet: &Fleet, port: u16) {
+pub(super) fn fill(fleet: &Fleet, port: u16) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
     thread::scope(|scope| {
         for number in 0..FILLERS * fleet.crews.len() {
             scope.spawn(move || {
                 let mut client = Client::new(fleet, FIRST_FILLER + number, port);
-                for _ in 0..FILLED / FILLERS {
+                let crew = &fleet.crews[number % fleet.crews.len()];
+                while crew.held().ledger.len() < FILLED && Instant::now() < end {
                     client.capture();
                 }
             });
         }
     });
+    let full = |crew: &Crew| crew.held().ledger.len() >= FILLED;
+    ensure!(fleet.crews.iter().all(full), "the memories are not filled in {PATIENCE:?}");
+    Ok(())
 }
 
 /// The goodput with nobody in the way.
