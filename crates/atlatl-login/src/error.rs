@@ -13,7 +13,10 @@ use crate::shown::quoted;
 #[non_exhaustive]
 pub enum LoginError {
     /// A person has to log in.
-    #[error("{server} wants a login: run `atlatl login {}`", quoted(server.as_str()))]
+    #[error(
+        "{server} wants a login: run `atlatl login {}`, or give a key with --header",
+        quoted(server.as_str())
+    )]
     Needed {
         /// The server.
         server: Url,
@@ -27,8 +30,9 @@ pub enum LoginError {
         scopes: Vec<String>,
     },
     /// A server or its authority broke a rule.
+    // It says all that there is to say: as a cause it would be said twice.
     #[error("refused: {0}")]
-    Refused(#[from] Refusal),
+    Refused(Refusal),
     /// The authority, or the person there, said no.
     #[error("the authorization server said no: {said}")]
     Denied {
@@ -87,6 +91,12 @@ pub enum LoginError {
         /// How it failed.
         source: io::Error,
     },
+}
+
+impl From<Refusal> for LoginError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 fn upgrade(server: &Url, scopes: &[String]) -> String {

@@ -45,8 +45,8 @@ pub(crate) fn listen(address: &str, protected: bool) -> Result<TcpListener, Erro
         let failure = Error::failure(with_causes(&error));
         match error {
             ListenError::OpenToAll { .. } => failure.with_hint(
-                "Listen on 127.0.0.1, or name a file with a token: \
-                 --set server.auth=token-file:PATH",
+                "Listen on 127.0.0.1, or say who may ask: --set server.auth=token-file:PATH, keys \
+                 or oauth:URL",
             ),
             _ => failure,
         }
@@ -97,7 +97,8 @@ impl Principals {
                         "server.auth: expected token-file:PATH, keys, oauth:URL or keys,oauth:URL",
                     )
                     .with_hint(
-                        "The file has one token a line, and is its owner's alone (chmod 600).",
+                        "keys are made with `atlatl keys create`; a file has one token a line, and \
+                         is its owner's alone (chmod 600)",
                     ));
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use atlatl_login::LoginError;
+use atlatl_login::{LoginError, Rule};
 use atlatl_memory::StoreError;
 use lro_core::records::PayloadChanged;
 use lro_spool::{Foreign, RemoteKind, SpoolError};
@@ -159,6 +159,10 @@ impl From<LoginError> for Error {
             LoginError::Busy { .. } => Some("try again when it has ended"),
             LoginError::TimedOut { .. } => Some("run it again, and open the page that it prints"),
             LoginError::Listen { .. } => Some("another --port, or none"),
+            LoginError::Refused(refusal) if refusal.rule() == Rule::Metadata => Some(
+                "a server that takes keys needs no login: \
+                 atlatl proxy --url URL --header 'Authorization: Bearer KEY'",
+            ),
             _ => None,
         };
         let failure = Self::failure(with_causes(&error));

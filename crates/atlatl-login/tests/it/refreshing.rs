@@ -79,7 +79,10 @@ async fn a_rejected_refresh_ends_the_login_and_says_what_to_run() {
     person.age(3600);
     let error = person.login(&authority).bearer().await.unwrap_err();
     let mcp = authority.mcp();
-    assert_eq!(error.to_string(), format!("{mcp} wants a login: run `atlatl login {mcp}`"));
+    assert_eq!(
+        error.to_string(),
+        format!("{mcp} wants a login: run `atlatl login {mcp}`, or give a key with --header")
+    );
     assert!(matches!(error, LoginError::Needed { .. }));
     assert!(person.logins.list().unwrap().is_empty());
     assert!(person.login(&authority).bearer().await.unwrap().is_none());

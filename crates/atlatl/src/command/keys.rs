@@ -38,8 +38,9 @@ pub(crate) enum Command {
     },
     /// Revoke a key: within ten seconds no server knows it any more
     Revoke {
-        /// The key's id, as `list` shows it
-        id: String,
+        /// The key's id, as `list` shows it, or the whole key
+        #[arg(value_name = "ID")]
+        key: String,
         #[command(flatten)]
         owner: Owner,
     },
@@ -77,7 +78,7 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
     match command {
         Command::Create(args) => create(args, output),
         Command::List { tenant, owner } => list(tenant.as_deref(), owner, output),
-        Command::Revoke { id, owner } => revoke(id, owner, output),
+        Command::Revoke { key, owner } => revoke(key, owner, output),
     }
 }
 
@@ -133,7 +134,10 @@ fn list(tenant: Option<&str>, owner: &Owner, output: &mut Output) -> Result<Stat
             };
             output.json(&keys.iter().map(of).collect::<Vec<_>>())?;
         }
-        Mode::Human if keys.is_empty() => output.note("there is no key yet"),
+        Mode::Human if keys.is_empty() => match tenant {
+            Some(tenant) => output.note(format!("there is no key of {}", printable(tenant))),
+            None => output.note("there is no key yet"),
+        },
         Mode::Human => {
             let mut table = Table::new(["ID", "TENANT", "NAME", "SCOPES", "MADE", "STATE"]);
             for key in &keys {
@@ -161,11 +165,17 @@ fn state(key: &ListedKey, now: DateTime<Utc>) -> String {
     }
 }
 
-fn revoke(id: &str, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
+fn revoke(key: &str, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
+    let list = "atlatl keys list --as URL";
+    // Whoever has found a key somewhere has all of it. It is not shown once more.
+    let parsed = ApiKey::parse(key);
+    let id = parsed.as_ref().map_or(key, ApiKey::id);
+    if parsed.is_none() && !key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Err(Error::usage("that is neither a key nor the id of one").with_hint(list));
+    }
     if !owner.registry()?.revoke_key(id).map_err(memories::of_database)? {
-        let id = printable(id);
-        return Err(Error::failure(format!("there is no key {id} that is not revoked"))
-            .with_hint("atlatl keys list --as URL"));
+        let said = format!("there is no key {}, or it is revoked already", printable(id));
+        return Err(Error::failure(said).with_hint(list));
     }
     match output.mode() {
         Mode::Json => output.json(&json!({"id": id, "revoked": true}))?,

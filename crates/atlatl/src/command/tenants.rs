@@ -85,11 +85,29 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
     let new = args.owner.registry()?.put_tenant(&args.name, bounds).map_err(of_name)?;
     let name = printable(&args.name);
     match output.mode() {
-        Mode::Json => output.json(&json!({"tenant": args.name, "made": new}))?,
+        Mode::Json => output.json(&json!({
+            "tenant": args.name,
+            "made": new,
+            "most_memories": args.memories,
+            "per_minute": args.per_minute,
+        }))?,
         Mode::Human if new => output.line(format!("made {name}"))?,
-        Mode::Human => output.line(format!("{name} was there; its bounds are set"))?,
+        Mode::Human => output.line(format!("{name} was there; {}", written(args)))?,
     }
     Ok(Status::Success)
+}
+
+/// What a tenant may use from now on.
+fn written(args: &Create) -> String {
+    let memories = args.memories.map_or_else(
+        || "any number of memories".to_owned(),
+        |most| format!("at most {}", counted(most, "memory", "memories")),
+    );
+    let requests = args.per_minute.map_or_else(
+        || "any number of requests".to_owned(),
+        |most| format!("at most {} a minute", counted(most.into(), "request", "requests")),
+    );
+    format!("from now on it has {memories} and {requests}")
 }
 
 /// What is wrong with a name is a matter of what was typed.
@@ -144,7 +162,10 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
         let question = format!("Remove {name} with its keys and all its memories?");
         match output.confirmed(question)? {
             Some(true) => {}
-            Some(false) => return Ok(Status::Failure),
+            Some(false) => {
+                output.note("nothing was changed");
+                return Ok(Status::Failure);
+            }
             None => {
                 return Err(Error::usage("nobody can be asked here").with_hint("--yes"));
             }
@@ -153,7 +174,8 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
     let registry = args.owner.registry()?;
     let listed = registry.retire_tenant(&args.name).map_err(of_name)?;
     if listed {
-        let waiting = Waiting::start("waiting until no server knows it");
+        let waiting =
+            Waiting::start("waiting until no server knows it; if this is cut short, run it again");
         thread::sleep(FORGOTTEN);
         drop(waiting);
     }

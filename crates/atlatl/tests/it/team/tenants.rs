@@ -120,6 +120,14 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     }
     let again = house.run(&["keys", "revoke", other["id"].as_str().unwrap()]);
     assert_eq!(again.status, 1, "{again}");
+    // The whole key does as well, and is not shown; half of one is not taken for an id.
+    let found = house.key("ann", &["--name", "found"]);
+    let found_key = found["key"].as_str().unwrap();
+    for (typed, status) in [(found_key, 0), (found_key, 1), (&found_key[..30], 2)] {
+        let run = house.run(&["keys", "revoke", typed]);
+        assert_eq!(run.status, status, "{run}");
+        assert!(!format!("{}{}", run.stdout, run.stderr).contains(&found_key[20..30]), "{run}");
+    }
     let sql = format!(
         "UPDATE atlatl.access_key SET expires = now() - interval '1 s' \
                        WHERE id = '{}'",

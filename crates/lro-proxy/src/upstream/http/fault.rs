@@ -4,7 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::StatusCode;
-use lro_wire::{Failure, INTERNAL};
+use lro_core::neutralise;
+use lro_wire::{Failure, INTERNAL, Object};
 use serde_json::json;
 
 /// What went wrong.
@@ -26,6 +27,16 @@ pub enum Fault {
         server: String,
         /// The status.
         status: StatusCode,
+    },
+    /// It refused, and said why to whoever reads statuses (RFC 9457).
+    #[error("{server} answered {status}: {said}")]
+    Refused {
+        /// The server.
+        server: String,
+        /// The status.
+        status: StatusCode,
+        /// Its words: one line, cut, with hidden characters made visible.
+        said: String,
     },
     /// It sends us elsewhere, where what is meant for it does not go.
     #[error("{server} redirects, which is followed within it only; name the other URL yourself")]
@@ -64,7 +75,21 @@ pub enum Fault {
     Login(String),
 }
 
+/// As much is shown of what a server says.
+const SAID: usize = 200;
+
 impl Fault {
+    /// A refusal with the `detail` of a problem, if `text` is one.
+    pub(crate) fn of_problem(server: &str, status: StatusCode, text: &str) -> Option<Self> {
+        let detail = Object::read(text)?.text("detail")?;
+        let head: String = detail.chars().take(SAID).collect();
+        let mut said = neutralise(&head).replace(['\r', '\n', '\t'], " ");
+        if head.len() < detail.len() {
+            said.push('…');
+        }
+        Some(Self::Refused { server: server.to_owned(), status, said })
+    }
+
     /// The words of an error and of what caused it, without the URL, which may hold a secret.
     pub(crate) fn unreachable(server: &impl ToString, error: reqwest::Error) -> Self {
         let error = error.without_url();
@@ -81,7 +106,9 @@ impl Fault {
     pub(crate) fn failure(&self) -> Failure {
         let failure = Failure::new(INTERNAL, self.to_string());
         match self {
-            Self::Status { status, .. } => failure.with(json!({"status": status.as_u16()})),
+            Self::Status { status, .. } | Self::Refused { status, .. } => {
+                failure.with(json!({"status": status.as_u16()}))
+            }
             _ => failure,
         }
     }

@@ -290,7 +290,7 @@ impl Link {
         let status = response.status();
         let fault = || Fault::Status { server: self.remote.name(), status };
         let [(id, _)] = &*outgoing.requests else { return Err(fault()) };
-        if Form::of(&response) != Some(Form::Json)
+        if !Form::is_json_refusal(&response)
             || response.content_length().is_some_and(|length| length > REFUSAL_CAP as u64)
         {
             return Err(fault());
@@ -299,7 +299,10 @@ impl Link {
         let Ok(Some(item)) = reading.next().await else { return Err(fault()) };
         let Some(Arrived::Whole(line)) = item.message else { return Err(fault()) };
         let text = String::from_utf8(line).map_err(|_| fault())?;
-        let error = Message::read(&text).and_then(|message| message.error).ok_or_else(fault)?;
+        let Some(error) = Message::read(&text).and_then(|message| message.error) else {
+            let problem = Fault::of_problem(&self.remote.name(), status, &text);
+            return Err(problem.unwrap_or_else(fault));
+        };
         let code =
             Object::read(error.get()).and_then(|error| error.get("code")?.get().parse().ok());
         // Whatever id it says, it is this request that it answers.

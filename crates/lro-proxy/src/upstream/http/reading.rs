@@ -23,8 +23,7 @@ pub(crate) enum Form {
 impl Form {
     /// The form that an answer says it has.
     pub(crate) fn of(response: &Response) -> Option<Self> {
-        let value = response.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
-        let essence = value.split(';').next().unwrap_or_default().trim();
+        let essence = essence(response)?;
         if essence.eq_ignore_ascii_case("application/json") {
             Some(Self::Json)
         } else if essence.eq_ignore_ascii_case("text/event-stream") {
@@ -33,6 +32,18 @@ impl Form {
             None
         }
     }
+
+    /// Whether a refusal is JSON: a message, or what says to programs why it was refused.
+    pub(crate) fn is_json_refusal(response: &Response) -> bool {
+        let problem = |essence: &str| essence.eq_ignore_ascii_case("application/problem+json");
+        Self::of(response) == Some(Self::Json) || essence(response).is_some_and(problem)
+    }
+}
+
+/// The media type of an answer, without its parameters.
+fn essence(response: &Response) -> Option<&str> {
+    let value = response.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim())
 }
 
 /// What comes out of an answer.

@@ -52,6 +52,35 @@ fn a_page_in_place_of_an_answer_is_an_error_of_the_request() {
 }
 
 #[test]
+fn what_a_server_says_with_a_status_is_told_on_one_line() {
+    for (kind, detail, told) in [
+        (
+            "application/problem+json",
+            "the token is not one of ours",
+            "the token is not one of ours",
+        ),
+        ("application/json; charset=utf-8", "a\n\u{1b}[2Jb\u{202e}", "a <U+001B>[2Jb<U+202E>"),
+        ("application/problem+json", &*"x".repeat(5000), &*format!("{}…", "x".repeat(200))),
+    ] {
+        let body = json!({"status": 401, "title": "Unauthorized", "detail": detail}).to_string();
+        let error = fault(move |_, stream| {
+            reply(stream, "401 Unauthorized", &[("Content-Type", kind)], body.as_bytes())
+        });
+        let message = error["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!("answered 401 Unauthorized: {told}")), "{message}");
+        assert_eq!(error["data"]["status"], 401);
+    }
+    let error = fault(|_, stream| {
+        let kind = [("Content-Type", "application/problem+json")];
+        reply(stream, "404 Not Found", &kind, br#"{"detail":7}"#)
+    });
+    assert!(
+        error["message"].as_str().unwrap().ends_with("404 Not Found and no message"),
+        "{error}"
+    );
+}
+
+#[test]
 fn an_answer_that_never_comes_is_an_error_of_the_request() {
     let error = fault(|_, _| {
         thread::sleep(Duration::from_secs(5));
