@@ -212,6 +212,7 @@ mod tests {
             assert_eq!(range(odd), None, "{odd}");
         }
     }
+
     /// Bytes, of which the end may be missing.
     struct Stored {
         bytes: Vec<u8>,

@@ -92,13 +92,13 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
             "per_minute": args.per_minute,
         }))?,
         Mode::Human if new => output.line(format!("made {name}"))?,
-        Mode::Human => output.line(format!("{name} was there; {}", written(args)))?,
+        Mode::Human => output.line(format!("{name} was there; {}", may_use(args)))?,
     }
     Ok(Status::Success)
 }
 
 /// What a tenant may use from now on.
-fn written(args: &Create) -> String {
+fn may_use(args: &Create) -> String {
     let memories = args.memories.map_or_else(
         || "any number of memories".to_owned(),
         |most| format!("at most {}", counted(most, "memory", "memories")),

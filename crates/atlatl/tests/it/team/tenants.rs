@@ -120,6 +120,18 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     }
     let again = house.run(&["keys", "revoke", other["id"].as_str().unwrap()]);
     assert_eq!(again.status, 1, "{again}");
+    // Whoever would log in here is told what to do instead, once.
+    let login = house.program.run(&["login", &format!("{url}/mcp")]);
+    assert_eq!(login.status, 1, "{login}");
+    assert!(login.stderr.contains("--header 'Authorization: Bearer KEY'"), "{login}");
+    assert_eq!(login.stderr.matches("must publish").count(), 1, "{login}");
+    let human = |args: &[&str]| house.run(&[args, &["--output", "human"]].concat());
+    let bound = human(&["tenants", "create", "ann", "--memories", "2000"]);
+    let said =
+        "ann was there; from now on it has at most 2,000 memories and any number of requests";
+    assert_eq!(bound.stdout.trim_end(), said, "{bound}");
+    let none = human(&["keys", "list", "--tenant", "cyd"]);
+    assert!(none.stderr.contains("there is no key of cyd"), "{none}");
     // The whole key does as well, and is not shown; half of one is not taken for an id.
     let found = house.key("ann", &["--name", "found"]);
     let found_key = found["key"].as_str().unwrap();
