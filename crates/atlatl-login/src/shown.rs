@@ -5,12 +5,7 @@ const LIMIT: usize = 300;
 
 /// `text` with hidden characters made visible, on one line, cut where it is long.
 pub(crate) fn shown(text: &str) -> String {
-    let head: String = text.chars().take(LIMIT).collect();
-    let mut shown = lro_core::neutralise(&head).replace(['\r', '\n', '\t'], " ");
-    if head.len() < text.len() {
-        shown.push('…');
-    }
-    shown
+    lro_core::excerpt(text, LIMIT).replace(['\r', '\n', '\t'], " ")
 }
 
 /// `text` as one word of a shell's command line.

@@ -30,6 +30,17 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// As many characters of a foreign `text` as may be shown, hidden ones made visible; `…` where it went
+/// on. It is cut first: it may have megabytes.
+pub fn excerpt(text: &str, chars: usize) -> String {
+    let head: String = text.chars().take(chars).collect();
+    let mut shown = neutralise(&head).into_owned();
+    if head.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// JSON whose hidden characters are written as escapes: the same value, and nothing in it steers
 /// whoever looks at it.
 pub fn escape_hidden(json: &str) -> Cow<'_, str> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use lro_core::neutralise;
+use lro_core::excerpt;
 use lro_spool::SpoolError;
 use serde::{Deserialize, Serialize};
 
@@ -231,13 +231,7 @@ const MESSAGE_CHARS: usize = 300;
 
 /// What an engine said, fit to be shown: hidden characters visible, long ones cut.
 pub(crate) fn shown(message: &str) -> String {
-    // Cut before as well: a message may quote a value of a megabyte.
-    let head: String = message.chars().take(MESSAGE_CHARS).collect();
-    let mut shown = neutralise(&head).into_owned();
-    if head.len() < message.len() {
-        shown.push('\u{2026}');
-    }
-    shown
+    excerpt(message, MESSAGE_CHARS)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::StatusCode;
-use lro_core::neutralise;
+use lro_core::excerpt;
 use lro_wire::{Failure, INTERNAL, Object};
 use serde_json::json;
 
@@ -82,11 +82,7 @@ impl Fault {
     /// A refusal with the `detail` of a problem, if `text` is one.
     pub(crate) fn of_problem(server: &str, status: StatusCode, text: &str) -> Option<Self> {
         let detail = Object::read(text)?.text("detail")?;
-        let head: String = detail.chars().take(SAID).collect();
-        let mut said = neutralise(&head).replace(['\r', '\n', '\t'], " ");
-        if head.len() < detail.len() {
-            said.push('…');
-        }
+        let said = excerpt(&detail, SAID).replace(['\r', '\n', '\t'], " ");
         Some(Self::Refused { server: server.to_owned(), status, said })
     }
 
