@@ -132,6 +132,11 @@ impl<'a> Asker<'a> {
     /// The same for something of another tenant's; that it was given is an error.
     pub(super) fn foreign(&mut self, what: &str, outcome: Outcome) {
         self.tally.foreign_asked += 1;
+        self.missing(what, outcome);
+    }
+
+    /// The same for what is not there any more.
+    pub(super) fn missing(&mut self, what: &str, outcome: Outcome) {
         match outcome.said {
             Said::Given(_) => self.tally.error(what, "was given", outcome.shown),
             Said::Wrong(why) => self.tally.error(what, &why, outcome.shown),

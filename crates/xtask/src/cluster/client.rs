@@ -192,7 +192,7 @@ impl<'a> Client<'a> {
         let outcome = self.asker.ask(what, request, Form::Bytes);
         match outcome.said {
             Said::Given(_) => {
-                self.is_gone(&kept);
+                self.look_for(&kept);
                 self.crew().held().removed.push(kept.id);
             }
             Said::NotNow => self.crew().held().ledger.push(kept),
@@ -205,15 +205,11 @@ impl<'a> Client<'a> {
     }
 
     /// Asks for a memory that was removed, of whichever server answers.
-    fn is_gone(&mut self, removed: &Kept) {
+    fn look_for(&mut self, removed: &Kept) {
         let what = "GET /v1/memories/{id} after DELETE";
         let request = Request::get(format!("/v1/memories/{}", removed.id));
         let outcome = self.asker.ask(what, request, Form::Json);
-        match outcome.said {
-            Said::Given(_) => self.asker.tally.error(what, "it is still there", outcome.shown),
-            Said::Wrong(why) => self.asker.tally.error(what, &why, outcome.shown),
-            Said::Denied(_) | Said::NotNow | Said::Unsure => {}
-        }
+        self.asker.missing(what, outcome);
     }
 
     /// Asks for a page, and keeps where it goes on.
