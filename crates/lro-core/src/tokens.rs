@@ -5,10 +5,18 @@
 //! is first *measured* (three counts, at memory speed), and a real tokenizer is asked only where
 //! the counts say that the estimate would mislead. docs/performance.md has the error table.
 
+#[cfg(feature = "tokenizer")]
+mod o200k;
+#[cfg(feature = "tokenizer")]
+mod split;
+
 use std::borrow::Cow;
 use std::ops::{AddAssign, Range};
 
 use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "tokenizer")]
+pub use o200k::O200k;
 
 /// A number of tokens.
 #[derive(
@@ -134,21 +142,6 @@ pub struct NoTokenizer;
 impl Tokenizer for NoTokenizer {
     fn count_till(&self, _: &str, _: u64) -> Result<Option<Tokens>, TokenizerFailed> {
         Err(TokenizerFailed)
-    }
-}
-
-/// The o200k vocabulary (GPT-4o and later), our yardstick for "real" tokens.
-#[cfg(feature = "tokenizer")]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct O200k;
-
-#[cfg(feature = "tokenizer")]
-impl Tokenizer for O200k {
-    fn count_till(&self, text: &str, limit: u64) -> Result<Option<Tokens>, TokenizerFailed> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let o200k = bpe_openai::o200k_base();
-        let count = o200k.count_till_limit(&o200k.normalize(text), limit);
-        Ok(count.map(|n| Tokens(n as u64)))
     }
 }
 

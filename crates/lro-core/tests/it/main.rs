@@ -10,5 +10,6 @@ mod memories;
 mod recipes;
 mod recognition;
 mod specification;
+mod tokenizer;
 mod tree;
 mod trust;
