@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{
+    self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags,
+};
 use rustix::io::Errno;
 
 use super::{Kind, Links, Lock, Os, Stat};
@@ -36,7 +38,7 @@ impl Os for RealOs {
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        Ok(fs::mkdir(path, Mode::from_raw_mode(mode))?)
+        Ok(fs::mkdir(path, permissions(mode))?)
     }
 
     fn open_dir_at(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
@@ -44,7 +46,7 @@ impl Os for RealOs {
     }
 
     fn make_dir_at(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<()> {
-        Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(mode))?)
+        Ok(fs::mkdirat(dir, name, permissions(mode))?)
     }
 
     #[cfg(target_os = "linux")]
@@ -52,7 +54,7 @@ impl Os for RealOs {
         // Exclusive: nobody can give it a name later.
         const UNNAMED: OFlags =
             OFlags::RDWR.union(OFlags::TMPFILE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
-        match fs::openat(dir, ".", UNNAMED, Mode::from_raw_mode(mode)) {
+        match fs::openat(dir, ".", UNNAMED, permissions(mode)) {
             // A file system or a kernel that does not know it sees an attempt to open a directory.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
                 Err(io::ErrorKind::Unsupported.into())
@@ -67,7 +69,7 @@ impl Os for RealOs {
     }
 
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
-        Ok(fs::openat(dir, name, CREATE, Mode::from_raw_mode(mode))?)
+        Ok(fs::openat(dir, name, CREATE, permissions(mode))?)
     }
 
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
@@ -75,7 +77,7 @@ impl Os for RealOs {
     }
 
     fn set_mode(&self, file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-        Ok(fs::fchmod(file, Mode::from_raw_mode(mode))?)
+        Ok(fs::fchmod(file, permissions(mode))?)
     }
 
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
@@ -103,8 +105,10 @@ impl Os for RealOs {
     }
 
     fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        // On Apple's systems fsync leaves the data in the drive's cache. Not every file system there
+        // has the stronger call.
         #[cfg(target_vendor = "apple")]
-        return Ok(fs::fsync(file)?);
+        return Ok(fs::fcntl_fullfsync(file).or_else(|_| fs::fsync(file))?);
         #[cfg(not(target_vendor = "apple"))]
         Ok(fs::fdatasync(file)?)
     }
@@ -163,6 +167,16 @@ impl Os for RealOs {
         let space = fs::fstatvfs(dir)?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
+}
+
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_possible_truncation,
+    trivial_numeric_casts,
+    reason = "a mode has 16 bits on macOS and 32 on Linux; permissions need 12"
+)]
+fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode((mode & 0o7777) as RawMode)
 }
 
 #[allow(
