@@ -55,6 +55,8 @@ impl Server {
             // Nobody may read what lies below root's home. Links, so that nothing is copied.
             let linked = run("cp", &["-al", text(&package), text(&home.join("package"))]).is_ok();
             if !linked {
+                // Some of it may be there, where links go to another file system.
+                let _ = fs::remove_dir_all(home.join("package"));
                 run("cp", &["-a", text(&package), text(&home.join("package"))]).expect("a copy");
             }
             chown(&home, Some(NOBODY), Some(NOBODY)).expect("a directory of nobody's");
