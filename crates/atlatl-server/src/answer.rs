@@ -11,8 +11,10 @@ use crate::cursor::Place;
 /// What a tool found out.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// One thing, as JSON.
+    /// One memory, as JSON.
     One(String),
+    /// The outcome of a write, as JSON no larger than a reply may be.
+    Written(String),
     /// Memories.
     Set(Set),
     /// Memories, and a text made from some of them.

@@ -5,8 +5,9 @@ use atlatl_memory::{
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
+use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use lro_mcp::Fate;
-use mif::{Detail, Memory, MemoryId};
+use mif::{Detail, Memory, MemoryId, Status};
 
 use crate::answer::{Answer, Set, tool_result};
 use crate::arguments::{ArgumentError, Arguments};
@@ -22,13 +23,25 @@ use crate::trouble::Trouble;
 const PAGE: usize = 50;
 /// Tokens of a context when nobody says how many.
 const BUDGET: u64 = 4000;
+/// The note of a reply that leaves the content of a memory out.
+const SHORTENED: &str = "stored whole; get_memory returns the fields left out here";
 
-/// What was asked of a set, for its file and its cursor.
+/// The parts of a call that its file and its cursor need.
 struct Asked {
+    tool: Tool,
     query: Option<String>,
     detail: Detail,
     /// The arguments that a cursor belongs to.
     question: String,
+    page: PageKind,
+}
+
+/// Whether a call begins a listing or continues one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageKind {
+    First,
+    /// The call carries a cursor.
+    Continuation,
 }
 
 impl Inner {
@@ -72,7 +85,10 @@ impl Inner {
             Tool::List | Tool::Recall | Tool::Search => arguments.detail(Detail::Light)?,
             _ => Detail::Full,
         };
+        let cursor = arguments.text("cursor").ok().flatten();
         let asked = Asked {
+            tool,
+            page: if cursor.is_some() { PageKind::Continuation } else { PageKind::First },
             query: arguments.text("query").ok().flatten().map(str::to_owned),
             detail,
             question: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
@@ -134,14 +150,17 @@ impl Inner {
             Some(instead.result)
         };
         match answer {
+            // The caller of a write always learns its outcome, so its reply is never replaced.
+            Answer::Written(json) => tool_result(json, None),
             Answer::One(json) => {
                 let result = tool_result(json, None);
                 intercepted(&result).unwrap_or(result)
             }
             Answer::Set(set) => {
-                let next = set.next.as_ref().filter(|_| delivery != Delivery::Whole);
-                // Pages are never stored, and are written once.
-                if delivery == Delivery::Offload {
+                let next = set.next.as_ref();
+                // Spec A4: the decision falls on the first request. A page that a cursor leads to is
+                // never offloaded: a descriptor has no cursor, so the walk would end there.
+                if delivery == Delivery::Offload && asked.page == PageKind::First {
                     let result = tool_result(&set.json(None), None);
                     if let Some(instead) = intercepted(&result) {
                         return instead;
@@ -182,11 +201,16 @@ impl Inner {
         }
     }
 
-    /// How many memories are wanted: what was said, or all, or a page.
-    fn limit(&self, arguments: &Arguments, client: Client) -> Result<usize, ArgumentError> {
-        let all = match self.delivery(client) {
-            Delivery::Offload | Delivery::Whole => MOST_HITS,
-            Delivery::Pages => PAGE,
+    /// The number of memories to fetch: the given limit, or all, or a page.
+    fn limit(
+        &self,
+        arguments: &Arguments,
+        asked: &Asked,
+        client: Client,
+    ) -> Result<usize, ArgumentError> {
+        let all = match (self.delivery(client), asked.page) {
+            (Delivery::Offload | Delivery::Whole, PageKind::First) => MOST_HITS,
+            _ => PAGE,
         };
         match arguments.number("limit")? {
             None => Ok(all),
@@ -195,6 +219,24 @@ impl Inner {
             }
             Some(limit) => Ok(usize::try_from(limit).unwrap_or(MOST_HITS).min(MOST_HITS)),
         }
+    }
+
+    /// How many of `memories` a page holds. A continuation ends where the threshold is reached, but
+    /// holds one memory at least: the next page begins behind it.
+    fn page_len<'m>(
+        &self,
+        asked: &Asked,
+        client: Client,
+        memories: impl ExactSizeIterator<Item = &'m Memory>,
+    ) -> usize {
+        let all = memories.len();
+        let Some(interceptor) = &self.interceptor else { return all };
+        if asked.page == PageKind::First || self.delivery(client) == Delivery::Pages {
+            return all;
+        }
+        let tool = asked.tool.name();
+        let lines = memories.map(|memory| memory.to_line(asked.detail));
+        interceptor.offloader(tool).inline_prefix(Call::of(tool), lines).max(1).min(all)
     }
 
     fn place(
@@ -219,8 +261,11 @@ impl Inner {
             Some(Place::Listing(position)) => Some(position),
             _ => None,
         };
-        let limit = self.limit(arguments, client)?;
-        let listed = self.store.list(&filter, order, after.as_ref(), limit, now)?;
+        let limit = self.limit(arguments, asked, client)?;
+        let mut listed = self.store.list(&filter, order, after.as_ref(), limit, now)?;
+        let page_len = self.page_len(asked, client, listed.memories.iter());
+        listed.more |= page_len < listed.memories.len();
+        listed.memories.truncate(page_len);
         let total = if listed.more || after.is_some() {
             self.store.count(&filter, now)?
         } else {
@@ -249,8 +294,8 @@ impl Inner {
             return self.list(arguments, asked, client, now);
         }
         let (after, now) = self.after(arguments, asked, now)?;
-        let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, client)?));
-        let found = if tool == Tool::Recall {
+        let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, asked, client)?));
+        let mut found = if tool == Tool::Recall {
             let mut request = RecallRequest::new(query, now);
             (request.filter, request.limit, request.after) = (filter, limit, after);
             self.recall.found(&request)?
@@ -260,6 +305,9 @@ impl Inner {
             request.mode = arguments.mode()?;
             self.search.found(&request)?
         };
+        let page_len = self.page_len(asked, client, found.hits.iter().map(|hit| &hit.memory));
+        found.more |= page_len < found.hits.len();
+        found.hits.truncate(page_len);
         Ok(answers(&found, asked.detail, now))
     }
 
@@ -299,13 +347,15 @@ impl Inner {
         self.room_for_one()?;
         let memory = self.capture.capture(arguments.into_said(), self.moment())?;
         self.wrote(&memory.id);
-        Ok(one(&memory.to_line(Detail::Full)))
+        Ok(self.acknowledged("captured", &memory))
     }
 
     fn got(&self, arguments: &Arguments, detail: Detail) -> Result<Answer, Trouble> {
         let id = arguments.id()?;
         let memory = self.memory(&id)?.ok_or(Trouble::Missing(id))?;
-        Ok(one(&memory.to_line(detail)))
+        let (id, status) = (&memory.id, status_of(&memory));
+        let memory = memory.to_line(detail);
+        Ok(Answer::One(format!(r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#)))
     }
 
     fn updated(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<Answer, Trouble> {
@@ -314,7 +364,31 @@ impl Inner {
         let memory = self.capture.update(&id, &arguments.into_map(), now)?;
         let memory = memory.ok_or(Trouble::Missing(id))?;
         self.wrote(&memory.id);
-        Ok(one(&memory.to_line(Detail::Full)))
+        Ok(self.acknowledged("updated", &memory))
+    }
+
+    /// The reply to a write: id and status first, then the memory. The caller has what it sent, so a
+    /// memory that is too large for a reply is shown without its content.
+    fn acknowledged(&self, done: &str, memory: &Memory) -> Answer {
+        let (id, status) = (&memory.id, status_of(memory));
+        let head = format!(r#"{{"id":"{id}","status":"{status}","{done}":true"#);
+        let threshold = match self.threshold_tokens {
+            0 => DEFAULT_OFFLOAD_THRESHOLD_TOKENS as u64,
+            tokens => u64::from(tokens),
+        };
+        let full = format!(r#"{head},"memory":{}}}"#, memory.to_line(Detail::Full));
+        if (self.estimate)(&full) <= threshold {
+            return Answer::Written(full);
+        }
+        let light = format!(
+            r#"{head},"detail":"light","note":"{SHORTENED}","memory":{}}}"#,
+            memory.to_line(Detail::Light)
+        );
+        if (self.estimate)(&light) <= threshold {
+            return Answer::Written(light);
+        }
+        let least = format!(r#"{head},"note":"{SHORTENED}","memory":{{"id":"{id}"}}}}"#);
+        Answer::Written(least)
     }
 
     fn deleted(&self, arguments: &Arguments) -> Result<Answer, Trouble> {
@@ -323,7 +397,7 @@ impl Inner {
         if deleted {
             self.events.publish(None, EventKind::MemoryDeleted { id: id.clone() });
         }
-        Ok(Answer::One(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
+        Ok(Answer::Written(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
     }
 
     /// The memory called `id`, unless it has outlived its time.
@@ -353,8 +427,9 @@ fn answers(found: &Found, detail: Detail, now: DateTime<Utc>) -> Answer {
     Answer::Set(set)
 }
 
-fn one(memory: &str) -> Answer {
-    Answer::One(format!(r#"{{"memory":{memory}}}"#))
+/// The status of a memory; one that has none is active.
+fn status_of(memory: &Memory) -> Status {
+    memory.status.unwrap_or(Status::Active)
 }
 
 fn level(detail: Detail) -> lro_core::Detail {

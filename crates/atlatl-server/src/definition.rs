@@ -111,9 +111,7 @@ fn argument(tool: Tool, name: &str) -> Value {
         "since" => text("Made at this time or later, RFC 3339"),
         "until" => text("Made before this time"),
         "min_confidence" => json!({"type": "number", "minimum": 0, "maximum": 1}),
-        "status" if writes => {
-            json!({"type": "string", "enum": ["active", "archived", "superseded", "deleted"]})
-        }
+        "status" if writes => status(),
         "status" => json!({
             "type": "string", "default": "active",
             "enum": ["active", "archived", "superseded", "deleted", "any"],
@@ -156,6 +154,8 @@ fn output(tool: Tool) -> Value {
                 "scores": {"type": "array", "items": {"type": "number"}},
                 "ranked_by": {"type": "string"},
                 "warning": {"type": "string"},
+                "truncated": {"type": "boolean"},
+                "returned": count(),
                 "next_cursor": {"type": ["string", "null"]},
             },
             "required": ["count", "total_matches", "detail", "memories"],
@@ -170,12 +170,27 @@ fn output(tool: Tool) -> Value {
                 "scores": {"type": "array", "items": {"type": "number"}},
                 "ranked_by": {"type": "string"},
                 "warning": {"type": "string"},
+                "truncated": {"type": "boolean"},
+                "returned": count(),
             },
             "required": ["count", "total_matches", "detail"],
         }),
-        Tool::Capture | Tool::Get | Tool::Update => json!({
-            "type": "object", "properties": {"memory": memory()}, "required": ["memory"],
+        Tool::Get => json!({
+            "type": "object",
+            "properties": {"id": {"type": "string"}, "status": status(), "memory": memory()},
+            "required": ["id", "status", "memory"],
         }),
+        Tool::Capture | Tool::Update => {
+            let done = if tool == Tool::Capture { "captured" } else { "updated" };
+            json!({
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"}, "status": status(), done: {"type": "boolean"},
+                    "detail": detail, "note": {"type": "string"}, "memory": memory(),
+                },
+                "required": ["id", "status", done, "memory"],
+            })
+        }
         Tool::Delete => json!({
             "type": "object",
             "properties": {"id": {"type": "string"}, "deleted": {"type": "boolean"}},
@@ -197,6 +212,10 @@ fn annotations(tool: Tool) -> Value {
         "idempotentHint": again,
         "openWorldHint": false,
     })
+}
+
+fn status() -> Value {
+    json!({"type": "string", "enum": ["active", "archived", "superseded", "deleted"]})
 }
 
 fn text(description: &str) -> Value {

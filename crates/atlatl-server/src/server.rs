@@ -79,6 +79,7 @@ pub(crate) struct Inner {
     pub(crate) recall: RecallService,
     pub(crate) search: SearchService,
     pub(crate) prompt: PromptIntegration,
+    pub(crate) estimate: Estimate,
     pub(crate) filler: Option<Filler>,
     pub(crate) interceptor: Option<Interceptor>,
     pub(crate) extraction: Option<Tools>,
@@ -120,7 +121,8 @@ impl MemoryServer {
         Self(Arc::new(Inner {
             capture: CaptureService::new(parts.store.clone()),
             search: SearchService::new(parts.store.clone(), parts.embedder),
-            prompt: PromptIntegration::new(recall.clone(), parts.estimate),
+            prompt: PromptIntegration::new(recall.clone(), parts.estimate.clone()),
+            estimate: parts.estimate,
             recall,
             filler,
             interceptor: parts.interceptor,

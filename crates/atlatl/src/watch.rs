@@ -11,6 +11,9 @@ use lro::{Event, EventKind, EventSink, Ledger};
 
 use crate::{output::Output, settings::Settings};
 
+/// Characters shown of a name from outside.
+const SHOWN_CHARS: usize = 80;
+
 /// Writes every event to the ledger, and keeps what went wrong.
 pub(crate) struct Watch {
     path: Option<PathBuf>,
@@ -41,9 +44,22 @@ impl Watch {
         std::mem::take(&mut self.state().failures)
     }
 
-    /// Takes note, and tells the person at once if a result could not be stored.
+    /// Takes note, and tells the person at once if a result could not be stored, or if something
+    /// happened that only a person can decide about.
     pub(crate) fn publish_aloud(&self, event: Event) {
         let failed = matches!(event.kind, EventKind::OffloadWriteFailed { .. });
+        match &event.kind {
+            EventKind::ReferenceRefused { tool, .. } => Output::remark(format_args!(
+                "refused to pass another server's result to the tool {:?}; to allow it, set \
+                 proxy.references = \"any\" in your configuration",
+                lro_core::excerpt(tool, SHOWN_CHARS)
+            )),
+            EventKind::ToolRenamed { tool, listed_as, .. } => Output::remark(format_args!(
+                "the server has its own tool {tool}, the name of an Atlatl tool; it is listed as \
+                 {listed_as}"
+            )),
+            _ => {}
+        }
         self.publish(event);
         if failed {
             for failure in self.failures() {

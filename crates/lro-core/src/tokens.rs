@@ -208,6 +208,11 @@ pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Es
     }
 }
 
+/// Spec T2: the estimate for a text that lies in memory.
+pub fn estimate_text(text: &str, tokenizer: &dyn Tokenizer) -> Estimate {
+    estimate(Measure::of(text.as_bytes()), &sample(text), tokenizer)
+}
+
 /// The real number of tokens: counted where `sample` is the whole text, in proportion to the
 /// characters where it is a part.
 pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {

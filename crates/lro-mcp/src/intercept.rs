@@ -3,6 +3,7 @@
 //! Spec A2: it works on what is about to be written, knows no service, and is the same for a server
 //! and for a proxy. Whatever it does not replace is not touched, not even its white space.
 
+mod acknowledge;
 mod long;
 mod replaced;
 
@@ -19,6 +20,7 @@ use lro_core::tool_result::ToolResult;
 
 use crate::listing::cost;
 
+use self::acknowledge::acknowledged;
 use self::long::{Lost, Main, Parts};
 use self::replaced::{Replacement, described, is_object, replaced, text_block};
 
@@ -122,7 +124,9 @@ impl Interceptor {
         }
         match offloader.deliver(&Incoming::of(call, Body::ToolResult(&read)), at) {
             Delivered::Offloaded(offloaded) => {
-                let result = described(result, &read, &offloaded.descriptor)?;
+                let payload = read.payload().map_or("", |part| &part.payload);
+                let descriptor = acknowledged(call.tool, payload, &offloaded.descriptor);
+                let result = described(result, &read, &descriptor)?;
                 Some(Instead { result, fate: Fate::Stored })
             }
             Delivered::Truncated(truncated) => {

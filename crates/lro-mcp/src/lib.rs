@@ -7,8 +7,10 @@
 
 mod intercept;
 mod listing;
+mod lookalike;
 mod tools;
 
 pub use intercept::{Changes as LongChanges, Fate, Instead, Interceptor};
-pub use listing::{Changes, Page};
+pub use listing::{Changes, Page, Renamed};
+pub use lookalike::{NoticeIn, mark_long_lookalike, mark_lookalike};
 pub use tools::{Called, Tools};

@@ -10,28 +10,36 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::cost::cost;
 use self::schema::{widened_input, widened_output};
+use crate::tools::Tools;
 
 /// What is done to a listing.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Changes<'a> {
-    /// Tools to append to the last page, unless the server has one of that name.
+    /// Tools to append to the last page.
     pub own: &'a [Value],
     /// Whether a reference may be an argument.
     pub references: bool,
-    /// Names of tools that earlier pages listed.
-    pub earlier: &'a [String],
+    /// Whether the names of the extraction tools are ours, so that a tool of the server with such a
+    /// name is listed under another. Also where another server offers ours.
+    pub reserved_names: bool,
 }
 
 impl<'a> Changes<'a> {
     /// Nothing but wider output schemas.
     pub fn none() -> Self {
-        Self { own: &[], references: false, earlier: &[] }
+        Self { own: &[], references: false, reserved_names: false }
     }
 
-    /// Appends `own` to the last page; `earlier` are the names of the pages before.
-    pub fn appending(mut self, own: &'a [Value], earlier: &'a [String]) -> Self {
-        (self.own, self.earlier) = (own, earlier);
+    /// Appends `own` to the last page.
+    pub fn appending(mut self, own: &'a [Value]) -> Self {
+        self.own = own;
+        self
+    }
+
+    /// Lists tools of the server that have the name of an extraction tool under another name.
+    pub fn reserving_names(mut self) -> Self {
+        self.reserved_names = true;
         self
     }
 
@@ -50,9 +58,24 @@ pub struct Page {
     pub json: Option<String>,
     /// The server's tools on it, each with its input schema.
     pub tools: Vec<(String, Option<Box<RawValue>>)>,
+    /// The server's tools on it that have the name of one of ours.
+    pub renamed: Vec<Renamed>,
     /// Whether it is the last.
     pub last: bool,
 }
+
+/// A tool of the server that is listed under another name, since its own is that of one of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Renamed {
+    /// The name at the server.
+    pub tool: String,
+    /// The name in the listing.
+    pub listed_as: String,
+}
+
+/// The first words of the description of a renamed tool.
+const RENAMED: &str = "Tool of the server, not Atlatl's tool of that name: ";
 
 impl Page {
     /// Reads the `result` of `tools/list` and changes what has to be changed; `may_replace` says of
@@ -66,11 +89,24 @@ impl Page {
         let array = object.get("tools")?;
         let listed: Vec<&RawValue> = serde_json::from_str(array.get()).ok()?;
         let mut edits = Edits::of(result);
-        let mut tools = Vec::new();
-        for tool in listed {
+        let (mut tools, mut renamed) = (Vec::new(), Vec::new());
+        for json in listed {
             // What has no name cannot be called.
-            let Some(tool) = Object::read(tool.get()) else { continue };
+            let Some(tool) = Object::read(json.get()) else { continue };
             let Some(name) = tool.text("name") else { continue };
+            if changes.reserved_names && Tools::is_name(&name) {
+                let listed_as = format!("server_{name}");
+                if let Some(spelled) = tool.get("name") {
+                    edits.replace(spelled.get(), Value::from(listed_as.as_str()).to_string());
+                }
+                let said = tool.text("description").unwrap_or_default();
+                let said = Value::from(format!("{RENAMED}{said}")).to_string();
+                match tool.get("description") {
+                    Some(spelled) => edits.replace(spelled.get(), said),
+                    None => edits.add_member(json.get(), "description", &said),
+                }
+                renamed.push(Renamed { tool: name.clone().into_owned(), listed_as });
+            }
             let input = tool.get("inputSchema");
             // f10: the client checks what it gets against what was listed.
             if let Some(schema) = tool.get("outputSchema")
@@ -89,11 +125,7 @@ impl Page {
         let last = object.get("nextCursor").is_none_or(|cursor| cursor.get() == "null");
         if last {
             for own in changes.own {
-                let taken = |name: &String| Some(name.as_str()) == own["name"].as_str();
-                if !tools.iter().any(|(name, _)| taken(name)) && !changes.earlier.iter().any(taken)
-                {
-                    edits.add_element(array.get(), &own.to_string());
-                }
+                edits.add_element(array.get(), &own.to_string());
             }
         }
         if !edits.is_empty()
@@ -103,6 +135,6 @@ impl Page {
             edits.replace(scope.get(), r#""private""#);
         }
         let json = (!edits.is_empty()).then(|| edits.applied().into_owned());
-        Some(Self { json, tools, last })
+        Some(Self { json, tools, renamed, last })
     }
 }

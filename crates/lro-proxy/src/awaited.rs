@@ -13,11 +13,7 @@ pub(crate) enum Awaited {
     /// `initialize` or `server/discover`.
     Greeting,
     /// `tools/list`.
-    Listing {
-        /// Whether it is the first page.
-        first: bool,
-        era: Era,
-    },
+    Listing { era: Era },
     /// `tools/call`.
     Call(Called),
     /// `tasks/result` (2025-11-25): a finished task's result.

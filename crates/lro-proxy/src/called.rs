@@ -1,7 +1,7 @@
 //! Called: what a call asked for, kept until its result is there.
 
 use lro::Call;
-use lro_core::Detail;
+use lro_core::{Detail, Operation};
 use lro_wire::Message;
 
 /// A `tools/call` on its way.
@@ -10,6 +10,9 @@ pub(crate) struct Called {
     pub(crate) tool: String,
     pub(crate) query: Option<String>,
     pub(crate) detail: Option<Detail>,
+    /// Spec A4: whether it continues a listing of memories by a cursor. Such a page is never
+    /// offloaded, since a descriptor has no cursor.
+    pub(crate) continuation: bool,
 }
 
 impl Called {
@@ -25,7 +28,13 @@ impl Called {
             "full" => Some(Detail::Full),
             _ => None,
         });
-        Some(Self { tool, query: text("query").map(Into::into), detail })
+        let continuation = Operation::of_tool(&tool).is_memory() && text("cursor").is_some();
+        Some(Self { tool, query: text("query").map(Into::into), detail, continuation })
+    }
+
+    /// The same call of a tool that its server calls `tool`.
+    pub(crate) fn rename(&mut self, tool: String) {
+        self.tool = tool;
     }
 
     /// As the offloader knows it.

@@ -4,6 +4,7 @@ use lro_mcp::Tools;
 use lro_wire::edit::Edits;
 use lro_wire::meta::{self, Era};
 use lro_wire::{Id, Message, Messages};
+use serde_json::Value;
 
 use crate::announce::announce;
 use crate::awaited::Awaited;
@@ -82,7 +83,14 @@ impl Relay {
         }
         let mut edits = Edits::of(text);
         announce(message, &mut edits);
-        let awaited = awaited(method, message);
+        let mut awaited = awaited(method, message);
+        if let Awaited::Call(called) = &mut awaited
+            && let Some(tool) = self.renamed(&called.tool)
+            && let Some(name) = message.params().and_then(|params| params.get("name"))
+        {
+            edits.replace(name.get(), Value::from(tool.as_str()).to_string());
+            called.rename(tool);
+        }
         if let (Awaited::Call(called), Some(passing)) = (&awaited, &self.house.passing)
             // To a tool that asks results a reference is what it takes.
             && !Tools::is_name(&called.tool)
@@ -109,11 +117,12 @@ impl Relay {
         }
     }
 
-    /// A call of one of our own tools, unless the server has one of that name.
+    /// A call of one of our own tools. Their names are ours, also where the server has a tool of
+    /// that name: guidance leads to them.
     fn own_call(&self, id: &Id, message: &Message<'_>) -> Option<OwnCall> {
         let tools = self.house.tools.as_ref()?;
         let name = meta::tool(message)?;
-        if !tools.has(&name) || self.knows(&name) {
+        if !tools.has(&name) {
             return None;
         }
         let call = OwnCall::of(id.clone(), name.into_owned(), message);
@@ -138,10 +147,7 @@ fn awaited(method: &str, message: &Message<'_>) -> Awaited {
     let task = || message.params().and_then(|params| Some(params.text("taskId")?.into_owned()));
     match method {
         "initialize" | "server/discover" => Awaited::Greeting,
-        "tools/list" => {
-            let first = message.params().and_then(|params| params.get("cursor")).is_none();
-            Awaited::Listing { first, era: Era::of_request(message).unwrap_or(Era::Legacy) }
-        }
+        "tools/list" => Awaited::Listing { era: Era::of_request(message).unwrap_or(Era::Legacy) },
         "tools/call" => Called::of(message).map_or(Awaited::Other, Awaited::Call),
         "tasks/result" => task().map_or(Awaited::Other, Awaited::TaskResult),
         "tasks/get" => task().map_or(Awaited::Other, Awaited::Task),

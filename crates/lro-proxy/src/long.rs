@@ -5,7 +5,7 @@ use std::ops::Range;
 use lro::Held;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload};
-use lro_mcp::LongChanges;
+use lro_mcp::{LongChanges, mark_long_lookalike};
 use lro_wire::Id;
 use serde_json::value::RawValue;
 
@@ -89,12 +89,13 @@ impl Relay {
     }
 
     fn long_result(&self, called: &Called, message: &Held, result: &Node) -> Option<LongChanges> {
-        self.house.interceptor.long_result(
-            called.call(&self.house.server),
-            message,
-            result,
-            self.now(),
-        )
+        let interceptor = &self.house.interceptor;
+        let call = called.call(&self.house.server);
+        // Spec A4: a page that a cursor leads to is never offloaded.
+        let changes = (!called.continuation)
+            .then(|| interceptor.long_result(call, message, result, self.now()))
+            .flatten();
+        changes.or_else(|| mark_long_lookalike(message, result, self.notice_in(&called.tool)))
     }
 }
 

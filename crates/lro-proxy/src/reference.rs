@@ -40,7 +40,7 @@ pub struct Passing {
 pub(crate) enum Refusal {
     #[error(transparent)]
     Stored(#[from] ExtractError),
-    #[error("the result belongs to another server")]
+    #[error("the reference belongs to another server and cannot be used here")]
     OtherServer,
     #[error("the references of this call come to more than {} MiB", BYTES_AT_MOST >> 20)]
     TooLarge,
@@ -79,7 +79,14 @@ impl Passing {
         };
         let mut bytes = 0;
         for Place { json, reference, filter, takes } in places(arguments.get(), schema) {
-            let put = self.value(reference, filter.as_deref(), takes, server, now)?;
+            let put = self.value(reference, filter.as_deref(), takes, server, now);
+            if let Err(Refusal::OtherServer) = &put {
+                // The person who may change the policy learns of it; the model is not asked to.
+                let (tool, server) = (tool.to_owned(), server.to_owned());
+                let kind = EventKind::ReferenceRefused { tool, server };
+                self.events.publish(Event::new(now, reference.0, kind));
+            }
+            let put = put?;
             bytes += put.len() as u64;
             if bytes > BYTES_AT_MOST {
                 return Err(Refusal::TooLarge);
@@ -178,10 +185,9 @@ impl Refusal {
     pub(crate) fn response(&self, id: &Id, era: Era) -> String {
         let (class, hint) = match self {
             Self::Stored(error) => (error.class(), error.hint()),
-            Self::OtherServer => (
-                "refused",
-                "Set proxy.references = \"any\" to pass results between servers.".to_owned(),
-            ),
+            Self::OtherServer => {
+                ("refused", "Use a reference to a result of this server.".to_owned())
+            }
             Self::TooLarge => ("size", "Pass a part: lro:…|<jq filter>.".to_owned()),
             Self::Unreadable(_) => {
                 ("unavailable", "Try once more, then make the call again.".to_owned())

@@ -70,8 +70,8 @@ pub(crate) struct Known {
     pub(crate) tasks: Tasks,
     /// The server's tools with their input schemas, as far as they were listed.
     pub(crate) listed: HashMap<String, Option<Arc<RawValue>>>,
-    /// Names on the pages of the listing that is being read.
-    pub(crate) pages: Vec<String>,
+    /// The server's tools that are listed under another name: that name, and their own.
+    pub(crate) renamed: HashMap<String, String>,
 }
 
 /// What the two directions have to know of each other.
@@ -169,6 +169,11 @@ impl Relay {
     /// Whether the server listed a tool of that name.
     pub(crate) fn knows(&self, tool: &str) -> bool {
         self.known().listed.contains_key(tool)
+    }
+
+    /// The server's own name of a tool that is listed as `name`, where that is another.
+    pub(crate) fn renamed(&self, name: &str) -> Option<String> {
+        self.known().renamed.get(name).cloned()
     }
 
     /// The input schema of a tool that was listed.

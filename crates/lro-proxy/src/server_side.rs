@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lro_mcp::{Changes, Page};
+use lro_mcp::{Changes, NoticeIn, Page, Renamed, mark_lookalike};
 use lro_wire::edit::Edits;
 use lro_wire::meta::Era;
 use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
@@ -81,7 +81,7 @@ impl Relay {
         };
         let changed = match awaited {
             Awaited::Call(called) => self.called(called, result.get()),
-            Awaited::Listing { first, .. } => self.listing(result.get(), first),
+            Awaited::Listing { .. } => self.listing(result.get()),
             Awaited::Greeting => self.greeting(result.get()),
             Awaited::TaskResult(task) => {
                 let called = self.known().tasks.call_of(&task);
@@ -104,7 +104,22 @@ impl Relay {
     }
 
     fn intercept(&self, called: &Called, result: &str) -> Option<String> {
-        self.house.interceptor.result(called.call(&self.house.server), result, self.now())
+        let interceptor = &self.house.interceptor;
+        // Spec A4: a page that a cursor leads to is never offloaded.
+        let replaced = (!called.continuation)
+            .then(|| interceptor.result(called.call(&self.house.server), result, self.now()))
+            .flatten();
+        replaced.or_else(|| mark_lookalike(result, self.notice_in(&called.tool)))
+    }
+
+    /// Where a notice may stand in a result of `tool`.
+    pub(crate) fn notice_in(&self, tool: &str) -> NoticeIn {
+        // The listing widened its output schema, if it has one.
+        if self.house.interceptor.may_replace(tool) {
+            NoticeIn::TextAndStructured
+        } else {
+            NoticeIn::Text
+        }
     }
 
     /// A task of 2026-07-28, which holds its result when it has one.
@@ -115,21 +130,24 @@ impl Relay {
         Some(spliced(state, result, self.intercept(&called, result.get())?))
     }
 
-    fn listing(&self, result: &str, first: bool) -> Option<String> {
-        let mut known = self.known();
-        if first {
-            known.pages.clear();
-        }
-        let mut changes = Changes::none().appending(&self.house.own, &known.pages);
+    fn listing(&self, result: &str) -> Option<String> {
+        let mut changes = Changes::none().appending(&self.house.own).reserving_names();
         if self.house.passing.is_some() {
             changes = changes.with_references();
         }
         let page = Page::of(result, changes, |tool| self.house.interceptor.may_replace(tool))?;
+        let mut known = self.known();
         for (name, schema) in page.tools {
-            known.pages.push(name.clone());
             known.listed.insert(name, schema.map(Arc::from));
         }
+        let mut renamed = page.renamed;
+        renamed
+            .retain(|one| known.renamed.insert(one.listed_as.clone(), one.tool.clone()).is_none());
         drop(known);
+        for Renamed { tool, listed_as, .. } in &renamed {
+            let offloader = self.house.interceptor.offloader("");
+            offloader.tool_renamed(&self.house.server, tool, listed_as, self.now().now);
+        }
         if let Some(listed) = &page.json {
             self.tools_listed(result, listed, page.last);
         }
@@ -159,17 +177,30 @@ impl Relay {
         Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)
     }
 
-    /// A server without tools of its own gets ours.
+    /// A server without tools of its own gets ours. Where it is known to have tools with the names
+    /// of ours, the instructions say how those are listed.
     fn greeting(&self, result: &str) -> Option<String> {
-        if self.house.own.is_empty() {
-            return None;
-        }
         let object = Object::read(result)?;
-        let capabilities = object.get("capabilities")?;
-        if Object::read(capabilities.get())?.get("tools").is_some() {
+        let mut patch = json!({});
+        let capabilities = object.clone().at(&["capabilities"]);
+        if !self.house.own.is_empty() && capabilities.is_some_and(|has| has.get("tools").is_none())
+        {
+            patch["capabilities"] = json!({"tools": {}});
+        }
+        let mut renamed: Vec<String> = self.known().renamed.keys().cloned().collect();
+        if !renamed.is_empty() {
+            renamed.sort();
+            let said = object.text("instructions").unwrap_or_default();
+            let ours = format!(
+                "Atlatl: tools of this server that have the name of an Atlatl tool are listed as {}.",
+                renamed.join(", ")
+            );
+            patch["instructions"] = format!("{said}\n\n{ours}").trim_start().into();
+        }
+        if patch.as_object().is_some_and(serde_json::Map::is_empty) {
             return None;
         }
-        lro_wire::edit::merge(result, &json!({"capabilities": {"tools": {}}}))
+        lro_wire::edit::merge(result, &patch)
     }
 
     /// A server that has no tools does not know how to list them.

@@ -8,6 +8,7 @@ use crate::delivered::Delivered;
 use crate::held::Held;
 use crate::moment::Moment;
 use crate::offloader::{Beside, Offloader};
+use crate::truncated::Copies;
 
 /// A payload up to this size stays in memory; a larger one is set aside in the spool.
 pub(crate) const MEMORY_CAP: usize = 64 << 20;
@@ -49,17 +50,17 @@ impl<'a> Arriving<'a> {
 
     /// Ends the payload and delivers it, as [`Offloader::deliver`] does.
     pub fn finish(self, at: Moment) -> Arrived {
-        self.finish_beside(Beside { further: &[], exact: false }, at)
+        self.finish_beside(Beside { further: &[], exact: false, copies: Copies::One }, at)
     }
 
     /// The same for a text, whose white space counts.
     pub fn finish_text(self, further: &[&str], at: Moment) -> Arrived {
-        self.finish_beside(Beside { further, exact: true }, at)
+        self.finish_beside(Beside { further, exact: true, copies: Copies::Both }, at)
     }
 
     /// The same for JSON with texts beside it that say something else.
     pub fn finish_with(self, further: &[&str], at: Moment) -> Arrived {
-        self.finish_beside(Beside { further, exact: false }, at)
+        self.finish_beside(Beside { further, exact: false, copies: Copies::Both }, at)
     }
 
     fn finish_beside(self, beside: Beside<'_>, at: Moment) -> Arrived {

@@ -67,8 +67,8 @@ pub enum EventKind {
     OffloadWriteFailed {
         /// The tool, as its server calls it: text from outside.
         tool: String,
-        /// Why, with its causes; it may name files, so the ledger does not keep it.
-        #[serde(skip)]
+        /// The error with its causes. It may name a directory of this machine, never contents.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         error: String,
     },
     /// A part of a stored result was delivered.
@@ -118,6 +118,22 @@ pub enum EventKind {
         /// How much went.
         bytes: u64,
     },
+    /// A call was refused: it referred to a result of another server.
+    ReferenceRefused {
+        /// The tool that was called: text from outside.
+        tool: String,
+        /// The server of that tool.
+        server: String,
+    },
+    /// A server lists a tool with the name of one of ours, which is listed under another name.
+    ToolRenamed {
+        /// The server.
+        server: String,
+        /// The name of both.
+        tool: String,
+        /// The name of the server's tool in the listing.
+        listed_as: String,
+    },
     /// Spec L2: a stored result has had its time, and is gone.
     OffloadFileExpired {
         /// The tool whose result it was: text from outside.
@@ -136,6 +152,8 @@ impl EventKind {
             Self::ExtractionFailed { .. } => "ExtractionFailed",
             Self::ToolsListed { .. } => "ToolsListed",
             Self::ResultPassed { .. } => "ResultPassed",
+            Self::ReferenceRefused { .. } => "ReferenceRefused",
+            Self::ToolRenamed { .. } => "ToolRenamed",
             Self::OffloadFileExpired { .. } => "OffloadFileExpired",
         }
     }

@@ -39,6 +39,7 @@ mod delivered;
 mod event;
 mod extract_error;
 mod extractor;
+mod frame;
 mod held;
 mod incoming;
 mod ledger;

@@ -23,7 +23,7 @@ use crate::extract_error::with_causes;
 use crate::incoming::{Body, Incoming};
 use crate::links::Links;
 use crate::moment::Moment;
-use crate::truncated::Truncated;
+use crate::truncated::{Budget, Copies, Truncated};
 
 /// How much of a payload without records is at hand for its preview.
 const HEAD_BYTES: u64 = 64 * 1024;
@@ -98,6 +98,16 @@ impl Offloader {
         self.events.publish(Event::apart(now, kind));
     }
 
+    /// Publishes that a tool of `server` is listed under another name than its own.
+    pub fn tool_renamed(&self, server: &str, tool: &str, listed_as: &str, now: DateTime<Utc>) {
+        let kind = EventKind::ToolRenamed {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            listed_as: listed_as.to_owned(),
+        };
+        self.events.publish(Event::apart(now, kind));
+    }
+
     /// Where results are stored.
     pub fn spool(&self) -> &Arc<dyn Spool> {
         &self.spool
@@ -124,7 +134,14 @@ impl Offloader {
                 assess_arrived(&payload, found, call.tool, &rules, self.tokenizer())
             }
         };
-        let beside = Beside { further: &incoming.further(), exact: incoming.is_text() };
+        let beside = Beside {
+            further: &incoming.further(),
+            exact: incoming.is_text(),
+            copies: match incoming.body {
+                Body::ToolResult(_) => Copies::Both,
+                Body::Payload(_) => Copies::One,
+            },
+        };
         self.deliver_assessed(call, &payload, beside, assessment, surveyed, at)
     }
 
@@ -140,6 +157,24 @@ impl Offloader {
         let too_many = |_| Estimate { tokens: Tokens(u64::MAX), method: Method::Counted };
         let decision = self.rules_of(call).decide(call.tool, bytes, too_many);
         decision.delivery == Delivery::Inline
+    }
+
+    /// The number of record lines, from the first on, that a result of `call` may have to stay
+    /// inline.
+    pub fn inline_prefix(
+        &self,
+        call: Call<'_>,
+        lines: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> usize {
+        let rules = self.rules_of(call);
+        let (mut bytes, mut tokens) = (0, 0);
+        let mut fits = |line: &str| {
+            bytes += line.len() as u64;
+            tokens += tokens::estimate_text(line, self.tokenizer()).tokens.0;
+            let estimate = Estimate { tokens: Tokens(tokens), method: Method::Counted };
+            rules.decide(call.tool, bytes, |_| estimate).delivery == Delivery::Inline
+        };
+        lines.into_iter().take_while(|line| fits(line.as_ref())).count()
     }
 
     /// Begins to receive the result of `call`, which arrives in chunks.
@@ -189,7 +224,7 @@ impl Offloader {
                 self.events.publish(Event::new(at.now, offloaded.listed.id(), kind));
                 Delivered::Offloaded(Box::new(offloaded))
             }
-            Err(error) => self.fall_back(call, payload, &assessment, &error, at),
+            Err(error) => self.fall_back(call, payload, beside.copies, &assessment, &error, at),
         }
     }
 
@@ -221,7 +256,7 @@ impl Offloader {
         &self,
         call: Call<'_>,
         payload: &dyn Payload,
-        Beside { further, exact }: Beside<'_>,
+        Beside { further, exact, .. }: Beside<'_>,
         assessment: &Assessment,
         surveyed: Option<Surveyed>,
         at: Moment,
@@ -295,6 +330,7 @@ impl Offloader {
         &self,
         call: Call<'_>,
         payload: &dyn Payload,
+        copies: Copies,
         assessment: &Assessment,
         error: &StoreError,
         at: Moment,
@@ -302,10 +338,14 @@ impl Offloader {
         let kind =
             EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error: with_causes(error) };
         self.events.publish(Event::new(at.now, at.result_id(), kind));
-        let threshold = self.rules_of(call).threshold;
+        let budget = Budget {
+            threshold: self.rules_of(call).threshold,
+            copies,
+            tokenizer: self.tokenizer(),
+        };
         let truncated = Operation::of_tool(call.tool)
             .is_memory()
-            .then(|| Truncated::of(payload, &assessment.found, threshold))
+            .then(|| Truncated::new(payload, &assessment.found, &budget))
             .flatten();
         truncated.map_or_else(
             || {
@@ -331,6 +371,8 @@ pub(crate) struct Beside<'a> {
     pub(crate) further: &'a [&'a str],
     /// Whether it is a text, of which every byte counts.
     pub(crate) exact: bool,
+    /// How often the payload stands in the response.
+    pub(crate) copies: Copies,
 }
 
 /// What can be done about a result that could not be stored.

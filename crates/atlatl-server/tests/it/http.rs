@@ -6,6 +6,6 @@ mod eras;
 mod many;
 mod openapi;
 mod proxies;
-mod served;
+pub(crate) mod served;
 mod stored;
 mod tokens;

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::needless_pass_by_value, reason = "arguments read better without a sign")]
 
+mod acknowledge;
 mod context;
+mod failing;
 mod fixture;
 mod http;
 mod pages;
@@ -12,3 +14,4 @@ mod proxies;
 mod sets;
 mod tasks;
 mod tools;
+mod walk;

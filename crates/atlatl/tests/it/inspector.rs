@@ -154,13 +154,14 @@ pub(crate) fn undo(listing: &mut Value) {
 pub(crate) const OWN_TOOLS: [&str; 4] =
     ["lro_extract", "read_large_output", "search_large_output", "query_large_output"];
 
-/// `anyOf` of the original and the descriptor becomes the original.
+/// `anyOf` of the original, the descriptor and a marked result becomes the original.
 fn undo_output(schema: &mut Value) {
     let Value::Object(mut wider) = schema.take() else { panic!("no schema") };
     let Some(Value::Array(either)) = wider.remove("anyOf") else {
         panic!("not widened: {wider:?}")
     };
-    let [mut original, descriptor] = <[Value; 2]>::try_from(either).unwrap();
+    let [mut original, descriptor, marked] = <[Value; 3]>::try_from(either).unwrap();
+    assert_eq!(marked["required"], json!(["atlatl_notice"]));
     assert_eq!(descriptor["required"], json!(["lro"]));
     assert_eq!(descriptor["properties"]["lro"]["required"], json!(["ref"]));
     if let Some(dialect) = wider.remove("$schema") {

@@ -9,6 +9,7 @@ mod decision;
 mod deliver;
 mod doctor;
 mod extract;
+mod failing;
 mod inspected;
 mod inspector;
 mod install;
@@ -42,4 +43,5 @@ mod team;
 mod tools;
 #[cfg(feature = "otel")]
 mod traces;
+mod trust;
 mod usage;

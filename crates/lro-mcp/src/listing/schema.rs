@@ -5,6 +5,8 @@ use lro_wire::edit::Edits;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::lookalike::NOTICE_MEMBER;
+
 /// A schema for what `schema` describes, or a descriptor; `None` where it cannot be read.
 ///
 /// The old root moves to `/anyOf/0`, and the references to it with it. A root with an `$id` of its
@@ -33,7 +35,13 @@ pub(super) fn widened_output(schema: &RawValue) -> Option<String> {
         }},
         "required": ["lro"],
     });
-    wider.insert("anyOf".to_owned(), json!([inner, stored]));
+    let marked = json!({
+        "description": "the server's own result in the form of a descriptor, marked as not Atlatl's",
+        "type": "object",
+        "properties": {NOTICE_MEMBER: {"type": "string"}},
+        "required": [NOTICE_MEMBER],
+    });
+    wider.insert("anyOf".to_owned(), json!([inner, stored, marked]));
     Some(Value::Object(wider).to_string())
 }
 

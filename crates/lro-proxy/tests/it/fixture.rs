@@ -32,6 +32,11 @@ impl EventSink for Events {
 }
 
 impl Events {
+    /// How many events have this name.
+    pub(crate) fn names(&self, name: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|event| event.kind.name() == name).count()
+    }
+
     /// What went where: tool and bytes of each reference that was passed.
     pub(crate) fn passed(&self) -> Vec<(String, u64)> {
         let events = self.0.lock().unwrap();
@@ -68,6 +73,14 @@ impl Fixture {
         let spool = Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap());
         let other = Self::new();
         Self::of_server(config, "server:1", Some(&Self { home, spool, ..other }))
+    }
+
+    /// A relay that offers no tools of ours.
+    pub(crate) fn without_tools() -> Self {
+        let with = Self::new();
+        let offloader = || Offloader::new(with.spool.clone(), &Config::default());
+        let relay = Relay::new(Interceptor::new(offloader(), offloader()), "server:1", clock);
+        Self { relay, ..with }
     }
 
     /// A relay before another server, which shares the spool with `beside`.

@@ -35,18 +35,6 @@ fn own_tools_stand_on_the_last_page_in_the_same_order() {
 }
 
 #[test]
-fn a_tool_of_the_server_is_never_shadowed() {
-    let fixture = Fixture::new();
-    let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
-    let first = json!({"tools": [tool("lro_extract")], "nextCursor": "2"});
-    list(&fixture, &json!({}), &first);
-    let page = list(&fixture, &json!({"cursor": "2"}), &json!({"tools": []})).unwrap();
-    assert_eq!(names(&page), OWN[1..]);
-    // Its calls go to the server.
-    assert!(fixture.calls(1, "lro_extract", &json!({})).contains("lro_extract"));
-}
-
-#[test]
 fn f10_the_replaced_result_validates_against_what_was_listed() {
     let schemas = [
         json!({"type": "object", "properties": {"content": {"type": "string"}}, "required": ["content"], "additionalProperties": false, "$schema": "http://json-schema.org/draft-07/schema#"}),

@@ -12,3 +12,4 @@ mod remote;
 mod results;
 mod tasks;
 mod transparent;
+mod trust;

@@ -93,10 +93,10 @@ fn f01_json_goes_as_json_where_only_branches_say_so() {
 fn a_reference_to_a_tool_that_takes_references_stays_one() {
     let fixture = Fixture::new();
     let stored = fixture.round("read_page", &text_result(&long_text())).unwrap();
-    // The server has a tool of that name itself.
+    // The server has a tool of that name itself, which is listed under another.
     listed(&fixture, "lro_extract", &json!({"ref": {"type": "string"}}));
     let given = json!({"ref": reference(&stored)});
-    assert_eq!(arguments(&fixture.calls(2, "lro_extract", &given)), given);
+    assert_eq!(arguments(&fixture.calls(2, "server_lro_extract", &given)), given);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::{
     thread,
 };
 
-use lro_core::config::ProxyTools;
 use lro_mcp::Tools;
 use lro_wire::version;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -265,31 +264,19 @@ fn silent_on_tools(server: &Server, within: u64) -> Finding {
     )
 }
 
-/// Tools that bear the names of ours, which then are not offered by the proxy.
+/// Tools with the names of ours, which the proxy lists under other names.
 fn own_names(server: &Server, tools: &[String]) -> Option<Finding> {
-    let What::Proxy { tools: offered, .. } = &server.what else { return None };
-    let ours: Vec<&str> =
-        tools.iter().map(String::as_str).filter(|name| Tools::is_name(name)).collect();
-    let first = ours.first()?;
-    let file = Path::new(&server.file).display();
-    let (says, fix) = match offered {
-        ProxyTools::None => (
-            format!(
-                "its tool {first} has the name of an extraction tool, which `atlatl tools` offers too"
-            ),
-            format!(
-                "in {file}, take {} out if it is another atlatl, or tell the model which is meant",
-                server.launch.name
-            ),
+    let What::Proxy { .. } = &server.what else { return None };
+    let first = tools.iter().find(|name| Tools::is_name(name))?;
+    let (name, file) = (&server.launch.name, Path::new(&server.file).display());
+    Some(Finding::warning(
+        "server-tools",
+        server.shown(),
+        format!(
+            "its tool {first} has the name of an Atlatl tool; the proxy lists it as server_{first}"
         ),
-        _ => (
-            format!(
-                "its tool {first} has the name of an extraction tool, which the proxy does not offer then"
-            ),
-            format!(
-                "in {file}, write \"proxy\", \"--tools\", \"none\" in place of \"proxy\", and add a server: \"atlatl\": {{\"command\": \"atlatl\", \"args\": [\"tools\"]}}"
-            ),
+        format!(
+            "if {name} is another atlatl, take one of the two out of {file}; if not, check that you trust it"
         ),
-    };
-    Some(Finding::warning("server-tools", server.shown(), says, fix))
+    ))
 }

@@ -156,12 +156,12 @@ fn what_was_put_behind_the_proxy_here_is_started_as_long_as_it_stays_the_same() 
 }
 
 #[test]
-fn tools_that_bear_the_names_of_ours_are_a_warning() {
+fn g04_tools_with_the_names_of_ours_are_a_warning_that_says_how_they_are_listed() {
     let program = served(&fake(KNOWN, &["query_large_output"]));
     let run = doctor(&program, &[]);
     warning(&run, "server-tools", "s in [DIR]/home/.claude.json");
     assert!(
-        finding(&run, "server-tools")["says"].to_string().contains("query_large_output"),
+        finding(&run, "server-tools")["says"].to_string().contains("server_query_large_output"),
         "{run}"
     );
 }
