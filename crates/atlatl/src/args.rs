@@ -167,6 +167,14 @@ pub(crate) enum Command {
     /// Write the manual pages, one for each command
     #[command(after_long_help = command::man::EXAMPLES)]
     Man(command::man::Args),
+    /// Let a project's file set every configuration key
+    ///
+    /// An atlatl.toml comes with the project, so anyone may have written it. Without
+    /// your trust it sets only what changes how much of a result is shown and how long
+    /// it is kept. This command shows what else the file sets, asks, and records its
+    /// path and the hash of its contents. Any change to the file ends the trust.
+    #[command(verbatim_doc_comment, after_long_help = command::trust::EXAMPLES)]
+    Trust(command::trust::Args),
     /// Show, describe and check the configuration
     #[command(subcommand)]
     Config(command::config::Command),

@@ -22,6 +22,7 @@ pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod tenants;
 pub(crate) mod tools;
+pub(crate) mod trust;
 pub(crate) mod uninstall;
 pub(crate) mod whoami;
 
@@ -76,6 +77,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Keys(command) => keys::run(command, output),
         Command::Completions(args) => completions::run(args, output),
         Command::Man(args) => man::run(args, output),
+        Command::Trust(args) => trust::run(args, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
 }

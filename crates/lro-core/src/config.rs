@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     invalid::{InvalidValue, InvalidValues},
-    key::{Key, Kind},
+    key::{Key, Kind, ProjectUse},
     keys::{KEYS, is_section, key},
     ledger::LedgerConfig,
     memory::MemoryConfig,

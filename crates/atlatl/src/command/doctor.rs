@@ -67,12 +67,12 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 }
 
 fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
-    let loaded = Settings::load(sources);
+    let loaded = Settings::read(sources);
     let mut configuration = configuration::check(&loaded);
     // Where the configuration does not load, what depends on it is not looked at; the rest is.
     let (settings, whole) = match loaded {
         Ok(settings) => (settings, true),
-        Err(_) => (Settings::load(&sources.without_values())?, false),
+        Err(_) => (Settings::read(&sources.without_values())?, false),
     };
     let here = Surroundings::of(&settings, sources);
     let (mut clients, servers) = clients::check(&settings, &here, sources, whole)?;

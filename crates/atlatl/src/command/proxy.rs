@@ -85,7 +85,11 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     args.assign(&mut sources);
-    let settings = Settings::load(&sources)?;
+    // Over HTTP an invalid `server.auth` must not become the default.
+    let settings = match &args.listen {
+        Some(_) => Settings::load(&sources)?,
+        None => Settings::load_valid(&sources)?,
+    };
     let keep = Keep::new(&settings, args.scope.as_deref())?;
     // Before the server runs: a signal in between must not leave it behind.
     let (ends, ended) = ends()?;

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
-    let settings = Settings::load(sources)?;
+    let settings = Settings::load_valid(sources)?;
     let keep = Keep::new(&settings, args.scope.as_deref())?;
     let relay = Relay::new(keep.interceptor(&settings), "atlatl", Moment::of_system)
         .with_tools(keep.tools(&settings));

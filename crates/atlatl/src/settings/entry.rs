@@ -1,9 +1,9 @@
 //! One value for one key, and where it came from.
 
-use lro_core::config::{Key, Kind};
+use lro_core::config::{Key, Kind, ProjectUse};
 use serde_json::Value;
 
-use super::{Origin, Problem};
+use super::{Origin, Problem, Trust};
 
 /// A key's value, or the value of one entry of a map.
 #[derive(Debug, Clone)]
@@ -29,10 +29,24 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) entries: Vec<Entry>,
+    /// What a project's file sets without the user's trust: it does not apply.
+    pub(super) untrusted: Vec<Entry>,
+    /// Whether the user trusts the project's file.
+    pub(super) project_trust: Trust,
     pub(super) problems: Vec<Problem>,
 }
 
 impl Found {
+    /// Takes back what was found since there were `before` entries, except for what any project
+    /// file may set.
+    pub(super) fn withhold(&mut self, before: usize) {
+        let since = self.entries.split_off(before);
+        let (allowed, untrusted): (Vec<_>, Vec<_>) =
+            since.into_iter().partition(|entry| entry.key.project == ProjectUse::Allowed);
+        self.entries.extend(allowed);
+        self.untrusted.extend(untrusted);
+    }
+
     /// Takes the value of a key after checking it; a map is taken apart into its entries.
     pub(super) fn value(&mut self, key: &'static Key, value: Value, origin: Origin) {
         match value {

@@ -1,6 +1,6 @@
 //! The layer of a TOML file, with the line of every value.
 
-use std::{fs, io, ops::Range};
+use std::ops::Range;
 
 use lro_core::config::{InvalidValue, Key, Kind, is_section, key};
 use serde_json::{Map, Number, Value};
@@ -9,44 +9,32 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Origin, Problem, entry::Found, origin::FileLayer, sources::SourceFile};
+use super::{Origin, Problem, Refusal, entry::Found, sources::SourceFile};
 
 /// Whether a file was there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FileState {
     /// It was read.
     Read,
     /// It was not there, which is fine for a file that nobody named.
     Absent,
+    /// It is a project's file that is not used.
+    Ignored(Refusal),
 }
 
 /// Enough to mend a file; after the first few, a parser mostly complains about its own confusion.
 const SYNTAX_ERRORS_SHOWN: usize = 5;
 
-/// Reads a file into `found`.
-pub(super) fn read(file: &SourceFile, found: &mut Found) -> FileState {
-    let origin =
-        |line| Origin::File { layer: file.layer, path: file.path.display().to_string(), line };
-    let bytes = match fs::read(&file.path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            // `NotADirectory`: a home such as /dev/null says that there is none.
-            let absent =
-                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-            if !absent || file.layer == FileLayer::Named {
-                found.problems.push(Problem::unreadable(origin(None), error));
-            }
-            return FileState::Absent;
-        }
-    };
-    match String::from_utf8(bytes) {
+/// Reads the contents of a file into `found`.
+pub(super) fn parse(file: &SourceFile, contents: Vec<u8>, found: &mut Found) {
+    let origin = |line| file.origin(line);
+    match String::from_utf8(contents) {
         Ok(text) => Reader { text: &text, origin: &origin, found }.document(),
         Err(error) => {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             found.problems.push(Problem::not_utf8(origin(Some(line_after(good)))));
         }
     }
-    FileState::Read
 }
 
 /// The number of the line that follows this text without a break.

@@ -36,6 +36,18 @@ pub(crate) enum FileLayer {
 }
 
 impl Origin {
+    /// The position of its layer: a higher one is above a lower one.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File { layer: FileLayer::System | FileLayer::Named, .. } => 1,
+            Self::File { layer: FileLayer::User, .. } => 2,
+            Self::File { layer: FileLayer::Project, .. } => 3,
+            Self::Environment { .. } => 4,
+            Self::Flag => 5,
+        }
+    }
+
     fn layer(&self) -> &'static str {
         match self {
             Self::Default => "default",

@@ -1,10 +1,10 @@
 //! What is wrong with the configuration, and where.
 
-use std::{fmt, io};
+use std::fmt;
 
 use lro_core::config::{InvalidValue, KEYS, Key, key};
 
-use super::Origin;
+use super::{Origin, Refusal};
 
 /// One thing that is wrong.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Problem {
 
 #[derive(Debug)]
 enum Fault {
-    Unreadable(io::Error),
+    Refused(Refusal),
     NotUtf8,
     Syntax(String),
     NoSection { name: String },
@@ -27,8 +27,9 @@ enum Fault {
 }
 
 impl Problem {
-    pub(super) fn unreadable(origin: Origin, error: io::Error) -> Self {
-        Self { origin, fault: Fault::Unreadable(error) }
+    /// A file that exists and is not used.
+    pub(super) fn refused(origin: Origin, refusal: Refusal) -> Self {
+        Self { origin, fault: Fault::Refused(refusal) }
     }
 
     pub(super) fn not_utf8(origin: Origin) -> Self {
@@ -74,6 +75,22 @@ impl Problem {
         &self.origin
     }
 
+    /// Whether `key` may have been set where this problem is, to a value that is lost.
+    pub(super) fn may_hide(&self, key: &str) -> bool {
+        match &self.fault {
+            Fault::Invalid(refusal) => refusal.key == key,
+            // A key, a section or a variable whose name is misspelt can be any of them.
+            Fault::Refused(_)
+            | Fault::NotUtf8
+            | Fault::Syntax(_)
+            | Fault::NoSection { .. }
+            | Fault::UnknownKey { .. }
+            | Fault::UnknownSection { .. }
+            | Fault::UnknownVariable { .. }
+            | Fault::NoAssignment { .. } => true,
+        }
+    }
+
     /// What to do about it, where that is not said already.
     pub(crate) fn hint(&self) -> Option<String> {
         const ALL: &str = "`atlatl config schema` has every key";
@@ -103,7 +120,11 @@ impl Problem {
                 let is_default = refusal.value == default;
                 (!is_default).then(|| format!("leave it out for the default, {default}"))
             }
-            Fault::Unreadable(_) | Fault::NotUtf8 | Fault::Syntax(_) => None,
+            Fault::Refused(refusal) => match &self.origin {
+                Origin::File { path, .. } => refusal.hint(path),
+                _ => None,
+            },
+            Fault::NotUtf8 | Fault::Syntax(_) => None,
         }
     }
 }
@@ -117,7 +138,8 @@ impl fmt::Display for Problem {
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(error) => write!(formatter, "cannot be read: {error}"),
+            Self::Refused(refusal @ Refusal::Unreadable(_)) => write!(formatter, "{refusal}"),
+            Self::Refused(refusal) => write!(formatter, "cannot be read: {refusal}"),
             Self::NotUtf8 => formatter.write_str("is not UTF-8"),
             Self::Syntax(message) => write!(formatter, "not TOML: {message}"),
             Self::NoSection { name } => write!(formatter, "`{name}` is a section, not a key"),

@@ -6,8 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::origin::FileLayer;
+use super::{Origin, origin::FileLayer};
 use crate::args::Global;
+
+/// The name of a project's file.
+pub(crate) const PROJECT_FILE: &str = "atlatl.toml";
 
 /// Everything that can set something, as values: a test makes its own.
 #[derive(Debug, Default)]
@@ -43,6 +46,13 @@ pub(super) struct SourceFile {
     pub(super) path: PathBuf,
 }
 
+impl SourceFile {
+    /// The origin of what is on a line of it, or of the whole file.
+    pub(super) fn origin(&self, line: Option<usize>) -> Origin {
+        Origin::File { layer: self.layer, path: self.path.display().to_string(), line }
+    }
+}
+
 impl Sources {
     /// Those of this process.
     pub(crate) fn of_process(flags: &Global) -> Self {
@@ -66,6 +76,11 @@ impl Sources {
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let found = self.environment.iter().find(|(known, _)| known == name);
         found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
+    }
+
+    /// What defaults are made from.
+    pub(crate) fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     /// The home directory.
@@ -134,6 +149,6 @@ pub(super) fn standard_files(
     if let Some(dir) = xdg_dir(xdg_config_home, home, ".config") {
         files.push(SourceFile { layer: FileLayer::User, path: dir.join("atlatl/config.toml") });
     }
-    files.push(SourceFile { layer: FileLayer::Project, path: PathBuf::from("atlatl.toml") });
+    files.push(SourceFile { layer: FileLayer::Project, path: PathBuf::from(PROJECT_FILE) });
     files
 }

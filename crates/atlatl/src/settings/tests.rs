@@ -29,7 +29,9 @@ impl Place {
             .zip(names)
             .map(|(layer, name)| SourceFile { layer, path: dir.path().join(name) })
             .collect();
-        Self { dir, sources: Sources { files, ..Sources::default() } }
+        let uid = rustix::process::geteuid().as_raw();
+        let surroundings = Surroundings { uid, ..Surroundings::default() };
+        Self { dir, sources: Sources { files, surroundings, ..Sources::default() } }
     }
 
     fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
@@ -48,7 +50,7 @@ impl Place {
     }
 
     fn load(&self) -> Settings {
-        match Settings::load(&self.sources) {
+        match Settings::read(&self.sources) {
             Ok(settings) => settings,
             Err(problems) => panic!("{problems:#?}"),
         }
@@ -56,7 +58,7 @@ impl Place {
 
     /// Each problem and its hint, with the directory's name taken out.
     fn problems(&self) -> Vec<String> {
-        let problems = Settings::load(&self.sources).unwrap_err();
+        let problems = Settings::read(&self.sources).unwrap_err();
         let dir = format!("{}/", self.dir.path().display());
         let line = |problem: &Problem| match problem.hint() {
             Some(hint) => format!("{problem} -- {hint}").replace(&dir, ""),

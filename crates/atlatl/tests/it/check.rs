@@ -14,7 +14,7 @@ enabled = \"yes\"
 #[test]
 fn a_right_configuration_for_a_person() {
     let run = Program::new()
-        .file("work/atlatl.toml", "server.tenant_claim = \"team\"\n")
+        .file("work/atlatl.toml", "proxy.ttl_seconds = 60\n")
         .run(&["config", "check", "--output", "human"]);
     assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not there"]);
     assert_eq!(run.lines("atlatl.toml"), ["atlatl.toml: ok"]);

@@ -14,6 +14,7 @@ mod inspected;
 mod inspector;
 mod install;
 mod install_started;
+mod invalid;
 mod layers;
 mod listening;
 mod logged_in;
@@ -44,4 +45,5 @@ mod tools;
 #[cfg(feature = "otel")]
 mod traces;
 mod trust;
+mod untrusted;
 mod usage;

@@ -48,14 +48,15 @@ impl Proxied {
     }
 
     pub(crate) fn of(mut command: Command) -> Self {
+        command.stderr(Stdio::inherit());
+        Self::of_logged(command)
+    }
+
+    /// With standard error where the command sends it.
+    pub(crate) fn of_logged(mut command: Command) -> Self {
         // What a server needs to be found.
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (send, lines) = mpsc::channel();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || {

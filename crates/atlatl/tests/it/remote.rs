@@ -238,8 +238,9 @@ fn headers_come_from_flags_configuration_and_environment() {
     let config = format!(
         "[proxy]\nheaders = [\"{origin} X-Configured: ${{KEY}}\", \"https://example.com X-Other: no\"]\n"
     );
-    let program =
-        Program::new().file("work/atlatl.toml", config).variable("KEY", "from the environment");
+    let program = Program::new()
+        .file("home/.config/atlatl/config.toml", config)
+        .variable("KEY", "from the environment");
     let url = server.url("/mcp");
     let args = ["proxy", "--url", &url, "--header", "Authorization: Bearer ${KEY}"];
     let mut client = Proxied::of(program.command(&args));

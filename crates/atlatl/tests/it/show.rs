@@ -130,7 +130,7 @@ fn defaults_for_a_program() {
 #[test]
 fn origins_for_a_person() {
     let run = Program::new()
-        .file("work/atlatl.toml", "[prompt.offload]\nenabled = false\n[spool]\nmax_files = 5\n")
+        .file("work/atlatl.toml", "[prompt.offload]\nenabled = false\n[proxy]\nttl_seconds = 5\n")
         .file("home/.config/atlatl/config.toml", "proxy.policy.\"Foo_*\" = \"inline\"\n")
         .variable("ATLATL_PROMPT__OFFLOAD__TTL_SECONDS", "60")
         .run(&[
@@ -154,7 +154,7 @@ fn origins_for_a_person() {
     prompt.offload.reply_tokens       1600                                   default
     prompt.offload.shared_filesystem  false                                  default
     proxy.threshold_tokens            10000                                  default
-    proxy.ttl_seconds                 86400                                  default
+    proxy.ttl_seconds                 5                                      atlatl.toml:4
     proxy.dir                         "" = {output_dir}/atlatl-{uid}         default
     proxy.tools                       "all"                                  default
     proxy.policy."Bar"                { threshold_tokens = 5 }               --set
@@ -165,7 +165,7 @@ fn origins_for_a_person() {
     proxy.headers                     []                                     default
     proxy.silence_seconds             300                                    default
     spool.max_bytes                   10737418240                            default
-    spool.max_files                   5                                      atlatl.toml:4
+    spool.max_files                   10000                                  default
     spool.min_free_bytes              1073741824                             default
     spool.readable_by                 "owner"                                default
     spool.url                         ""                                     default

@@ -36,6 +36,7 @@ fn help_says_what_there_is() {
       keys         Make, list and revoke keys to tenants' memories
       completions  Print what a shell needs to complete command lines
       man          Write the manual pages, one for each command
+      trust        Let a project's file set every configuration key
       config       Show, describe and check the configuration
       help         Print this message or the help of the given subcommand(s)
 

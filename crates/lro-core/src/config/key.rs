@@ -12,6 +12,8 @@ use super::invalid::InvalidValue;
 pub struct Key {
     /// The dotted name, such as `prompt.offload.threshold_tokens`.
     pub name: &'static str,
+    /// Whether a project's file may set it without the user's trust.
+    pub project: ProjectUse,
     /// What it takes.
     pub kind: Kind,
     /// The default, in the notation that JSON and TOML share.
@@ -22,6 +24,20 @@ pub struct Key {
     pub meaning: &'static str,
     /// The commands which act on it.
     pub read_by: &'static [&'static str],
+}
+
+/// Whether the file of a project, which anyone may have written, may set a key.
+///
+/// The rule for a new key: imagine that the author of a cloned repository chooses the value. Only
+/// a key that does no more than change how much of a result is shown, or how long it is kept, is
+/// [`Allowed`](Self::Allowed). A path, an address, a store, a credential, who may read or connect,
+/// a limit on resources, or a list of offered tools is [`TrustRequired`](Self::TrustRequired).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectUse {
+    /// Any project file may set it.
+    Allowed,
+    /// A project file sets it only after the user has trusted the exact contents of that file.
+    TrustRequired,
 }
 
 /// What a key takes.

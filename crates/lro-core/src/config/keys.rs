@@ -1,6 +1,9 @@
 //! The key table of the configuration.
 
-use super::key::{Key, Kind};
+use super::key::{
+    Key, Kind,
+    ProjectUse::{self, Allowed, TrustRequired},
+};
 
 /// The commands which act on the keys of deciding and describing today.
 const OFFLOAD: &[&str] = &["offload", "proxy", "serve"];
@@ -25,6 +28,7 @@ const HTTP: &[&str] = &["proxy", "serve"];
 pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.enabled",
+        Allowed,
         Kind::Bool,
         "true",
         "Whether large results are offloaded at all.",
@@ -32,6 +36,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "prompt.offload.threshold_tokens",
+        Allowed,
         Kind::U32 { min: 1 },
         "1600",
         "A memory result estimated above this many tokens is offloaded.",
@@ -39,6 +44,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "prompt.offload.ttl_seconds",
+        Allowed,
         Kind::U64 { min: 1 },
         "3600",
         "How long an offloaded memory result is kept, in seconds.",
@@ -46,6 +52,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "prompt.offload.output_dir",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "The directory that offloaded results are written to.",
@@ -54,6 +61,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(STORE),
     row(
         "prompt.offload.descriptor",
+        Allowed,
         Kind::Choice(&["full", "compact"]),
         r#""full""#,
         "How much the descriptor of a memory result says: every field of the specification, or the short form.",
@@ -61,6 +69,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "prompt.offload.preview_tokens",
+        Allowed,
         Kind::U32 { min: 0 },
         "300",
         "Room in the descriptor for the first records, shown whole; 0 shows none.",
@@ -68,6 +77,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "prompt.offload.reply_tokens",
+        Allowed,
         Kind::U32 { min: 1 },
         "1600",
         "The most tokens that one extraction may answer with.",
@@ -75,6 +85,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(TOOLS),
     row(
         "prompt.offload.shared_filesystem",
+        TrustRequired,
         Kind::Bool,
         "false",
         "Whether HTTP clients can open files in the output directory themselves.",
@@ -82,6 +93,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "proxy.threshold_tokens",
+        Allowed,
         Kind::U32 { min: 1 },
         "10000",
         "A result which is no memory operation is offloaded from this many tokens on.",
@@ -89,6 +101,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "proxy.ttl_seconds",
+        Allowed,
         Kind::U64 { min: 1 },
         "86400",
         "How long such a result is kept, in seconds; the default is a day of work.",
@@ -96,6 +109,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "proxy.dir",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "The private directory under which each scope has its folder.",
@@ -104,6 +118,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(STORE),
     row(
         "proxy.tools",
+        TrustRequired,
         Kind::Choice(&["all", "none"]),
         r#""all""#,
         "Whether the proxy offers the extraction tools itself or leaves them to a server of their own.",
@@ -111,6 +126,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(&["proxy", "serve"]),
     row(
         "proxy.policy",
+        Allowed,
         Kind::Policies,
         "{}",
         "What to do with single tools, by a glob over the tool's name: \"inline\", \"offload\" or { threshold_tokens = n }.",
@@ -118,6 +134,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "proxy.references",
+        TrustRequired,
         Kind::Choice(&["off", "same-server", "any"]),
         r#""same-server""#,
         "Which stored results may be named in the arguments of another tool.",
@@ -125,6 +142,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(PROXY),
     row(
         "proxy.path_map.from",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "The beginning of a path, as the proxy sees it, which the client sees elsewhere; needs `to`.",
@@ -132,6 +150,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(PROXY),
     row(
         "proxy.path_map.to",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "What the client sees in place of `from`.",
@@ -139,6 +158,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(PROXY),
     row(
         "proxy.headers",
+        TrustRequired,
         Kind::Secrets,
         "[]",
         "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent to that origin alone; ${NAME} stands for a variable of the environment.",
@@ -146,6 +166,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(PROXY),
     row(
         "proxy.silence_seconds",
+        TrustRequired,
         Kind::U64 { min: 0 },
         "300",
         "How long a server over HTTP may say nothing while a request waits; 0 for as long as it likes.",
@@ -153,6 +174,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(PROXY),
     row(
         "spool.max_bytes",
+        TrustRequired,
         Kind::U64 { min: 1 },
         "10737418240",
         "The most bytes that stored results may take up, in one directory.",
@@ -160,6 +182,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "spool.max_files",
+        TrustRequired,
         Kind::U64 { min: 1 },
         "10000",
         "The most results that may be stored, in one directory.",
@@ -167,6 +190,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "spool.min_free_bytes",
+        TrustRequired,
         Kind::U64 { min: 0 },
         "1073741824",
         "What storing a result must leave free on the file system.",
@@ -174,6 +198,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(OFFLOAD),
     row(
         "spool.readable_by",
+        TrustRequired,
         Kind::Choice(&["owner", "group"]),
         r#""owner""#,
         "Who may read stored files: their owner alone, or its group as well.",
@@ -181,6 +206,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(STORE),
     row(
         "spool.url",
+        TrustRequired,
         Kind::Locator(&["", "s3://", "gs://", "az://"]),
         r#""""#,
         "Object storage for the results of a server over HTTP; empty keeps them in a directory.",
@@ -188,6 +214,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "query.wall_ms",
+        TrustRequired,
         Kind::U64 { min: 1 },
         "5000",
         "The most time that one filter may take, in milliseconds.",
@@ -195,6 +222,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(EXTRACT),
     row(
         "query.memory_bytes",
+        TrustRequired,
         Kind::U64 { min: 0 },
         "0",
         "The most memory that one filter may use; 0 lets it grow with the file.",
@@ -203,6 +231,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(EXTRACT),
     row(
         "query.output_bytes",
+        TrustRequired,
         Kind::U64 { min: 1 },
         "1048576",
         "The most bytes that one filter may give back.",
@@ -210,6 +239,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(EXTRACT),
     row(
         "query.workers",
+        TrustRequired,
         Kind::U32 { min: 1 },
         "4",
         "How many filters may run at the same time.",
@@ -217,6 +247,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(EXTRACT),
     row(
         "memory.store",
+        TrustRequired,
         Kind::Locator(&["", "sqlite:", "postgres://"]),
         r#""""#,
         "The database that memories are kept in: \"sqlite:{file}\" or \"postgres://user@host/database\".",
@@ -225,6 +256,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(MEMORY),
     row(
         "memory.tenant",
+        TrustRequired,
         Kind::Text,
         r#""default""#,
         "Whose memories are meant in a PostgreSQL database, which keeps those of many apart.",
@@ -232,6 +264,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(MEMORY),
     row(
         "memory.connections",
+        TrustRequired,
         Kind::U32 { min: 1 },
         "8",
         "The most connections to a PostgreSQL database at a time.",
@@ -239,6 +272,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(MEMORY),
     row(
         "memory.embedder",
+        TrustRequired,
         Kind::Locator(&["none", "openai:", "local:"]),
         r#""none""#,
         "What turns memories into vectors: nothing, \"openai:{url}#{model}\" or \"local:{directory}\".",
@@ -246,6 +280,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(MEMORY),
     row(
         "server.listen",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "The address and port that HTTP is served on; empty serves none.",
@@ -253,6 +288,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "server.allowed_hosts",
+        TrustRequired,
         Kind::List,
         "[]",
         "The Host headers that are answered, besides those of this machine.",
@@ -260,6 +296,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(HTTP),
     row(
         "server.allowed_origins",
+        TrustRequired,
         Kind::List,
         "[]",
         "The Origin headers that are answered, besides those of this machine.",
@@ -267,6 +304,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(HTTP),
     row(
         "server.auth",
+        TrustRequired,
         Kind::Secret,
         r#""""#,
         "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line; for `atlatl serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, a comma between.",
@@ -274,6 +312,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(HTTP),
     row(
         "server.public_url",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "Where clients reach the server, for links to stored results and as what tokens are for: \"https://memory.example\".",
@@ -282,6 +321,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "server.drain_seconds",
+        TrustRequired,
         Kind::U64 { min: 0 },
         "0",
         "How long a server that is stopped goes on answering while /readyz says that it is not ready.",
@@ -289,6 +329,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "server.audit",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "A file to which a line is added for each change and for everyone who is not let in; empty for none.",
@@ -296,6 +337,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "server.tenant_claim",
+        TrustRequired,
         Kind::Text,
         r#""tenant""#,
         "The claim of a token that names the tenant.",
@@ -303,6 +345,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(SERVE),
     row(
         "ledger.path",
+        TrustRequired,
         Kind::Text,
         r#""""#,
         "The file with one line of figures per offload and extraction, never with contents.",
@@ -311,6 +354,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(LEDGER),
     row(
         "ledger.retention_days",
+        TrustRequired,
         Kind::U32 { min: 1 },
         "90",
         "How long a line of the ledger is kept, in days.",
@@ -318,8 +362,16 @@ pub const KEYS: &[Key] = &[
     .for_commands(STORE),
 ];
 
-const fn row(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
-    Key { name, kind, default, derived: None, meaning, read_by: &[] }
+/// A row with everything that has no default. `project` is one of them on purpose: a new key
+/// does not compile until its author has decided whether a cloned repository may set it.
+const fn row(
+    name: &'static str,
+    project: ProjectUse,
+    kind: Kind,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key { name, project, kind, default, derived: None, meaning, read_by: &[] }
 }
 
 impl Key {
@@ -347,4 +399,37 @@ pub fn is_section(name: &str) -> bool {
 /// Every section, once per key in it.
 pub(super) fn sections() -> impl Iterator<Item = &'static str> {
     KEYS.iter().flat_map(|key| key.name.match_indices('.').map(|(dot, _)| &key.name[..dot]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g01_a_project_file_sets_only_what_is_shown_and_for_how_long() {
+        let allowed: Vec<_> =
+            KEYS.iter().filter(|key| key.project == Allowed).map(|key| key.name).collect();
+        assert_eq!(
+            allowed,
+            [
+                "prompt.offload.enabled",
+                "prompt.offload.threshold_tokens",
+                "prompt.offload.ttl_seconds",
+                "prompt.offload.descriptor",
+                "prompt.offload.preview_tokens",
+                "prompt.offload.reply_tokens",
+                "proxy.threshold_tokens",
+                "proxy.ttl_seconds",
+                "proxy.policy",
+            ]
+        );
+        // Free text is a path, an address, a name or a secret.
+        for key in KEYS.iter().filter(|key| key.project == Allowed) {
+            let closed = !matches!(
+                key.kind,
+                Kind::Text | Kind::Secret | Kind::Locator(_) | Kind::List | Kind::Secrets
+            );
+            assert!(closed, "{}", key.name);
+        }
+    }
 }

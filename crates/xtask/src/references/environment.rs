@@ -24,7 +24,8 @@ const OURS: &[(&str, &str)] = &[
     ),
     (
         "XDG_STATE_HOME",
-        "`atlatl` below it holds the ledger and what `install` wrote down [`~/.local/state`].",
+        "`atlatl` below it holds the ledger, what `install` wrote down and which project files you \
+         trust [`~/.local/state`].",
     ),
     ("PATH", "Where `atlatl doctor` looks for the programs that clients start."),
     ("TERM", "`dumb` or not set: no colours, and `atlatl results show` prints as in a pipe."),
@@ -161,7 +162,7 @@ fn read(repository: &Repository) -> Result<BTreeSet<String>> {
 fn keys(configuration: &str) -> Vec<(String, String, String)> {
     let document = Document::parse(configuration);
     let rows = document.table_rows().filter_map(|(_, cells)| match cells[..] {
-        [key, _, default, variable, _, _] if variable.starts_with("`ATLATL_") => {
+        [key, _, default, variable, ..] if variable.starts_with("`ATLATL_") => {
             Some((variable.to_owned(), key.to_owned(), default.to_owned()))
         }
         _ => None,
@@ -181,9 +182,9 @@ mod tests {
 
     #[test]
     fn rows_of_keys_are_told_from_their_head() {
-        let text = "| key | takes | default | environment variable | meaning | read by |\n\
-                    |---|---|---|---|---|---|\n\
-                    | `a.b` | text | `\"\"` | `ATLATL_A__B` | A. | `proxy` |\n";
+        let text = "| key | takes | default | environment variable | meaning | project file | read by |\n\
+                    |---|---|---|---|---|---|---|\n\
+                    | `a.b` | text | `\"\"` | `ATLATL_A__B` | A. | yes | `proxy` |\n";
         let expected = ("`ATLATL_A__B`".to_owned(), "`a.b`".to_owned(), "`\"\"`".to_owned());
         assert_eq!(keys(text), [expected]);
     }

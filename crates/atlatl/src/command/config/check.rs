@@ -32,17 +32,19 @@ struct Item<'a> {
 
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let loaded = match &args.file {
-        Some(file) => Settings::load(&Sources::only_file(file)),
-        None => Settings::load(sources),
+        Some(file) => Settings::read(&Sources::only_file(file)),
+        None => Settings::read(sources),
     };
     match (loaded, output.mode()) {
         (Ok(settings), Mode::Human) => {
             for (path, state) in settings.files() {
-                output.line(format_args!("{path}: {}", verdict(*state)))?;
+                output.line(format_args!("{path}: {}", verdict(state)))?;
             }
+            settings.project_notes().into_iter().for_each(|note| output.note(note));
             Ok(Status::Success)
         }
-        (Ok(_), Mode::Json) => {
+        (Ok(settings), Mode::Json) => {
+            settings.project_notes().into_iter().for_each(|note| output.note(note));
             output.json(&Verdict { valid: true, problems: Vec::new() })?;
             Ok(Status::Success)
         }
@@ -54,10 +56,11 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     }
 }
 
-fn verdict(state: FileState) -> &'static str {
+fn verdict(state: &FileState) -> String {
     match state {
-        FileState::Read => "ok",
-        FileState::Absent => "not there",
+        FileState::Read => "ok".to_owned(),
+        FileState::Absent => "not there".to_owned(),
+        FileState::Ignored(why) => format!("ignored: {why}"),
     }
 }
 

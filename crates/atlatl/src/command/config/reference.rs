@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use lro_core::config::{KEYS, Key};
+use lro_core::config::{KEYS, Key, ProjectUse};
 
 use crate::{
     error::{Error, Status},
@@ -26,13 +26,23 @@ Each layer is above the one before it, key by key; the entries of `proxy.policy`
 1. The defaults below.
 2. `/etc/atlatl/config.toml`.
 3. `$XDG_CONFIG_HOME/atlatl/config.toml`, or `~/.config/atlatl/config.toml` where that variable is not set.
-4. `atlatl.toml` in the working directory.
+4. `atlatl.toml` in the working directory, the project's file: [some keys only](#project-files).
 5. Environment variables: `ATLATL_`, then the key in capitals, with `__` between its levels. The key decides how the text is read: `ATLATL_PROMPT__OFFLOAD__OUTPUT_DIR=123` is a directory. A list is separated by commas.
 6. `--set KEY=VALUE`.
 
 `--config FILE` takes the place of the three files.
 
 An unknown key is an error, in a file as in a variable, and so is a value that does not fit. The message names the file and the line, or the variable, and the nearest known key.
+
+`atlatl proxy` (without `--listen`) and `atlatl tools` run all the same: they leave out what is not valid, say so on standard error, and use the layers below or the default. Where a stricter value may be lost that way, `proxy.references` is `\"off\"`. Every other command exits with 2.
+
+### Project files
+
+A project's file comes with a repository, so anyone may have written it. It sets the keys with \"yes\" in the column \"project file\". The others apply only after `atlatl trust`, which shows them and records the path of the file and the hash of its contents; any change to the file ends the trust. Until then they are named on standard error, by `atlatl config show --origin` and by `atlatl doctor`.
+
+A project's file is ignored as a whole, trusted or not, if it belongs to a user other than you or root, if every user can write to it, if it is a symbolic link or no regular file, or if it is larger than 1 MiB. The system's file and yours must belong to you or root, and not every user may write to them; anything else is an error. `--config FILE`, variables and flags can set every key.
+
+### Tables and sizes
 
 `proxy.policy` is a table from globs to policies. One policy is also set by a variable or a flag which ends in the glob, taken as it is, capitals included: `ATLATL_PROXY__POLICY__mcp__Files__read=inline`, `--set 'proxy.policy.Foo_*=offload'`.
 
@@ -58,9 +68,9 @@ fn reference() -> String {
             text.push_str("\n### ");
             text.push_str(section);
             text.push_str(
-                "\n\n| key | takes | default | environment variable | meaning | read by |\n",
+                "\n\n| key | takes | default | environment variable | meaning | project file | read by |\n",
             );
-            text.push_str("|---|---|---|---|---|---|\n");
+            text.push_str("|---|---|---|---|---|---|---|\n");
         }
         row(&mut text, key);
     }
@@ -72,10 +82,14 @@ fn reference() -> String {
 
 fn row(text: &mut String, key: &Key) {
     let read_by = format!("`{}`", key.read_by.join("`, `"));
+    let project = match key.project {
+        ProjectUse::Allowed => "yes",
+        ProjectUse::TrustRequired => "with trust",
+    };
     // A String takes everything: the result says nothing.
     let _ = writeln!(
         text,
-        "| `{}` | {} | {} | `{}` | {} | {read_by} |",
+        "| `{}` | {} | {} | `{}` | {} | {project} | {read_by} |",
         key.name,
         key.kind.expected(),
         default(key),
@@ -113,6 +127,6 @@ mod tests {
             assert_eq!(text.matches(&row).count(), 1, "{}", key.name);
         }
         let columns = |line: &str| line.matches('|').count();
-        assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| columns(line) == 7));
+        assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| columns(line) == 8));
     }
 }

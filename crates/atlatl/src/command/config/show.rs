@@ -22,12 +22,28 @@ struct Item<'a> {
     key: String,
     value: Value,
     origin: &'a Origin,
+    /// The value of the project's file, where it does not apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    untrusted: Option<Untrusted<'a>>,
+}
+
+#[derive(Serialize)]
+struct Untrusted<'a> {
+    value: Value,
+    origin: &'a Origin,
 }
 
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
-    let settings = Settings::load(sources)?;
+    let settings = Settings::read(sources)?;
+    settings.project_notes().into_iter().for_each(|note| output.note(note));
     match (output.mode(), args.origin) {
-        (Mode::Human, with_origin) => output.table(&table(&settings, with_origin))?,
+        (Mode::Human, with_origin) => {
+            output.table(&table(&settings, with_origin))?;
+            if with_origin && !settings.untrusted().is_empty() {
+                output.text("\n")?;
+                output.table(&untrusted(settings.untrusted()))?;
+            }
+        }
         (Mode::Json, false) => output.json(&settings.config.redacted())?,
         (Mode::Json, true) => output.json(&items(&settings))?,
     }
@@ -44,6 +60,16 @@ fn table(settings: &Settings, with_origin: bool) -> Table {
             cells.push(entry.origin.to_string());
         }
         table.row(cells);
+    }
+    table
+}
+
+/// What the project's file sets and what does not apply.
+fn untrusted(entries: &[Entry]) -> Table {
+    let mut table = Table::new(["NOT APPLIED", "VALUE", "ORIGIN", "REASON"]);
+    for entry in entries {
+        let reason = "needs atlatl trust".to_owned();
+        table.row([entry.full_name(), shown(entry), entry.origin.to_string(), reason]);
     }
     table
 }
@@ -65,6 +91,14 @@ fn items(settings: &Settings) -> Vec<Item<'_>> {
             key: entry.full_name(),
             value: entry.key.redacted(&entry.value),
             origin: &entry.origin,
+            untrusted: settings
+                .untrusted()
+                .iter()
+                .find(|other| other.full_name() == entry.full_name())
+                .map(|other| Untrusted {
+                    value: other.key.redacted(&other.value),
+                    origin: &other.origin,
+                }),
         })
         .collect()
 }

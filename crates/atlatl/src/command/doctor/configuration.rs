@@ -3,7 +3,7 @@
 use super::finding::{Finding, Group};
 use crate::{
     output::counted,
-    settings::{FileState, Origin, Problem, Problems, Settings},
+    settings::{Entry, FileLayer, FileState, Origin, PROJECT_FILE, Problem, Problems, Settings},
 };
 
 /// What came of loading it.
@@ -12,10 +12,13 @@ pub(super) fn check(loaded: &Result<Settings, Problems>) -> Group {
     match loaded {
         Err(problems) => {
             group.checked("config", problems.iter().map(problem), "");
-            group.summary("it does not load, so no command works");
+            group.summary(
+                "it is not valid: proxies run without what is wrong, other commands do not run",
+            );
         }
         Ok(settings) => {
             group.checked("config", [], "it loads");
+            group.checked("project-file", project_file(settings), project_keys(settings));
             group.checked("path-map", path_map(settings), "stored results are seen where they are");
             group.summary(summary(settings));
         }
@@ -24,7 +27,7 @@ pub(super) fn check(loaded: &Result<Settings, Problems>) -> Group {
 }
 
 fn summary(settings: &Settings) -> String {
-    let set = |entry: &&crate::settings::Entry| !matches!(entry.origin, Origin::Default);
+    let set = |entry: &&Entry| !matches!(entry.origin, Origin::Default);
     let set = settings.entries().iter().filter(set).count() as u64;
     let files: Vec<&str> = settings
         .files()
@@ -53,6 +56,36 @@ fn problem(problem: &Problem) -> Finding {
         Origin::Flag | Origin::Default => format!("write another --set{hint}"),
     };
     Finding::fault("config", origin, says, fix)
+}
+
+/// What the project's file sets.
+fn project_keys(settings: &Settings) -> String {
+    let of_project =
+        |entry: &&Entry| matches!(&entry.origin, Origin::File { layer: FileLayer::Project, .. });
+    let keys: Vec<String> =
+        settings.entries().iter().filter(of_project).map(Entry::full_name).collect();
+    match &*keys {
+        [] => "no project file sets anything".to_owned(),
+        keys => format!("{PROJECT_FILE} sets {}", keys.join(", ")),
+    }
+}
+
+/// What is in the project's file and does not apply.
+fn project_file(settings: &Settings) -> Vec<Finding> {
+    let ignored = settings.files().iter().filter_map(|(path, state)| {
+        let FileState::Ignored(why) = state else { return None };
+        let fix = why.hint(path).unwrap_or_else(|| format!("remove {path}"));
+        Some(Finding::warning("project-file", path, format!("it is ignored: {why}"), fix))
+    });
+    let untrusted = settings.untrusted().iter().map(|entry| {
+        let says = format!(
+            "{} is {}, and does not apply: a project file sets it only with your trust",
+            entry.full_name(),
+            entry.key.shown(&entry.value)
+        );
+        Finding::warning("project-file", &entry.origin, says, "review the file, then: atlatl trust")
+    });
+    ignored.chain(untrusted).collect()
 }
 
 /// A beginning that no path has is never replaced.
