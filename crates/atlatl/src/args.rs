@@ -66,8 +66,9 @@ pub(crate) enum Command {
     ///
     /// The answers come as a table on a terminal, as a JSON array in a pipe, or as
     /// --output jsonl or csv. How many there are is said on standard error.
-    /// Filters and statements run in a process of their own, bounded in time, memory
-    /// and output (`query.*` in the configuration).
+    /// Filters and statements run in a process of their own, bounded in memory and
+    /// output (`query.*` in the configuration). They run until they are done, or until
+    /// Ctrl-C or --timeout ends them.
     #[command(
         verbatim_doc_comment,
         after_long_help = command::extract::EXAMPLES,

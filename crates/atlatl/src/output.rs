@@ -14,13 +14,14 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use lro_core::payload::{Payload, Unreadable, each_piece};
 use serde::Serialize;
 
 pub(crate) use self::{
     amount::{counted, distance, grouped, size},
     facts::Facts,
     indent::indent,
-    progress::Progress,
+    progress::{ByteProgress, Progress},
     waiting::Waiting,
 };
 use crate::error::{Error, Status};
@@ -46,6 +47,24 @@ pub(crate) enum Mode {
     Human,
     /// A program.
     Json,
+}
+
+/// How much of a payload is printed at a time.
+const FOREIGN_PIECE: usize = 1 << 20;
+
+/// Why a payload was not printed to its end.
+struct PayloadOutput(io::Error);
+
+impl From<io::Error> for PayloadOutput {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<Unreadable> for PayloadOutput {
+    fn from(error: Unreadable) -> Self {
+        Self(io::Error::other(error))
+    }
 }
 
 const HEADING: Style = Style::new().bold();
@@ -147,6 +166,30 @@ impl Output {
             }
             _ => self.bytes(bytes),
         }
+    }
+
+    /// Somebody else's text that is too much to hold, as [`foreign`](Self::foreign) prints it.
+    /// On a terminal a byte that is no UTF-8 shows as U+FFFD.
+    pub(crate) fn foreign_payload(&mut self, payload: &dyn Payload) -> io::Result<()> {
+        let terminal = io::stdout().is_terminal();
+        let mut rest = Vec::new();
+        each_piece(payload, FOREIGN_PIECE, |piece| {
+            if !terminal {
+                return Ok(self.bytes(piece)?);
+            }
+            rest.extend_from_slice(piece);
+            // A character that is cut at the end waits for the next piece.
+            let end = match str::from_utf8(&rest) {
+                Err(error) if error.error_len().is_none() => error.valid_up_to(),
+                _ => rest.len(),
+            };
+            let text = String::from_utf8_lossy(&rest[..end]);
+            self.bytes(lro_core::neutralise(&text).as_bytes())?;
+            rest.drain(..end);
+            Ok::<_, PayloadOutput>(())
+        })
+        .map_err(|PayloadOutput(error)| error)?;
+        self.bytes(lro_core::neutralise(&String::from_utf8_lossy(&rest)).as_bytes())
     }
 
     /// Where data goes that is too much to hold.

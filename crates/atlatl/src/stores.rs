@@ -130,21 +130,44 @@ impl Stores {
     /// Removes what has expired, everywhere, and tells `events` of each.
     pub(crate) fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink) -> Swept {
         let mut all = Swept::default();
-        let failures = self.each(Reach::Everywhere, |store| match store.sweep(now) {
-            Ok(mut swept) => {
-                for gone in &swept.expired {
-                    let kind = EventKind::OffloadFileExpired { tool: gone.sidecar.tool.clone() };
-                    events.publish(Event::new(now, gone.id(), kind));
-                }
-                all.expired.append(&mut swept.expired);
-                all.failures.append(&mut swept.failures);
-                all.in_use += swept.in_use;
-                all.leftovers += swept.leftovers;
-            }
-            Err(error) => all.failures.push(error),
-        });
-        all.failures.extend(failures);
+        for place in [&self.memory, &self.other] {
+            place.sweep(now, events, &mut all);
+        }
         all
+    }
+
+    /// The same where something has expired or nothing was swept for a while: for a command that is
+    /// run often and must not look at every stored result each time.
+    pub(crate) fn sweep_if_due(&self, now: DateTime<Utc>, events: &dyn EventSink) {
+        for place in [&self.memory, &self.other] {
+            if DirSpool::sweep_is_due(&place.path, &place.options, now) {
+                place.sweep(now, events, &mut Swept::default());
+            }
+        }
+    }
+}
+
+impl Place {
+    fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink, all: &mut Swept) {
+        let mut next_expiry = None;
+        let failures =
+            DirSpool::each_scope(&self.path, &self.options, |store| match store.sweep(now) {
+                Ok(mut swept) => {
+                    for gone in &swept.expired {
+                        let tool = gone.sidecar.tool.clone();
+                        let kind = EventKind::OffloadFileExpired { tool };
+                        events.publish(Event::new(now, gone.id(), kind));
+                    }
+                    all.expired.append(&mut swept.expired);
+                    all.failures.append(&mut swept.failures);
+                    all.in_use += swept.in_use;
+                    all.leftovers += swept.leftovers;
+                    next_expiry = next_expiry.into_iter().chain(swept.next_expiry).min();
+                }
+                Err(error) => all.failures.push(error),
+            });
+        all.failures.extend(failures);
+        DirSpool::recount(&self.path, &self.options, next_expiry, now);
     }
 }
 

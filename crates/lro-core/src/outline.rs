@@ -66,6 +66,10 @@ impl Node {
                 if scanner.feed(piece, &mut builder).is_err() {
                     return Ok(None);
                 }
+                // Documents on lines of their own: the rest decides nothing.
+                if builder.done.len() > 1 {
+                    return Ok(None);
+                }
             }
         }
         let ended = scanner.finish(&mut builder).is_ok();

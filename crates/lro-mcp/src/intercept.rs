@@ -4,6 +4,7 @@
 //! and for a proxy. Whatever it does not replace is not touched, not even its white space.
 
 mod acknowledge;
+mod large;
 mod long;
 mod replaced;
 
@@ -21,6 +22,7 @@ use lro_core::tool_result::ToolResult;
 use crate::listing::cost;
 
 use self::acknowledge::acknowledged;
+pub use self::large::{LargeFile, LargePayload};
 use self::long::{Lost, Main, Parts};
 use self::replaced::{Replacement, described, is_object, replaced, text_block};
 

@@ -10,7 +10,7 @@ mod listing;
 mod lookalike;
 mod tools;
 
-pub use intercept::{Changes as LongChanges, Fate, Instead, Interceptor};
+pub use intercept::{Changes as LongChanges, Fate, Instead, Interceptor, LargeFile, LargePayload};
 pub use listing::{Changes, Page, Renamed};
 pub use lookalike::{NoticeIn, mark_long_lookalike, mark_lookalike};
 pub use tools::{Called, Tools};

@@ -16,6 +16,8 @@ pub struct Limits {
     pub output: u64,
     /// Bytes of the filter or statement.
     pub program: usize,
+    /// The ceiling of `wall`, whatever is configured.
+    wall_at_most: Duration,
 }
 
 /// How much memory a worker may use.
@@ -29,6 +31,9 @@ pub enum Memory {
 
 const MIB: u64 = 1 << 20;
 const WALL_AT_MOST: Duration = Duration::from_secs(30);
+/// A query without a limit on its time may run for a year: every clock and limit of the system can
+/// express that.
+const NO_LIMIT: Duration = Duration::from_hours(365 * 24);
 const MEMORY_AT_MOST: u64 = 2048 * MIB;
 const MEMORY_BASE: u64 = 256 * MIB;
 const MEMORY_PER_BYTE: u64 = 8;
@@ -45,6 +50,7 @@ impl Limits {
             },
             output: config.output_bytes,
             program: PROGRAM_BYTES,
+            wall_at_most: WALL_AT_MOST,
         }
     }
 
@@ -52,6 +58,13 @@ impl Limits {
     pub fn wall(mut self, wall: Duration) -> Self {
         self.wall = wall;
         self
+    }
+
+    /// Sets the time for a person who can cancel the query: no ceiling holds for it, and with `None`
+    /// there is no limit at all.
+    pub fn set_time_limit(&mut self, wall: Option<Duration>) {
+        self.wall = wall.unwrap_or(NO_LIMIT);
+        self.wall_at_most = self.wall;
     }
 
     /// Lets a query use this much memory, 2 GiB at most.
@@ -67,7 +80,7 @@ impl Limits {
     }
 
     pub(crate) fn wall_used(&self) -> Duration {
-        self.wall.min(WALL_AT_MOST)
+        self.wall.min(self.wall_at_most)
     }
 
     /// The memory for a query over `data` bytes.
@@ -91,6 +104,16 @@ impl Default for Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn g74_only_a_person_has_no_limit_on_the_time() {
+        let mut person = Limits::default();
+        person.set_time_limit(None);
+        assert!(person.wall_used() > Duration::from_hours(24));
+        assert_eq!(person.memory_for(u64::MAX), 2048 * MIB);
+        person.set_time_limit(Some(Duration::from_mins(2)));
+        assert_eq!(person.wall_used(), Duration::from_mins(2));
+    }
 
     #[test]
     fn n5_limits_have_a_ceiling_whatever_is_configured() {

@@ -3,14 +3,14 @@
 //! The source is divided into spans of equal length, and a line belongs to the span that its first
 //! byte lies in. So every span can be read without knowing any other, and a thread needs no other
 //! thread's bytes. Memory is a few spans, except for a line that is longer than one: that is held
-//! whole.
+//! whole, or, where there is a limit to what is held, only said to be there.
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::thread;
 
 use lro_spool::{PositionedRead, SpoolError};
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::in_turn::in_turn;
 
@@ -24,15 +24,19 @@ pub(crate) struct Spans<'s> {
     begin: u64,
     end: u64,
     span: u64,
+    /// A longer line is not held.
+    longest: usize,
 }
 
 /// Some whole lines.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Chunk<'b> {
     /// Where its first byte lies in the source.
     pub(crate) at: u64,
     /// The lines with their line breaks; the last line of a source may lack its own.
     pub(crate) bytes: &'b [u8],
+    /// Where the line behind them is, its line break left out, if it is too long to be held.
+    pub(crate) long: Option<Range<u64>>,
 }
 
 impl<'b> Chunk<'b> {
@@ -51,7 +55,19 @@ impl<'b> Chunk<'b> {
 impl<'s> Spans<'s> {
     /// The lines of `source` from the byte `begin` on, which begins a line.
     pub(crate) fn new(source: &'s dyn PositionedRead, begin: u64, span: usize) -> Self {
-        Self { source, begin, end: source.len().max(begin), span: span.max(1) as u64 }
+        Self {
+            source,
+            begin,
+            end: source.len().max(begin),
+            span: span.max(1) as u64,
+            longest: usize::MAX,
+        }
+    }
+
+    /// Holds no line that is longer than so many bytes.
+    pub(crate) fn holding(mut self, longest: usize) -> Self {
+        self.longest = longest;
+        self
     }
 
     fn count(&self) -> u64 {
@@ -73,7 +89,13 @@ impl<'s> Spans<'s> {
             return Ok(None);
         }
         let mut extension = EXTENSION;
+        let last = memrchr(b'\n', &buf[skip..filled]).map_or(skip, |i| skip + i + 1);
         while buf[filled - 1] != b'\n' {
+            if filled - last > self.longest {
+                let end = self.line_end(from + filled as u64, filled, buf)?;
+                let long = Some(from + last as u64..end);
+                return Ok(Some(Chunk { at: from + skip as u64, bytes: &buf[skip..last], long }));
+            }
             let more = self.append(from + filled as u64, extension, filled, buf)?;
             if more == 0 {
                 break;
@@ -81,9 +103,23 @@ impl<'s> Spans<'s> {
             let line_break = memchr(b'\n', &buf[filled..filled + more]);
             filled += line_break.map_or(more, |i| i + 1);
             // A line that is this long is likely to be longer still.
-            extension = extension.max(filled / 2);
+            extension = extension.max(filled / 2).min(self.longest.max(EXTENSION));
         }
-        Ok(Some(Chunk { at: from + skip as u64, bytes: &buf[skip..filled] }))
+        Ok(Some(Chunk { at: from + skip as u64, bytes: &buf[skip..filled], long: None }))
+    }
+
+    /// Where the line ends that goes on at `at`; what is in `buf` up to `filled` stays.
+    fn line_end(&self, mut at: u64, filled: usize, buf: &mut Vec<u8>) -> Result<u64, SpoolError> {
+        loop {
+            let more = self.append(at, EXTENSION, filled, buf)?;
+            if more == 0 {
+                return Ok(at);
+            }
+            if let Some(line_break) = memchr(b'\n', &buf[filled..filled + more]) {
+                return Ok(at + line_break as u64);
+            }
+            at += more as u64;
+        }
     }
 
     /// Reads up to `length` bytes into `buf` behind the `filled` ones, and says how many came.

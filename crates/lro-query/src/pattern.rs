@@ -8,12 +8,14 @@
 
 mod engine;
 mod lines_only;
+mod stream;
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::Hir;
 
 pub(crate) use engine::{Engine, Place, Scratch};
+pub(crate) use stream::{Backward, Forward, Stop};
 
 /// The longest pattern that is looked at.
 const MOST_BYTES: usize = 8 * 1024;

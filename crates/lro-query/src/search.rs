@@ -1,13 +1,15 @@
 //! Search: regular expressions over the lines of a result of any size (Spec V2).
 //!
 //! Lines are searched one by one, as `rg` does: `^` and `$` are a line's ends and no match goes over
-//! a line break. The time is linear in the text and bounded for any pattern, the memory is a few
-//! pieces of the text and, if there is one, its longest line.
+//! a line break. The time is linear in the text and bounded for any pattern. The memory is a few
+//! pieces of the text, however long its lines are: a line that is longer than one of them goes by in
+//! windows, and a match in it may be of any length.
 
 mod context;
 mod error;
 mod excerpt;
 mod hits;
+mod long_line;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -20,12 +22,17 @@ pub use error::SearchError;
 pub use excerpt::{Excerpt, LineEnd};
 
 use self::hits::{Hit, Hits};
+use self::long_line::LongLine;
 use crate::lines::{Spans, available_threads};
 use crate::page::{Rest, Total};
 use crate::pattern::{self, Engine, PatternError};
 
 /// What one thread looks at at a time, and between two looks at the clock.
 const SPAN: usize = 512 * 1024;
+/// A longer line is searched in windows.
+const LONGEST_HELD: usize = 2 << 20;
+/// What is held of such a line.
+const WINDOW: usize = 256 * 1024;
 /// Matching lines given when nobody says how many.
 const MOST_RESULTS: usize = 50;
 /// Characters of a line given when nobody says how many.
@@ -51,6 +58,9 @@ pub struct Search {
     rest: Rest,
     threads: NonZeroUsize,
     deadline: Option<Instant>,
+    span: usize,
+    longest_held: usize,
+    window: usize,
 }
 
 /// What a search found.
@@ -99,6 +109,9 @@ impl Search {
             rest: Rest::Count,
             threads: available_threads(),
             deadline: None,
+            span: SPAN,
+            longest_held: LONGEST_HELD,
+            window: WINDOW,
         })
     }
 
@@ -142,15 +155,19 @@ impl Search {
         let mut stopped = false;
         // Set once there are enough; lines of later chunks are never among the first.
         let only_count = AtomicBool::new(self.most == 0);
-        Spans::new(source, begin, SPAN).in_order(
+        Spans::new(source, begin, self.span).holding(self.longest_held).in_order(
             self.threads,
             || self.engine.scratch(),
             |scratch, chunk| {
-                if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(SearchError::Time);
-                }
+                self.in_time()?;
                 let most = if only_count.load(Ordering::Relaxed) { 0 } else { self.most };
-                Ok(Hits::find(&self.engine, scratch, chunk, most, self.characters)?)
+                let long = chunk.long.clone();
+                let mut hits = Hits::find(&self.engine, scratch, &chunk, most, self.characters)?;
+                if let Some(line) = long {
+                    let line = LongLine { source, line, search: self };
+                    line.look(scratch, most, &mut hits)?;
+                }
+                Ok::<_, SearchError>(hits)
             },
             |hits| {
                 let first = found.lines;
@@ -173,6 +190,13 @@ impl Search {
         Ok(found)
     }
 
+    fn in_time(&self) -> Result<(), SearchError> {
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(SearchError::Time),
+            _ => Ok(()),
+        }
+    }
+
     fn with_context(
         &self,
         source: &dyn PositionedRead,
@@ -189,5 +213,76 @@ impl Search {
             before: context::before(source, begin, start, self.before, self.characters)?,
             after: context::after(source, end, self.after, self.characters)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bytes::Bytes;
+
+    const PATTERNS: [&str; 24] = [
+        "a",
+        "ab",
+        "aab",
+        "a.*b",
+        ".*b",
+        "b.*",
+        "^a",
+        "b$",
+        "^$",
+        "",
+        "a*",
+        "a+b?",
+        "[ab]{3,7}c",
+        "ab|ba|c{2}",
+        r"\bab\b",
+        r"\Bb",
+        r"(?-u:\b)a",
+        "\u{e9}",
+        "\u{e9}+b",
+        r"\w{4}",
+        r"[^a]",
+        "(?-u:\\xff)",
+        "abc|abcabcabc",
+        "c.{5}a",
+    ];
+
+    fn texts() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            20 => "[abc ]".prop_map(String::into_bytes),
+            3 => "[\u{e9}\u{65e5}]".prop_map(String::into_bytes),
+            2 => Just(b"\n".to_vec()),
+            1 => proptest::sample::select(vec![0xFF_u8, 0x80, 0xC3]).prop_map(|byte| vec![byte]),
+        ];
+        proptest::collection::vec(piece, 0..80).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn g35_windows_say_what_the_whole_line_says(
+            text in texts(),
+            pattern in proptest::sample::select(PATTERNS.to_vec()),
+            ignored in any::<bool>(),
+            (span, held, window) in (1_usize..40, 0_usize..40, 1_usize..9),
+            (most, characters, around) in (0_usize..4, 1_usize..12, 0_usize..2),
+        ) {
+            let case = if ignored { Case::Ignored } else { Case::Sensitive };
+            let search = |span, held, window| {
+                let mut search = Search::new(pattern, case)
+                    .unwrap()
+                    .most_results(most, Rest::Count)
+                    .line_characters(characters)
+                    .context(around, around)
+                    .threads(NonZeroUsize::MIN);
+                (search.span, search.longest_held, search.window) = (span, held, window);
+                search.run(&Bytes(&text), 0).map_err(|error| error.to_string())
+            };
+            prop_assert_eq!(search(span, held, window), search(SPAN, usize::MAX, WINDOW));
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! without following links, and looked at before it is believed. Writers and readers hold locks
 //! that the system drops with their process, so that a leftover is known by not being locked.
 
+mod account;
 mod draft;
 mod folder;
 mod on_demand;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use self::account::{Account, Pending};
 use self::draft::DirDraft;
 use self::folder::{Folder, Found, Locked};
 pub use self::on_demand::DirOnDemand;
@@ -43,6 +45,8 @@ struct Shared {
     folder: Folder,
     /// The private directory whose folders are the scopes, where there are scopes.
     root: Option<Folder>,
+    /// What all folders hold, where a quota asks for it and the file can be used.
+    account: Option<Account>,
     gone: Gone,
 }
 
@@ -60,11 +64,44 @@ impl DirSpool {
                 (root.private_within(&scope.to_string(), &options)?, Some(root))
             }
         };
-        let shared = Shared { options, folder, root, gone: Gone::default() };
-        // What cannot be cleared now stays hidden, and the next sweep tries again.
-        let mut swept = Swept::default();
-        shared.each_folder(|_, folder| folder.clear_leftovers(&mut swept));
+        let account = account_in(root.as_ref().unwrap_or(&folder), &options);
+        let shared = Shared { options, folder, root, account, gone: Gone::default() };
+        shared.clear_after_crashes();
         Ok(Self(Arc::new(shared)))
+    }
+
+    /// Whether a sweep of all scopes is due: something has expired, or the last one is long ago. Cheap:
+    /// no result is looked at.
+    pub fn sweep_is_due(path: &Path, options: &DirOptions, now: DateTime<Utc>) -> bool {
+        let whole = DirOptions { scope: None, ..options.clone() };
+        match Self::existing(path, whole) {
+            Ok(Some(root)) => match &root.0.account {
+                Some(account) => account.balance(now).is_none_or(|b| b.sweep_is_due(now)),
+                None => true,
+            },
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Counts what all scopes hold, behind a sweep of each; `next_expiry` is what they said.
+    pub fn recount(
+        path: &Path,
+        options: &DirOptions,
+        next_expiry: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) {
+        if options.kind == DirKind::Flat {
+            // There is one folder, and its sweep counted it.
+            return;
+        }
+        let whole = DirOptions { scope: None, ..options.clone() };
+        let Ok(Some(Self(root))) = Self::existing(path, whole) else { return };
+        let Ok(mut shared) = Arc::try_unwrap(root) else { return };
+        // The folders of all scopes lie in it.
+        shared.root = Folder::existing(path, &shared.options).ok();
+        // Where it cannot be counted nothing is relied upon later.
+        let _ = shared.count(next_expiry, now);
     }
 
     /// The directory that holds this spool's files.
@@ -75,14 +112,22 @@ impl DirSpool {
     /// Opens a directory as it is, for whoever only looks: nothing is made or cleared, and sweeps
     /// and quotas do not reach beyond the one folder. `None` where there is none.
     pub fn existing(path: &Path, options: DirOptions) -> Result<Option<Self>, SpoolError> {
-        let folder = match (options.kind, options.scope) {
-            (DirKind::Flat, _) => Folder::flat(path, &options),
-            (DirKind::Private, None) => Folder::existing(path, &options),
-            (DirKind::Private, Some(scope)) => Folder::existing(path, &options)
-                .and_then(|root| root.existing_within(&scope.to_string(), &options)),
+        let opened = match options.kind {
+            DirKind::Flat => Folder::flat(path, &options),
+            DirKind::Private => Folder::existing(path, &options),
         };
-        match folder {
-            Ok(folder) => Ok(Some(Self::alone(folder, options))),
+        let opened = opened.and_then(|root| {
+            let account = account_in(&root, &options);
+            let folder = match (options.kind, options.scope) {
+                (DirKind::Private, Some(scope)) => {
+                    root.existing_within(&scope.to_string(), &options)?
+                }
+                _ => root,
+            };
+            Ok((folder, account))
+        });
+        match opened {
+            Ok((folder, account)) => Ok(Some(Self::alone(folder, account, options))),
             Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(None)
             }
@@ -115,15 +160,18 @@ impl DirSpool {
         for scope in names.into_iter().filter_map(|name| name.parse::<Scope>().ok()) {
             let options = options.clone().scope(scope);
             match root.0.folder.existing_within(&scope.to_string(), &options) {
-                Ok(folder) => visit(&Self::alone(folder, options)),
+                Ok(folder) => {
+                    let account = account_in(&root.0.folder, &options);
+                    visit(&Self::alone(folder, account, options));
+                }
                 Err(error) => failures.push(error),
             }
         }
         failures
     }
 
-    fn alone(folder: Folder, options: DirOptions) -> Self {
-        Self(Arc::new(Shared { options, folder, root: None, gone: Gone::default() }))
+    fn alone(folder: Folder, account: Option<Account>, options: DirOptions) -> Self {
+        Self(Arc::new(Shared { options, folder, root: None, account, gone: Gone::default() }))
     }
 
     /// Whether the directory was removed since it was opened.
@@ -169,7 +217,7 @@ impl Spool for DirSpool {
     fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
         let found = self.0.find(address)?;
         match self.0.folder.lock(&found, Lock::ExclusiveNow)? {
-            Locked::ByUs if self.0.folder.unlink_result(&found)? => Ok(found.listed),
+            Locked::ByUs if self.0.unlink_result(None, &self.0.folder, &found)? => Ok(found.listed),
             Locked::ByOthers => Err(SpoolError::InUse { name: found.listed.name }),
             Locked::ByUs | Locked::Gone => Err(self.0.not_found(address)),
         }
@@ -194,6 +242,57 @@ impl Shared {
             if let Ok(folder) = root.existing_within(&scope.to_string(), &self.options) {
                 visit(Some(scope), &folder);
             }
+        }
+    }
+
+    /// Clears what writers left that died. Where the account says that all of them ended or live, no
+    /// directory is listed.
+    fn clear_after_crashes(&self) {
+        let pending = self.account.as_ref().and_then(Account::pending);
+        let (Some(account), Some(pending)) = (&self.account, pending) else {
+            self.clear_all();
+            return;
+        };
+        let dead: Vec<&Pending> = pending.iter().filter(|draft| !self.is_alive(draft)).collect();
+        if dead.is_empty() {
+            return;
+        }
+        if !self.clear_all() {
+            // The next start tries again.
+            return;
+        }
+        for draft in dead {
+            // What it claimed stays in the sum until the next count: it may be a result by now.
+            account.end(&draft.id);
+        }
+    }
+
+    /// Clears leftovers everywhere, and says whether all could be looked at. What cannot be cleared
+    /// now stays hidden, and the next sweep tries again.
+    fn clear_all(&self) -> bool {
+        let mut swept = Swept::default();
+        self.each_folder(|_, folder| folder.clear_leftovers(&mut swept));
+        swept.failures.is_empty()
+    }
+
+    /// Whether somebody holds the lock on a draft.
+    fn is_alive(&self, draft: &Pending) -> bool {
+        let Ok(name) = draft.name.parse::<FileName>() else { return false };
+        let locked = self.in_folder_of(draft, |folder| {
+            let name = Piece::Data.draft_of(&name);
+            let (file, _) = folder.open_ours(&name)?;
+            folder.lock_file(&file, &name, Lock::ExclusiveNow)
+        });
+        matches!(locked, Some(Ok(Locked::ByOthers)))
+    }
+
+    fn in_folder_of<T>(&self, draft: &Pending, ask: impl FnOnce(&Folder) -> T) -> Option<T> {
+        let scope: Option<Scope> = draft.scope.parse().ok();
+        match (&self.root, scope) {
+            (Some(root), Some(scope)) if Some(scope) != self.options.scope => {
+                Some(ask(&root.existing_within(&scope.to_string(), &self.options).ok()?))
+            }
+            _ => Some(ask(&self.folder)),
         }
     }
 
@@ -228,6 +327,11 @@ impl Shared {
         let asked = address.to_string();
         self.gone.expired(address.id()).unwrap_or(SpoolError::NotFound { asked })
     }
+}
+
+/// The account in `folder`, where a quota asks for one.
+fn account_in(folder: &Folder, options: &DirOptions) -> Option<Account> {
+    options.quota.counts().then(|| Account::new(folder, options).ok()).flatten()
 }
 
 /// The data files among a folder's entries.

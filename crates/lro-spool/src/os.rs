@@ -42,6 +42,10 @@ pub trait Os: fmt::Debug + Send + Sync {
     /// Creates a file that was not there, for writing and reading.
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd>;
 
+    /// Opens a file to read it and to append to it, creating it where there is none; without waiting
+    /// for the other end of a pipe.
+    fn open_append(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd>;
+
     /// Opens a file for reading, without waiting for the other end of a pipe.
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd>;
 

@@ -17,6 +17,11 @@ impl Quota {
     /// No limit but the file system's own.
     pub const NONE: Self = Self { max_bytes: u64::MAX, max_files: u64::MAX, min_free_bytes: 0 };
 
+    /// Whether anything is counted against it.
+    pub(crate) fn counts(&self) -> bool {
+        self.max_bytes < u64::MAX || self.max_files < u64::MAX
+    }
+
     /// Which limit this much would break.
     pub(crate) fn broken_by(&self, usage: Usage) -> Option<Limit> {
         if usage.bytes > self.max_bytes {

@@ -203,4 +203,6 @@ pub struct Swept {
     pub leftovers: usize,
     /// What could not be looked at or removed; the sweep went on.
     pub failures: Vec<SpoolError>,
+    /// When the next result expires, where the spool looked at all of them.
+    pub next_expiry: Option<DateTime<Utc>>,
 }

@@ -32,7 +32,7 @@ pub struct Extractor {
     spools: Spools,
     reply: Tokens,
     reader: Reader,
-    wall: Duration,
+    wall: Option<Duration>,
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     events: Arc<dyn EventSink>,
     links: Option<Arc<dyn Links>>,
@@ -61,7 +61,7 @@ impl Extractor {
             spools,
             reply: Tokens(u64::from(config.prompt.offload.reply_tokens)),
             reader: Reader::Model,
-            wall: Duration::from_millis(config.query.wall_ms),
+            wall: Some(Duration::from_millis(config.query.wall_ms)),
             tokenizer: Box::new(NoTokenizer),
             events: Arc::new(NoEvents),
             links: None,
@@ -95,6 +95,16 @@ impl Extractor {
     pub fn with_program(mut self, program: lro_query::worker::Program) -> Self {
         let workers = Workers::new(program, self.query.workers);
         self.workers = Some((workers, Limits::of(&self.query)));
+        self
+    }
+
+    /// Sets how long a question may take, if at all; behind [`with_program`](Self::with_program).
+    pub fn with_time_limit(mut self, wall: Option<Duration>) -> Self {
+        self.wall = wall;
+        #[cfg(any(feature = "jq", feature = "sql"))]
+        if let Some((_, limits)) = &mut self.workers {
+            limits.set_time_limit(wall);
+        }
         self
     }
 
@@ -149,11 +159,13 @@ impl Extractor {
                 self.sql(&*stored, statement, &with, params, question.page, cancel)
             }
             Wanted::Search { pattern, case, most, context } => {
-                let search = Search::new(pattern, *case)
+                let mut search = Search::new(pattern, *case)
                     .map_err(lro_query::search::SearchError::from)?
                     .most_results(*most, Rest::Count)
-                    .context(*context, *context)
-                    .deadline(Instant::now() + self.wall);
+                    .context(*context, *context);
+                if let Some(wall) = self.wall {
+                    search = search.deadline(Instant::now() + wall);
+                }
                 self.search(&*stored, &search)
             }
             Wanted::Read { unit, start, end, part } => match *part {
@@ -232,9 +244,10 @@ impl Extractor {
             "medium" => Detail::Medium,
             _ => Detail::Full,
         };
-        let question = recipe::Question::new(Number::new(number)?, detail, params)?
-            .page(page)
-            .deadline(Instant::now() + self.wall);
+        let mut question = recipe::Question::new(Number::new(number)?, detail, params)?.page(page);
+        if let Some(wall) = self.wall {
+            question = question.deadline(Instant::now() + wall);
+        }
         let mut room = self.room();
         let ran = question.run(stored, records_begin(stored)?, &mut |answer| {
             if room.take(answer) {

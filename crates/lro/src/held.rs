@@ -82,6 +82,15 @@ impl Held {
         (self.aside_bytes() == 0).then_some(&self.memory)
     }
 
+    /// All of it, where it is in memory and within the cap; itself otherwise.
+    pub fn into_memory(self) -> Result<Vec<u8>, Self> {
+        if self.aside.is_none() && self.memory.len() <= self.memory_cap {
+            Ok(self.memory)
+        } else {
+            Err(self)
+        }
+    }
+
     /// Writes all of it to `out`, as it came.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let (mut at, mut space) = (0, Vec::new());

@@ -30,6 +30,7 @@
 //!
 //! [`Offloader::deliver`] takes a result that lies in memory. One that arrives in chunks, and may be
 //! of any size, goes through [`Offloader::receive`]: the same outcome, with memory that does not grow.
+//! One that lies in a file goes through [`Scanned`] and [`Offloader::deliver_scanned`].
 
 mod arriving;
 mod call;
@@ -48,6 +49,7 @@ mod moment;
 mod offloader;
 mod question;
 mod reply;
+mod scanned;
 mod spools;
 mod truncated;
 
@@ -67,5 +69,6 @@ pub use moment::Moment;
 pub use offloader::Offloader;
 pub use question::{Question, Values, Wanted};
 pub use reply::{Reply, Unit};
+pub use scanned::{Scanned, WhiteSpace};
 pub use spools::Spools;
 pub use truncated::Truncated;

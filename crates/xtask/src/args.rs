@@ -168,6 +168,8 @@ pub(crate) enum Bench {
     /// A thousand tenants in `PostgreSQL` beside the same SQL sent bare, and requests over HTTP that
     /// ask no store
     Server,
+    /// Storing a result with 10,000 stored results beside the same with none
+    Usage,
 }
 
 /// What to do with a cluster.

@@ -9,6 +9,7 @@ mod proxy;
 mod ranking;
 mod remote;
 mod server;
+mod usage;
 
 use std::fs;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Memory => ("memory", "atlatl-memory", memory::tables),
         Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
         Bench::Server => ("server", "atlatl-memory", server::tables),
+        Bench::Usage => ("usage", "atlatl-lro", usage::tables),
     };
     let cache = peers::cache()?;
     let mut failures = Vec::new();
@@ -47,11 +49,9 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Extract => peers::install(&cache),
         Bench::Proxy => {
             failures = peers::install_proxies(&cache);
-            // The server that it measures with; a package's programs are built for its own
-            // benchmarks only.
-            let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
-            ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
+            build_servers(repository)?;
         }
+        Bench::Usage => build_servers(repository)?,
         Bench::Ranking => {
             let script = repository.path(".ci/models");
             ensure!(Command::new(script).status()?.success(), ".ci/models failed");
@@ -73,7 +73,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     let features: &[&str] = match args.name {
         Bench::Memory => &["--no-default-features"],
         Bench::Server => &["--no-default-features", "--features", "contract,postgres"],
-        Bench::Proxy => &[],
+        Bench::Proxy | Bench::Usage => &[],
         _ => &["--all-features"],
     };
     let mut results = measure(repository, package, name, features, &cache)?;
@@ -95,6 +95,14 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         generated::write(repository, DOCUMENT, part, &body)?;
     }
     Ok(true)
+}
+
+/// Builds the servers that a benchmark measures with; a package's programs are built for its own
+/// benchmarks only.
+fn build_servers(repository: &Repository) -> Result<()> {
+    let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
+    ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
+    Ok(())
 }
 
 /// What a benchmark prints.

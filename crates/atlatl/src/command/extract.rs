@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lro::{ExtractError, Extractor, Moment, Question, Reply, Spools, Unit, Wanted};
 use lro_core::{NoTokenizer, Tokens};
-use lro_query::{Cancel, worker::Program};
+use lro_query::{Cancel, QueryError, recipe::RecipeError, search::SearchError, worker::Program};
 use lro_spool::{Address, Spool};
 
 use crate::{
@@ -56,6 +56,8 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     if let Some(program) = Program::itself() {
         extractor = extractor.with_program(program);
     }
+    // Ctrl-C ends the question and its worker, which dies with this process.
+    extractor = extractor.with_time_limit(args.timeout);
     let waiting = Waiting::start("asking");
     let reply = extractor.extract(&question, now, &Cancel::default());
     drop(waiting);
@@ -89,7 +91,38 @@ fn spools(
 }
 
 fn refused(error: &ExtractError) -> Error {
-    Error::failure(error.to_string()).with_hint(error.hint())
+    Error::failure(error.to_string()).with_hint(hint(error))
+}
+
+/// What a person can do about it, in the options of this command; errors hint at the tools of a
+/// model.
+pub(crate) fn hint(error: &ExtractError) -> String {
+    match error {
+        ExtractError::Query(QueryError::Time { .. })
+        | ExtractError::Search(SearchError::Time)
+        | ExtractError::Recipe(RecipeError::Time) => {
+            "Allow more with --timeout, or leave it out and end the query with Ctrl-C.".to_owned()
+        }
+        ExtractError::Query(QueryError::Memory { .. }) => {
+            "Leave --whole out, select fewer fields, or raise query.memory_bytes with --set."
+                .to_owned()
+        }
+        ExtractError::Query(QueryError::Output { .. }) => {
+            "Select single fields, or raise query.output_bytes with --set.".to_owned()
+        }
+        ExtractError::Query(QueryError::Worker { .. }) | ExtractError::NotOffered { .. } => {
+            "Use --recipe, --search or --read: they need no worker.".to_owned()
+        }
+        ExtractError::NoRecords => "Use --search or --read.".to_owned(),
+        ExtractError::NoMemories => "Use --query or --sql.".to_owned(),
+        ExtractError::NoPart { further: 0, .. } => {
+            "The result has no further texts: leave --part out.".to_owned()
+        }
+        ExtractError::NoPart { further, .. } => {
+            format!("Further texts are --part 1 to {further}; without it you read the data.")
+        }
+        other => other.hint(),
+    }
 }
 
 fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {

@@ -3,22 +3,20 @@
 mod count;
 mod deliver;
 mod descriptor;
+mod input;
+mod large;
 mod report;
 mod rules;
 mod text;
 
-use std::{
-    fs,
-    io::{self, IsTerminal, Read as _},
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
-use self::report::Report;
+use self::{input::Input, report::Report};
 use crate::{
     error::{Error, Status},
     output::{Mode, Output},
     settings::{Settings, Sources},
-    stores::output_dir,
+    stores::{Stores, output_dir},
 };
 
 /// Shown below the help.
@@ -52,32 +50,28 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let input = read(args.file.as_deref())?;
+    let stores = Stores::of(&settings, args.scope.as_deref())?;
+    let input = match input::read(args.file.as_deref(), &stores)? {
+        Input::Memory(input) => input,
+        Input::Large(file) => match large::run(args, &file, &settings, &stores, output)? {
+            large::Outcome::Done => return Ok(Status::Success),
+            large::Outcome::Undecided => file.whole()?,
+        },
+    };
     if !args.dry_run {
-        deliver::run(args, &input, &settings, output)?;
+        deliver::run(args, &input, &settings, &stores, output)?;
         return Ok(Status::Success);
     }
     let directory = output_dir(&settings)?;
     let report = Report::of(&input, args.tool.as_deref(), &settings.config, &directory)?;
-    match output.mode() {
-        Mode::Json => output.json(&report)?,
-        Mode::Human => output.facts(&text::facts(&report))?,
-    }
+    print(&report, output)?;
     Ok(Status::Success)
 }
 
-fn read(file: Option<&Path>) -> Result<Vec<u8>, Error> {
-    let unreadable = |name: &dyn std::fmt::Display, error: io::Error| {
-        Error::failure(format!("{name}: cannot be read: {error}"))
-    };
-    if let Some(file) = file.filter(|file| *file != Path::new("-")) {
-        return fs::read(file).map_err(|error| unreadable(&file.display(), error));
+fn print(report: &Report, output: &mut Output) -> Result<(), Error> {
+    match output.mode() {
+        Mode::Json => output.json(report)?,
+        Mode::Human => output.facts(&text::facts(report))?,
     }
-    if io::stdin().is_terminal() {
-        return Err(Error::usage("no result given: standard input is a terminal")
-            .with_hint("atlatl offload FILE"));
-    }
-    let mut input = Vec::new();
-    io::stdin().read_to_end(&mut input).map_err(|error| unreadable(&"standard input", error))?;
-    Ok(input)
+    Ok(())
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::grouped;
+use super::{grouped, size};
 
 /// How often it is drawn at most.
 const EVERY: Duration = Duration::from_millis(100);
@@ -19,6 +19,52 @@ pub(crate) struct Progress {
     total: u64,
     drawn: Option<Instant>,
     terminal: bool,
+}
+
+/// How many bytes of a file or pipe are done. It is drawn on a terminal and nowhere else.
+pub(crate) struct ByteProgress {
+    what: &'static str,
+    /// Unknown for a pipe.
+    total: Option<u64>,
+    began: Instant,
+    drawn: Option<Instant>,
+    terminal: bool,
+}
+
+impl ByteProgress {
+    /// Nothing is done yet.
+    pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
+        let terminal = io::stderr().is_terminal();
+        Self { what, total, began: Instant::now(), drawn: None, terminal }
+    }
+
+    /// Begins the next step, over `total` bytes.
+    pub(crate) fn next(&mut self, what: &'static str, total: u64) {
+        (self.what, self.total) = (what, Some(total));
+    }
+
+    /// So many bytes are done. Nothing is drawn for what is over at once.
+    pub(crate) fn at(&mut self, done: u64) {
+        let last = self.drawn.unwrap_or(self.began);
+        if !self.terminal || last.elapsed() < EVERY {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let _ = write!(io::stderr(), "\r{}\u{1b}[K", byte_line(self.what, done, self.total));
+    }
+
+    /// Clears the line for other output.
+    pub(crate) fn clear(&mut self) {
+        if self.drawn.take().is_some() {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}
+
+impl Drop for ByteProgress {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 impl Progress {
@@ -54,6 +100,17 @@ impl Drop for Progress {
 }
 
 fn line(what: &str, done: u64, total: u64, things: u64) -> String {
+    bar(what, done, total, &grouped(things))
+}
+
+fn byte_line(what: &str, done: u64, total: Option<u64>) -> String {
+    match total {
+        Some(total) => bar(what, done, total, &size(done.min(total))),
+        None => format!("{what}  {}", size(done)),
+    }
+}
+
+fn bar(what: &str, done: u64, total: u64, amount: &str) -> String {
     let mut line = format!("{what} [");
     // A file may grow while it is read.
     let done = done.min(total);
@@ -61,13 +118,20 @@ fn line(what: &str, done: u64, total: u64, things: u64) -> String {
     line.extend((0..SIGNS).map(|sign| if sign < full { '#' } else { '.' }));
     // A String takes everything: the result says nothing.
     let percent = (done * 100).checked_div(total).unwrap_or(0);
-    let _ = write!(line, "] {percent:>3} %  {}", grouped(things));
+    let _ = write!(line, "] {percent:>3} %  {amount}");
     line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn g37_a_pipe_shows_its_bytes_and_a_file_its_share() {
+        assert_eq!(byte_line("reading", 2_000_000, None), "reading  2.0 MB");
+        let half = "storing [############............]  50 %  2.0 MB";
+        assert_eq!(byte_line("storing", 2_000_000, Some(4_000_000)), half);
+    }
 
     #[test]
     fn the_bar_fills() {

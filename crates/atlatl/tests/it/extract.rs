@@ -1,5 +1,12 @@
 //! `atlatl extract`: questions to stored results, by the program itself.
 
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
 use serde_json::{Value, json};
 
 use crate::program::{Program, Run};
@@ -87,6 +94,26 @@ fn f03_how_many_of_how_many_is_said() {
 }
 
 #[test]
+fn g33_numbers_keep_their_digits_in_csv_and_table() {
+    let program = Program::new();
+    let rows = r#"[{"id":123456789012345678901234567893,"p":1.50,"x":{"y":[1e400,-0.0]}},
+        {"id":2,"p":0.10,"p":0.20,"x":null}]"#;
+    let args = ["offload", "--tool", "get_rows", "--set", "proxy.threshold_tokens=1"];
+    let run = program.run_with_input(&args, rows.as_bytes());
+    // No float holds what is in the preview.
+    let reference = run.stdout.split('"').find(|word| word.starts_with("lro:")).unwrap();
+    for form in ["csv", "table"] {
+        let run = ask(&program, reference, &["--query", ".id, .p", "--output", form]);
+        let lines: Vec<&str> = run.stdout.lines().map(str::trim_end).collect();
+        assert_eq!(lines[..3], ["value", "123456789012345678901234567893", "1.50"], "{run}");
+    }
+    let run = ask(&program, reference, &["--query", ".", "--output", "csv"]);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    let nested = r#""{""y"":[1e400,-0.0]}""#;
+    assert_eq!(lines[1], format!("123456789012345678901234567893,1.50,{nested},"), "{run}");
+}
+
+#[test]
 fn two_results_are_compared() {
     let program = Program::new();
     let new = store(&program, r#"[{"id":1},{"id":2},{"id":3}]"#);
@@ -118,13 +145,13 @@ fn what_is_wrong_is_said_with_a_hint() {
     error: the query cannot be run: `$ENV` is not offered
     hint: A query only reads records and its parameters: no environment, files, clock, chance or writing. Give what it needs, the present time for example, as a parameter.
     ");
-    insta::assert_snapshot!(fails(&["--query", "last(range(1e15))", "--set", "query.wall_ms=300"]), @"
+    insta::assert_snapshot!(fails(&["--query", "last(range(1e15))", "--timeout", "0.3"]), @"
     error: the query ran longer than 300 ms
-    hint: Select fewer records first, and end every generator with limit() or LIMIT.
+    hint: Allow more with --timeout, or leave it out and end the query with Ctrl-C.
     ");
     insta::assert_snapshot!(fails(&["--recipe", "1"]), @"
     error: recipes are for memories, and this result has none
-    hint: Use query or sql with the fields of the descriptor.
+    hint: Use --query or --sql.
     ");
     insta::assert_snapshot!(fails(&["--read", "5"]), @"
     error: --read 5: no range
@@ -148,10 +175,63 @@ fn a_further_text_is_read_by_its_number() {
     assert_eq!(run.status, 1, "{run}");
     assert_eq!(
         run.stderr,
-        "error: there is no part 2\nhint: part=0 is the data, further texts are 1 to 1.\n"
+        "error: there is no part 2\nhint: Further texts are --part 1 to 1; without it you read the data.\n"
     );
     let run = program.run(&["extract", &reference, "--recipe", "1", "--part", "1"]);
     assert_eq!(run.status, 2, "{run}");
+}
+
+/// `query.wall_ms` is for models: the same question goes on for a person until it is interrupted.
+#[test]
+fn g74_a_person_has_no_time_limit_and_an_interrupt_ends_the_worker() {
+    let program = Program::new().variable("ATLATL_QUERY__WALL_MS", "200");
+    let reference = store(&program, r#"[{"id":1},{"id":2}]"#);
+    let mut child = program
+        .command(&["extract", &reference, "--query", "last(range(1e15))", "--limit", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let worker = wait_for(|| children(child.id()).into_iter().next()).expect("a worker");
+    // Six times what a model may take.
+    thread::sleep(Duration::from_millis(1200));
+    assert!(child.try_wait().unwrap().is_none(), "the query was ended");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = wait_for(|| child.try_wait().unwrap());
+    assert_eq!(ended.and_then(|status| status.signal()), Some(2), "{ended:?}");
+    let gone = wait_for(|| (!is_running(worker)).then_some(()));
+    assert!(gone.is_some(), "the worker goes on");
+}
+
+/// Asks for ten seconds at most.
+fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let answer = ask();
+        if answer.is_some() || Instant::now() >= until {
+            return answer;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes that `parent` started.
+fn children(parent: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Whether a process is there and not a zombie.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
 #[test]

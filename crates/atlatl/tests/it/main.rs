@@ -15,6 +15,7 @@ mod inspector;
 mod install;
 mod install_started;
 mod invalid;
+mod large_input;
 mod layers;
 mod listening;
 mod logged_in;
@@ -44,6 +45,6 @@ mod team;
 mod tools;
 #[cfg(feature = "otel")]
 mod traces;
-mod trust;
 mod untrusted;
+mod trust;
 mod usage;

@@ -49,3 +49,22 @@ fn it_greets_clients_of_2026_07_28() {
         (&json!("complete"), &json!("private"))
     );
 }
+
+#[test]
+fn g35_a_search_in_a_long_line_takes_little_memory_of_the_server() {
+    let mut line = "x, ".repeat(32 << 20).into_bytes();
+    let end = line.len();
+    line[end - 900..end - 894].copy_from_slice(b"needle");
+    let program = Program::new().file("work/line", &line);
+    let run = program.run(&["offload", "line", "--tool", "read_line"]);
+    let reference = run.json()["lro"]["ref"].clone();
+    let mut tools = Proxied::of(program.command(&["tools"]));
+    tools.initialize(&json!({}));
+    tools.call("read_large_output", &json!({"ref": reference, "end": 8}));
+    let before = tools.peak_kib();
+    let found = tools.call("search_large_output", &json!({"ref": reference, "pattern": "needle"}));
+    let text = found["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("1 of 1 matching lines") && text.contains("needle"), "{text}");
+    let grown = tools.peak_kib() - before;
+    assert!(grown <= 32 << 10, "{grown} KiB for a line of 96 MiB");
+}

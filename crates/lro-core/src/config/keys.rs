@@ -217,9 +217,9 @@ pub const KEYS: &[Key] = &[
         TrustRequired,
         Kind::U64 { min: 1 },
         "5000",
-        "The most time that one filter may take, in milliseconds.",
+        "The most time that one question of a model may take, in milliseconds.",
     )
-    .for_commands(EXTRACT),
+    .for_commands(TOOLS),
     row(
         "query.memory_bytes",
         TrustRequired,

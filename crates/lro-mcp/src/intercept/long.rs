@@ -37,13 +37,13 @@ pub(super) enum Main {
 /// Why a part could not be had.
 #[derive(Debug)]
 pub(super) enum Lost {
-    Unreadable,
+    Unreadable(Unreadable),
     NoText,
 }
 
 impl From<Unreadable> for Lost {
-    fn from(_: Unreadable) -> Self {
-        Self::Unreadable
+    fn from(error: Unreadable) -> Self {
+        Self::Unreadable(error)
     }
 }
 

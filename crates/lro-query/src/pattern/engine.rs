@@ -25,8 +25,10 @@ const SIMULATION_STEPS: usize = 20_000_000;
 
 /// A pattern, ready to be searched for by any number of threads.
 pub(crate) struct Engine {
-    forward: DFA,
-    reverse: DFA,
+    pub(super) forward: DFA,
+    pub(super) reverse: DFA,
+    /// Finds what every match begins with.
+    pub(super) prefix: Option<Prefilter>,
     /// Whether a word ends between two characters that are not ASCII is more than the automata
     /// can tell. Where a pattern asks for it, short texts are decided by simulation.
     simulation: Option<meta::Regex>,
@@ -37,8 +39,8 @@ pub(crate) struct Engine {
 
 /// What one thread needs to search.
 pub(crate) struct Scratch {
-    forward: Cache,
-    reverse: Cache,
+    pub(super) forward: Cache,
+    pub(super) reverse: Cache,
 }
 
 /// Where a line may be that matches.
@@ -84,11 +86,11 @@ impl Engine {
             let built = meta::Builder::new().configure(config).build_from_hir(hir);
             built.map_err(|_| PatternError::TooLarge)
         });
+        let with_prefix =
+            config.clone().specialize_start_states(prefix.is_some()).prefilter(prefix.clone());
         Ok(Self {
-            forward: dfa(
-                config.clone().specialize_start_states(prefix.is_some()).prefilter(prefix),
-                forward,
-            )?,
+            forward: dfa(with_prefix, forward)?,
+            prefix,
             reverse: dfa(config.match_kind(MatchKind::All), nfa(true)?)?,
             simulation: simulation.transpose()?,
             states,
@@ -175,7 +177,14 @@ impl Engine {
         self.forward.try_search_fwd(&mut scratch.forward, input)
     }
 
-    fn simulate(&self, text: &[u8]) -> Result<Option<Range<usize>>, PatternError> {
+    /// Whether a text of so many bytes can be decided by [`simulate`](Self::simulate).
+    pub(crate) fn can_simulate(&self, bytes: u64) -> bool {
+        let steps = (self.states as u64).saturating_mul(bytes);
+        self.simulation.is_some() && steps <= SIMULATION_STEPS as u64
+    }
+
+    /// Where the leftmost match in a text of its own is, by simulation.
+    pub(crate) fn simulate(&self, text: &[u8]) -> Result<Option<Range<usize>>, PatternError> {
         match &self.simulation {
             Some(regex) if self.states.saturating_mul(text.len()) <= SIMULATION_STEPS => {
                 Ok(regex.find(text).map(|found| found.range()))
@@ -186,7 +195,7 @@ impl Engine {
 }
 
 /// What earlier texts filled the cache with does not count against this one.
-fn forget_fills(cache: &mut Cache, dfa: &DFA) {
+pub(super) fn forget_fills(cache: &mut Cache, dfa: &DFA) {
     if cache.clear_count() > 0 {
         cache.reset(dfa);
     }

@@ -39,12 +39,15 @@ impl Hits {
     pub(super) fn find(
         engine: &Engine,
         scratch: &mut Scratch,
-        chunk: Chunk<'_>,
+        chunk: &Chunk<'_>,
         most: usize,
         characters: usize,
     ) -> Result<Self, PatternError> {
         let text = chunk.bytes;
         let mut hits = Self::default();
+        if text.is_empty() {
+            return Ok(hits);
+        }
         // Lines before `counted` have been counted.
         let mut counted = 0;
         let mut at = 0;

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 use std::os::fd::AsFd as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::bounds::Bounds;
 use super::descriptors::{AT_MOST, ORDER_AT_MOST, Opened};
@@ -29,6 +29,8 @@ pub struct Workers {
 
 /// Below this a second thread costs more than it gains.
 const WORTH_A_THREAD: u64 = 1 << 20;
+/// How long a worker may take to read its order.
+const TELL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Above this threads only wait for the one that reads or writes.
 const THREADS_AT_MOST: usize = 4;
 
@@ -75,7 +77,7 @@ impl Workers {
             Bounds { memory, cpu_seconds: (wall.as_secs() + 1) * (threads as u64 + 1), threads };
         let mut running = Running::start(&self.program, bounds, slot)?;
         let descriptors: Vec<_> = opened.iter().map(|opened| opened.as_fd()).collect();
-        running.tell(&order, &descriptors, wall)?;
+        running.tell(&order, &descriptors, wall.min(TELL_TIMEOUT))?;
         running.answer(deadline, limits, memory, cancel)
     }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use lro_query::search::{Case, LineEnd, Match, Search, SearchError};
 use lro_query::{Bytes, PatternError, Rest, Total};
+use lro_spool::{PositionedRead, SpoolError};
 use serde_json::Value;
 use testkit::SplitMix64;
 
@@ -256,4 +257,59 @@ fn a_deadline_in_the_past_ends_a_search() {
     let (file, begin) = records();
     let search = Search::new("id", Case::Sensitive).unwrap().deadline(Instant::now());
     assert!(matches!(search.run(&Bytes(&file), begin), Err(SearchError::Time)));
+}
+
+/// One line of `x`, with a word near its end: nothing of it is in memory.
+struct LongLine {
+    bytes: u64,
+    word: &'static [u8],
+}
+
+impl PositionedRead for LongLine {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+        let length = usize::try_from(self.bytes - offset.min(self.bytes)).unwrap().min(buf.len());
+        buf[..length].fill(b'x');
+        let at = self.bytes - 1000;
+        for (i, byte) in self.word.iter().enumerate() {
+            if let Some(i) =
+                (at + i as u64).checked_sub(offset).and_then(|i| usize::try_from(i).ok())
+                && i < length
+            {
+                buf[i] = *byte;
+            }
+        }
+        Ok(length)
+    }
+}
+
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[test]
+fn g35_a_search_holds_little_of_a_long_line() {
+    let source = LongLine { bytes: 96 << 20, word: b"needle 42" };
+    let before = peak_mib();
+    for (pattern, start) in [("NEEDLE", 0), (r"[mn]eedle \d+x$", 0), (r"e+dle.*x", 1), ("y", 0)] {
+        let search = Search::new(pattern, Case::Ignored).unwrap();
+        let found = search.run(&source, 0).unwrap();
+        assert_eq!(found.lines, 1);
+        match pattern {
+            "y" | r"[mn]eedle \d+x$" => assert!(found.matches.is_empty(), "{pattern}"),
+            _ => {
+                let hit = &found.matches[0];
+                let at = source.bytes - 1000 + start;
+                assert_eq!((hit.line, hit.byte, hit.column), (0, at, at), "{pattern}");
+                assert!(hit.text.text.contains("eedle 42"), "{pattern}");
+            }
+        }
+    }
+    let grown = peak_mib() - before;
+    assert!(grown <= 24, "{grown} MiB for a line of 96 MiB");
 }

@@ -60,6 +60,11 @@ impl FaultyOs {
         self.fail_at > 0 && self.calls.load(Ordering::SeqCst) >= self.fail_at
     }
 
+    /// How many calls it has had.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
     fn due(&self) -> bool {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         match self.lasting {
@@ -121,6 +126,10 @@ impl Os for FaultyOs {
 
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
         self.call(|os| os.create(dir, name, mode))
+    }
+
+    fn open_append(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
+        self.call(|os| os.open_append(dir, name, mode))
     }
 
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {

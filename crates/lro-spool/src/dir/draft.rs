@@ -8,6 +8,7 @@ use std::thread;
 use lro_core::records::Envelope;
 
 use super::Shared;
+use super::account::Pending;
 use super::folder::{HEADER_CAP, Locked, SIDECAR_CAP};
 use crate::error::{Limit, SpoolError};
 use crate::name::{Extension, FileName, PART_CAP, Piece};
@@ -32,6 +33,9 @@ pub(super) struct DirDraft {
     files: Vec<PieceFile>,
     roles: Vec<PartRole>,
     unchecked: u64,
+    /// The bytes that the account knows of.
+    claimed: u64,
+    committed: bool,
     /// A write failed, so the bytes are not all there.
     failed: bool,
 }
@@ -60,7 +64,22 @@ impl DirDraft {
             shared.make_room(new.created_at)?;
         }
         let (files, roles) = (Vec::new(), Vec::new());
-        let mut draft = Self { shared, new, name, files, roles, unchecked: 0, failed: false };
+        let mut draft = Self {
+            shared,
+            new,
+            name,
+            files,
+            roles,
+            unchecked: 0,
+            claimed: 0,
+            committed: false,
+            failed: false,
+        };
+        // Before the first file is there: a writer that dies is known by this.
+        if let Some(account) = &draft.shared.account {
+            let pending = Pending::new(&draft.name, draft.shared.options.scope);
+            account.begin(&pending, draft.expires_at());
+        }
         draft.add(Piece::Data)?;
         if draft.new.extension == Extension::Jsonl {
             // Spec F1: line 1 is the header.
@@ -70,6 +89,22 @@ impl DirDraft {
             draft.append(0, &line)?;
         }
         Ok(draft)
+    }
+
+    /// When the result expires, in milliseconds.
+    fn expires_at(&self) -> i64 {
+        let ttl = i64::try_from(self.new.ttl.as_millis()).unwrap_or(i64::MAX);
+        self.new.created_at.timestamp_millis().saturating_add(ttl)
+    }
+
+    /// Claims what was written since the last time, and makes room for it.
+    fn claim(&mut self, files: u64) -> Result<(), SpoolError> {
+        let written: u64 = self.files.iter().map(|file| file.bytes).sum();
+        if let Some(account) = &self.shared.account {
+            account.claim(&self.new.id.to_string(), written - self.claimed, files);
+            self.claimed = written;
+        }
+        self.shared.make_room(self.new.created_at)
     }
 
     /// Creates a file nobody else has, and locks it so that no sweeper takes it for a leftover.
@@ -128,7 +163,7 @@ impl DirDraft {
         }
         if self.unchecked >= CHECK_EVERY {
             self.unchecked = 0;
-            shared.make_room(self.new.created_at)?;
+            self.claim(0)?;
         }
         Ok(())
     }
@@ -145,26 +180,34 @@ impl DirDraft {
     /// Makes all files safe, then gives them their names: the data last, so that it is never seen
     /// without its sidecar.
     fn show(&mut self) -> Result<(), SpoolError> {
-        let folder = &self.shared.folder;
-        let io = |op, piece: Piece, error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => SpoolError::Taken { name: self.name.clone() },
-            _ => SpoolError::io(op, folder.at(&piece.of(&self.name)), error),
-        };
         for batch in self.files.chunks(SYNCED_TOGETHER) {
-            sync_together(&*folder.os, batch).map_err(|(piece, e)| io("sync", piece, e))?;
+            sync_together(&*self.shared.folder.os, batch)
+                .map_err(|(piece, e)| self.shown_error("sync", piece, e))?;
         }
-        for PieceFile { piece, shown, .. } in self.files.iter_mut().rev() {
-            if *piece == Piece::Data {
-                // The sidecar's name is a claim that others count: of several writers the last to
-                // make its claim sees those of all the others, and their sizes.
-                self.shared.make_room(self.new.created_at)?;
+        for index in (0..self.files.len()).rev() {
+            let piece = self.files[index].piece;
+            if piece == Piece::Data {
+                // The sidecar's name is a claim that others count, and so is the line in the
+                // account: of several writers the last to make its claim sees those of all the
+                // others, and their sizes.
+                self.claim(1)?;
             }
+            let folder = &self.shared.folder;
             let (from, to) = (piece.draft_of(&self.name), piece.of(&self.name));
             again(|| folder.os.rename(folder.fd.as_fd(), &from, &to))
-                .map_err(|e| io("rename", *piece, e))?;
-            *shown = Shown::AsResult;
+                .map_err(|e| self.shown_error("rename", piece, e))?;
+            self.files[index].shown = Shown::AsResult;
         }
-        again(|| folder.os.sync_dir(folder.fd.as_fd())).map_err(|e| io("sync", Piece::Data, e))
+        let folder = &self.shared.folder;
+        again(|| folder.os.sync_dir(folder.fd.as_fd()))
+            .map_err(|e| self.shown_error("sync", Piece::Data, e))
+    }
+
+    fn shown_error(&self, op: &'static str, piece: Piece, error: io::Error) -> SpoolError {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => SpoolError::Taken { name: self.name.clone() },
+            _ => SpoolError::io(op, self.shared.folder.at(&piece.of(&self.name)), error),
+        }
     }
 }
 
@@ -209,7 +252,10 @@ impl Draft for DirDraft {
         self.add(Piece::Sidecar)?;
         self.append(self.files.len() - 1, &written)?;
         self.show()?;
-        self.files.clear();
+        self.committed = true;
+        if let Some(account) = &self.shared.account {
+            account.end(&self.new.id.to_string());
+        }
         let path = self.shared.folder.at(&self.name.to_string());
         Ok(Listed::new(self.name.clone(), Some(path), sidecar))
     }
@@ -218,13 +264,25 @@ impl Draft for DirDraft {
 impl Drop for DirDraft {
     fn drop(&mut self) {
         let folder = &self.shared.folder;
+        if self.committed {
+            return;
+        }
+        let mut gone = true;
         for PieceFile { piece, shown, .. } in &self.files {
             let name = match shown {
                 Shown::AsDraft => piece.draft_of(&self.name),
                 Shown::AsResult => piece.of(&self.name),
             };
-            // What stays is hidden or an orphan, unlocked from now on, and the next sweep's.
-            let _ = again(|| folder.os.unlink(folder.fd.as_fd(), &name));
+            // What stays is hidden or an orphan, unlocked from now on, and cleared by the next start.
+            gone &= match again(|| folder.os.unlink(folder.fd.as_fd(), &name)) {
+                Ok(()) => true,
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            };
+        }
+        if let Some(account) = &self.shared.account
+            && gone
+        {
+            account.abandon(&self.new.id.to_string());
         }
     }
 }

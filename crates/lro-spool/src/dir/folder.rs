@@ -271,33 +271,36 @@ impl Folder {
 
     /// Removes a result that is locked: its data first, so that nothing is visible without its
     /// sidecar; what a failure leaves is an orphan, which the next sweep knows by its sidecar.
-    /// False where someone else removed the data.
-    pub(super) fn unlink_result(&self, found: &Found) -> Result<bool, SpoolError> {
+    /// Says how many bytes were removed; `None` where someone else removed the data.
+    pub(super) fn unlink_result(&self, found: &Found) -> Result<Option<u64>, SpoolError> {
         let Listed { name, sidecar, .. } = &found.listed;
         let removed = self.unlink_same(&Piece::Data.of(name), &found.stat)?;
         // The result itself is gone, which is what was asked for; orphans are swept.
-        let _ = self.unlink_beside(name, sidecar);
-        Ok(removed)
+        let beside = self.unlink_beside(name, sidecar).unwrap_or(0);
+        Ok(removed.then_some(found.stat.bytes + beside))
     }
 
-    /// Removes the parts of a result without data, then its sidecar.
+    /// Removes the parts of a result without data, then its sidecar, and says how many bytes.
     pub(super) fn unlink_beside(
         &self,
         name: &FileName,
         sidecar: &Sidecar,
-    ) -> Result<(), SpoolError> {
+    ) -> Result<u64, SpoolError> {
+        let mut bytes = 0;
         let parts = (1..).take(sidecar.parts.len()).map(Piece::Part);
         for piece in parts.chain([Piece::Sidecar]) {
             let beside = piece.of(name);
             match self.open_ours(&beside) {
                 Ok((_, stat)) => {
-                    self.unlink_same(&beside, &stat)?;
+                    if self.unlink_same(&beside, &stat)? {
+                        bytes += stat.bytes;
+                    }
                 }
                 Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use chrono::{DateTime, Utc};
 
+use super::account::Pending;
 use super::folder::{Folder, Found, Locked};
 use super::{Shared, results};
 use crate::error::SpoolError;
@@ -17,51 +18,99 @@ use crate::spool::{Listed, Swept};
 impl Shared {
     pub(super) fn sweep(&self, now: DateTime<Utc>) -> Swept {
         let mut swept = Swept { expired: self.gone.take_untold(), ..Swept::default() };
+        let account = self.account.as_ref().filter(|account| account.exists());
+        let began = account.map(|account| (account, account.begin_sweep()));
         self.each_folder(|_, folder| {
             folder.clear_leftovers(&mut swept);
             let mut failures = Vec::new();
-            self.each_expired(folder, now, &mut failures, |found| {
-                match self.expire(folder, &found) {
+            let next = self.each_expired(folder, now, &mut failures, |found| {
+                let unlink = || Ok(folder.unlink_result(&found)?.is_some());
+                match self.expire(folder, &found, unlink) {
                     Ok(Outcome::Removed) => swept.expired.push(found.listed),
                     Ok(Outcome::InUse) => swept.in_use += 1,
                     Ok(Outcome::GoneBefore) => {}
                     Err(error) => swept.failures.push(error),
                 }
             });
+            swept.next_expiry = swept.next_expiry.into_iter().chain(next).min();
             swept.failures.append(&mut failures);
         });
         swept.expired.sort_by_key(|gone| gone.sidecar.expires_at);
+        // A folder by itself says nothing of the others.
+        if self.covers_all() {
+            // Where it cannot be counted nothing is relied upon later.
+            let _ = self.count(swept.next_expiry, now);
+        }
+        if let Some((account, began)) = began {
+            account.end(&began);
+        }
         swept
     }
 
-    /// Visits the results of a folder whose time is up; one file is open at a time.
+    /// Whether the folders that are visited are all that the account is about.
+    fn covers_all(&self) -> bool {
+        self.root.is_some() || self.options.scope.is_none()
+    }
+
+    /// Visits the results of a folder whose time is up; one file is open at a time. Says when the
+    /// next of the others expires, as far as they were looked at.
     fn each_expired(
         &self,
         folder: &Folder,
         now: DateTime<Utc>,
         failures: &mut Vec<SpoolError>,
         mut visit: impl FnMut(Found),
-    ) {
+    ) -> Option<DateTime<Utc>> {
         let names = match folder.results() {
             Ok(names) => names,
-            Err(error) => return failures.push(error),
+            Err(error) => {
+                failures.push(error);
+                return None;
+            }
         };
+        let mut next = None;
         for name in names.iter().filter(|name| made_before(name, now)) {
             match folder.examine(name, self.options.ttl) {
                 Ok(found) if found.listed.sidecar.is_expired(name.id(), now) => visit(found),
-                Ok(_) | Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
+                Ok(found) => {
+                    next = next.into_iter().chain([found.listed.sidecar.expires_at]).min();
+                }
+                Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
                 Err(error) => failures.push(error),
             }
         }
+        next
     }
 
-    fn expire(&self, folder: &Folder, found: &Found) -> Result<Outcome, SpoolError> {
+    /// Removes a result of `scope` that is locked. False where someone else did.
+    pub(super) fn unlink_result(
+        &self,
+        scope: Option<Scope>,
+        folder: &Folder,
+        found: &Found,
+    ) -> Result<bool, SpoolError> {
+        let Some(account) = &self.account else {
+            return Ok(folder.unlink_result(found)?.is_some());
+        };
+        let result = Pending::new(&found.listed.name, scope.or(self.options.scope));
+        account.begin_removal(&result);
+        let removed = folder.unlink_result(found)?;
+        account.removed(&result.id, removed.unwrap_or(0), u64::from(removed.is_some()));
+        Ok(removed.is_some())
+    }
+
+    fn expire(
+        &self,
+        folder: &Folder,
+        found: &Found,
+        unlink: impl FnOnce() -> Result<bool, SpoolError>,
+    ) -> Result<Outcome, SpoolError> {
         match folder.lock(found, Lock::ExclusiveNow)? {
             Locked::ByUs => {}
             Locked::ByOthers => return Ok(Outcome::InUse),
             Locked::Gone => return Ok(Outcome::GoneBefore),
         }
-        if !folder.unlink_result(found)? {
+        if !unlink()? {
             return Ok(Outcome::GoneBefore);
         }
         self.gone.remember(&found.listed);
@@ -88,9 +137,45 @@ impl Shared {
             .map_err(|error| SpoolError::io("measure", &self.folder.path, error))
     }
 
+    /// Counts what all folders hold, and writes it down for those who store something later.
+    pub(super) fn count(
+        &self,
+        next_expiry: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> Result<Usage, SpoolError> {
+        let Some(account) = &self.account else { return self.usage() };
+        if !account.exists() {
+            // Where nothing was stored, nothing is left.
+            let usage = self.usage()?;
+            if usage.bytes == 0 {
+                return Ok(usage);
+            }
+        }
+        let count = account.begin_count();
+        let usage = self.usage()?;
+        account.end_count(&count, (usage.bytes, usage.files), next_expiry, now);
+        Ok(usage)
+    }
+
+    /// What all folders hold, by the account where it can be relied upon.
+    fn kept_usage(&self, now: DateTime<Utc>) -> Result<Option<Usage>, SpoolError> {
+        let free = self.free()?;
+        if !self.options.quota.counts() {
+            return Ok(Some(Usage { free, ..Usage::default() }));
+        }
+        let balance = self.account.as_ref().and_then(|account| account.balance(now));
+        Ok(balance.map(|balance| Usage { bytes: balance.bytes, files: balance.files, free }))
+    }
+
     /// Makes room where a quota is broken: what has expired goes, oldest first, as far as needed.
     pub(super) fn make_room(&self, now: DateTime<Utc>) -> Result<(), SpoolError> {
-        let mut usage = self.usage()?;
+        if let Some(usage) = self.kept_usage(now)?
+            && self.options.quota.broken_by(usage).is_none()
+        {
+            return Ok(());
+        }
+        // Nothing is refused before everything was counted.
+        let mut usage = self.count(None, now)?;
         if self.options.quota.broken_by(usage).is_none() {
             return Ok(());
         }
@@ -133,7 +218,7 @@ impl Shared {
         };
         let folder = other.as_ref().unwrap_or(&self.folder);
         let found = folder.examine(name, self.options.ttl)?;
-        let outcome = self.expire(folder, &found)?;
+        let outcome = self.expire(folder, &found, || self.unlink_result(scope, folder, &found))?;
         Ok(matches!(outcome, Outcome::Removed).then_some(found.listed))
     }
 }

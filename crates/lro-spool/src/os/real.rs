@@ -24,6 +24,13 @@ const CREATE: OFlags = OFlags::RDWR
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+const APPEND: OFlags = OFlags::RDWR
+    .union(OFlags::APPEND)
+    .union(OFlags::CREATE)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
 impl Os for RealOs {
     fn user(&self) -> u32 {
         rustix::process::geteuid().as_raw()
@@ -70,6 +77,10 @@ impl Os for RealOs {
 
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
         Ok(fs::openat(dir, name, CREATE, permissions(mode))?)
+    }
+
+    fn open_append(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
+        Ok(fs::openat(dir, name, APPEND, Mode::from_raw_mode(mode))?)
     }
 
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {

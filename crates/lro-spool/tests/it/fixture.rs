@@ -63,9 +63,11 @@ pub(crate) fn flat(path: &Path) -> DirSpool {
     DirSpool::open(path, DirOptions::flat().quota(Quota::NONE)).unwrap()
 }
 
+/// The entries of a directory, its account left out.
 pub(crate) fn entries(path: &Path) -> BTreeSet<String> {
     let names = std::fs::read_dir(path).unwrap();
-    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.starts_with(".atlatl-usage-")).collect()
 }
 
 /// The data files among a directory's entries.

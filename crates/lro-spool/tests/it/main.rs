@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "a long run says what it came to, a skipped test why")]
 
+mod account;
 mod addresses;
 mod contract;
 mod crash;

@@ -70,6 +70,10 @@ impl<W: Watcher> Os for StepOs<W> {
         self.call("create", |os| os.create(dir, name, mode))
     }
 
+    fn open_append(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
+        self.call("open_append", |os| os.open_append(dir, name, mode))
+    }
+
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
         self.call("open", |os| os.open(dir, name))
     }
@@ -132,12 +136,13 @@ impl<W: Watcher> Os for StepOs<W> {
 }
 
 /// Every step there is.
-pub(crate) const STEPS: [&str; 18] = [
+pub(crate) const STEPS: [&str; 19] = [
     "open_dir",
     "make_dir",
     "open_dir_at",
     "make_dir_at",
     "create",
+    "open_append",
     "open",
     "set_mode",
     "write",

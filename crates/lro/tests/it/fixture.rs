@@ -48,9 +48,15 @@ impl Fixture {
 
     /// The names of all files in the spool, hidden ones included.
     pub(crate) fn files(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.dir.path().join("spool")).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        files(&self.dir.path().join("spool"))
     }
+}
+
+/// The names in a directory, that of its kept usage left out.
+pub(crate) fn files(path: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.starts_with(".atlatl-usage-")).collect()
 }
 
 pub(crate) fn moment() -> Moment {

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use lro::{Arrived, Call, Delivered, EventSink, Incoming, Offloader};
+use lro::{Arrived, Call, Delivered, EventSink, Incoming, Offloader, Scanned, WhiteSpace};
 use lro_core::O200k;
 use lro_core::config::Config;
+use lro_core::payload::{Payload, Unreadable};
 use lro_spool::contract::{Fault, FaultyOs, Lasting};
 use lro_spool::os::Os;
 use lro_spool::{Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, original};
 use serde_json::Value;
 use testkit::SplitMix64;
 
-use crate::fixture::{Fixture, Watcher, moment, recalled};
+use crate::fixture::{Fixture, Watcher, files, moment, recalled};
 
 /// Sets everything aside that is larger than this, instead of 64 MiB.
 const CAP: usize = 4096;
@@ -100,6 +101,49 @@ fn a_stream_is_delivered_as_the_same_bytes_in_memory_are() {
             assert!(arrived.payload.whole().is_none(), "{tool}: it was set aside");
             assert!(whole(&arrived) == payload, "{tool}");
         }
+    }
+}
+
+/// A file: bytes that are not in memory, and can be read again.
+struct OnDisk<'a>(&'a [u8]);
+
+impl Payload for OnDisk<'_> {
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
+        let rest = self.0.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+        space.clear();
+        space.extend_from_slice(&rest[..rest.len().min(10_007)]);
+        Ok(space)
+    }
+}
+
+#[test]
+fn g37_a_file_is_delivered_as_the_same_bytes_in_memory_are() {
+    for (tool, payload) in payloads() {
+        let at_once = MemorySpool::default();
+        let incoming = Incoming::payload(tool, &payload);
+        let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+        let Delivered::Offloaded(expected) = delivered else { panic!("{tool}: {delivered:?}") };
+        let (scanning, file) = (MemorySpool::default(), OnDisk(&payload));
+        let scanned = Scanned::read(&file).unwrap();
+        assert_eq!(scanned.is_of_memories(&file).unwrap(), payload == recalled(300).into_bytes());
+        let delivered = offloader(scanning.clone()).deliver_scanned(
+            Call::of(tool),
+            &file,
+            scanned,
+            WhiteSpace::Insignificant,
+            moment(),
+        );
+        let Delivered::Offloaded(ours) = delivered else { panic!("{tool}: {delivered:?}") };
+        assert_eq!(ours.descriptor, expected.descriptor, "{tool}");
+        assert!(stored(&scanning) == stored(&at_once), "{tool}");
     }
 }
 
@@ -215,7 +259,7 @@ fn delivered_on(os: &Arc<FaultyOs>, tool: &str, payload: &[u8], context: &str) -
     drop((arrived, offloader));
     let clean = DirSpool::open(&path, DirOptions::private()).unwrap();
     let kept: usize = clean.list().unwrap().iter().map(|r| 2 + r.sidecar.parts.len()).sum();
-    assert_eq!(std::fs::read_dir(&path).unwrap().count(), kept, "{context}: nothing else stays");
+    assert_eq!(files(&path).len(), kept, "{context}: nothing else stays");
     true
 }
 

@@ -1,6 +1,6 @@
 //! What was typed behind `atlatl extract`, as a question.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use lro::{Question, Values, Wanted};
 use lro_query::{Page, read, search};
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Pass over so many answers first
     #[arg(long, value_name = "N")]
     offset: Option<u64>,
+    /// Give up after so many seconds; without it Ctrl-C does
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) timeout: Option<Duration>,
     /// The --scope that it was stored with
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
     pub(super) scope: Option<String>,
@@ -64,6 +67,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
+/// The longest timeout that can be typed: whoever wants more wants none.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 7);
 /// Matching lines shown when nobody says how many.
 const MATCHES: u64 = 100;
 
@@ -122,6 +127,14 @@ impl Args {
                 Ok((alias.to_owned(), typed_address(reference)?))
             })
             .collect()
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => Ok(timeout),
+        _ => Err(format!("must be above 0 and at most {}", MAX_TIMEOUT.as_secs())),
     }
 }
 

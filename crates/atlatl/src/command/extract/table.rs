@@ -1,6 +1,12 @@
 //! Answers as a table, as a JSON array or as CSV.
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use csv_core::{Terminator, WriteResult, WriterBuilder};
+use lro_wire::Object;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::output::Table;
 
@@ -27,24 +33,40 @@ pub(super) fn json(lines: &str) -> String {
     format!("[\n{}\n]\n", elements.join(",\n"))
 }
 
-/// Answers as CSV, with a line of headings.
+/// Answers as CSV (RFC 4180), with a line of headings.
 pub(super) fn csv(lines: &str) -> Vec<u8> {
     let (headings, rows) = cells(lines);
-    let mut text = String::new();
-    for row in std::iter::once(&headings).chain(&rows) {
-        let fields: Vec<String> = row.iter().map(|cell| field(cell)).collect();
-        text.push_str(&fields.join(","));
-        text.push_str("\r\n");
+    if headings.is_empty() {
+        return b"\r\n".to_vec();
     }
-    text.into_bytes()
+    let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).build();
+    let mut text = Vec::new();
+    for row in std::iter::once(&headings).chain(&rows) {
+        for (column, cell) in row.iter().enumerate() {
+            if column > 0 {
+                write(&mut text, |space| writer.delimiter(space));
+            }
+            let mut rest = cell.as_bytes();
+            write(&mut text, |space| {
+                let (result, read, written) = writer.field(rest, space);
+                rest = &rest[read..];
+                (result, written)
+            });
+        }
+        write(&mut text, |space| writer.terminator(space));
+    }
+    text
 }
 
-/// RFC 4180: quoted where it has to be.
-fn field(cell: &str) -> String {
-    if cell.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
+/// Calls a step of the CSV writer until its output is complete, and appends that output.
+fn write(text: &mut Vec<u8>, mut step: impl FnMut(&mut [u8]) -> (WriteResult, usize)) {
+    let mut space = [0; 256];
+    loop {
+        let (result, written) = step(&mut space);
+        text.extend_from_slice(&space[..written]);
+        if matches!(result, WriteResult::InputEmpty) {
+            return;
+        }
     }
 }
 
@@ -65,39 +87,48 @@ fn short(cell: &str) -> String {
     }
 }
 
-/// The headings, which are the fields of all answers in the order they first come, and the rows.
+/// One answer: every value in it as it is spelled, so that no number is rounded.
+enum Answer<'a> {
+    /// The members of an object; a name can occur more than once.
+    Fields(Vec<(Cow<'a, str>, &'a str)>),
+    /// The columns of an answer that is not an object.
+    Values(Vec<Cow<'a, str>>),
+}
+
+/// The headings and the rows. There is a column for each field of any answer, in the order of first
+/// occurrence, and a further one for each repetition of a name within an answer.
 fn cells(lines: &str) -> (Vec<String>, Vec<Vec<String>>) {
-    let answers: Vec<Result<Map<String, Value>, Vec<String>>> = lines.lines().map(answer).collect();
-    let mut headings: Vec<String> = Vec::new();
-    for answer in answers.iter().flatten() {
-        for name in answer.keys() {
-            if !headings.contains(name) {
-                headings.push(name.clone());
+    let answers: Vec<Answer<'_>> = lines.lines().map(answer).collect();
+    let mut fields: Vec<(&str, usize)> = Vec::new();
+    let mut columns: HashMap<(&str, usize), usize> = HashMap::new();
+    let mut values = 0;
+    for answer in &answers {
+        match answer {
+            Answer::Fields(members) => {
+                for field in numbered(members) {
+                    columns.entry(field).or_insert_with(|| {
+                        fields.push(field);
+                        fields.len() - 1
+                    });
+                }
             }
+            Answer::Values(cells) => values = values.max(cells.len()),
         }
     }
-    let plain = answers.iter().filter_map(|answer| answer.as_ref().err()).map(Vec::len).max();
-    let before = headings.len();
-    for number in 0..plain.unwrap_or(0) {
-        headings.push(if number == 0 {
-            VALUE.to_owned()
-        } else {
-            format!("{VALUE}_{}", number + 1)
-        });
-    }
+    let headings = headings(&fields, values);
     let rows = answers
-        .into_iter()
+        .iter()
         .map(|answer| {
             let mut row = vec![String::new(); headings.len()];
             match answer {
-                Ok(fields) => {
-                    for (cell, name) in row.iter_mut().zip(&headings[..before]) {
-                        *cell = fields.get(name).map(text).unwrap_or_default();
+                Answer::Fields(members) => {
+                    for (field, (_, value)) in numbered(members).zip(members) {
+                        row[columns[&field]] = text(value).into_owned();
                     }
                 }
-                Err(values) => {
-                    for (cell, value) in row[before..].iter_mut().zip(values) {
-                        *cell = value;
+                Answer::Values(cells) => {
+                    for (cell, value) in row[fields.len()..].iter_mut().zip(cells) {
+                        value.as_ref().clone_into(cell);
                     }
                 }
             }
@@ -107,20 +138,57 @@ fn cells(lines: &str) -> (Vec<String>, Vec<Vec<String>>) {
     (headings, rows)
 }
 
+/// The names of an object's members, each with how often the object had it before.
+fn numbered<'m>(
+    members: &'m [(Cow<'_, str>, &str)],
+) -> impl Iterator<Item = (&'m str, usize)> + use<'m> {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    members.iter().map(move |(name, _)| {
+        let count = seen.entry(name).or_default();
+        *count += 1;
+        (&**name, *count - 1)
+    })
+}
+
+/// A heading for each field and plain value, all of them different.
+fn headings(fields: &[(&str, usize)], values: usize) -> Vec<String> {
+    let mut used: HashSet<String> =
+        fields.iter().filter(|(_, nth)| *nth == 0).map(|(name, _)| (*name).to_owned()).collect();
+    let mut unused = |name: &str, nth: usize| {
+        let mut candidates = (nth..).map(|nth| match nth {
+            0 => name.to_owned(),
+            nth => format!("{name}_{}", nth + 1),
+        });
+        candidates.find(|heading| used.insert(heading.clone())).unwrap_or_default()
+    };
+    let mut headings: Vec<String> = Vec::with_capacity(fields.len() + values);
+    for (name, nth) in fields {
+        headings.push(if *nth == 0 { (*name).to_owned() } else { unused(name, *nth) });
+    }
+    headings.extend((0..values).map(|nth| unused(VALUE, nth)));
+    headings
+}
+
 /// The fields of an answer, or its plain values.
-fn answer(line: &str) -> Result<Map<String, Value>, Vec<String>> {
-    match serde_json::from_str(line) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(value) => Err(vec![text(&value)]),
-        Err(_) => Err(line.split('\t').map(str::to_owned).collect()),
+fn answer(line: &str) -> Answer<'_> {
+    if let Some(object) = Object::read(line) {
+        let members = object.members.into_iter().map(|(name, value)| (name, value.get()));
+        return Answer::Fields(members.collect());
+    }
+    match serde_json::from_str::<&RawValue>(line) {
+        Ok(value) => Answer::Values(vec![text(value.get())]),
+        // A recipe answers with text, whose columns are separated by tabs.
+        Err(_) => Answer::Values(line.split('\t').map(Cow::Borrowed).collect()),
     }
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
+/// The text of a string, nothing for `null`, and any other value as it is spelled.
+fn text(json: &str) -> Cow<'_, str> {
+    match json.as_bytes().first() {
+        // Half of a surrogate pair has no text: such a string stays JSON.
+        Some(b'"') => serde_json::from_str(json).map_or(Cow::Borrowed(json), Cow::Owned),
+        Some(b'n') => Cow::Borrowed(""),
+        _ => Cow::Borrowed(json),
     }
 }
 
@@ -132,9 +200,51 @@ mod tests {
 
     #[test]
     fn every_field_has_a_column() {
-        assert_eq!(csv_text(LINES), "a,b,c,value\r\n1,\"x, y\",,\r\n,,[1.5],\r\n,,,7\r\n");
+        assert_eq!(csv_text(LINES), "a,b,c,value\r\n1,\"x, y\",,\r\n,,[1.50],\r\n,,,7\r\n");
         assert_eq!(csv_text("one\ttwo\n"), "value,value_2\r\none,two\r\n");
         assert_eq!(csv_text(""), "\r\n");
+    }
+
+    #[test]
+    fn g33_csv_and_table_keep_every_digit() {
+        let number = "123456789012345678901234567893";
+        let line = format!(
+            r#"{{"n":{number},"p":1.50,"e":1e400,"z":-0.0,"o":{{"n":{number},"x": [1.50, 2E+3]}}}}"#
+        );
+        let nested = format!(r#"{{""n"":{number},""x"": [1.50, 2E+3]}}"#);
+        assert_eq!(
+            csv_text(&line),
+            format!("n,p,e,z,o\r\n{number},1.50,1e400,-0.0,\"{nested}\"\r\n")
+        );
+        assert_eq!(
+            csv_text(&format!("{number}\n1.50\n")),
+            format!("value\r\n{number}\r\n1.50\r\n")
+        );
+        let shown = anstream::adapter::strip_str(&table(&line).to_string()).to_string();
+        assert!(shown.contains(number) && shown.contains(" 1.50 "), "{shown}");
+    }
+
+    #[test]
+    fn g33_a_repeated_name_has_a_column_of_its_own() {
+        assert_eq!(csv_text(r#"{"a":1,"a":2,"a_2":3}"#), "a,a_3,a_2\r\n1,2,3\r\n");
+        assert_eq!(csv_text("{\"value\":1}\n2\n"), "value,value_2\r\n1,\r\n,2\r\n");
+    }
+
+    #[test]
+    fn g33_a_cell_that_has_no_text_stays_json() {
+        assert_eq!(
+            csv_text(r#"{"a":"\ud800","b":"\u00e9"}"#),
+            "a,b\r\n\"\"\"\\ud800\"\"\",\u{e9}\r\n"
+        );
+        // A row with nothing in its only column is still a row.
+        assert_eq!(csv_text("{\"a\":null}\n"), "a\r\n\"\"\r\n");
+    }
+
+    #[test]
+    fn g33_long_cells_are_quoted_and_whole() {
+        let long = "x,\"y\"".repeat(1000);
+        let line = serde_json::json!({ "a": long }).to_string();
+        assert_eq!(csv_text(&line), format!("a\r\n\"{}\"\r\n", long.replace('"', "\"\"")));
     }
 
     fn csv_text(lines: &str) -> String {

@@ -15,7 +15,7 @@ const TIME_MS: u64 = 1_794_700_800_000;
 const RANDOM: u128 = 0x5a17_9c03_e46b_d28f_11c7;
 
 /// How much of a text is at hand for the preview.
-const HEAD_BYTES: usize = 64 * 1024;
+pub(super) const HEAD_BYTES: u64 = 64 * 1024;
 
 /// What the client would get in place of the result.
 #[derive(Debug, Serialize)]
@@ -27,9 +27,9 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Describes `payload`, which would be stored in `directory`.
+    /// Describes a payload that begins with `head` and would be stored in `directory`.
     pub(super) fn of(
-        payload: &[u8],
+        head: &[u8],
         operation: &Operation,
         assessment: &Assessment,
         survey: &Survey,
@@ -54,7 +54,7 @@ impl Descriptor {
             operation,
             found: &assessment.found,
             survey,
-            text_head: &String::from_utf8_lossy(&payload[..payload.len().min(HEAD_BYTES)]),
+            text_head: &String::from_utf8_lossy(head),
             estimated: assessment.estimate.tokens,
             score_range: None,
             total_matches: None,

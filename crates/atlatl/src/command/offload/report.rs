@@ -3,9 +3,10 @@
 use std::{borrow::Cow, path::Path};
 
 use lro_core::{
-    LeftOut, Measure, O200k, Operation, assess, assess_result,
+    Assessment, LeftOut, Measure, O200k, Operation, Rules, assess, assess_arrived, assess_result,
     config::Config,
-    lines,
+    lines, lines_arrived,
+    payload::{self, Payload},
     records::{Content, Found, PayloadChanged, RecordForm},
     threshold::{Decision, Delivery},
     tool_result::{Origin, ToolResult},
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use super::{
     count::{self, COUNT_BYTES, Counted, TokenCounts},
-    descriptor::Descriptor,
+    descriptor::{Descriptor, HEAD_BYTES},
     rules::{deciding_key, rules},
 };
 
@@ -102,6 +103,14 @@ pub(super) struct Decided {
     pub(super) key: Option<String>,
 }
 
+/// A payload, what was found in it, and what stood beside it.
+struct Seen<'a> {
+    payload: &'a dyn Payload,
+    found: Found,
+    further: &'a [&'a str],
+    place: Option<Place>,
+}
+
 impl Report {
     /// Reports on `input`, a result of `tool`, to be stored in `directory`.
     pub(super) fn of(
@@ -117,23 +126,60 @@ impl Report {
             None => input,
         };
         let further: Vec<&str> = parts.collect();
-        let found = Found::of(payload);
-        let (lines, survey) = lines(payload, &found, COUNT_BYTES)?;
+        let place = result.as_ref().map(|result| Place {
+            payload: result.payload().map(|part| part.origin),
+            further_texts: further.len(),
+            other_blocks: result.other_blocks,
+        });
+        let seen = Seen { payload: &payload, found: Found::of(payload), further: &further, place };
+        Self::seen(seen, tool, config, directory, |name, rules| match &result {
+            Some(result) => assess_result(result, name, rules, &O200k),
+            None => assess(payload, name, rules, &O200k),
+        })
+    }
+
+    /// Reports on a payload that does not fit into memory.
+    pub(super) fn of_large(
+        payload: &dyn Payload,
+        found: Found,
+        place: Option<Place>,
+        tool: Option<&str>,
+        config: &Config,
+        directory: &Path,
+    ) -> Result<Self, PayloadChanged> {
+        let seen = Seen { payload, found: found.clone(), further: &[], place };
+        Self::seen(seen, tool, config, directory, |name, rules| {
+            assess_arrived(payload, found.clone(), name, rules, &O200k)
+        })
+    }
+
+    fn seen(
+        seen: Seen<'_>,
+        tool: Option<&str>,
+        config: &Config,
+        directory: &Path,
+        assess: impl Fn(&str, &Rules<'_>) -> Assessment,
+    ) -> Result<Self, PayloadChanged> {
+        let Seen { payload, found, further, place } = seen;
+        let part = |bytes| payload::part(payload, 0..bytes).map_err(|_| PayloadChanged);
+        let (lines, survey) =
+            lines_arrived(payload, &found, COUNT_BYTES).map_err(|_| PayloadChanged)?;
         let kind = Kind::of(&found, survey.is_of_memories());
         let tool = Tool::of(tool, kind);
         let name = tool.as_ref().map_or("", |tool| &tool.name);
         let operation = Operation::of_tool(name);
         let memory = operation.is_memory();
         let rules = rules(config, memory);
-        let assessment = match &result {
-            Some(result) => assess_result(result, name, &rules, &O200k),
-            None => assess(payload, name, &rules, &O200k),
+        let assessment = assess(name, &rules);
+        let descriptor = if assessment.decision.delivery == Delivery::Offload {
+            let head = part(HEAD_BYTES)?;
+            Some(Descriptor::of(&head, &operation, &assessment, &survey, config, directory))
+        } else {
+            None
         };
-        let descriptor = (assessment.decision.delivery == Delivery::Offload)
-            .then(|| Descriptor::of(payload, &operation, &assessment, &survey, config, directory));
 
         let mut whole = found.measure;
-        for text in &further {
+        for text in further {
             whole += Measure::of(text.as_bytes());
         }
         let (of, all, texts) = match found.records() {
@@ -143,10 +189,13 @@ impl Report {
                 (Counted::Records, records.measure, vec![text])
             }
             _ => {
-                // What is no UTF-8 is binary, and not counted.
-                let payload = str::from_utf8(payload).unwrap_or_default();
-                let texts = [payload].into_iter().chain(further.iter().copied());
-                (Counted::Result, whole, texts.map(Cow::Borrowed).collect())
+                // What is no UTF-8 is binary, and not counted. A character may be cut at the end.
+                let mut start = part(COUNT_BYTES as u64)?;
+                let valid = str::from_utf8(&start).map_or_else(|e| e.valid_up_to(), str::len);
+                start.truncate(valid);
+                let texts = further.iter().copied().map(Cow::Borrowed);
+                let start = Cow::Owned(String::from_utf8(start).unwrap_or_default());
+                (Counted::Result, whole, [start].into_iter().chain(texts).collect())
             }
         };
         let tokens = TokenCounts {
@@ -159,11 +208,7 @@ impl Report {
         let key = deciding_key(&assessment.decision.reason, config, name, memory);
         Ok(Self {
             kind,
-            tool_result: result.as_ref().map(|result| Place {
-                payload: result.payload().map(|part| part.origin),
-                further_texts: further.len(),
-                other_blocks: result.other_blocks,
-            }),
+            tool_result: place,
             records: found.records().map(|records| Records {
                 count: records.count,
                 form: records.form.clone(),
@@ -211,7 +256,12 @@ impl Tool {
         };
         let found = Found::of(payload);
         let (_, survey) = lines(payload, &found, 0)?;
-        Ok(Self::of(None, Kind::of(&found, survey.is_of_memories())))
+        Ok(Self::assumed_of(&found, survey.is_of_memories()))
+    }
+
+    /// The same of a payload whose records are known.
+    pub(super) fn assumed_of(found: &Found, memories: bool) -> Option<Self> {
+        Self::of(None, Kind::of(found, memories))
     }
 
     fn of(named: Option<&str>, kind: Kind) -> Option<Self> {

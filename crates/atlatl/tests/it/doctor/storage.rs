@@ -113,7 +113,9 @@ fn f07_a_directory_of_another_user_is_a_fault() {
 fn f07_stored_files_of_another_user_or_open_to_others_are_warnings() {
     let program = machine();
     offloaded(&program, "list_rows");
-    let scope = fs::read_dir(program.path(&private_dir())).unwrap().next().unwrap().unwrap().path();
+    let mut inside = fs::read_dir(program.path(&private_dir())).unwrap();
+    let scope = inside.find_map(|entry| Some(entry.unwrap().path()).filter(|path| path.is_dir()));
+    let scope = scope.unwrap();
     let is_data = |path: &PathBuf| path.extension().is_some_and(|end| end == "jsonl");
     let mut files = fs::read_dir(&scope).unwrap().map(|entry| entry.unwrap().path());
     let data = files.find(is_data).unwrap();
@@ -141,7 +143,7 @@ fn f22_a_quota_that_is_nearly_used_is_a_warning_and_one_that_is_a_fault() {
     let usage = program.run(&["doctor", "--output", "human"]);
     assert!(usage.lines("storage")[0].contains("1 result, "), "{usage}");
     let files = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    let scope = files(&program.path(&private_dir())).next().unwrap();
+    let scope = files(&program.path(&private_dir())).find(|path| path.is_dir()).unwrap();
     let bytes: u64 = files(&scope).map(|file| fs::metadata(file).unwrap().len()).sum();
     let most = format!("spool.max_bytes={}", bytes * 100 / 95);
     let run = doctor(&program, &["--set", &most]);

@@ -14,7 +14,7 @@ use lro_core::{NoTokenizer, Tokens, config::Config};
 use lro_query::{Cancel, Page, Total, worker::Program};
 use lro_spool::{Address, Spool};
 
-use crate::output::grouped;
+use crate::{command::extract::hint, output::grouped};
 
 /// What an answer of nothing but numbers may come to: two million of them.
 const NUMBERS_BYTES: u64 = 32 << 20;
@@ -101,6 +101,8 @@ fn answered(
     if let Some(program) = Program::itself() {
         extractor = extractor.with_program(program);
     }
+    // The person cancels what takes too long.
+    extractor = extractor.with_time_limit(None);
     let wanted = Wanted::Sql {
         statement: ask.statement,
         with: std::collections::BTreeMap::new(),
@@ -111,7 +113,7 @@ fn answered(
     let now = Moment::of_system().now;
     let reply = extractor
         .extract(&question, now, cancel)
-        .map_err(|error| format!("{error}. {}", error.hint()))?;
+        .map_err(|error| format!("{error}. {}", hint(&error)))?;
     let more = (reply.total != Total::Exactly(reply.given)).then(|| match reply.total {
         Total::Exactly(number) => grouped(number),
         other @ Total::AtLeast(_) => other.to_string(),
