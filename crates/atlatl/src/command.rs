@@ -26,9 +26,10 @@ pub(crate) mod trust;
 pub(crate) mod uninstall;
 pub(crate) mod whoami;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
 use clap::Parser;
+use signal_hook::consts::SIGXFSZ;
 
 use crate::{
     args::{Args, Command},
@@ -39,6 +40,7 @@ use crate::{
 
 /// Runs what the command line asks for.
 pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
+    survive_file_size_limit();
     let args = match Args::try_parse_from(command_line) {
         Ok(args) => args,
         Err(error) => return Status::of_usage(&error).into(),
@@ -49,6 +51,15 @@ pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
         Err(error) => output.error(&error),
     };
     status.into()
+}
+
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with `EFBIG`, as a write to a full disk
+/// fails, instead of ending the process with SIGXFSZ. Programs that we start get the default action
+/// back.
+fn survive_file_size_limit() {
+    // A handler, because a signal can only be ignored with unsafe code. Without one the signal ends the
+    // process as before.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {

@@ -9,10 +9,11 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use lro::{Event, EventKind, EventSink};
-use lro_core::Operation;
+use lro_core::{Operation, config::ReadableBy};
 use lro_spool::{
     Address, DirOnDemand, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError, Swept,
 };
+use rustix::fs::{Access, access};
 
 use crate::{error::Error, settings::Settings};
 
@@ -22,6 +23,18 @@ pub(crate) struct Stores {
     memory: Place,
     /// All others, in a private directory with a folder per scope.
     other: Place,
+    /// The other private directory that such results may be in: where earlier versions stored them, or
+    /// where a process stores them that cannot write to the first. Only read and cleaned.
+    alternate: Option<Place>,
+    parents: Parents,
+}
+
+/// Whether missing parents of the private directory are created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parents {
+    Created,
+    /// Not those of a directory that was named: it may be mistyped.
+    Required,
 }
 
 /// A directory, and how to use it.
@@ -45,9 +58,9 @@ impl Stores {
         let config = &settings.config;
         let output_dir = output_dir(settings)?;
         let surroundings = settings.surroundings();
-        let private = match &*config.proxy.dir {
-            "" => output_dir.join(format!("atlatl-{}", surroundings.uid)),
-            named => absolute("proxy.dir", Path::new(named))?,
+        let (private, alternate, parents) = match &*config.proxy.dir {
+            "" => default_dirs(settings, &output_dir),
+            named => (absolute("proxy.dir", Path::new(named))?, None, Parents::Required),
         };
         // A directory that is gone has results of its own still: those of a directory without name.
         let working_dir = surroundings.working_dir.as_deref().unwrap_or(Path::new(""));
@@ -64,15 +77,40 @@ impl Stores {
         };
         let flat = shared(DirOptions::flat(), config.prompt.offload.ttl_seconds);
         let scoped = shared(DirOptions::private(), config.proxy.ttl_seconds).scope(scope);
+        let alternate = alternate.map(|path| Place { path, options: scoped.clone() });
+        let scoped = match parents {
+            Parents::Created => scoped.with_parents(),
+            Parents::Required => scoped,
+        };
         Ok(Self {
             memory: Place { path: output_dir, options: flat },
             other: Place { path: private, options: scoped },
+            alternate,
+            parents,
         })
     }
 
     /// The directory of memory operations' results, and the private one of all others.
     pub(crate) fn directories(&self) -> (&Path, &Path) {
         (&self.memory.path, &self.other.path)
+    }
+
+    /// Whether the private directory is created together with its parents.
+    pub(crate) fn creates_parents(&self) -> bool {
+        self.parents == Parents::Created
+    }
+
+    /// The other private directory that results may be in.
+    pub(crate) fn alternate_directory(&self) -> Option<&Path> {
+        self.alternate.as_ref().map(|place| &*place.path)
+    }
+
+    /// The scope's folder in the other private directory, if there is one: results that are read from
+    /// there until they expire.
+    pub(crate) fn alternate(&self) -> Option<Arc<dyn Spool>> {
+        let Place { path, options } = self.alternate.as_ref()?;
+        let store = DirSpool::existing(path, options.clone()).ok().flatten()?;
+        Some(Arc::new(store))
     }
 
     /// Where results of `operation` belong.
@@ -96,6 +134,18 @@ impl Stores {
                     Ok(None) => {}
                     Err(error) => failures.push(error),
                 },
+            }
+        }
+        // Failures there are not reported: in a shared temporary directory another user can put
+        // something in its place, and nothing depends on it. `atlatl doctor` does.
+        if let Some(Place { path, options }) = &self.alternate {
+            match reach {
+                Reach::Everywhere => drop(DirSpool::each_scope(path, options, &mut visit)),
+                Reach::Here => {
+                    if let Ok(Some(store)) = DirSpool::existing(path, options.clone()) {
+                        visit(&store);
+                    }
+                }
             }
         }
         failures
@@ -169,6 +219,40 @@ impl Place {
         all.failures.extend(failures);
         DirSpool::recount(&self.path, &self.options, next_expiry, now);
     }
+}
+
+/// The private directory where `proxy.dir` names none, and the other one that results may be in.
+///
+/// The user's own state directory: in a shared temporary directory another user can create
+/// `atlatl-{uid}` first, and every result would be passed on whole. The runtime directory would be as
+/// safe, but it is in memory, and results can have gigabytes. The temporary directory remains the
+/// place where the user chose it, where the group may read results (a home is closed to it), and where
+/// nothing can be written to the state directory.
+fn default_dirs(settings: &Settings, output_dir: &Path) -> (PathBuf, Option<PathBuf>, Parents) {
+    let config = &settings.config;
+    let surroundings = settings.surroundings();
+    let temporary = output_dir.join(format!("atlatl-{}", surroundings.uid));
+    let chosen = !config.prompt.offload.output_dir.is_empty();
+    let state = surroundings.state_dir.as_ref().map(|dir| dir.join("atlatl/results"));
+    match state {
+        _ if chosen || config.spool.readable_by != ReadableBy::Owner => {
+            (temporary, None, Parents::Required)
+        }
+        Some(state) if is_writable(&state) => (state, Some(temporary), Parents::Created),
+        state => (temporary, state, Parents::Required),
+    }
+}
+
+/// Whether `dir` can be written to, or created with its parents. A file in its place is not avoided:
+/// only the user can put it there, and `atlatl doctor` reports it.
+fn is_writable(dir: &Path) -> bool {
+    if dir.is_file() {
+        return true;
+    }
+    let nearest = dir.ancestors().find(|path| path.symlink_metadata().is_ok());
+    nearest.is_some_and(|path| {
+        path.is_dir() && access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    })
 }
 
 /// `prompt.offload.output_dir` as an absolute path, the empty default filled in.

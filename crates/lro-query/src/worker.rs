@@ -14,6 +14,8 @@ mod lines;
 mod process;
 mod program;
 mod slots;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod system_calls;
 mod wire;
 mod workers;
 

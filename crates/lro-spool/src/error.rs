@@ -149,6 +149,8 @@ pub enum Limit {
     FreeSpace,
     /// The file system itself is full, or its quota is.
     Device,
+    /// The size a file of this process may have, or the file system's largest file.
+    FileSize,
 }
 
 impl std::fmt::Display for Limit {
@@ -158,6 +160,7 @@ impl std::fmt::Display for Limit {
             Self::Files => "spool.max_files is reached",
             Self::FreeSpace => "less than spool.min_free_bytes would stay free",
             Self::Device => "the file system is full",
+            Self::FileSize => "the file size limit (ulimit -f) is reached",
         })
     }
 }
@@ -169,6 +172,7 @@ impl SpoolError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Self::Full { limit: Limit::Device }
             }
+            io::ErrorKind::FileTooLarge => Self::Full { limit: Limit::FileSize },
             _ => Self::Io { op, path: path.into(), source },
         }
     }

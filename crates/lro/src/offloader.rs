@@ -379,6 +379,9 @@ pub(crate) struct Beside<'a> {
 fn advice(error: &StoreError) -> &'static str {
     match error {
         StoreError::Spool(SpoolError::Full { limit: Limit::Device }) => "Free disk space.",
+        StoreError::Spool(SpoolError::Full { limit: Limit::FileSize }) => {
+            "Raise the file size limit (ulimit -f)."
+        }
         StoreError::Spool(SpoolError::Full { .. }) => {
             "Remove stored results or raise the limits in [spool]."
         }

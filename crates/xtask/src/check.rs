@@ -1,5 +1,6 @@
 //! `cargo xtask check`: rules of the house that no compiler knows.
 
+mod advisories;
 mod arrows;
 mod book;
 mod dependencies;
@@ -21,6 +22,7 @@ pub(crate) fn run(repository: &Repository, args: &TestsArgs) -> Result<bool> {
         ("crate arrows", arrows::check(repository)),
         ("source files", source_files::check(repository, &files)),
         ("dependencies have reasons", dependencies::check(repository)),
+        ("exceptions from advisories end", advisories::check(repository)),
         ("hygiene", hygiene::check(repository, &files)),
         ("threats have tests", threats::check(repository, args)),
         ("links resolve", links::check(repository, &files)),

@@ -4,7 +4,6 @@ use atlatl_access::{ApiKey, Scope, Scopes};
 use atlatl_memory::{ListedKey, NewKey};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Subcommand;
-use rustix::rand::GetRandomFlags;
 use serde_json::json;
 
 use super::owner::{Owner, examples};
@@ -192,10 +191,7 @@ fn scope(word: &str) -> Result<Scope, String> {
 /// What a key is made of: the system's own random numbers.
 fn random() -> Result<[u8; 48], Error> {
     let mut bytes = [0; 48];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty())
-            .map_err(|error| Error::failure(format!("there are no random numbers: {error}")))?;
-    }
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::failure(format!("there are no random numbers: {error}")))?;
     Ok(bytes)
 }

@@ -35,6 +35,7 @@ mod real_servers;
 mod reference;
 mod remote;
 mod results;
+mod results_dir;
 mod schema;
 mod serve;
 mod serve_http;

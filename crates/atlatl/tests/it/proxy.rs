@@ -11,7 +11,10 @@ fn p3_a_large_result_becomes_a_local_file_with_a_descriptor() {
     let mut proxied = Proxied::start(&program, &[], &[&fixture_server()]);
     let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
     let path = answer["result"]["structuredContent"]["file_path"].as_str().unwrap();
-    assert!(path.starts_with(program.path("tmp").to_str().unwrap()), "{path}");
+    assert!(
+        path.starts_with(program.path("home/.local/state/atlatl/results").to_str().unwrap()),
+        "{path}"
+    );
     assert_eq!(std::fs::metadata(path).unwrap().len(), 2_000_000);
     let read = proxied
         .call("read_large_output", &json!({"ref": reference(&answer), "start": 0, "end": 30}));

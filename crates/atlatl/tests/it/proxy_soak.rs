@@ -233,6 +233,7 @@ impl<'a> Run<'a> {
 
     fn files(&self) -> u64 {
         files_below(&self.program.path("tmp"))
+            + files_below(&self.program.path("home/.local/state/atlatl/results"))
     }
 }
 

@@ -21,13 +21,10 @@ fn steady(text: &str, reference: &str) -> String {
     let text = text.replace(id, "01REFERENCE");
     // A busy machine may take a second or two from command to command.
     let text = text.replace("1 s ago", "0 s ago").replace("2 s ago", "0 s ago");
-    let scope = text.find("/atlatl-").and_then(|at| {
-        let rest = &text[at + 1..];
-        let folder = rest.split('/').nth(1)?;
+    let scope = text.split_once("atlatl/results/").and_then(|(_, rest)| {
+        let folder = rest.split('/').next()?;
         (folder.len() == 8).then(|| folder.to_owned())
     });
-    let uid = rustix::process::geteuid().as_raw();
-    let text = text.replace(&format!("atlatl-{uid}/"), "atlatl-[UID]/");
     scope.map_or(text.clone(), |scope| text.replace(&scope, "[SCOPE]"))
 }
 
@@ -53,7 +50,7 @@ fn stored_results_are_listed_and_shown() {
     holds    3 records, 252 B
     stored   0 s ago
     expires  in 23 h
-    path     [DIR]/tmp/atlatl-[UID]/[SCOPE]/atlatl-get_rows-01REFERENCE.jsonl
+    path     [DIR]/home/.local/state/atlatl/results/[SCOPE]/atlatl-get_rows-01REFERENCE.jsonl
 
     {"n":1,"name":"one"}
     {"n":2.50,"name":"two"}
@@ -187,9 +184,9 @@ fn looking_makes_and_clears_nothing() {
     let program = Program::new();
     assert_eq!(program.run(&["results", "list"]).stdout, "[]\n");
     assert_eq!(fs::read_dir(program.path("tmp")).unwrap().count(), 0);
+    assert!(!program.path("home").exists());
     store(&program, ROWS, &["--tool", "get_rows", "--scope", "one"]);
-    let uid = rustix::process::geteuid().as_raw();
-    let root = program.path(&format!("tmp/atlatl-{uid}"));
+    let root = program.path("home/.local/state/atlatl/results");
     let mut inside = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
     let scope = inside.find(|path| path.is_dir()).unwrap();
     let count = fs::read_dir(&root).unwrap().count();
@@ -215,9 +212,8 @@ fn f25_a_directory_in_our_way_hides_no_other_result() {
     let program = Program::new();
     let memories = crate::offload::memories(50, mif::Detail::Full);
     let recall = store(&program, &memories, &[]);
-    let uid = rustix::process::geteuid().as_raw();
-    let root = program.path(&format!("tmp/atlatl-{uid}"));
-    fs::create_dir(&root).unwrap();
+    let root = program.path("home/.local/state/atlatl/results");
+    fs::create_dir_all(&root).unwrap();
     fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let list = program.run(&["results", "list"]);
     assert_eq!((list.status, list.json().as_array().unwrap().len()), (1, 1), "{list}");

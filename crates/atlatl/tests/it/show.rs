@@ -21,7 +21,7 @@ fn defaults_for_a_person() {
     prompt.offload.shared_filesystem  false
     proxy.threshold_tokens            10000
     proxy.ttl_seconds                 86400
-    proxy.dir                         "" = {output_dir}/atlatl-{uid}
+    proxy.dir                         "" = {state dir}/results
     proxy.tools                       "all"
     proxy.policy                      {}
     proxy.references                  "same-server"
@@ -155,7 +155,7 @@ fn origins_for_a_person() {
     prompt.offload.shared_filesystem  false                                  default
     proxy.threshold_tokens            10000                                  default
     proxy.ttl_seconds                 5                                      atlatl.toml:4
-    proxy.dir                         "" = {output_dir}/atlatl-{uid}         default
+    proxy.dir                         "" = {state dir}/results               default
     proxy.tools                       "all"                                  default
     proxy.policy."Bar"                { threshold_tokens = 5 }               --set
     proxy.policy."Foo_*"              "inline"                               [DIR]/home/.config/atlatl/config.toml:1

@@ -114,7 +114,7 @@ pub const KEYS: &[Key] = &[
         r#""""#,
         "The private directory under which each scope has its folder.",
     )
-    .or_derived("{output_dir}/atlatl-{uid}")
+    .or_derived("{state dir}/results")
     .for_commands(STORE),
     row(
         "proxy.tools",

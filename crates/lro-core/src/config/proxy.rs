@@ -13,7 +13,7 @@ pub struct ProxyConfig {
     pub threshold_tokens: u32,
     /// How long such a result is kept.
     pub ttl_seconds: u64,
-    /// The private root of the scopes' folders; empty for `{output_dir}/atlatl-{uid}`.
+    /// The private root of the scopes' folders; empty for `results` in the user's state directory.
     pub dir: String,
     /// Whether the proxy itself offers the extraction tools.
     pub tools: ProxyTools,

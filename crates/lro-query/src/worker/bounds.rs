@@ -61,9 +61,14 @@ impl Bounds {
         Ok(())
     }
 
-    /// No process and no thread beyond those there are. Root is not bound by this.
+    /// No process and no thread beyond those there are, and no system call that computing does not
+    /// need. Root is bound by the second only.
     pub(super) fn seal() -> io::Result<()> {
-        lower(Resource::Nproc, 0)
+        lower(Resource::Nproc, 0)?;
+        // Where the kernel cannot filter, the other limits hold.
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = super::system_calls::restrict()?;
+        Ok(())
     }
 }
 

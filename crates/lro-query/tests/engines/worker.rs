@@ -218,6 +218,42 @@ fn f39_a_worker_has_no_environment_no_privileges_and_no_way_out() {
 }
 
 #[test]
+fn g08_every_thread_of_a_worker_is_filtered() {
+    let records = Records::memories(3);
+    let query = jq::Query::each("until(false; .)");
+    let cancel = Cancel::default();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let ask = Ask::jq(&query, records.source());
+            workers().run(&ask, &Limits::default(), &cancel).unwrap_err()
+        });
+        // Until the worker is busy with the question, all of its threads filtered.
+        let until = Instant::now() + Duration::from_secs(5);
+        let mut modes = Vec::new();
+        while modes.len() < 2 || modes.iter().any(|mode| mode != "Seccomp:\t2") {
+            assert!(Instant::now() < until, "{modes:?}");
+            std::thread::sleep(Duration::from_millis(20));
+            modes = seccomp_modes();
+        }
+        cancel.cancel();
+        assert!(matches!(asked.join().unwrap(), QueryError::Cancelled));
+    });
+}
+
+/// The line of each thread of our workers that says whether its system calls are filtered.
+fn seccomp_modes() -> Vec<String> {
+    let me = format!("PPid:\t{}", std::process::id());
+    let status = |dir: &std::path::Path| std::fs::read_to_string(dir.join("status"));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let workers = processes.filter(|dir| status(dir).is_ok_and(|text| text.contains(&me)));
+    let threads = workers.flat_map(|dir| std::fs::read_dir(dir.join("task")).into_iter().flatten());
+    let texts = threads.flatten().filter_map(|thread| status(&thread.path()).ok());
+    let line =
+        |text: &str| text.lines().find(|line| line.starts_with("Seccomp:")).map(str::to_owned);
+    texts.filter_map(|text| line(&text)).collect()
+}
+
+#[test]
 fn f39_the_parents_environment_stays_there() {
     // The test's own process is started anew with the secret in its environment.
     if std::env::var("LRO_TEST_SECRET").is_err() {

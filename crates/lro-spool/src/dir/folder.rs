@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lro_core::OffloadHeader;
 
-use super::options::{DirOptions, Sharing};
+use super::options::{DirOptions, Parents, Sharing};
 use super::results;
 use crate::error::{Foreign, SpoolError};
 use crate::name::{Extension, FileName, Piece};
@@ -61,6 +61,9 @@ impl Folder {
     pub(super) fn private(path: &Path, options: &DirOptions) -> Result<Self, SpoolError> {
         absolute(path)?;
         let os = Arc::clone(&options.os);
+        if options.parents == Parents::Created {
+            make_parents(&*os, path)?;
+        }
         let made = made(again(|| os.make_dir(path, options.dir_mode())))
             .map_err(|error| SpoolError::io("make", path, error))?;
         let fd = again(|| os.open_dir(path, Links::Refuse)).map_err(|e| refused(path, e))?;
@@ -315,6 +318,25 @@ fn made(result: io::Result<()>) -> io::Result<Made> {
         Ok(()) => Ok(Made::Now),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Made::Before),
         Err(error) => Err(error),
+    }
+}
+
+/// Creates the parents of `path` that are missing, with access for their owner.
+fn make_parents(os: &dyn Os, path: &Path) -> Result<(), SpoolError> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let make = || made(again(|| os.make_dir(parent, Sharing::Owner.dir_mode())));
+    let result = match make() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_parents(os, parent)?;
+            make()
+        }
+        result => result,
+    };
+    // One that exists is used as it is, also where it could not be created: a home is on a mount
+    // point that only root writes to.
+    match result {
+        Err(_) if parent.is_dir() => Ok(()),
+        result => result.map(drop).map_err(|error| SpoolError::io("make", parent, error)),
     }
 }
 

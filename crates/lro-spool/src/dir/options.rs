@@ -51,12 +51,22 @@ impl From<ReadableBy> for Sharing {
     }
 }
 
+/// What happens when the parent of a private directory is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parents {
+    /// Opening fails: a mistyped path must not become a tree of directories.
+    Required,
+    /// They are created with access for their owner.
+    Created,
+}
+
 /// How to use a directory.
 #[derive(Debug, Clone)]
 pub struct DirOptions {
     pub(super) kind: DirKind,
     pub(super) scope: Option<Scope>,
     pub(super) sharing: Sharing,
+    pub(super) parents: Parents,
     pub(super) quota: Quota,
     pub(super) ttl: Duration,
     pub(super) os: Arc<dyn Os>,
@@ -69,6 +79,7 @@ impl DirOptions {
             kind: DirKind::Private,
             scope: None,
             sharing: Sharing::Owner,
+            parents: Parents::Required,
             quota: Quota::default(),
             ttl: DEFAULT_TTL,
             os: Arc::new(RealOs),
@@ -88,6 +99,11 @@ impl DirOptions {
     /// Who may read.
     pub fn sharing(self, sharing: Sharing) -> Self {
         Self { sharing, ..self }
+    }
+
+    /// Creates missing parents of the directory as well, with access for their owner.
+    pub fn with_parents(self) -> Self {
+        Self { parents: Parents::Created, ..self }
     }
 
     /// How much may be stored.

@@ -24,8 +24,8 @@ const OURS: &[(&str, &str)] = &[
     ),
     (
         "XDG_STATE_HOME",
-        "`atlatl` below it holds the ledger, what `install` wrote down and which project files you \
-         trust [`~/.local/state`].",
+        "`atlatl` below it holds results that are no memory operations, the ledger, what `install` \
+         wrote down and which project files you trust [`~/.local/state`].",
     ),
     ("PATH", "Where `atlatl doctor` looks for the programs that clients start."),
     ("TERM", "`dumb` or not set: no colours, and `atlatl results show` prints as in a pipe."),

@@ -137,6 +137,25 @@ pub(super) fn private(path: &Path, there: &There, uid: u32, by: ReadableBy) -> O
     }
 }
 
+/// The directory that is read besides the one of our own: in a shared place, where another user can
+/// have created it.
+pub(super) fn planted(path: &Path, there: &There, uid: u32, by: ReadableBy) -> Option<Finding> {
+    let says = match there {
+        There::Directory { owner, .. } if *owner != uid => format!("it belongs to user {owner}"),
+        There::Directory { mode, .. } if is_open(*mode, by) => {
+            format!("others have access to it (mode {:o})", mode & 0o777)
+        }
+        There::Other(what) => format!("it is {what}, not a directory"),
+        There::Nothing | There::Directory { .. } | There::Hidden(_) => return None,
+    };
+    Some(Finding::warning(
+        "results-dir",
+        path.display(),
+        format!("{says}: results in it are not read"),
+        format!("find out who created it, then: sudo mv {} {}", word(path), word(&aside(path))),
+    ))
+}
+
 /// What the store itself refuses: the mode for the group is one of its own.
 fn is_open(mode: u32, by: ReadableBy) -> bool {
     let others = if by == ReadableBy::Group { 0o027 } else { 0o077 };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 
 use super::{
-    directory::{There, output, private},
+    directory::{There, output, planted, private},
     finding::{Finding, Group},
     ledger,
     stored::{Lying, room},
@@ -50,7 +50,17 @@ pub(super) fn check(settings: &Settings) -> (Group, Newest) {
         There::Nothing => format!("{} can be made", private_dir.display()),
         _ => format!("{} is yours alone", private_dir.display()),
     };
-    group.checked("results-dir", private(private_dir, &there, uid, by), ok);
+    let created = there == There::Nothing && stores.creates_parents();
+    let faults = private(private_dir, &there, uid, by).filter(|_| !created);
+    group.checked("results-dir", faults, ok);
+    if let Some(dir) = stores.alternate_directory() {
+        let planted = planted(dir, &There::look(dir, false), uid, by);
+        group.checked(
+            "results-dir",
+            planted,
+            format!("nothing is in the way at {}", dir.display()),
+        );
+    }
 
     let (memory, other) = (Lying::of(memory_dir, false), Lying::of(private_dir, true));
     // In the directory for memory operations, which may be everyone's, others have files as well.

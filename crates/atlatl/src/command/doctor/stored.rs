@@ -44,13 +44,11 @@ impl Lying {
     /// Looks into a directory; into the folders of its scopes where it is a private one.
     pub(super) fn of(dir: &Path, private: bool) -> Self {
         let mut lying = Self::default();
-        let space = rustix::fs::statvfs(dir).or_else(|_| match dir.parent() {
-            Some(parent) => rustix::fs::statvfs(parent),
-            None => Err(rustix::io::Errno::NOENT),
-        });
-        lying.free = space.ok().map(|space| space.f_bavail.saturating_mul(space.f_frsize));
-        let there = fs::metadata(dir).or_else(|_| fs::metadata(dir.parent().unwrap_or(dir)));
-        lying.device = there.ok().map(|there| there.dev());
+        // One that is missing will be created on the device of the nearest parent.
+        let space = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok());
+        lying.free = space.map(|space| space.f_bavail.saturating_mul(space.f_frsize));
+        let there = dir.ancestors().find_map(|dir| fs::metadata(dir).ok());
+        lying.device = there.map(|there| there.dev());
         if private {
             for (name, path) in names(dir) {
                 if name.parse::<Scope>().is_ok() {

@@ -27,6 +27,8 @@ pub(crate) struct Keep {
     counter: Option<Arc<Counter>>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
+    /// Results of another directory, which are only read.
+    alternate: Option<Arc<dyn Spool>>,
     links: Option<Arc<dyn Links>>,
 }
 
@@ -45,7 +47,10 @@ impl Keep {
         let stores = Stores::of(settings, scope)?;
         let memory = stores.of_operation(&Operation::of_tool("recall_memories"));
         let other = stores.of_operation(&Operation::of_tool(""));
-        Self::in_spools(settings, stores, memory, other)
+        let alternate = stores.alternate();
+        let mut keep = Self::in_spools(settings, stores, memory, other)?;
+        keep.alternate = alternate;
+        Ok(keep)
     }
 
     /// Results lie in a place that other servers share, and are given by links.
@@ -67,7 +72,8 @@ impl Keep {
         events: Arc<dyn EventSink>,
     ) -> Self {
         let (memory, other) = (spool.clone(), spool);
-        Self { stores: None, events, counter: None, memory, other, links: Some(links) }
+        let links = Some(links);
+        Self { stores: None, events, counter: None, memory, other, alternate: None, links }
     }
 
     fn in_spools(
@@ -86,6 +92,7 @@ impl Keep {
             counter: Some(counter),
             memory,
             other,
+            alternate: None,
             links: None,
         })
     }
@@ -111,9 +118,10 @@ impl Keep {
         Interceptor::new(offloader(&self.memory), offloader(&self.other))
     }
 
-    /// Both places, whichever a result lies in.
+    /// Every place that a result can be in.
     pub(crate) fn spools(&self) -> Spools {
-        Spools::new(vec![self.other.clone(), self.memory.clone()])
+        let places = [self.other.clone(), self.memory.clone()];
+        Spools::new(places.into_iter().chain(self.alternate.clone()).collect())
     }
 
     pub(crate) fn events(&self) -> Arc<dyn EventSink> {

@@ -15,9 +15,9 @@ fn offloaded(program: &Program, tool: &str) {
     assert!(run.status == 0 && run.stdout.contains("lro:"), "{run}");
 }
 
-/// The private directory of the user that runs this.
+/// The private directory of a user with a home.
 fn private_dir() -> String {
-    format!("tmp/atlatl-{}", rustix::process::geteuid().as_raw())
+    "home/.local/state/atlatl/results".to_owned()
 }
 
 fn is_root() -> bool {
@@ -122,7 +122,7 @@ fn f07_stored_files_of_another_user_or_open_to_others_are_warnings() {
     fs::set_permissions(&data, Permissions::from_mode(0o644)).unwrap();
     let name = data.file_name().unwrap().to_str().unwrap();
     let fix = warning(&doctor(&program, &[]), "stored-rights", name);
-    assert!(fix.starts_with("chmod 600 [DIR]/tmp/atlatl-"), "{fix}");
+    assert!(fix.starts_with("chmod 600 [DIR]/home/.local/state/atlatl/results/"), "{fix}");
     follow(&program, &fix);
     is_well(&doctor(&program, &[]));
     // Nobody but root can make a file another's; for others the check itself has a test of its own.
