@@ -19,6 +19,10 @@ use serde_json::{Value, json};
 
 const PAYLOAD_BYTES: usize = 100_000_000;
 const ROUNDS: usize = 7;
+/// The largest result that is counted whole.
+const COUNTED_BYTES: usize = 4 << 20;
+/// A long run without a split: dashes take a second for a megabyte.
+const RUN_BYTES: usize = 1 << 18;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -30,6 +34,7 @@ fn main() {
     let results = json!({
         "scan": scans(),
         "tokens": token_errors(),
+        "tokenizer": tokenizer_speeds(),
         "descriptors": descriptors(),
     });
     println!("{results:#}");
@@ -185,6 +190,49 @@ fn token_errors() -> Vec<Value> {
                 "characters_by_four": measure.latin_estimate(),
                 "estimate": ours,
                 "estimate_without_tokenizer": without,
+            })
+        })
+        .collect()
+}
+
+/// Our tokenizer beside the reference, in turn on the same texts.
+fn tokenizer_speeds() -> Vec<Value> {
+    let long = |text: String| text.repeat(COUNTED_BYTES.div_ceil(text.len()));
+    let run = |unit: &str| unit.repeat(RUN_BYTES / unit.len());
+    let texts = [
+        ("English", long(testkit::text::english())),
+        ("JSON lines", long(testkit::text::json_lines())),
+        ("source code", long(testkit::text::source_code())),
+        ("Chinese", long(testkit::text::chinese())),
+        ("Japanese", long(testkit::text::japanese())),
+        ("Arabic", long(testkit::text::arabic())),
+        ("a run of `a`", run("a")),
+        ("a run of spaces", run(" ")),
+        ("a run of dashes", run("-")),
+        ("a run of one Han character", run("\u{7d50}")),
+    ];
+    // Built before it is measured: that takes a tenth of a second once.
+    let reference = bpe_openai::o200k_base();
+    texts
+        .iter()
+        .map(|(name, text)| {
+            let mut best = [f64::MAX; 2];
+            assert_eq!(real(text), reference.count(text.as_str()) as u64, "{name}");
+            for _ in 0..ROUNDS {
+                let start = Instant::now();
+                black_box(real(text));
+                best[0] = best[0].min(start.elapsed().as_secs_f64());
+                let start = Instant::now();
+                black_box(reference.count(text.as_str()));
+                best[1] = best[1].min(start.elapsed().as_secs_f64());
+            }
+            let speed = |seconds: f64| text.len() as f64 / seconds / 1e6;
+            json!({
+                "text": name,
+                "bytes": text.len(),
+                "megabytes_per_second": speed(best[0]),
+                "reference_megabytes_per_second": speed(best[1]),
+                "times_the_reference": best[0] / best[1],
             })
         })
         .collect()

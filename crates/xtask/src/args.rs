@@ -147,6 +147,9 @@ pub(crate) struct BenchArgs {
     /// With `proxy`: calls of a server over HTTP.
     #[arg(long)]
     pub(crate) http: bool,
+    /// With `footprint`: directory of a released `atlatl`; built as for the packages when absent.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) bin: Option<PathBuf>,
 }
 
 /// The benchmarks there are.
@@ -170,6 +173,8 @@ pub(crate) enum Bench {
     Server,
     /// Storing a result with 10,000 stored results beside the same with none
     Usage,
+    /// Size, processor time and memory of the released program beside their goals
+    Footprint,
 }
 
 /// What to do with a cluster.

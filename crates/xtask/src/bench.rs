@@ -2,6 +2,7 @@
 
 mod core;
 mod extract;
+mod footprint;
 mod memory;
 mod offload;
 pub(crate) mod peers;
@@ -32,6 +33,10 @@ type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
 /// Runs one benchmark.
 pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     ensure!(!args.http || matches!(args.name, Bench::Proxy), "--http is for `bench proxy`");
+    ensure!(
+        args.bin.is_none() || matches!(args.name, Bench::Footprint),
+        "--bin is for `bench footprint`"
+    );
     let (name, package, tables): (_, _, Tables) = match args.name {
         Bench::Proxy if args.http => ("remote", "atlatl-lro", remote::tables),
         Bench::Core => ("core", "lro-core", core::tables),
@@ -42,6 +47,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
         Bench::Server => ("server", "atlatl-memory", server::tables),
         Bench::Usage => ("usage", "atlatl-lro", usage::tables),
+        Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
     };
     let cache = peers::cache()?;
     let mut failures = Vec::new();
@@ -63,7 +69,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
                 ensure!(installed.success(), "{script} failed");
             }
         }
-        Bench::Core | Bench::Offload | Bench::Memory => {}
+        Bench::Core | Bench::Offload | Bench::Memory | Bench::Footprint => {}
     }
     let asked = if args.http { "proxy --http" } else { name };
     let command = format!("cargo xtask bench {asked}");
@@ -76,7 +82,10 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Proxy | Bench::Usage => &[],
         _ => &["--all-features"],
     };
-    let mut results = measure(repository, package, name, features, &cache)?;
+    let mut results = match args.name {
+        Bench::Footprint => footprint::measure(repository, args.bin.as_deref(), &cache)?,
+        _ => measure(repository, package, name, features, &cache)?,
+    };
     if let Bench::Server = args.name {
         let http = measure(repository, "atlatl-lro", "serve", &[], &cache)?;
         fs::write(repository.path(server::DRAWING), server::drawing(&results)?)?;

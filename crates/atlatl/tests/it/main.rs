@@ -10,6 +10,7 @@ mod deliver;
 mod doctor;
 mod extract;
 mod failing;
+mod footprint;
 mod inspected;
 mod inspector;
 mod install;

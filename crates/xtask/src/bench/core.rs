@@ -10,6 +10,7 @@ pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("core scan", scan(results).context("scan")?),
         ("core tokens", tokens(results).context("tokens")?),
+        ("core tokenizer", tokenizer(results).context("tokenizer")?),
         ("core descriptors", descriptors(results).context("descriptors")?),
     ])
 }
@@ -60,6 +61,25 @@ fn tokens(results: &Value) -> Option<String> {
     Some(table)
 }
 
+fn tokenizer(results: &Value) -> Option<String> {
+    let mut table = String::from(
+        "| text | MB | ours, MB/s | bpe-openai, MB/s | time, times the reference |\n\
+         |---|--:|--:|--:|--:|",
+    );
+    for row in results["tokenizer"].as_array()? {
+        let _ = write!(
+            table,
+            "\n| {} | {:.1} | {:.1} | {:.1} | {:.2} |",
+            row["text"].as_str()?,
+            row["bytes"].as_f64()? / 1e6,
+            row["megabytes_per_second"].as_f64()?,
+            row["reference_megabytes_per_second"].as_f64()?,
+            row["times_the_reference"].as_f64()?,
+        );
+    }
+    Some(table)
+}
+
 fn descriptors(results: &Value) -> Option<String> {
     let mut table = String::from(
         "| detail | guidance | 500 memories inline | full | full, with preview | compact | compact, with preview |\n\
@@ -97,6 +117,8 @@ mod tests {
             ]}],
             "tokens": [{"text": "t", "characters": 8, "real_tokens": 4, "characters_by_four": 2,
                         "estimate": {"tokens": 4, "method": "counted"}}],
+            "tokenizer": [{"text": "t", "bytes": 4_200_000, "megabytes_per_second": 60.0,
+                           "reference_megabytes_per_second": 30.0, "times_the_reference": 0.5}],
             "descriptors": [],
         });
         let tables = tables(&results).unwrap();
@@ -104,6 +126,7 @@ mod tests {
             "\n| p | bare | 1000 | 1.00 |  |\n|  | find and measure | 500 | 2.00 | 1.0 MiB |"
         ));
         assert!(tables[1].1.ends_with("\n| t | 8 | 4 | 2 | -50 % | 4 | +0 % | counted |"));
+        assert!(tables[2].1.ends_with("\n| t | 4.2 | 60.0 | 30.0 | 0.50 |"));
         assert!(super::tables(&json!({})).is_err());
     }
 }
