@@ -3,6 +3,7 @@
 //! Nothing is kept between requests: what a client must bring back is sealed and given to it.
 
 mod api;
+mod authentication;
 mod given;
 mod hall;
 mod mcp;
@@ -11,7 +12,6 @@ mod offload;
 mod problem;
 mod traced;
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,10 +21,13 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 use lro::Spools;
-pub use lro_http::{AuthError, BearerTokens, ListenError, Stop, Stopped, listen, stop};
-use lro_http::{Bounds, Guard, Problem, no_such_method, no_such_path};
+pub use lro_http::{
+    AuthError, BearerTokens, Exposure, ListenError, Listener, Stop, Stopped, listen, stop,
+};
+use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::authentication::Authentication;
 use self::hall::{Hall, Only};
 pub use self::hall::{Tenant, Tenants};
 pub use self::metrics::Metrics;
@@ -47,10 +50,12 @@ const CONNECTIONS: usize = 768;
 pub struct HttpOptions {
     /// `Host` headers that are answered, besides those of this machine.
     pub allowed_hosts: Vec<String>,
-    /// `Origin` headers that are answered, besides those of this machine.
+    /// `Origin` headers that are answered, besides the listener's own.
     pub allowed_origins: Vec<String>,
-    /// Who may ask; `None` for anyone who reaches us.
+    /// Tokens one of which a request needs; `None` for a Unix socket alone.
     pub tokens: Option<BearerTokens>,
+    /// What the one tenant is called in the audit.
+    pub tenant: String,
     /// Where stored results lie, for `/v1/offloads`.
     pub spools: Option<Spools>,
     /// Who tells whether a link to a stored result is ours.
@@ -72,6 +77,7 @@ impl Default for HttpOptions {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             tokens: None,
+            tenant: "default".to_owned(),
             spools: None,
             links: None,
             metrics: Arc::default(),
@@ -89,28 +95,34 @@ struct App {
     spools: Option<Spools>,
     metrics: Arc<Metrics>,
     tracer: Option<Arc<dyn Tracer>>,
-    /// Who asks; `None` where all are the same one.
-    principal: Option<Principal>,
+    /// Who asks.
+    principal: Principal,
     hall: Hall,
     /// Its place among what its tenant asks at a time.
     _busy: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-/// Answers on `listener` until it is stopped: one tenant, whoever asks. Blocking: it has threads of
-/// its own.
+/// Answers on `listener` until it is stopped: one tenant, whoever asks. Fails where a TCP listener has no
+/// tokens. Blocking: it has threads of its own.
 pub fn run(
     server: MemoryServer,
-    listener: TcpListener,
-    options: HttpOptions,
+    listener: Listener,
+    mut options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
+    listener.require_identity(options.tokens.is_some())?;
+    let name = std::mem::take(&mut options.tenant);
+    let authentication = match options.tokens.take() {
+        Some(tokens) => Authentication::Tokens(tokens, name),
+        None => Authentication::SameUser(name),
+    };
     let tenant = Tenant {
         spools: options.spools.clone(),
         links: options.links.clone(),
         ..Tenant::new(server)
     };
     let events = tenant.server.0.events.clone();
-    serve(Arc::new(Only(tenant)), None, events, listener, options, stopped)
+    serve(Arc::new(Only(tenant)), authentication, events, listener, options, stopped)
 }
 
 /// The same for many tenants: whose memories are asked for, `doorman` says. The options' tokens, places
@@ -119,19 +131,19 @@ pub fn run_for_many(
     tenants: Arc<dyn Tenants>,
     doorman: Arc<Doorman>,
     events: EventBus,
-    listener: TcpListener,
-    mut options: HttpOptions,
+    listener: Listener,
+    options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
-    options.tokens = None;
-    serve(tenants, Some(doorman), events, listener, options, stopped)
+    let authentication = Authentication::Principals(doorman);
+    serve(tenants, authentication, events, listener, options, stopped)
 }
 
 fn serve(
     tenants: Arc<dyn Tenants>,
-    doorman: Option<Arc<Doorman>>,
+    authentication: Authentication,
     events: EventBus,
-    listener: TcpListener,
+    listener: Listener,
     options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
@@ -144,7 +156,7 @@ fn serve(
     };
     let hall = Hall {
         tenants,
-        doorman,
+        authentication,
         metrics: options.metrics,
         tracer: options.tracer,
         events,
@@ -153,34 +165,51 @@ fn serve(
         discard: Arc::new(Semaphore::new(1)),
         began: Instant::now(),
     };
-    let guard = Guard {
-        hosts: options.allowed_hosts,
-        origins: options.allowed_origins,
-        tokens: options.tokens,
-    };
+    let mut origins = options.allowed_origins;
+    origins.extend(listener.origin());
+    let guard = Guard { hosts: options.allowed_hosts, origins, tokens: None };
     let bounds = Bounds::new(options.connections, LAST_WORDS);
     lro_http::serve(move || router(hall, &Arc::new(guard)), listener, bounds, stop)
 }
 
+/// Every path with what it needs: the one list that the router is made of.
+fn routes() -> Vec<Route<Hall>> {
+    use Exposure::{Authenticated, Public, SignedLink};
+    let memory = get(api::read).put(api::replace).delete(api::delete);
+    vec![
+        Route::new("/mcp", Authenticated, post(mcp::message).fallback(mcp::other_method)),
+        Route::new("/v1/memories", Authenticated, get(api::list).post(api::create)),
+        Route::new("/v1/memories/{id}", Authenticated, memory),
+        Route::new("/v1/search", Authenticated, post(api::search)),
+        Route::new("/v1/offloads/{id}", Authenticated, get(offload::read)),
+        Route::new("/metrics", Authenticated, get(metrics::exposition)),
+        Route::new("/openapi.json", Authenticated, get(api::description)),
+        Route::new("/v1/offloads/{id}/{link}", SignedLink, get(offload::linked)),
+        Route::new("/.well-known/oauth-protected-resource", Public, get(api::metadata)),
+        Route::new("/.well-known/oauth-protected-resource/mcp", Public, get(api::metadata)),
+        Route::new("/healthz", Public, get(api::alive)),
+        Route::new("/readyz", Public, get(api::ready)),
+    ]
+}
+
+/// The paths of a server and what they need, for those who try all of them.
+pub fn paths() -> Vec<(&'static str, Exposure)> {
+    routes().into_iter().map(|route| (route.path, route.exposure)).collect()
+}
+
 fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
-    let asked = Router::new()
-        .route("/mcp", post(mcp::message).fallback(mcp::other_method))
-        .route("/v1/memories", get(api::list).post(api::create))
-        .route("/v1/memories/{id}", get(api::read).put(api::replace).delete(api::delete))
-        .route("/v1/search", post(api::search))
-        .route("/v1/offloads/{id}", get(offload::read))
-        .route("/metrics", get(metrics::exposition))
-        .route("/openapi.json", get(api::description));
+    let of = |exposure: Exposure| {
+        let routes = routes().into_iter().filter(move |route| route.exposure == exposure);
+        routes
+            .fold(Router::new(), |router, Route { path, methods, .. }| router.route(path, methods))
+    };
     let asked = guard
-        .before(asked)
+        .before(of(Exposure::Authenticated))
         .layer(from_fn_with_state(hall.clone(), hall::admit))
         // A link is proof enough of itself.
-        .route("/v1/offloads/{id}/{link}", get(offload::linked))
+        .merge(of(Exposure::SignedLink))
         .layer(from_fn_with_state(hall.clone(), hall::make_room))
-        .route("/.well-known/oauth-protected-resource", get(api::metadata))
-        .route("/.well-known/oauth-protected-resource/mcp", get(api::metadata))
-        .route("/healthz", get(api::alive))
-        .route("/readyz", get(api::ready))
+        .merge(of(Exposure::Public))
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
     guard

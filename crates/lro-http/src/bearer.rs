@@ -1,8 +1,8 @@
 //! Bearer: tokens from a file.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -17,7 +17,8 @@ const SHORTEST: usize = 32;
 #[derive(Clone)]
 pub struct BearerTokens {
     key: [u8; 32],
-    digests: Vec<Vec<u8>>,
+    /// Each with its line in the file, from 1.
+    digests: Vec<(usize, Vec<u8>)>,
 }
 
 /// Why a file has no tokens.
@@ -53,6 +54,21 @@ pub enum AuthError {
         /// The file.
         path: String,
     },
+    /// A directory or file for the token of this user belongs to another user, or others can change it.
+    #[error("{path}: this is not owned by you, or other users can write to it")]
+    NotOurs {
+        /// The directory or file.
+        path: String,
+    },
+    /// A token cannot be written.
+    #[error("{path}: cannot create the token")]
+    Create {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
 }
 
 impl BearerTokens {
@@ -61,10 +77,13 @@ impl BearerTokens {
     pub fn read(file: &Path, key: [u8; 32]) -> Result<Self, AuthError> {
         let path = file.display().to_string();
         let unreadable = |source| AuthError::Unreadable { path: path.clone(), source };
-        if fs::metadata(file).map_err(unreadable)?.mode() & 0o077 != 0 {
+        // The file that is read is the one that is checked.
+        let mut opened = File::open(file).map_err(unreadable)?;
+        if opened.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
             return Err(AuthError::OpenToOthers { path });
         }
-        let text = fs::read_to_string(file).map_err(unreadable)?;
+        let mut text = String::new();
+        opened.read_to_string(&mut text).map_err(unreadable)?;
         let mut digests = Vec::new();
         for (n, line) in text.lines().map(str::trim).enumerate() {
             if line.is_empty() || line.starts_with('#') {
@@ -73,7 +92,7 @@ impl BearerTokens {
             if line.len() < SHORTEST || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(AuthError::TooShort { path, line: n + 1 });
             }
-            digests.push(mac(&key, line).finalize().into_bytes().to_vec());
+            digests.push((n + 1, mac(&key, line).finalize().into_bytes().to_vec()));
         }
         if digests.is_empty() {
             return Err(AuthError::Empty { path });
@@ -81,18 +100,18 @@ impl BearerTokens {
         Ok(Self { key, digests })
     }
 
-    /// Whether the value of an `Authorization` header opens the door.
-    pub(crate) fn admit(&self, authorization: Option<&str>) -> bool {
-        let Some((scheme, token)) = authorization.and_then(|value| value.split_once(' ')) else {
-            return false;
-        };
+    /// The line of the token in the value of an `Authorization` header; `None` where it is not one of
+    /// these.
+    pub fn verify(&self, authorization: Option<&str>) -> Option<usize> {
+        let (scheme, token) = authorization?.split_once(' ')?;
         // Spaces may stand between the two, and nothing else; the ends are the transport's.
         let token = token.trim_start_matches(' ');
         // All are compared, so that the time says nothing of which.
-        let known = self.digests.iter().fold(false, |known, digest| {
-            known | mac(&self.key, token).verify_slice(digest).is_ok()
+        let line = self.digests.iter().fold(None, |found, (line, digest)| {
+            let same = mac(&self.key, token).verify_slice(digest).is_ok();
+            found.or(same.then_some(*line))
         });
-        scheme.eq_ignore_ascii_case("bearer") && known
+        line.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
     }
 }
 
@@ -110,7 +129,7 @@ fn mac(key: &[u8], token: &str) -> Hmac<Sha256> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -169,9 +188,9 @@ mod tests {
         let second = "A-second_token.of~the+same/file==00";
         let tokens = read(&format!("# ours\n{TOKEN}\n\n{second}\n"), 0o600).unwrap();
         assert_eq!(format!("{tokens:?}"), "BearerTokens(2)");
-        for right in [TOKEN, second] {
+        for (line, right) in [(2, TOKEN), (4, second)] {
             for value in [format!("Bearer {right}"), format!("BEARER  {right}")] {
-                assert!(tokens.admit(Some(&value)), "{value}");
+                assert_eq!(tokens.verify(Some(&value)), Some(line), "{value}");
             }
             for value in [
                 right.to_owned(),
@@ -180,11 +199,11 @@ mod tests {
                 format!("Bearer {}", &right[1..]),
                 format!("Bearer \t{right}"),
             ] {
-                assert!(!tokens.admit(Some(&value)), "{value}");
+                assert_eq!(tokens.verify(Some(&value)), None, "{value}");
             }
         }
-        assert!(!tokens.admit(None) && !tokens.admit(Some("Bearer ")));
+        assert_eq!((tokens.verify(None), tokens.verify(Some("Bearer "))), (None, None));
         let twice = read(&format!("{TOKEN}\n{TOKEN}\n"), 0o600).unwrap();
-        assert!(twice.admit(Some(&format!("Bearer {TOKEN}"))));
+        assert_eq!(twice.verify(Some(&format!("Bearer {TOKEN}"))), Some(1));
     }
 }

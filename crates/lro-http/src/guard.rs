@@ -2,13 +2,14 @@
 //!
 //! A page in a browser can send requests to this machine: `Host` tells whether it believes to speak
 //! to someone else (a name that was made to point here), `Origin` who made it ask, and the media
-//! type whether the browser would have asked us first. All three are checked, together.
+//! type whether the browser would have asked us first. All three are checked, together. Pages of other
+//! servers on this machine are pages of others: only the server's own origin and those that are listed
+//! get an answer.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -25,9 +26,9 @@ const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 pub struct Guard {
     /// `Host` headers that are answered, besides those of this machine.
     pub hosts: Vec<String>,
-    /// `Origin` headers that are answered, besides those of this machine.
+    /// `Origin` headers that are answered: the server's own, and those that are listed.
     pub origins: Vec<String>,
-    /// Tokens one of which is needed; `None` for anyone who reaches us.
+    /// Tokens one of which is needed; `None` where the listener or the routes themselves check who asks.
     pub tokens: Option<BearerTokens>,
 }
 
@@ -63,15 +64,7 @@ impl Guard {
     }
 
     fn knows_origin(&self, origin: &str) -> bool {
-        if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
-            return true;
-        }
-        let Some((scheme, host)) = origin.split_once("://") else { return false };
-        let (name, port) = split(host);
-        let port_is_fine = port.is_none_or(|port| port.parse::<u16>().is_ok());
-        matches!(scheme, "http" | "https")
-            && LOCAL.iter().any(|local| name.eq_ignore_ascii_case(local))
-            && port_is_fine
+        self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 }
 
@@ -84,12 +77,25 @@ fn split(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Checks `Host` and `Origin`, before anything is read; answers browsers that ask first.
+/// Checks `Host` and `Origin` before anything is read, and keeps every answer out of caches and from
+/// being taken for another media type.
 async fn origin(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let mut response = checked(&guard, request, next).await;
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Checks `Host` and `Origin`; answers browsers that ask first.
+async fn checked(guard: &Guard, request: Request, next: Next) -> Response {
+    // A target with an authority is for a proxy, and would be a second `Host` that says something else.
+    if request.uri().authority().is_some() || request.uri().scheme().is_some() {
+        let said = "the request target must be a path: absolute form is for proxies";
+        return Problem::new(StatusCode::BAD_REQUEST, said).into_response();
+    }
     let headers = request.headers();
-    let host =
-        one(headers, &header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
-    if !host.is_some_and(|host| guard.knows_host(host)) {
+    if !one(headers, &header::HOST).is_some_and(|host| guard.knows_host(host)) {
         let said = "this server does not go by that name (server.allowed_hosts)";
         return Problem::new(StatusCode::FORBIDDEN, said).into_response();
     }
@@ -127,7 +133,7 @@ fn preflight() -> Response {
 /// Checks the bearer token.
 async fn identity(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let authorization = one(request.headers(), &header::AUTHORIZATION);
-    if guard.tokens.as_ref().is_none_or(|tokens| tokens.admit(authorization)) {
+    if guard.tokens.as_ref().is_none_or(|tokens| tokens.verify(authorization).is_some()) {
         return next.run(request).await;
     }
     let said = "a bearer token is needed (Authorization: Bearer …)";
@@ -155,7 +161,7 @@ async fn media_type(request: Request, next: Next) -> Response {
 mod tests {
     use std::fs::OpenOptions;
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
     use std::os::unix::fs::OpenOptionsExt;
     use std::thread;
     use std::time::Duration;
@@ -163,6 +169,7 @@ mod tests {
     use axum::routing::any;
 
     use super::*;
+    use crate::listen::listen;
     use crate::serve::{Bounds, serve, stop};
 
     fn guard() -> Guard {
@@ -204,10 +211,11 @@ mod tests {
     #[test]
     fn origins_are_ours_or_allowed() {
         for (origin, known) in [
-            ("http://localhost:5173", true),
-            ("https://127.0.0.1", true),
-            ("http://[::1]:80", true),
             ("https://app.example", true),
+            ("HTTPS://App.Example", true),
+            ("http://localhost:5173", false),
+            ("https://127.0.0.1", false),
+            ("http://[::1]:80", false),
             ("http://app.example", false),
             ("https://app.example.evil", false),
             ("https://evil.example", false),
@@ -223,8 +231,8 @@ mod tests {
 
     /// Asks a server that answers everything it lets in, and gives the whole answer.
     fn asked(guard: Guard, requests: &[String]) -> Vec<String> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = listen("127.0.0.1:0", false).unwrap();
+        let address = listener.address().unwrap().unwrap();
         let (stop, stopped) = stop();
         let bounds = Bounds::new(8, Duration::from_secs(1));
         let router = move || {
@@ -293,6 +301,34 @@ mod tests {
                 *status == 204,
                 "{shown}"
             );
+        }
+    }
+
+    #[test]
+    fn g08_a_target_in_absolute_form_is_refused() {
+        let requests = ["http://memory.example/", "http://evil.example/", "HTTPS://memory.example"]
+            .map(|target| {
+                format!(
+                    "GET {target} HTTP/1.1\r\nConnection: close\r\nHost: memory.example\r\n\r\n"
+                )
+            });
+        for answer in asked(guard(), &requests) {
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+            assert!(answer.contains("absolute form"), "{answer}");
+        }
+    }
+
+    #[test]
+    fn g08_no_answer_is_cached_or_taken_for_another_type() {
+        let requests = [
+            request("GET", &[HOST]),
+            request("OPTIONS", &[HOST, ORIGIN]),
+            request("GET", &[("Host", "evil.example")]),
+        ];
+        for answer in asked(guard(), &requests) {
+            for header in ["cache-control: no-store\r\n", "x-content-type-options: nosniff\r\n"] {
+                assert!(answer.contains(header), "{answer}");
+            }
         }
     }
 

@@ -3,27 +3,47 @@
 //! Whoever connects may do nothing at all, so that a connection costs as little as it can, there are only
 //! so many, and none is kept for nothing.
 
-use std::net::TcpListener;
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tokio_io_timeout::TimeoutStream;
+
+use crate::listen::Listener;
+use crate::places::{Admission, Connection, Places};
+use crate::problem::Problem;
+use crate::unix::{SocketFile, user_id};
+use crate::watched::{WatchedBody, WatchedStream};
 
 /// How long threads that answer nobody any more may take to end.
 const LAST_THREADS: Duration = Duration::from_secs(1);
 /// Longer than balancers keep their connections, so that it is not us who hang up while they ask.
 const SILENCE: Duration = Duration::from_secs(75);
+/// A client sends the head of a request in one piece, unless it is hostile or the line is very bad.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const STALL: Duration = Duration::from_secs(30);
 /// No head of a request is longer, and no more of a body is kept than that until it is asked for.
 const BUFFER: usize = 64 << 10;
 /// How long nobody is let in after that failed: what is missing then, others have to give back.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection that has to make room may take for an answer that is under way.
+const EVICTION_GRACE: Duration = Duration::from_secs(1);
 
 /// Ends a server.
 pub struct Stop(oneshot::Sender<()>);
@@ -58,12 +78,15 @@ impl Stopped {
 /// How much a server takes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at a time; further ones wait until one of them ends.
+    /// Connections at a time. A few further ones wait until one of them ends, and are meanwhile answered
+    /// at `/healthz` and `/readyz`.
     pub connections: usize,
     /// How long an answer that is under way may go on when the server ends.
     pub last_words: Duration,
-    /// How long a connection may be without a whole question.
+    /// How long a connection may be idle between two requests.
     pub silence: Duration,
+    /// How long the head of a request may take: from the connection on, or from its first byte.
+    pub head: Duration,
     /// How long whoever asked may take nothing of an answer.
     pub stall: Duration,
 }
@@ -71,7 +94,7 @@ pub struct Bounds {
 impl Bounds {
     /// So many connections, and so long an end.
     pub fn new(connections: usize, last_words: Duration) -> Self {
-        Self { connections, last_words, silence: SILENCE, stall: STALL }
+        Self { connections, last_words, silence: SILENCE, head: HEAD_TIMEOUT, stall: STALL }
     }
 }
 
@@ -79,17 +102,17 @@ impl Bounds {
 /// its own.
 pub fn serve(
     router: impl FnOnce() -> Router,
-    listener: TcpListener,
+    listener: Listener,
     bounds: Bounds,
     stop: impl Future<Output = ()> + Send,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (router, open) = (router(), GracefulShutdown::new());
+        let listener = Accepting::new(listener)?;
+        let open = GracefulShutdown::new();
+        let acceptor = Acceptor::new(router(), bounds, &open);
         tokio::select! {
-            () = let_in(&listener, &router, bounds, &open) => {}
+            () = acceptor.run(&listener) => {}
             () = stop => {}
         }
         drop(listener);
@@ -104,34 +127,139 @@ pub fn serve(
     served
 }
 
-/// Answers whoever connects, for ever.
-async fn let_in(
-    listener: &tokio::net::TcpListener,
-    router: &Router,
+/// A listener of the runtime.
+enum Accepting {
+    Tcp(tokio::net::TcpListener),
+    Unix(
+        tokio::net::UnixListener,
+        #[expect(dead_code, reason = "its end removes the file")] SocketFile,
+    ),
+}
+
+/// A new connection.
+enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Unix(UnixStream),
+}
+
+impl Accepting {
+    fn new(listener: Listener) -> io::Result<Self> {
+        match listener {
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                tokio::net::TcpListener::from_std(listener).map(Self::Tcp)
+            }
+            Listener::Unix(socket) => {
+                socket.listener.set_nonblocking(true)?;
+                let listener = tokio::net::UnixListener::from_std(socket.listener)?;
+                Ok(Self::Unix(listener, socket.file))
+            }
+        }
+    }
+
+    /// The next connection; `None` where it is another user's, which is closed unanswered. That holds for
+    /// root too: it can become the user if it has to.
+    async fn accept(&self) -> io::Result<Option<Accepted>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // What is written now is for someone who waits for it; without it, it is only slower.
+                let _ = stream.set_nodelay(true);
+                Ok(Some(Accepted::Tcp(stream, peer.ip())))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                let same = stream.peer_cred().is_ok_and(|peer| peer.uid() == user_id());
+                Ok(same.then_some(Accepted::Unix(stream)))
+            }
+        }
+    }
+}
+
+/// Takes connections on.
+struct Acceptor<'a> {
+    http: http1::Builder,
+    router: Router,
     bounds: Bounds,
-    open: &GracefulShutdown,
-) {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(bounds.silence).max_buf_size(BUFFER);
-    let room = Arc::new(Semaphore::new(bounds.connections));
-    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        // What is written now is for someone who waits for it; whether that worked is not worth a word.
-        let _ = stream.set_nodelay(true);
+    open: &'a GracefulShutdown,
+    places: Arc<Places>,
+}
+
+impl<'a> Acceptor<'a> {
+    fn new(router: Router, bounds: Bounds, open: &'a GracefulShutdown) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(bounds.silence).max_buf_size(BUFFER);
+        Self { http, router, bounds, open, places: Arc::new(Places::new(bounds.connections)) }
+    }
+
+    /// Answers whoever connects, for ever.
+    async fn run(&self, listener: &Accepting) {
+        loop {
+            match listener.accept().await {
+                Ok(Some(Accepted::Tcp(stream, peer))) => self.converse(stream, Some(peer)).await,
+                Ok(Some(Accepted::Unix(stream))) => self.converse(stream, None).await,
+                Ok(None) => {}
+                // The client went away before it was taken on: nothing is missing.
+                Err(error) if is_of_connection(&error) => {}
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Answers one client, beside all others.
+    async fn converse<S>(&self, stream: S, peer: Option<IpAddr>)
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let connection = self.places.admit(peer, self.bounds.head).await;
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(bounds.stall));
-        let service = TowerToHyperService::new(router.clone());
-        let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
-        let connection = open.watch(connection);
+        stream.set_write_timeout(Some(self.bounds.stall));
+        let stream =
+            WatchedStream { stream: Box::pin(stream), connection: Arc::clone(&connection) };
+        let router = TowerToHyperService::new(self.router.clone());
+        let (places, of_requests) = (Arc::clone(&self.places), Arc::clone(&connection));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (router, places) = (router.clone(), Arc::clone(&places));
+            answer(router, request, Arc::clone(&of_requests), places)
+        });
+        let served = self.http.serve_connection(TokioIo::new(stream), service);
+        let served = self.open.watch(served);
         tokio::spawn(async move {
-            // How it ended is for whoever asked to know.
-            let _ = connection.await;
-            drop(place);
+            tokio::select! {
+                // How it ended is for whoever asked to know.
+                _ = pin!(served) => {}
+                () = connection.head_expired() => {}
+                () = connection.evicted(EVICTION_GRACE) => {}
+            }
         });
     }
+}
+
+/// Whether an error is about a connection that was about to be accepted, and not about us.
+fn is_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Answers one request, if there is a place for it.
+async fn answer(
+    router: TowerToHyperService<Router>,
+    request: Request<Incoming>,
+    connection: Arc<Connection>,
+    places: Arc<Places>,
+) -> Result<Response<Body>, Infallible> {
+    let admission = connection.request(request.uri().path(), &places).await;
+    let mut response = match admission {
+        Admission::Full | Admission::Last => router.call(request).await?,
+        Admission::Refused => {
+            let said = "server is at capacity; retry later";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response()
+        }
+    };
+    if admission != Admission::Full {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| Body::new(WatchedBody { body, connection })))
 }
 
 #[cfg(test)]
@@ -144,6 +272,7 @@ mod tests {
     use axum::routing::get;
 
     use super::*;
+    use crate::listen::listen;
 
     const PATIENCE: Duration = Duration::from_secs(20);
     /// More than the system takes off a server's hands for a client that does not read.
@@ -157,12 +286,13 @@ mod tests {
 
     impl Served {
         fn start(bounds: Bounds) -> Self {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
+            let listener = listen("127.0.0.1:0", false).unwrap();
+            let address = listener.address().unwrap().unwrap();
             let (stop, stopped) = stop();
             let router = || {
                 Router::new()
                     .route("/", get(async || "here"))
+                    .route("/healthz", get(async || "ok"))
                     .route("/large", get(async || vec![b'x'; LARGE]))
                     .route("/slow", get(async || tokio::time::sleep(SOON).await))
             };
@@ -203,13 +333,13 @@ mod tests {
     /// Whether it ends, with an error or without, before anybody loses patience.
     fn ends(stream: &mut TcpStream) -> bool {
         let since = Instant::now();
-        let _ = std::io::copy(stream, &mut std::io::sink());
+        let _ = io::copy(stream, &mut io::sink());
         since.elapsed() < PATIENCE / 2
     }
 
     #[test]
     fn who_says_nothing_or_half_a_question_is_not_waited_for() {
-        let served = Served::start(Bounds { silence: SOON, ..bounds() });
+        let served = Served::start(Bounds { silence: SOON, head: SOON, ..bounds() });
         let (mut silent, mut half, mut between) =
             (served.connect(), served.connect(), served.connect());
         half.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
@@ -244,6 +374,71 @@ mod tests {
         }
         drop((stalled, next));
         served.end();
+    }
+
+    #[test]
+    fn g06_half_a_head_is_cut_off_sooner_than_an_idle_connection() {
+        let served = Served::start(Bounds { head: SOON, ..bounds() });
+        let (mut silent, mut half, mut later, mut idle) =
+            (served.connect(), served.connect(), served.connect(), served.connect());
+        half.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
+        for stream in [&mut later, &mut idle] {
+            ask(stream, "/");
+            let mut answer = [0; 512];
+            let _ = stream.read(&mut answer).unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200"));
+        }
+        later.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        for stream in [&mut silent, &mut half, &mut later] {
+            assert!(ends(stream));
+        }
+        // A balancer keeps connections on which it asks nothing.
+        ask(&mut idle, "/");
+        assert!(is_answered(&mut idle));
+        drop(idle);
+        served.end();
+    }
+
+    #[test]
+    fn g06_health_is_answered_while_one_client_holds_every_connection() {
+        let served = Served::start(Bounds { connections: 16, ..bounds() });
+        let hold = |_| {
+            let mut stream = served.connect();
+            stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+            stream
+        };
+        let held: Vec<TcpStream> = (0..200).map(hold).collect();
+        for _ in 0..20 {
+            let since = Instant::now();
+            let mut probe = served.connect();
+            ask(&mut probe, "/healthz");
+            assert!(is_answered(&mut probe));
+            assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+            assert!(ends(&mut probe), "it keeps no place");
+        }
+        // Another address has a share that nobody takes. Elsewhere 127.0.0.2 is no address.
+        if cfg!(target_os = "linux") {
+            let mut other = socket_from("127.0.0.2", served.address).unwrap();
+            ask(&mut other, "/");
+            assert!(is_answered(&mut other));
+        }
+        drop(held);
+        let mut after = served.connect();
+        ask(&mut after, "/");
+        assert!(is_answered(&mut after));
+        drop(after);
+        served.end();
+    }
+
+    /// A connection that comes from `source`.
+    fn socket_from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        bind(&socket, &SocketAddr::new(source.parse().expect("an address"), 0))?;
+        connect(&socket, &to)?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
     }
 
     #[test]

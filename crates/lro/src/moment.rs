@@ -1,6 +1,5 @@
 //! Moment: the time and the randomness that one delivery needs.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Utc};
@@ -16,14 +15,18 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// This very moment, by the system's clock. For the edge of a program: nothing else in this
-    /// crate asks for the time.
+    /// The current time and 128 random bits of the operating system: session ids and the names of
+    /// results must not be predictable. For the edge of a program: nothing else in this crate reads the
+    /// clock or asks for randomness.
+    ///
+    /// # Panics
+    /// Where the operating system has no random numbers, as `HashMap` does: there is no safe substitute.
     pub fn of_system() -> Self {
-        // The keys come from the system's random numbers, and differ for each state made.
-        let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the operating system provides random numbers");
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = DateTime::UNIX_EPOCH + since_1970;
-        Self { now, random: half() << 64 | half() }
+        Self { now, random: u128::from_be_bytes(random) }
     }
 
     /// A name for a result that is stored now.

@@ -137,7 +137,8 @@ fn converse(
     outcome
 }
 
-fn read(reader: &mut impl BufRead) -> io::Result<Option<Asked>> {
+/// The next request on a connection; `None` where it ends.
+pub(crate) fn read(reader: &mut impl BufRead) -> io::Result<Option<Asked>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);

@@ -22,6 +22,7 @@ pub mod http;
 pub mod postgres;
 mod random;
 pub mod recipes;
+pub mod relay;
 pub mod s3;
 pub mod text;
 pub mod tool;

@@ -56,7 +56,7 @@ pub enum Denied {
     #[error("a token is sent once, in the header Authorization")]
     Odd,
     /// What was brought proves nothing.
-    #[error("the token is not one of ours, or no more")]
+    #[error("invalid or expired token")]
     Invalid,
     /// It is not enough.
     #[error("the token does not allow {0}")]

@@ -46,7 +46,7 @@ pub(super) async fn ready(State(hall): State<Hall>) -> Result<&'static str, Prob
 
 /// Who issues tokens for this server, for whoever has none yet (RFC 9728).
 pub(super) async fn metadata(State(hall): State<Hall>) -> Result<Response, Problem> {
-    let metadata = hall.doorman.as_ref().and_then(|doorman| doorman.metadata());
+    let metadata = hall.authentication.metadata();
     metadata.map(|text| json(StatusCode::OK, text)).ok_or_else(Problem::missing)
 }
 

@@ -18,10 +18,11 @@ use lro::Spools;
 use lro_http::Problem;
 use tokio::sync::Semaphore;
 
+use super::authentication::Authentication;
 use super::metrics::Metrics;
 use super::problem::of_store;
 use super::{App, blocking};
-use crate::access::{Denied, Doorman};
+use crate::access::Denied;
 use crate::event::{EventBus, EventKind};
 use crate::link::SignedLinks;
 use crate::server::MemoryServer;
@@ -87,8 +88,7 @@ impl Tenants for Only {
 #[derive(Clone)]
 pub(super) struct Hall {
     pub(super) tenants: Arc<dyn Tenants>,
-    /// Who tells who asks; `None` where all are the same one.
-    pub(super) doorman: Option<Arc<Doorman>>,
+    pub(super) authentication: Authentication,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     /// Who is told who was let in to change something, and who was not.
@@ -117,34 +117,30 @@ impl Hall {
 
     /// Whoever asks, and what they have.
     async fn admitted(&self, request: &Parts) -> Result<App, Response> {
-        let principal = match &self.doorman {
-            None => None,
-            Some(doorman) => match doorman.admit(&request.headers, request.uri.query()).await {
-                Ok(principal) => Some(principal),
-                Err(denied) => return Err(self.denied(&denied, None)),
-            },
+        let principal = match self.authentication.principal(request).await {
+            Ok(principal) => principal,
+            Err(denied) => return Err(self.denied(&denied, None)),
         };
-        let name = principal.as_ref().map_or("", |principal| &principal.tenant);
-        let tenant = self.tenant(name).await.map_err(IntoResponse::into_response)?;
+        let tenant = self.tenant(&principal.tenant).await.map_err(IntoResponse::into_response)?;
         // Who issues tokens may know tenants that nobody made here.
         let Some(tenant) = tenant else {
-            return Err(self.denied(&Denied::Tenant, principal.as_ref()));
+            return Err(self.denied(&Denied::Tenant, Some(&principal)));
         };
         if let Some(rate) = &tenant.rate {
             let since = self.began.elapsed();
             let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(since);
             if let Err(wait) = taken {
-                return Err(self.too_often(principal.as_ref(), wait));
+                return Err(self.too_often(&principal, wait));
             }
         }
         let busy = match tenant.busy.map(Semaphore::try_acquire_owned) {
-            Some(Err(_)) => return Err(self.too_often(principal.as_ref(), Duration::ZERO)),
+            Some(Err(_)) => return Err(self.too_often(&principal, Duration::ZERO)),
             taken => taken.and_then(Result::ok).map(Arc::new),
         };
         if let Some(scope) = needed(request) {
             let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
             let action = || format!("{} {path}", request.method);
-            self.check(principal.as_ref(), scope, action)?;
+            self.check(&principal, scope, action)?;
         }
         Ok(App {
             _busy: busy,
@@ -161,11 +157,10 @@ impl Hall {
     #[expect(clippy::result_large_err, reason = "whoever gets it sends it at once")]
     pub(super) fn check(
         &self,
-        principal: Option<&Principal>,
+        principal: &Principal,
         scope: Scope,
         action: impl FnOnce() -> String,
     ) -> Result<(), Response> {
-        let Some(principal) = principal else { return Ok(()) };
         if !principal.scopes.has(scope) {
             return Err(self.denied(&Denied::Scope(scope), Some(principal)));
         }
@@ -181,7 +176,7 @@ impl Hall {
     fn denied(&self, denied: &Denied, principal: Option<&Principal>) -> Response {
         self.tell_denied(denied.word(), principal);
         let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
-        let challenge = self.doorman.as_ref().and_then(|doorman| doorman.challenge(denied));
+        let challenge = self.authentication.challenge(denied);
         if let Some(value) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
         }
@@ -194,8 +189,8 @@ impl Hall {
         self.events.publish(None, EventKind::AccessDenied { reason, tenant, subject });
     }
 
-    fn too_often(&self, principal: Option<&Principal>, wait: Duration) -> Response {
-        self.tell_denied("rate", principal);
+    fn too_often(&self, principal: &Principal, wait: Duration) -> Response {
+        self.tell_denied("rate", Some(principal));
         let said = "this tenant asks too often";
         let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
         response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());

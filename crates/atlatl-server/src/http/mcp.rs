@@ -79,7 +79,7 @@ pub(super) async fn message(
         return bad(NO_REQUEST, "the id is neither text nor a number");
     }
     if let Some((scope, action)) = needed(&message)
-        && let Err(denied) = app.hall.check(app.principal.as_ref(), scope, || action.to_owned())
+        && let Err(denied) = app.hall.check(&app.principal, scope, || action.to_owned())
     {
         return Ok(denied);
     }

@@ -30,8 +30,8 @@ fn main() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let rows: Vec<Value> = [
         ("GET /healthz", get("/healthz")),
-        ("POST /mcp, ping", post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)),
-        ("POST /mcp, tools/list", post(list)),
+        ("POST /mcp, ping", post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, &server.token)),
+        ("POST /mcp, tools/list", post(list, &server.token)),
     ]
     .iter()
     .map(|(name, request)| row(&server, name, request))
@@ -61,11 +61,11 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-fn post(body: &str) -> String {
+fn post(body: &str, token: &str) -> String {
     format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\n\
-         Content-Length: {}\r\n\r\n{body}",
+         Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
 }

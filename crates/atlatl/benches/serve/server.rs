@@ -1,5 +1,6 @@
 //! Server: `atlatl serve --http` with an empty store, in a place of its own.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -9,6 +10,8 @@ use tempfile::TempDir;
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// What requests need.
+    pub(crate) token: String,
     _home: TempDir,
 }
 
@@ -30,8 +33,12 @@ impl Server {
         let address = said
             .lines()
             .map_while(Result::ok)
+            .filter(|line| line.contains("serving MCP at "))
             .find_map(|line| line.split("http://").nth(1)?.split('/').next()?.parse().ok());
-        Self { child, address: address.expect("it says where it listens"), _home: home }
+        let address = address.expect("it says where it listens");
+        let token = fs::read_to_string(home.path().join(".local/state/atlatl/token"));
+        let token = token.expect("its token").trim_end().to_owned();
+        Self { child, address, token, _home: home }
     }
 
     pub(crate) fn id(&self) -> u32 {

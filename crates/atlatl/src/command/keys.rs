@@ -15,7 +15,7 @@ use crate::{
 
 pub(crate) const CREATE: &str = examples!(
     "  atlatl keys create --tenant acme --name ci --as postgres://owner@db.example/memories\n",
-    "  atlatl keys create --tenant acme --name reader --scopes memory:read --days 30 --as …",
+    "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30 --as …",
 );
 
 /// The commands below `atlatl keys`.
@@ -65,11 +65,26 @@ pub(crate) struct Create {
         verbatim_doc_comment
     )]
     scopes: Vec<Scope>,
-    /// For how many days it is good [default: until it is revoked]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    days: Option<u16>,
+    /// How many days it is valid, or never, for a key that
+    /// does not expire
+    #[arg(
+        long = "expires",
+        alias = "days",
+        value_name = "DAYS",
+        default_value = "90",
+        value_parser = lifetime,
+        verbatim_doc_comment
+    )]
+    lifetime: Lifetime,
     #[command(flatten)]
     owner: Owner,
+}
+
+/// How long a key is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lifetime {
+    Days(u16),
+    Unlimited,
 }
 
 /// Runs one of them.
@@ -84,7 +99,10 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
 fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
     let now = memories::moment().now;
     let key = ApiKey::new(random()?);
-    let expires = args.days.map(|days| now + TimeDelta::days(i64::from(days)));
+    let expires = match args.lifetime {
+        Lifetime::Days(days) => Some(now + TimeDelta::days(i64::from(days))),
+        Lifetime::Unlimited => None,
+    };
     let scopes: Vec<&str> = args.scopes.iter().map(|scope| scope.word()).collect();
     let kept = args.owner.registry()?.put_key(&NewKey {
         id: key.id(),
@@ -109,7 +127,13 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
         }))?,
         Mode::Human => {
             output.line(key.shown())?;
-            output.note("this is the only time it is shown; its id is ".to_owned() + key.id());
+            let valid = match args.lifetime {
+                Lifetime::Days(1) => "it expires in 1 day".to_owned(),
+                Lifetime::Days(days) => format!("it expires in {days} days"),
+                Lifetime::Unlimited => "it does not expire".to_owned(),
+            };
+            let id = key.id();
+            output.note(format!("this is the only time it is shown; its id is {id}; {valid}"));
         }
     }
     Ok(Status::Success)
@@ -188,10 +212,18 @@ fn scope(word: &str) -> Result<Scope, String> {
     known.ok_or_else(|| "expected memory:read, memory:write or memory:admin".to_owned())
 }
 
+fn lifetime(text: &str) -> Result<Lifetime, String> {
+    if text == "never" {
+        return Ok(Lifetime::Unlimited);
+    }
+    let days = text.parse().ok().filter(|days| *days > 0).map(Lifetime::Days);
+    days.ok_or_else(|| "expected a number of days from 1 to 65535, or never".to_owned())
+}
+
 /// What a key is made of: the system's own random numbers.
 fn random() -> Result<[u8; 48], Error> {
     let mut bytes = [0; 48];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Error::failure(format!("there are no random numbers: {error}")))?;
+        .map_err(|error| Error::failure(format!("cannot get random numbers: {error}")))?;
     Ok(bytes)
 }

@@ -43,6 +43,7 @@ Examples:
   atlatl proxy --tools none -- my-server     (beside `atlatl tools`)
   atlatl proxy --url https://example.com/mcp
   atlatl proxy --url https://example.com/mcp --header 'X-Api-Key: ${KEY}'
+  atlatl proxy --url unix:$XDG_RUNTIME_DIR/atlatl.sock
   atlatl proxy --listen 127.0.0.1:7272 -- my-server";
 
 /// What was typed behind `atlatl proxy`.
@@ -61,15 +62,17 @@ pub(crate) struct Args {
     /// Keep results apart from others of this directory
     #[arg(long, value_name = "TEXT")]
     pub(crate) scope: Option<String>,
-    /// The server is at this URL (streamable HTTP)
-    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    /// The server is at this URL (streamable HTTP), or at
+    /// unix:PATH on this machine
+    #[arg(long, value_name = "URL", conflicts_with = "command", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
     /// Send a header to it; ${NAME} stands for a variable
     /// of the environment
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", verbatim_doc_comment)]
     headers: Vec<String>,
-    /// Serve clients over HTTP on an address and port, at
-    /// /mcp, instead of one on standard input and output
+    /// Serve clients over HTTP on an address and port or on
+    /// unix:PATH, at /mcp, instead of one on standard input
+    /// and output
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     listen: Option<String>,
     /// The server's program and its arguments

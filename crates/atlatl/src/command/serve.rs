@@ -14,10 +14,10 @@ use atlatl_memory::MemoryStore;
 use atlatl_server::{MemoryServer, SignedLinks, event::EventBus, http::Metrics, stdio};
 use lro::Moment;
 
-use self::http::Door;
+use self::audit::Audit;
 use self::told::Told;
 use crate::{
-    access::Auth,
+    access::{Auth, Door},
     command::proxy::Keep,
     error::{Error, Status},
     memories, objects,
@@ -28,7 +28,8 @@ use crate::{
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl serve                               (in a client's configuration)
-  atlatl serve --http 127.0.0.1:7171
+  atlatl serve --http unix:$XDG_RUNTIME_DIR/atlatl.sock   (for this user, no token)
+  atlatl serve --http 127.0.0.1:7171         (with the token of this user)
   atlatl serve --http 0.0.0.0:7171 --set server.auth=token-file:/etc/atlatl/tokens
   atlatl serve --http 0.0.0.0:7171 --set server.auth=keys \\
     --set memory.store=postgres://atlatl@db.example/memories   (many tenants)";
@@ -40,8 +41,9 @@ pub(crate) struct Args {
     /// default)
     #[arg(long, conflicts_with = "http", verbatim_doc_comment)]
     stdio: bool,
-    /// Serve on an address and port: MCP at /mcp, an API
-    /// under /v1 [default: server.listen, where it is set]
+    /// Serve on an address and port, or on unix:PATH: MCP
+    /// at /mcp, an API under /v1
+    /// [default: server.listen, where it is set]
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     http: Option<String>,
     /// Whether to offer the extraction tools: all or none
@@ -60,12 +62,15 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     let settings = Settings::load(&sources)?;
     let over_http = !args.stdio && !settings.config.server.listen.is_empty();
     // First of all: whoever cannot be reached need not begin.
-    let door = if over_http { Some(Door::open(&settings)?) } else { None };
-    match door {
-        Some(Door { access: Auth::Principals(principals), listener }) => {
-            many::serve(&settings, &principals, listener)
-        }
-        door => one(&settings, door),
+    let open = || Door::open(&settings.config.server.listen, &settings);
+    let door = over_http.then(open).transpose()?;
+    let principals = door.as_ref().and_then(|door| match &door.auth {
+        Auth::Principals(principals) => Some(principals.clone()),
+        Auth::SameUser | Auth::Tokens(_) => None,
+    });
+    match (door, principals) {
+        (Some(door), Some(principals)) => many::serve(&settings, &principals, door),
+        (door, _) => one(&settings, door),
     }
 }
 
@@ -74,9 +79,15 @@ fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
     let store = memories::served(settings)?;
     let (mut keep, links) = keep(settings, door.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
-    let events = EventBus::new(Moment::of_system)
+    let mut events = EventBus::new(Moment::of_system)
         .with(Arc::new(Told::new(keep.events())))
         .with(Arc::clone(&metrics) as _);
+    // On standard streams there is nobody to refuse.
+    if door.is_some()
+        && let Some(audit) = Audit::open(&settings.config.server.audit)?
+    {
+        events = events.with(Arc::new(audit));
+    }
     keep.tell(Arc::new(events.clone()));
     let mut parts = parts::of(settings, store, events);
     parts.embedder = memories::embedder(settings)?;
@@ -91,7 +102,7 @@ fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
             stdio::serve(&server, io::stdin(), io::stdout());
             Ok(Status::Success)
         }
-        Some(door) => door.serve(settings, &keep, links, server, metrics),
+        Some(door) => http::serve(door, settings, &keep, links, server, metrics),
     };
     // What is under way ends with the process: every step of it may be cut short.
     std::mem::forget(house);
@@ -109,7 +120,7 @@ fn keep(
     let door = door.filter(|_| !config.prompt.offload.shared_filesystem);
     let shared = door.map(|door| Ok::<_, Error>((door, objects::open(settings)?))).transpose()?;
     let Some((door, Some(spool))) = shared else { return Ok((Keep::new(settings, None)?, None)) };
-    let base = http::base(settings, &door.listener)?;
+    let base = http::base(settings, door)?;
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
     Ok((Keep::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
 }

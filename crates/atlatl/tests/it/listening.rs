@@ -12,12 +12,14 @@ use crate::inspector::{Seen, inspect, undo};
 use crate::program::Program;
 use crate::proxied::{fixture_server, real_server};
 use crate::reached::{Fixture, Listening, Reached};
-use crate::serving::{harbours, remembering};
+use crate::serving::{harbours, remembering, token};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 
 fn over_http(program: &Program, url: &str, era: &str, asked: &[&str]) -> Seen {
-    let args = [&["--transport", "http", "--protocol-era", era, url, "--method"], asked].concat();
+    let header = format!("Authorization: Bearer {}", token(url).unwrap());
+    let args = ["--transport", "http", "--protocol-era", era, url, "--header", &header, "--method"];
+    let args = [&args, asked].concat();
     inspect(&program.path("work"), &program.path("home"), &args)
 }
 
@@ -187,7 +189,7 @@ fn only_this_machine_unless_there_are_tokens() {
         (&[("Authorization", token)], 200),
         (&[("Authorization", token), ("Host", "evil.example")], 403),
         (&[("Authorization", token), ("Origin", "http://evil.example")], 403),
-        (&[("Authorization", token), ("Origin", "http://localhost:1")], 200),
+        (&[("Authorization", token), ("Origin", "http://localhost:1")], 403),
         (&[("Authorization", token), ("Content-Type", "text/plain")], 415),
     ] {
         let answer = guarded.asked("POST", headers, INITIALIZE);
@@ -205,8 +207,9 @@ fn the_clients_own_token_does_not_go_to_the_server() {
     });
     let url = server.url("/mcp");
     let listening = Listening::start(&program, &["--url", &url, "--header", "X-Upstream: yes"]);
+    let bearer = format!("Bearer {}", token(&listening.url).unwrap());
     let headers = [
-        ("Authorization", "Bearer of-the-client"),
+        ("Authorization", bearer.as_str()),
         ("Cookie", "a=b"),
         ("X-Forwarded-For", "1.2.3.4"),
         ("Mcp-Param-Region", "eu"),

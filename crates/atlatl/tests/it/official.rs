@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use testkit::relay::TokenRelay;
 use testkit::tool::require_conformance;
 
 use crate::program::Program;
 use crate::reached::{Fixture, Listening};
-use crate::serving::{Serving, harbours, remembering};
+use crate::serving::{Serving, harbours, remembering, token};
 
 /// The scenarios of the extension, which `--suite all` leaves out.
 const TASKS: [&str; 10] = [
@@ -96,12 +97,20 @@ fn entries(baseline: &Path) -> BTreeMap<String, String> {
     entries
 }
 
+/// Where the suite, which sends no token, reaches the server at `url`.
+fn relayed(url: &str) -> String {
+    let base = url.strip_suffix("/mcp").unwrap_or(url);
+    let address = base.strip_prefix("http://").unwrap().parse().unwrap();
+    let relay = TokenRelay::start(address, &token(url).unwrap());
+    format!("http://{}/mcp", relay.address())
+}
+
 fn official(revision: &str, scenarios: &[&str]) -> BTreeMap<String, String> {
     let program = remembering(&harbours(5));
     let serving = Serving::start(&program, &[]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let suite = Suite {
-        url: format!("{}/mcp", serving.url),
+        url: relayed(&serving.url),
         baseline: root.join(format!("conformance/official-{revision}.yml")),
         results: program.path("results"),
     };
@@ -162,10 +171,10 @@ fn same_verdicts(revision: &str, scenarios: &[&str]) {
     let fixture = Fixture::start();
     let listening = Listening::start(&program, &["--url", &fixture.url]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let [direct, through] =
-        [("direct", &fixture.url), ("through", &listening.url)].map(|(name, url)| {
+    let [direct, through] = [("direct", fixture.url.clone()), ("through", relayed(&listening.url))]
+        .map(|(name, url)| {
             let suite = Suite {
-                url: url.clone(),
+                url,
                 baseline: root.join(format!("conformance/fixture/expected-{revision}.yml")),
                 results: program.path(name),
             };

@@ -11,6 +11,7 @@ use testkit::tool::require_conformance;
 
 use crate::program::Program;
 use crate::proxied::real_server;
+use crate::serving;
 
 /// A process that answers at a URL.
 pub(crate) struct Reached {
@@ -84,7 +85,7 @@ impl Listening {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let url = last_word(&mut said);
+        let url = serving::address(&mut said).0 + "/mcp";
         thread::spawn(move || said.lines().map_while(Result::ok).for_each(drop));
         Reached { child, url }
     }
@@ -128,6 +129,12 @@ impl Reached {
             usual.iter().filter(|(name, _)| !headers.iter().any(|(given, _)| given == name)),
         );
         all.extend(headers);
+        let bearer = serving::token(&self.url).map(|token| format!("Bearer {token}"));
+        if let Some(bearer) = &bearer
+            && !headers.iter().any(|(name, _)| *name == "Authorization")
+        {
+            all.push(("Authorization", bearer));
+        }
         let lines: Vec<String> =
             all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!("{method} /mcp HTTP/1.1\r\n{}", lines.concat());

@@ -10,21 +10,32 @@ use crate::inspector::{OWN_TOOLS, Seen, inspect, undo};
 use crate::program::Program;
 use crate::proxied::{Proxied, reference};
 use crate::reached::{Everything, Fixture};
-use crate::serving::{Serving, harbours, remembering};
+use crate::serving::{Serving, harbours, remembering, token};
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
 /// Asks a server by the Inspector, directly over HTTP.
 fn directly(program: &Program, url: &str, era: &str, asked: &[&str]) -> Seen {
-    let args = [&["--transport", "http", "--protocol-era", era, url, "--method"], asked].concat();
+    let header = token(url).map(|token| format!("Authorization: Bearer {token}"));
+    let header: Vec<&str> = header.iter().flat_map(|header| ["--header", header]).collect();
+    let args = ["--transport", "http", "--protocol-era", era, url];
+    let args = [&args, &header[..], &["--method"], asked].concat();
     inspect(&program.path("work"), &program.path("home"), &args)
+}
+
+/// What makes the proxy send the token of the server at `url`, where it needs one.
+fn headers(url: &str) -> String {
+    let origin = url.strip_suffix("/mcp").unwrap_or(url);
+    let header = token(url).map(|token| json!(format!("{origin} Authorization: Bearer {token}")));
+    format!("ATLATL_PROXY__HEADERS={}", Value::from(header.into_iter().collect::<Vec<_>>()))
 }
 
 /// The same through the proxy, over standard input and output.
 fn through(program: &Program, url: &str, era: &str, asked: &[&str]) -> Seen {
     let tmp = format!("TMPDIR={}", program.path("tmp").display());
+    let headers = headers(url);
     let proxy = ["atlatl", "proxy", "--url", url, "--method"];
-    let args = [&["--protocol-era", era, "-e", &tmp], &proxy[..], asked].concat();
+    let args = [&["--protocol-era", era, "-e", &tmp, "-e", &headers], &proxy[..], asked].concat();
     inspect(&program.path("work"), &program.path("home"), &args)
 }
 
@@ -166,8 +177,9 @@ fn p2_to_the_proxy_our_server_lists_no_extraction_tools_of_its_own() {
         let names = |more: &[&str]| -> Vec<String> {
             let tmp = format!("TMPDIR={}", program.path("tmp").display());
             let proxy = ["atlatl", "proxy", "--url", &url];
+            let headers = headers(&url);
             let args = [
-                &["--protocol-era", era, "-e", &tmp],
+                &["--protocol-era", era, "-e", &tmp, "-e", &headers],
                 &proxy[..],
                 more,
                 &["--method", "tools/list"],
@@ -191,7 +203,8 @@ fn p5_another_proxy_answers_about_what_one_stored_before() {
     let serving = Serving::start(&team, &[]);
     let url = format!("{}/mcp", serving.url);
     let person = Program::new();
-    let proxy = || Proxied::of(person.command(&["proxy", "--url", &url]));
+    let header = format!("Authorization: Bearer {}", token(&url).unwrap());
+    let proxy = || Proxied::of(person.command(&["proxy", "--url", &url, "--header", &header]));
     let mut first = proxy();
     first.initialize(&json!({}));
     let answer = first.call("recall_memories", &json!({"query": "harbour", "detail": "full"}));

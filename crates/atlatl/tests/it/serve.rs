@@ -154,7 +154,10 @@ fn an_address_that_others_reach_is_refused_without_tokens() {
     let program = Program::new();
     let run = program.run(&["serve", "--http", "0.0.0.0:0"]);
     assert_eq!(run.status, 1);
-    assert!(run.stderr.contains("anyone may ask") && run.stderr.contains("token-file:"), "{run}");
+    assert!(
+        run.stderr.contains("server.auth is not set") && run.stderr.contains("token-file:"),
+        "{run}"
+    );
     let run = program.run(&["serve", "--http", "nowhere"]);
     assert!(run.stderr.contains("127.0.0.1:7171"), "{run}");
     let run = program.run(&["serve", "--http", "0.0.0.0:0", "--set", "server.auth=secret-token"]);

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use crate::program::Program;
-use crate::serving::Serving;
+use crate::serving::{Serving, authorization};
 
 const TOKEN: &str = "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya";
 
@@ -15,6 +15,7 @@ const TOKEN: &str = "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya";
 fn get(serving: &Serving, path: &str, more: &str) -> String {
     let address = serving.url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
+    let more = format!("{}{more}", authorization(&serving.url, more));
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{more}\r\n");
     stream.write_all(request.as_bytes()).unwrap();

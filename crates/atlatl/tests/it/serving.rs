@@ -1,7 +1,10 @@
 //! A running memory server: what is put into its store, and where it is reached.
 
+use std::collections::HashMap;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 
 use mif::{Detail, Memory, Status};
@@ -28,6 +31,44 @@ pub(crate) fn harbours(n: usize) -> Vec<Memory> {
     memories
 }
 
+/// The tokens that servers of this process need, by where they are reached, without a path.
+static TOKENS: LazyLock<Mutex<HashMap<String, String>>> = LazyLock::new(Mutex::default);
+
+/// Reads what a server says until it serves: where it is reached, without a path, and what it said
+/// before. Its token is kept for [`token`].
+pub(crate) fn address(said: &mut impl BufRead) -> (String, String) {
+    let mut before = String::new();
+    let url = loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "no address: {before}");
+        if line.contains("serving MCP at ") {
+            let url = line.split_whitespace().find_map(|word| word.strip_suffix("/mcp"));
+            break url.unwrap().to_owned();
+        }
+        before.push_str(&line);
+    };
+    let mut tokens = TOKENS.lock().unwrap();
+    // The port may have been another server's before.
+    tokens.remove(&url);
+    let file = before.split_once("the token in ").and_then(|(_, rest)| rest.split_once(" ("));
+    if let Some((file, _)) = file {
+        tokens.insert(url.clone(), fs::read_to_string(file).unwrap().trim_end().to_owned());
+    }
+    (url, before)
+}
+
+/// The token that the server at `url` needs, unless `server.auth` says something else.
+pub(crate) fn token(url: &str) -> Option<String> {
+    TOKENS.lock().unwrap().get(url.strip_suffix("/mcp").unwrap_or(url)).cloned()
+}
+
+/// The header with it, as a line of a request, unless `headers` have one.
+pub(crate) fn authorization(url: &str, headers: &str) -> String {
+    let given = headers.to_lowercase().contains("authorization:");
+    let token = token(url).filter(|_| !given);
+    token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
+}
+
 /// `atlatl serve --http`, on a port that the system chose; it ends with the test.
 pub(crate) struct Serving {
     child: Child,
@@ -43,16 +84,7 @@ impl Serving {
         let mut child =
             program.command(&args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut remarks = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        let url = loop {
-            let mut remark = String::new();
-            assert!(remarks.read_line(&mut remark).unwrap() > 0, "no address: {said}");
-            if let Some(url) = remark.split_whitespace().find_map(|word| word.strip_suffix("/mcp"))
-            {
-                break url.to_owned();
-            }
-            said.push_str(&remark);
-        };
+        let (url, said) = address(&mut remarks);
         // Whatever else it says must not fill the pipe.
         thread::spawn(move || remarks.lines().map_while(Result::ok).for_each(drop));
         Self { child, url, said }

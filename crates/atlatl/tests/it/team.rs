@@ -20,7 +20,7 @@ use testkit::postgres::{APP, OWNER, Server};
 use testkit::s3;
 
 use crate::program::Program;
-use crate::serving::{Serving, harbours};
+use crate::serving::{Serving, authorization, harbours};
 
 /// A program whose memories are in a database that has our schema.
 fn team(server: &Server) -> Program {
@@ -86,10 +86,11 @@ fn asked_with(url: &str, method: &str, path: &str, body: &str, more: &str) -> Op
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
+    let authorization = authorization(url, more);
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
-         Content-Length: {length}\r\n{more}\r\n{body}"
+         Content-Length: {length}\r\n{authorization}{more}\r\n{body}"
     );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();

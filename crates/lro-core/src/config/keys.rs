@@ -283,7 +283,7 @@ pub const KEYS: &[Key] = &[
         TrustRequired,
         Kind::Text,
         r#""""#,
-        "The address and port that HTTP is served on; empty serves none.",
+        "The address and port, or unix:PATH, that HTTP is served on; empty serves none.",
     )
     .for_commands(SERVE),
     row(
@@ -299,7 +299,7 @@ pub const KEYS: &[Key] = &[
         TrustRequired,
         Kind::List,
         "[]",
-        "The Origin headers that are answered, besides those of this machine.",
+        "The Origin headers that are answered, besides those of the listener itself and of server.public_url.",
     )
     .for_commands(HTTP),
     row(
@@ -307,7 +307,7 @@ pub const KEYS: &[Key] = &[
         TrustRequired,
         Kind::Secret,
         r#""""#,
-        "How HTTP clients prove who they are: \"token-file:PATH\", a file with a bearer token a line; for `atlatl serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, a comma between.",
+        "How HTTP clients prove who they are: empty for the token of this user on a port, and for the user id on a Unix socket; \"token-file:PATH\", a file with a bearer token a line; for `atlatl serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, a comma between.",
     )
     .for_commands(HTTP),
     row(

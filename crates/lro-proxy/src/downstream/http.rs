@@ -7,7 +7,6 @@ mod local;
 mod number;
 mod route;
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,11 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{MethodRouter, any, get};
 use http::{Method, StatusCode, header};
-use lro_http::{Bounds, Guard, Problem, Stopped, no_such_method, no_such_path};
+use lro_http::{
+    Bounds, Exposure, Guard, Listener, Problem, Route, Stopped, no_such_method, no_such_path,
+};
 use lro_wire::{Failure, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
 
 use self::gateway::Gateway;
@@ -40,16 +41,18 @@ pub enum Behind {
     Process(Start),
 }
 
-/// Answers on `listener` until it is stopped, so many connections at a time. Blocking: it has threads of
-/// its own.
+/// Answers on `listener` until it is stopped, so many connections at a time. Fails where a TCP listener
+/// has no tokens. Blocking: it has threads of its own.
 pub fn run(
     relay: Relay,
     behind: Behind,
-    listener: TcpListener,
-    guard: Guard,
+    listener: Listener,
+    mut guard: Guard,
     connections: usize,
     stopped: Stopped,
 ) -> std::io::Result<()> {
+    listener.require_identity(guard.tokens.is_some())?;
+    guard.origins.extend(listener.origin());
     let front: Arc<dyn Front> = match behind {
         Behind::Remote(remote) => Arc::new(Gateway::new(relay, remote)),
         Behind::Process(start) => Host::new(relay, start),
@@ -82,6 +85,19 @@ struct Asked {
     body: String,
 }
 
+/// Every path with what it needs: the one list that the router is made of.
+fn routes(mcp: MethodRouter) -> Vec<Route> {
+    vec![
+        Route::new("/mcp", Exposure::Authenticated, mcp),
+        Route::new("/healthz", Exposure::Public, get(async || "ok\n")),
+    ]
+}
+
+/// The paths of a proxy and what they need, for those who try all of them.
+pub fn paths() -> Vec<(&'static str, Exposure)> {
+    routes(MethodRouter::new()).into_iter().map(|route| (route.path, route.exposure)).collect()
+}
+
 fn router(front: Arc<dyn Front>, guard: Guard) -> Router {
     let guard = Arc::new(guard);
     let answer = move |request: Request| {
@@ -93,9 +109,15 @@ fn router(front: Arc<dyn Front>, guard: Guard) -> Router {
             }
         }
     };
+    let mut routers = [Router::new(), Router::new()];
+    for Route { path, exposure, methods } in routes(any(answer)) {
+        let router = &mut routers[usize::from(exposure == Exposure::Public)];
+        *router = std::mem::take(router).route(path, methods);
+    }
+    let [authenticated, public] = routers;
     let routes = guard
-        .before(Router::new().route("/mcp", any(answer)))
-        .route("/healthz", get(async || "ok\n"))
+        .before(authenticated)
+        .merge(public)
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
     guard.around(routes.layer(DefaultBodyLimit::max(LINE_IN_MEMORY)))

@@ -5,7 +5,6 @@
 //! tell of it.
 
 use std::fmt::{self, Write as _};
-use std::hash::{BuildHasher, RandomState};
 
 use lro_core::ResultId;
 use object_store::path::Path;
@@ -27,10 +26,11 @@ pub struct NotATenant;
 pub(super) struct Nonce(String);
 
 impl Nonce {
-    /// A new one, from the randomness that the standard library takes from the system.
+    /// 128 random bits of the operating system.
     pub(super) fn new() -> Self {
-        let half = || RandomState::new().hash_one(std::process::id());
-        Self(format!("{:016x}{:016x}", half(), half()))
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the operating system provides random numbers");
+        Self(format!("{:032x}", u128::from_be_bytes(random)))
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -4,7 +4,6 @@ mod ledger;
 mod observer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -104,7 +103,7 @@ struct Process {
 impl Process {
     fn store(&mut self) {
         let now = clock();
-        let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+        let half = || u128::from(getrandom::u64().unwrap());
         let id = ResultId::new(now.timestamp_millis().unsigned_abs(), half() << 64 | half());
         let ttl = if self.long < LONG_EACH && self.random.chance(5) {
             LONG

@@ -37,6 +37,7 @@ const AREAS: &[Area] = &[
         package: "atlatl-server",
         files: &[
             "crates/atlatl-server/src/access/*.rs",
+            "crates/atlatl-server/src/http/authentication.rs",
             "crates/atlatl-server/src/http/hall.rs",
             "crates/atlatl-server/src/quota.rs",
         ],
@@ -68,8 +69,13 @@ const AREAS: &[Area] = &[
     Area {
         name: "doors",
         package: "lro-http",
-        files: &["crates/lro-http/src/bearer.rs", "crates/lro-http/src/guard.rs"],
-        tests: "test(/^(bearer|guard)::/)",
+        files: &[
+            "crates/lro-http/src/bearer.rs",
+            "crates/lro-http/src/guard.rs",
+            "crates/lro-http/src/local_token.rs",
+            "crates/lro-http/src/unix.rs",
+        ],
+        tests: "test(/^(bearer|guard|local_token|unix)::/)",
     },
 ];
 

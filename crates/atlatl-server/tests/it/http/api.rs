@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use testkit::corpus;
 
-use super::served::Served;
+use super::served::{AUTHORIZED, Served};
 use crate::fixture::{Place, memories};
 
 const MANY: usize = 10_000;
@@ -186,7 +186,7 @@ fn a6_every_error_is_a_problem_document() {
     served.send("POST", "/v1/search", &json!({"query": "x", "mode": "odd"})).is_problem(400);
     served.send("POST", "/v1/search", &json!({})).is_problem(400);
     let host = served.address.to_string();
-    let raw = [b"POST /v1/memories HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\nHost: ", host.as_bytes(), b"\r\n\r\n\xff\xfe"].concat();
+    let raw = [b"POST /v1/memories HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n", AUTHORIZED.as_bytes(), b"Host: ", host.as_bytes(), b"\r\n\r\n\xff\xfe"].concat();
     served.raw(&raw).is_problem(400);
     for path in ["/", "/v2", "/v1", "/v1/memories/", "/v1/memories/a/b", "/v1/nosuch"] {
         served.get(path).is_problem(404);
@@ -216,7 +216,7 @@ fn whoever_sends_half_a_body_is_told_that_it_is_late_or_that_it_would_be_too_lon
     let streams = [100_usize, 64 << 20].map(|length| {
         let mut stream = TcpStream::connect(host).unwrap();
         let head = format!(
-            "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+            "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -247,7 +247,7 @@ fn a6_a_body_has_at_most_8_mib() {
     // In pieces whose sum nobody announced.
     let host = served.address;
     let mut request = format!(
-        "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+        "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
          Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     .into_bytes();
@@ -261,7 +261,7 @@ fn a6_a_body_has_at_most_8_mib() {
     // One of 64 MB is taken to its end, so that whoever sends it reads why it was refused.
     let head = |length: usize, more: &str| {
         format!(
-            "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+            "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
              Content-Type: application/json\r\nContent-Length: {length}\r\n{more}\r\n"
         )
     };
@@ -283,7 +283,7 @@ fn a6_a_body_has_at_most_8_mib() {
     assert!((128..300).contains(&taken), "{taken} MB");
     // One that ends before it should.
     let cut = format!(
-        "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+        "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
          Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
     );
     assert_eq!(served.raw(cut.as_bytes()).status, 400);

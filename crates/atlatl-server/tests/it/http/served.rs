@@ -1,15 +1,17 @@
 //! A server on a port of this machine, and a client that decides on every byte.
 
 use std::fmt::Write as _;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use atlatl_server::access::Doorman;
 use atlatl_server::event::EventBus;
-use atlatl_server::http::{self, HttpOptions, Stop, Tenants};
+use atlatl_server::http::{self, BearerTokens, HttpOptions, Stop, Tenants};
 use lro::Spools;
 use serde_json::{Value, json};
 
@@ -18,9 +20,24 @@ use crate::fixture::{Era, Place};
 /// How long an answer may take before a test gives up on it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+const TOKEN: &str = "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya";
+
+/// The header with it, as a line of a request.
+pub(crate) const AUTHORIZED: &str = "Authorization: Bearer q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya\r\n";
+
+fn tokens() -> BearerTokens {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokens");
+    fs::write(&path, TOKEN).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    BearerTokens::read(&path, [5; 32]).unwrap()
+}
+
 /// A running server; it ends with the test.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    /// What every request brings that has no token of its own.
+    pub(crate) token: Option<&'static str>,
     stop: Option<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,15 +86,18 @@ impl Served {
         Self::with(place, HttpOptions::default())
     }
 
+    /// One with these options. Where they name no tokens, it has one that every request brings.
     pub(crate) fn with(place: &Place, mut options: HttpOptions) -> Self {
-        let listener = http::listen("127.0.0.1:0", options.tokens.is_some()).unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = http::listen("127.0.0.1:0", false).unwrap();
+        let address = listener.address().unwrap().unwrap();
+        let token = options.tokens.is_none().then_some(TOKEN);
+        options.tokens.get_or_insert_with(tokens);
         options.spools = Some(Spools::new(vec![place.spool()]));
         let server = place.server();
         let (stop, stopped) = http::stop();
         let thread =
             std::thread::spawn(move || http::run(server, listener, options, stopped).unwrap());
-        Self { address, stop: Some(stop), thread: Some(thread) }
+        Self { address, token, stop: Some(stop), thread: Some(thread) }
     }
 
     /// One for the tenants that `doorman` tells apart.
@@ -88,12 +108,12 @@ impl Served {
         options: HttpOptions,
     ) -> Self {
         let listener = http::listen("127.0.0.1:0", true).unwrap();
-        let address = listener.local_addr().unwrap();
+        let address = listener.address().unwrap().unwrap();
         let (stop, stopped) = http::stop();
         let thread = std::thread::spawn(move || {
             http::run_for_many(tenants, doorman, events, listener, options, stopped).unwrap();
         });
-        Self { address, stop: Some(stop), thread: Some(thread) }
+        Self { address, token: None, stop: Some(stop), thread: Some(thread) }
     }
 
     /// Sends these bytes, and reads until the server closes.
@@ -107,7 +127,7 @@ impl Served {
         answer(&all)
     }
 
-    /// A request with these headers and no others but those that frame it.
+    /// A request with these headers, the token and no others but those that frame it.
     pub(crate) fn bare(
         &self,
         method: &str,
@@ -118,6 +138,9 @@ impl Served {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for (name, value) in headers {
             let _ = write!(request, "{name}: {value}\r\n");
+        }
+        if let Some(token) = self.token {
+            let _ = write!(request, "Authorization: Bearer {token}\r\n");
         }
         if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             let _ = write!(request, "Content-Length: {}\r\n", body.len());

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use lro_http::{AuthError, BearerTokens};
+use lro_http::{AuthError, BearerTokens, LOCAL_TOKEN, SocketError, UNIX, checked_socket};
 
 use super::{
     finding::{Finding, Group},
@@ -25,7 +25,7 @@ pub(super) fn check(settings: &Settings) -> Option<Group> {
 
 fn auth(settings: &Settings, auth: &str) -> Option<Finding> {
     if auth.is_empty() {
-        return None;
+        return local_token(settings);
     }
     let Some(path) = auth.strip_prefix(TOKEN_FILE).map(Path::new) else {
         // Not the value: it may be a token that was put in the wrong place.
@@ -54,9 +54,40 @@ fn auth(settings: &Settings, auth: &str) -> Option<Finding> {
     Some(Finding::fault("server-auth", path.display(), with_causes(&error), fix))
 }
 
-/// An address beyond this machine, where anyone may ask. Names are not looked up.
+/// The token of this user, where a server on a port of this machine needs it and has created it.
+fn local_token(settings: &Settings) -> Option<Finding> {
+    if settings.config.server.listen.starts_with(UNIX) {
+        return None;
+    }
+    let path = settings.surroundings().state_dir.as_ref()?.join("atlatl").join(LOCAL_TOKEN);
+    let error = BearerTokens::read(&path, [0; 32]).err().filter(|_| path.exists())?;
+    let fix = match &error {
+        AuthError::OpenToOthers { .. } => format!("chmod 600 {}", word(&path)),
+        // The next server creates another.
+        _ => format!("rm {}", word(&path)),
+    };
+    Some(Finding::fault("server-auth", path.display(), with_causes(&error), fix))
+}
+
+/// A socket that another user could replace.
+fn socket(path: &str) -> Option<Finding> {
+    let error = checked_socket(Path::new(path)).err()?;
+    let fix = match &error {
+        SocketError::OpenDirectory { path } => format!("chmod go-w {}", word(path)),
+        _ => {
+            let directory = Path::new(path).parent().unwrap_or(Path::new("."));
+            format!("mkdir -p -m 700 {}", word(directory))
+        }
+    };
+    Some(Finding::fault("server-listen", "server.listen", with_causes(&error), fix))
+}
+
+/// An address beyond this machine without `server.auth`. Names are not looked up.
 fn listen(settings: &Settings) -> Option<Finding> {
     let server = &settings.config.server;
+    if let Some(path) = server.listen.strip_prefix(UNIX) {
+        return socket(path);
+    }
     let address = server.listen.parse::<SocketAddr>().ok()?;
     if !server.auth.is_empty() || address.ip().to_canonical().is_loopback() {
         return None;
@@ -66,7 +97,7 @@ fn listen(settings: &Settings) -> Option<Finding> {
         "server-listen",
         "server.listen",
         format!(
-            "{address} can be reached from other machines, and anyone may ask: `serve` refuses"
+            "{address} can be reached from other machines, and server.auth is not set: `serve` refuses"
         ),
         mend::set(settings, "server.listen", here),
     ))

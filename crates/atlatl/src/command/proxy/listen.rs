@@ -12,9 +12,8 @@ use lro_proxy::{
 
 use super::{Keep, Server, program};
 use crate::{
-    access::{self, descriptors},
+    access::{Auth, Door, descriptors},
     error::{Error, Status},
-    output::Output,
     settings::Settings,
 };
 
@@ -27,9 +26,8 @@ pub(super) fn run(
     ended: Receiver<End>,
 ) -> Result<Status, Error> {
     let config = &settings.config.server;
-    let tokens = access::tokens(&config.auth)?;
-    let listener = access::listen(address, tokens.is_some())?;
-    let address = listener.local_addr().map_err(|error| Error::failure(error.to_string()))?;
+    let door = Door::open(address, settings)?;
+    let place = door.place()?;
     let behind = match server {
         Server::Remote { remote, .. } => Behind::Remote(remote),
         Server::Command(command) => {
@@ -41,11 +39,6 @@ pub(super) fn run(
             }))
         }
     };
-    let guard = Guard {
-        hosts: config.allowed_hosts.clone(),
-        origins: config.allowed_origins.clone(),
-        tokens,
-    };
     let (stop, stopped) = stop();
     thread::spawn(move || {
         if ended.recv().is_ok() {
@@ -53,8 +46,21 @@ pub(super) fn run(
         }
     });
     keep.clean(settings);
-    Output::remark(format_args!("serving MCP at http://{address}/mcp"));
-    http::run(relay, behind, listener, guard, descriptors::for_clients(), stopped)
-        .map_err(|error| Error::failure(format!("{address}: {error}")))?;
+    if let Auth::Principals(_) = door.auth {
+        return Err(Error::usage("server.auth: keys and oauth are for `atlatl serve`")
+            .with_hint("server.auth=token-file:PATH"));
+    }
+    door.announce(&[("MCP", "/mcp")])?;
+    let tokens = match door.auth {
+        Auth::Tokens(tokens) => Some(tokens),
+        Auth::SameUser | Auth::Principals(_) => None,
+    };
+    let guard = Guard {
+        hosts: config.allowed_hosts.clone(),
+        origins: config.allowed_origins.clone(),
+        tokens,
+    };
+    http::run(relay, behind, door.listener, guard, descriptors::for_clients(), stopped)
+        .map_err(|error| Error::failure(format!("{place}: {error}")))?;
     Ok(Status::Success)
 }

@@ -26,6 +26,7 @@ pub(super) fn remote(
     options.headers = headers(&endpoint, &config.headers, typed, |name| sources.variable(name))?;
     // A header that somebody set is what they want to be known by.
     if !options.headers.contains_key(header::AUTHORIZATION)
+        && endpoint.socket().is_none()
         && let Ok(logins) = logins::open(settings)
     {
         options.credentials = Some(Arc::new(OfLogin::new(logins.of(endpoint.url()))));
@@ -39,6 +40,10 @@ pub(super) fn remote(
 
 /// The host, and what keeps two servers of one host apart.
 fn label(endpoint: &Endpoint) -> String {
+    if let Some(socket) = endpoint.socket() {
+        let which = Scope::of([socket.as_os_str().as_encoded_bytes()]);
+        return format!("localhost:{which}");
+    }
     let url = endpoint.url();
     let which = Scope::of([url.as_str().as_bytes()]);
     format!("{}:{which}", url.host_str().unwrap_or_default())

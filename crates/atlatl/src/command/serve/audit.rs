@@ -33,13 +33,17 @@ struct OfNobody {
 }
 
 impl Audit {
-    pub(super) fn open(path: &str) -> Result<Self, Error> {
+    /// Opens the file `server.audit` names; `None` where it names none.
+    pub(super) fn open(path: &str) -> Result<Option<Self>, Error> {
+        if path.is_empty() {
+            return Ok(None);
+        }
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(Path::new(path));
         let file =
             opened.map_err(|error| Error::failure(format!("server.audit: {path}: {error}")))?;
         let bucket = Bucket::new(Limit::per_minute(OF_NOBODY, OF_NOBODY));
         let of_nobody = Mutex::new(OfNobody { bucket, untold: 0 });
-        Ok(Self { file, began: Instant::now(), of_nobody })
+        Ok(Some(Self { file, began: Instant::now(), of_nobody }))
     }
 
     /// How many were passed over before this one; none where this one is passed over too.

@@ -1,6 +1,6 @@
 //! Over HTTP: where to listen, who may ask, and when to stop.
 
-use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 
 use atlatl_server::{
     MemoryServer, SignedLinks,
@@ -14,59 +14,48 @@ use signal_hook::{
 #[cfg(feature = "otel")]
 use super::traces::Traces;
 use crate::{
-    access::{self, Auth, descriptors},
+    access::{Auth, Door, descriptors},
     command::proxy::Keep,
     error::{Error, Status},
-    output::Output,
     settings::Settings,
 };
 
-/// Where it is reached over HTTP, and by whom: the port is ours.
-pub(super) struct Door {
-    pub(super) listener: TcpListener,
-    pub(super) access: Auth,
-}
-
-impl Door {
-    pub(super) fn open(settings: &Settings) -> Result<Self, Error> {
-        let config = &settings.config.server;
-        let access = Auth::read(&config.auth)?;
-        let listener = access::listen(&config.listen, !matches!(access, Auth::Anyone))?;
-        Ok(Self { listener, access })
+/// Serves one tenant until the process is told to end.
+pub(super) fn serve(
+    door: Door,
+    settings: &Settings,
+    keep: &Keep,
+    links: Option<Arc<SignedLinks>>,
+    server: MemoryServer,
+    metrics: Arc<Metrics>,
+) -> Result<Status, Error> {
+    let mut options = options(settings, metrics);
+    let tenant = &settings.config.memory.tenant;
+    if atlatl_access::is_tenant(tenant) {
+        options.tenant.clone_from(tenant);
     }
-
-    /// Answers until the process is told to end.
-    pub(super) fn serve(
-        self,
-        settings: &Settings,
-        keep: &Keep,
-        links: Option<Arc<SignedLinks>>,
-        server: MemoryServer,
-        metrics: Arc<Metrics>,
-    ) -> Result<Status, Error> {
-        let mut options = options(settings, metrics);
-        if let Auth::Tokens(tokens) = self.access {
+    options.spools = Some(keep.spools());
+    options.links = links;
+    until_told(door, options, |Door { listener, auth, .. }, mut options, stopped| {
+        if let Auth::Tokens(tokens) = auth {
             options.tokens = Some(tokens);
         }
-        options.spools = Some(keep.spools());
-        options.links = links;
-        let (url, listener) = (url(&self.listener)?, self.listener);
-        until_told(&url, options, |options, stopped| http::run(server, listener, options, stopped))
-    }
-}
-
-/// Where a listener is reached from this machine.
-pub(super) fn url(listener: &TcpListener) -> Result<String, Error> {
-    let address = listener.local_addr().map_err(|error| Error::failure(error.to_string()))?;
-    Ok(format!("http://{address}"))
+        http::run(server, listener, options, stopped)
+    })
 }
 
 /// Where clients reach it, without a path.
-pub(super) fn base(settings: &Settings, listener: &TcpListener) -> Result<String, Error> {
+pub(super) fn base(settings: &Settings, door: &Door) -> Result<String, Error> {
     match &*settings.config.server.public_url {
-        "" => url(listener),
+        "" => door.url(),
         named => Ok(named.trim_end_matches('/').to_owned()),
     }
+}
+
+/// The origin of pages at `server.public_url`.
+fn public_origin(url: &str) -> Option<String> {
+    let origin = url::Url::parse(url).ok()?.origin();
+    origin.is_tuple().then(|| origin.ascii_serialization())
 }
 
 pub(super) fn options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
@@ -74,6 +63,7 @@ pub(super) fn options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions
     let mut options = HttpOptions::default();
     options.allowed_hosts.clone_from(&config.allowed_hosts);
     options.allowed_origins.clone_from(&config.allowed_origins);
+    options.allowed_origins.extend(public_origin(&config.public_url));
     options.metrics = metrics;
     options.drain = Duration::from_secs(config.drain_seconds);
     descriptors::raise();
@@ -83,9 +73,9 @@ pub(super) fn options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions
 
 /// Serves until the process is told to end.
 pub(super) fn until_told(
-    url: &str,
+    door: Door,
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
-    run: impl FnOnce(HttpOptions, Stopped) -> io::Result<()>,
+    run: impl FnOnce(Door, HttpOptions, Stopped) -> io::Result<()>,
 ) -> Result<Status, Error> {
     #[cfg(feature = "otel")]
     let traces = Traces::of_environment();
@@ -102,12 +92,13 @@ pub(super) fn until_told(
             stop.now();
         }
     });
-    Output::remark(format_args!("serving MCP at {url}/mcp and an API at {url}/v1"));
-    let served = run(options, stopped);
+    door.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
+    let place = door.place()?;
+    let served = run(door, options, stopped);
     #[cfg(feature = "otel")]
     if let Some(traces) = traces {
         traces.finish();
     }
-    served.map_err(|error| Error::failure(format!("{url}: {error}")))?;
+    served.map_err(|error| Error::failure(format!("{place}: {error}")))?;
     Ok(Status::Success)
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::TcpListener,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use super::{audit::Audit, http, parts, told::Told};
 use crate::{
-    access::{Fetched, Principals},
+    access::{Door, Fetched, Principals},
     command::proxy::Keep,
     error::{Error, Status},
     memories::{self, Place},
@@ -46,7 +45,7 @@ const INDEX: Duration = Duration::from_secs(10);
 pub(super) fn serve(
     settings: &Settings,
     principals: &Principals,
-    listener: TcpListener,
+    door: Door,
 ) -> Result<Status, Error> {
     let Place::Database(database) = memories::place(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
@@ -54,15 +53,14 @@ pub(super) fn serve(
     };
     memories::waited_for(&database)?;
     let config = &settings.config;
-    let url = http::url(&listener)?;
-    let base = http::base(settings, &listener)?;
+    let base = http::base(settings, &door)?;
     let metrics = Arc::new(Metrics::default());
     let watch = Arc::new(Remarked(Watch::new(settings)));
     let mut events = EventBus::new(Moment::of_system)
         .with(Arc::new(Told::new(watch)))
         .with(Arc::clone(&metrics) as _);
-    if !config.server.audit.is_empty() {
-        events = events.with(Arc::new(Audit::open(&config.server.audit)?));
+    if let Some(audit) = Audit::open(&config.server.audit)? {
+        events = events.with(Arc::new(audit));
     }
     let resource = format!("{base}/mcp");
     let mut doorman = Doorman::new(resource.clone(), Moment::of_system);
@@ -76,7 +74,8 @@ pub(super) fn serve(
     let bucket = objects::bucket(settings)?;
     let many = Arc::new(Many::new(settings, database, bucket, base, events.clone())?);
     let house = many.keep_house().map_err(|error| Error::failure(error.to_string()))?;
-    let served = http::until_told(&url, http::options(settings, metrics), |options, stopped| {
+    let options = http::options(settings, metrics);
+    let served = http::until_told(door, options, |Door { listener, .. }, options, stopped| {
         run_for_many(many, Arc::new(doorman), events, listener, options, stopped)
     });
     // What is under way ends with the process: every step of it may be cut short.

@@ -79,3 +79,30 @@ fn an_address_that_anyone_reaches_and_asks_is_a_fault() {
     fs::write(program.path(file), "[server]\nlisten = \"127.0.0.1:7171\"\n").unwrap();
     is_well(&doctor(&program, &[]));
 }
+
+#[test]
+fn g02_a_socket_that_others_could_replace_or_a_token_that_others_read_is_a_fault() {
+    let program = machine();
+    let socket = format!("server.listen=unix:{}", program.path("run/s").display());
+    let set = ["--set", &socket];
+    let fix = fault(&doctor(&program, &set), "server-listen", "server.listen");
+    assert_eq!(fix, "mkdir -p -m 700 [DIR]/run");
+    follow(&program, &fix);
+    is_well(&doctor(&program, &set));
+    fs::set_permissions(program.path("run"), Permissions::from_mode(0o777)).unwrap();
+    let fix = fault(&doctor(&program, &set), "server-listen", "server.listen");
+    assert_eq!(fix, "chmod go-w [DIR]/run");
+    follow(&program, &fix);
+    is_well(&doctor(&program, &set));
+
+    let token = "home/.local/state/atlatl/token";
+    let program = program.file(token, "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya\n");
+    fs::set_permissions(program.path(token), Permissions::from_mode(0o644)).unwrap();
+    let set = ["--set", "server.listen=127.0.0.1:7171"];
+    let run = doctor(&program, &set);
+    let fix = fault(&run, "server-auth", &format!("[DIR]/{token}"));
+    assert!(!run.stdout.contains("q7Zt"), "{run}");
+    assert_eq!(fix, format!("chmod 600 [DIR]/{token}"));
+    follow(&program, &fix);
+    is_well(&doctor(&program, &set));
+}

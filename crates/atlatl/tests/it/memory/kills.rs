@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     fs,
-    hash::{BuildHasher as _, RandomState},
     process::Stdio,
     thread,
     time::{Duration, Instant},
@@ -38,17 +37,16 @@ fn import_survives_kills_and_makes_one_memory_of_each_file() {
     let program = Program::new();
     notes(&program, n);
     let total = n as u64;
-    let random = RandomState::new();
     let (mut kills, mut there) = (Vec::new(), 0);
     let started = Instant::now();
-    for kill in 0..KILLS {
+    for _ in 0..KILLS {
         let mut child = program
             .command(&["memory", "import", "notes"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        thread::sleep(Duration::from_millis(random.hash_one(kill) % (total / 8).max(1)));
+        thread::sleep(Duration::from_millis(getrandom::u64().unwrap() % (total / 8).max(1)));
         let killed = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chrono::{DateTime, Utc};
 use testkit::postgres::Server;
 
 use super::*;
@@ -154,6 +155,24 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     assert_eq!(refused(&ann).status, 200);
     let none = house.run(&["keys", "create", "--tenant", "nobody"]);
     assert_eq!(none.status, 1, "{none}");
+}
+
+#[test]
+fn g08_a_key_expires_after_90_days_unless_it_is_created_otherwise() {
+    let house = House::new();
+    house.tenant("ann");
+    let days = |more: &[&str]| {
+        let expires = house.key("ann", more)["expires"].as_str()?.to_owned();
+        let expires: DateTime<Utc> = expires.parse().unwrap();
+        Some(((expires - lro::Moment::of_system().now).num_minutes() + 60) / (24 * 60))
+    };
+    assert_eq!(days(&[]), Some(90));
+    assert_eq!(days(&["--expires", "7"]), Some(7));
+    assert_eq!(days(&["--expires", "never"]), None);
+    for wrong in ["0", "-1", "always", "65536", ""] {
+        let run = house.run(&["keys", "create", "--tenant", "ann", "--expires", wrong]);
+        assert_eq!(run.status, 2, "{run}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::serving::Serving;
+use crate::serving::{Serving, authorization};
 
 pub(super) const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 pub(super) const SPAN: &str = "b7ad6b7169203331";
@@ -24,6 +24,7 @@ pub(super) fn trace(n: usize) -> String {
 pub(super) struct Asker {
     stream: BufReader<TcpStream>,
     host: String,
+    authorization: String,
 }
 
 impl Asker {
@@ -31,7 +32,8 @@ impl Asker {
         let host = serving.url.strip_prefix("http://").unwrap().to_owned();
         let stream = TcpStream::connect(&host).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream: BufReader::new(stream), host }
+        let authorization = authorization(&serving.url, "");
+        Self { stream: BufReader::new(stream), host, authorization }
     }
 
     /// The answer to `body`, whatever its status.
@@ -43,6 +45,9 @@ impl Asker {
             self.host,
             body.len()
         );
+        if !headers.iter().any(|(name, _)| *name == "Authorization") {
+            request += &self.authorization;
+        }
         for (name, value) in headers {
             write!(request, "{name}: {value}\r\n").unwrap();
         }

@@ -1,20 +1,29 @@
 //! Endpoint: the URL of a server, as a person named it.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
+use lro_http::UNIX;
 use reqwest::Url;
 use url::Host;
 
+/// What is asked for on a Unix socket.
+const ON_SOCKET: &str = "http://localhost/mcp";
+
 /// Where a server is.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Endpoint(Url);
+pub struct Endpoint {
+    url: Url,
+    /// The Unix socket that takes the place of the URL's host.
+    socket: Option<PathBuf>,
+}
 
 /// Why a text names no server.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// It is no URL.
-    #[error("it is no URL such as https://example.com/mcp")]
+    #[error("it is no URL such as https://example.com/mcp, nor unix:PATH")]
     NoUrl,
     /// It is not one of HTTP.
     #[error("it begins with neither https:// nor http://")]
@@ -28,8 +37,14 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// The server at `url`.
+    /// The server at `url`, or at `/mcp` behind `unix:PATH`.
     pub fn named(url: &str) -> Result<Self, EndpointError> {
+        if let Some(path) = url.strip_prefix(UNIX) {
+            // Absolute, so that one socket has one name.
+            let socket = std::path::absolute(path).map_err(|_| EndpointError::NoUrl)?;
+            let url = Url::parse(ON_SOCKET).map_err(|_| EndpointError::NoUrl)?;
+            return Ok(Self { url, socket: Some(socket) });
+        }
         let mut url = Url::parse(url).map_err(|_| EndpointError::NoUrl)?;
         let local = url.host().is_some_and(|host| is_local(&host));
         match url.scheme() {
@@ -42,22 +57,30 @@ impl Endpoint {
             return Err(EndpointError::Secret);
         }
         url.set_fragment(None);
-        Ok(Self(url))
+        Ok(Self { url, socket: None })
     }
 
     /// As it is asked.
     pub fn url(&self) -> &Url {
-        &self.0
+        &self.url
     }
 
-    /// Scheme, host and port: headers go nowhere else.
+    /// The Unix socket that it is asked on.
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
+    /// Scheme, host and port, or the socket: headers go nowhere else.
     pub fn origin(&self) -> String {
-        self.0.origin().ascii_serialization()
+        match &self.socket {
+            Some(socket) => format!("{UNIX}{}", socket.display()),
+            None => self.url.origin().ascii_serialization(),
+        }
     }
 
     /// Whether it is on this machine.
     pub fn is_local(&self) -> bool {
-        self.0.host().is_some_and(|host| is_local(&host))
+        self.url.host().is_some_and(|host| is_local(&host))
     }
 }
 
@@ -73,7 +96,10 @@ fn is_local(host: &Host<&str>) -> bool {
 /// Without the query, where people put what is secret.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.origin(), self.0.path())
+        match &self.socket {
+            Some(_) => f.write_str(&self.origin()),
+            None => write!(f, "{}{}", self.origin(), self.url.path()),
+        }
     }
 }
 
@@ -113,6 +139,17 @@ mod tests {
         ] {
             assert_eq!(Endpoint::named(url), Err(error), "{url}");
         }
+    }
+
+    #[test]
+    fn a_socket_is_named_by_its_path() {
+        let endpoint = Endpoint::named("unix:/run/user/1000/a.sock").unwrap();
+        assert_eq!(endpoint.socket(), Some(Path::new("/run/user/1000/a.sock")));
+        assert_eq!(endpoint.origin(), "unix:/run/user/1000/a.sock");
+        assert_eq!(endpoint.url().as_str(), ON_SOCKET);
+        assert_ne!(endpoint.origin(), Endpoint::named(ON_SOCKET).unwrap().origin());
+        assert!(Endpoint::named("unix:a").unwrap().socket().unwrap().is_absolute());
+        assert_eq!(Endpoint::named("unix:"), Err(EndpointError::NoUrl));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use lro_http::checked_socket;
 use reqwest::{Client, Response, redirect};
 use tokio::time::timeout;
 
@@ -65,6 +66,14 @@ impl Remote {
             .tcp_nodelay(true);
         if endpoint.is_local() {
             builder = builder.no_proxy();
+        }
+        if let Some(socket) = endpoint.socket() {
+            // Another user who could replace the socket would get what is meant for the server.
+            let socket = checked_socket(socket).map_err(|error| Fault::Unreachable {
+                server: endpoint.origin(),
+                why: error.to_string(),
+            })?;
+            builder = builder.unix_socket(socket);
         }
         let client =
             builder.build().map_err(|error| Fault::unreachable(&endpoint.origin(), error))?;
