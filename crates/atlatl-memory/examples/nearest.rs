@@ -72,7 +72,7 @@ fn main() {
         store.put(some, Clash::Keep).expect("kept");
     }
     let mut random = SplitMix64::new(1);
-    let waiting = store.unembedded(MODEL, usize::MAX).expect("those that wait");
+    let waiting = store.unembedded(MODEL, 0, usize::MAX).expect("those that wait");
     let begun = Instant::now();
     for some in waiting.chunks(500) {
         let some: Vec<_> =

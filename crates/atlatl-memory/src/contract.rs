@@ -12,12 +12,16 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod hooked;
+
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use mif::{Memory, MemoryId, MemoryType, Status, Timestamp};
 
 use crate::{Clash, Filter, MemoryStore, Need, Order, Position, Put, Repaired, StoreError, Terms};
+
+pub use self::hooked::Hooked;
 
 /// Runs every case on an empty store that `make` gives.
 ///
@@ -38,6 +42,7 @@ pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     scripts_without_spaces_are_found(&*make());
     no_question_is_an_error(&*make());
     vectors_lag_and_catch_up(&*make());
+    vectors_left_out_go_on_waiting(&*make());
     what_has_had_its_time_is_gone(&*make());
     nothing_is_to_be_mended(&*make());
     a_task_is_taken_by_one(&*make());
@@ -421,7 +426,7 @@ fn no_question_is_an_error(store: &dyn MemoryStore) {
 const MODEL: &str = "model-1";
 
 fn vectors(store: &dyn MemoryStore, vectors: &[Vec<f32>]) {
-    let waiting = store.unembedded(MODEL, vectors.len()).expect("waiting");
+    let waiting = store.unembedded(MODEL, 0, vectors.len()).expect("waiting");
     let made: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors.iter().cloned()).collect();
     store.put_vectors(MODEL, &made).expect("vectors");
 }
@@ -431,16 +436,35 @@ fn near(store: &dyn MemoryStore, vector: &[f32], limit: usize) -> Vec<u128> {
     near.iter().map(|one| one.id.as_u128()).collect()
 }
 
+/// A text that fails must not hide others, nor be forgotten.
+fn vectors_left_out_go_on_waiting(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three"), memory(4, "four")]);
+    let waiting = store.unembedded(MODEL, 0, 9).expect("waiting");
+    let version = |n: usize| waiting[n].version;
+    store.put_vectors(MODEL, &[(version(1), vec![1.0]), (version(3), vec![1.0])]).expect("vectors");
+    let left = |after: u64, limit: usize| {
+        let left = store.unembedded(MODEL, after, limit).expect("waiting");
+        left.into_iter().map(|one| one.text).collect::<Vec<_>>()
+    };
+    assert_eq!(left(0, 9), ["one", "three"]);
+    assert_eq!(left(0, 1), ["one"]);
+    assert_eq!(left(version(0), 9), ["three"]);
+    assert_eq!(left(version(2), 9), [""; 0]);
+    store.put_vectors(MODEL, &[(version(2), vec![1.0])]).expect("vectors");
+    put(store, &[memory(5, "five")]);
+    assert_eq!(left(0, 9), ["one", "five"]);
+}
+
 fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three")]);
     assert_eq!(near(store, &[1.0, 0.0], 9), [] as [u128; 0]);
-    let waiting = store.unembedded(MODEL, 9).expect("waiting");
+    let waiting = store.unembedded(MODEL, 0, 9).expect("waiting");
     assert_eq!(
         waiting.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(),
         ["one", "two", "three"]
     );
     vectors(store, &[vec![1.0, 0.0], vec![0.6, 0.8], Vec::new()]);
-    assert!(store.unembedded(MODEL, 9).expect("waiting").is_empty(), "the empty one too");
+    assert!(store.unembedded(MODEL, 0, 9).expect("waiting").is_empty(), "the empty one too");
     assert_eq!(near(store, &[1.0, 0.0], 9), [1, 2]);
     assert_eq!(near(store, &[0.0, 1.0], 1), [2]);
     // A change waits again, and until it has a vector it has none.
@@ -454,7 +478,7 @@ fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     };
     change("uno");
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
-    let old = store.unembedded(MODEL, 9).expect("waiting");
+    let old = store.unembedded(MODEL, 0, 9).expect("waiting");
     assert_eq!(old.len(), 1);
     // Changed while its vector was made: that vector is nobody's.
     change("eins");
@@ -463,7 +487,7 @@ fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     vectors(store, &[vec![0.0, 1.0]]);
     assert_eq!(near(store, &[0.0, 1.0], 9), [1, 2]);
     // Another model begins anew, and never meets this one.
-    assert_eq!(store.unembedded("model-2", 9).expect("waiting").len(), 3);
+    assert_eq!(store.unembedded("model-2", 0, 9).expect("waiting").len(), 3);
     let other = store.nearest("model-2", &[1.0, 0.0], &Filter::default(), 9, at(0));
     assert!(other.expect("near").is_empty());
     let filter = Filter { namespace: "nowhere".parse().ok(), ..Filter::default() };

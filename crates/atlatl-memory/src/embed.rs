@@ -1,5 +1,6 @@
 //! Embed: text turned into vectors by a real model.
 
+mod backfill;
 #[cfg(feature = "local")]
 mod bert;
 mod choice;
@@ -18,6 +19,7 @@ mod unit;
 
 use std::sync::Arc;
 
+pub use backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_missing};
 #[cfg(feature = "local")]
 pub use bert::Bert;
 pub use choice::{EmbedderChoice, NotAChoice};
@@ -27,6 +29,9 @@ pub use error::EmbedError;
 pub use openai::{OpenAi, OpenAiLimits};
 #[cfg(feature = "local")]
 pub use table::Table;
+
+/// What every model has a vector for.
+const CHECKED_TEXT: &str = "one short sentence";
 
 /// Turns text into vectors.
 ///
@@ -56,6 +61,11 @@ pub trait Embedder: Send + Sync {
 
     /// One vector of length 1 per text, in their order. Blocking. Same text → same vector.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
+
+    /// Whether it works at all, found out with a short text and soon.
+    fn check(&self) -> Result<(), EmbedError> {
+        self.embed(&[CHECKED_TEXT]).map(drop)
+    }
 
     /// The vector of a question, whose asker waits: who cannot answer soon fails soon.
     fn embed_question(&self, question: &str) -> Result<Vec<f32>, EmbedError> {

@@ -29,7 +29,6 @@ mod capture;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod embed;
-mod fill;
 mod filter;
 mod find;
 mod hit;
@@ -45,16 +44,17 @@ mod store;
 mod terms;
 
 pub use capture::{CaptureService, Moment};
-pub use embed::{EmbedError, Embedder};
-pub use fill::{Filler, fill};
+pub use embed::{
+    BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, embed_missing,
+};
 pub use filter::Filter;
 pub use find::{MOST_HITS, Mode};
 pub use hit::{Found, RankPosition, RankedBy, SearchHit};
 pub use order::{Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    About, Bounds, KnownTenant, ListedKey, ListedTenant, NewKey, Postgres, PostgresOptions,
-    PostgresStore, Registry, StoredKey,
+    About, Bounds, KnownTenant, ListedKey, ListedTenant, NewKey, PlainText, Postgres,
+    PostgresOptions, PostgresStore, Registry, StoredKey,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{Recorded, Sent, recorded};

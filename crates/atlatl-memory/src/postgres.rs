@@ -10,6 +10,7 @@ mod connection;
 mod database;
 mod error;
 mod find;
+mod guarded;
 mod keep;
 mod lexemes;
 mod list;
@@ -44,7 +45,7 @@ use self::lexemes::Asked;
 use self::list::Condition;
 use self::nearest::Wanted;
 use self::opening::Access;
-pub use self::options::PostgresOptions;
+pub use self::options::{PlainText, PostgresOptions};
 use self::pool::Pool;
 #[cfg(feature = "contract")]
 pub use self::recorded::{Recorded, Sent, recorded};
@@ -306,10 +307,15 @@ impl MemoryStore for PostgresStore {
         }
     }
 
-    fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {
+    fn unembedded(
+        &self,
+        model: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            nearest::unembedded(db, tenant, model, limit)
+            nearest::unembedded(db, tenant, model, after, limit)
         })
     }
 

@@ -144,8 +144,13 @@ impl MemoryStore for SqliteStore {
         self.pool.read(|db| nearest::nearest(db, &flat, vector, filter, limit, now))
     }
 
-    fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| nearest::unembedded(db, model, limit))
+    fn unembedded(
+        &self,
+        model: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Unembedded>, StoreError> {
+        self.pool.read(|db| nearest::unembedded(db, model, after, limit))
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {

@@ -106,11 +106,18 @@ pub trait MemoryStore: Send + Sync {
         now: DateTime<Utc>,
     ) -> Result<Vec<Match>, StoreError>;
 
-    /// Memories that have no vector of `model` yet, at most `limit`.
-    fn unembedded(&self, model: &str, limit: usize) -> Result<Vec<Unembedded>, StoreError>;
+    /// Memories that have no vector of `model` yet and a version above `after`, in the order of their
+    /// versions, at most `limit`.
+    fn unembedded(
+        &self,
+        model: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Unembedded>, StoreError>;
 
     /// Keeps vectors of `model`, by version. A memory that was changed since gets none. An empty
-    /// vector says that none can be made: the memory waits no longer.
+    /// vector says that none can be made: the memory waits no longer. Memories that are left out go on
+    /// waiting, whatever their versions.
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError>;
 
     /// Removes what has outlived its time, at most `limit`; says which.
@@ -273,6 +280,15 @@ pub enum StoreError {
     /// change. Look before trying again.
     #[error("the memory store was lost while it wrote: the change may be there or not")]
     Unsure(#[source] Source),
+    /// Secrets would travel without encryption beyond this machine, which was not allowed. Nothing was
+    /// sent.
+    #[error("refused to use {place} without encryption: {why}")]
+    PlainText {
+        /// Which database.
+        place: String,
+        /// What would have been readable on the way.
+        why: &'static str,
+    },
     /// The disk is full or does not take it. Nothing was written.
     #[error("the memory store cannot write")]
     Storage(#[source] Source),

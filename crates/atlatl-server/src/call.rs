@@ -411,8 +411,8 @@ impl Inner {
     /// A memory is durable: whoever waits for that may begin.
     pub(crate) fn wrote(&self, id: &MemoryId) {
         self.events.publish(None, EventKind::MemoryCaptured { id: id.clone() });
-        if let Some(filler) = &self.filler {
-            filler.call();
+        if let Some(backfill) = &self.backfill {
+            backfill.notify();
         }
     }
 }

@@ -3,6 +3,7 @@
 //! What differs between the eras is settled here and in [`greeting`](crate::greeting): below, a
 //! result is a result.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
 use lro_mcp::{Changes, Page};
@@ -10,7 +11,7 @@ use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
 use lro_wire::version::{self, MODERN};
 use lro_wire::{
-    Failure, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object, meta,
+    Failure, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object, meta,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -47,6 +48,16 @@ pub(crate) fn spoken(version: &str) -> Result<()> {
     Err(version::unsupported(&MODERN, version))
 }
 
+/// Whether the answer asks neither a store nor a disk. It takes less time than the way to a thread
+/// that may wait, and back.
+pub(crate) fn is_brief(message: &Message<'_>) -> bool {
+    let method = message.method.as_deref().unwrap_or_default();
+    matches!(
+        method,
+        "ping" | "initialize" | "server/discover" | "prompts/list" | "resources/templates/list"
+    )
+}
+
 impl MemoryServer {
     /// The result of a request, as JSON. Blocking.
     ///
@@ -55,8 +66,23 @@ impl MemoryServer {
         self.answer_traced(message, client, cancel, &Traced::default())
     }
 
-    /// The same, within the span of the request.
+    /// The same, within the span of the request. A panic is this request's internal error: the server
+    /// goes on for everyone else.
     pub(crate) fn answer_traced(
+        &self,
+        message: &Message<'_>,
+        client: Client,
+        cancel: &Cancel,
+        span: &Traced,
+    ) -> Result<String> {
+        let answer = || self.dispatch(message, client, cancel, span);
+        catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
+            span.fail("panic");
+            Err(Failure::new(INTERNAL, "internal error"))
+        })
+    }
+
+    fn dispatch(
         &self,
         message: &Message<'_>,
         client: Client,

@@ -12,20 +12,24 @@ mod offload;
 mod problem;
 mod traced;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use atlatl_access::Principal;
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use futures_util::FutureExt;
 use lro::Spools;
 pub use lro_http::{
     AuthError, BearerTokens, Exposure, ListenError, Listener, Stop, Stopped, listen, stop,
 };
 use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use self::authentication::Authentication;
 use self::hall::{Hall, Only};
@@ -34,6 +38,7 @@ pub use self::metrics::Metrics;
 use crate::access::Doorman;
 use crate::event::EventBus;
 use crate::link::SignedLinks;
+use crate::permit;
 use crate::server::MemoryServer;
 use crate::trace::Tracer;
 
@@ -98,8 +103,6 @@ struct App {
     /// Who asks.
     principal: Principal,
     hall: Hall,
-    /// Its place among what its tenant asks at a time.
-    _busy: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// Answers on `listener` until it is stopped: one tenant, whoever asks. Fails where a TCP listener has no
@@ -162,6 +165,7 @@ fn serve(
         events,
         ending,
         room: Hall::room(),
+        readiness: Arc::new(Semaphore::new(1)),
         discard: Arc::new(Semaphore::new(1)),
         began: Instant::now(),
     };
@@ -208,19 +212,26 @@ fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
         .layer(from_fn_with_state(hall.clone(), hall::admit))
         // A link is proof enough of itself.
         .merge(of(Exposure::SignedLink))
-        .layer(from_fn_with_state(hall.clone(), hall::make_room))
+        .layer(from_fn_with_state(hall.clone(), hall::limit_concurrency))
         .merge(of(Exposure::Public))
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
     guard
         .around(asked)
+        .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(Arc::clone(&hall.metrics), metrics::counted))
         .with_state(hall)
 }
 
-/// Runs `work`, which may wait for a disk, where nobody else waits with it.
+/// Runs `work`, which may wait for a disk, with the permits of the request.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::broken())
+    permit::blocking(work).await.map_err(|_| Problem::broken())
+}
+
+/// Answers 500 where a handler panics, so that neither the connection nor the server ends with it.
+async fn catch_panic(request: Request, next: Next) -> Response {
+    let caught = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    caught.unwrap_or_else(|_| Problem::broken().into_response())
 }

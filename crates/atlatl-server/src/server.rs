@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atlatl_memory::{
-    CaptureService, Embedder, Estimate, Filler, MemoryStore, PromptIntegration, RecallService,
-    SearchService, StoreError,
+    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, Estimate, MemoryStore,
+    PromptIntegration, RecallService, SearchService, StoreError,
 };
 use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
@@ -15,7 +15,7 @@ use crate::client::{Client, Transport};
 use crate::event::EventBus;
 use crate::quota::Room;
 use crate::seal::{Seal, StoreSeal};
-use crate::task::Tasks;
+use crate::task::{TaskSlots, Tasks};
 
 /// How long a call may take before a client that takes tasks gets one.
 const TASK_AFTER: Duration = Duration::from_secs(1);
@@ -27,6 +27,11 @@ pub struct Parts {
     pub store: Arc<dyn MemoryStore>,
     /// What turns text into vectors, if anything.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// What makes missing vectors in the background. Servers of one process share it; without one, a
+    /// server with an embedder has its own.
+    pub backfill: Option<EmbeddingBackfill>,
+    /// How many tasks may run. Servers of one process share it.
+    pub task_slots: TaskSlots,
     /// What keeps large results; `None` where offloading is off.
     pub interceptor: Option<Interceptor>,
     /// The tools that ask stored results.
@@ -55,6 +60,8 @@ impl Parts {
         Self {
             store,
             embedder: None,
+            backfill: None,
+            task_slots: TaskSlots::default(),
             interceptor: None,
             extraction: None,
             threshold_tokens: 0,
@@ -80,7 +87,7 @@ pub(crate) struct Inner {
     pub(crate) search: SearchService,
     pub(crate) prompt: PromptIntegration,
     pub(crate) estimate: Estimate,
-    pub(crate) filler: Option<Filler>,
+    pub(crate) backfill: Option<BackfillQueue>,
     pub(crate) interceptor: Option<Interceptor>,
     pub(crate) extraction: Option<Tools>,
     pub(crate) threshold_tokens: u32,
@@ -114,9 +121,11 @@ impl MemoryServer {
         // What is there is fetched before anyone waits for it.
         let _ = seal.get();
         let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
-        let filler = parts.embedder.clone().and_then(|embedder| {
+        let backfill = parts.embedder.clone().and_then(|embedder| {
             // Vectors may lag for as long as they like; recall says by what it ranked.
-            Filler::start(parts.store.clone(), embedder, |_| {}).ok()
+            let own = || EmbeddingBackfill::start(embedder, 1, |_| {}).ok();
+            let backfill = parts.backfill.clone().or_else(own)?;
+            Some(backfill.register(parts.store.clone()))
         });
         Self(Arc::new(Inner {
             capture: CaptureService::new(parts.store.clone()),
@@ -124,7 +133,7 @@ impl MemoryServer {
             prompt: PromptIntegration::new(recall.clone(), parts.estimate.clone()),
             estimate: parts.estimate,
             recall,
-            filler,
+            backfill,
             interceptor: parts.interceptor,
             extraction: parts.extraction,
             threshold_tokens: parts.threshold_tokens,
@@ -134,7 +143,7 @@ impl MemoryServer {
             events: parts.events,
             clock: parts.clock,
             seal,
-            tasks: Tasks::new(TASK_AFTER),
+            tasks: Tasks::new(TASK_AFTER, parts.task_slots),
             room: Room::default(),
             version: parts.version,
             store: parts.store,

@@ -1,67 +1,178 @@
 //! Stdio: one client, on the other end of a pair of streams.
+//!
+//! The reader never waits for an answer: requests beyond those that run are queued, and a further thread
+//! writes what needs no work. So a ping is answered and a cancellation is heard however much is under way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lro_query::Cancel;
 use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
-use lro_wire::{Failure, INTERNAL, IdKey, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST};
+use lro_wire::{Failure, INTERNAL, Id, IdKey, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST};
 
 use crate::client::{Client, Transport};
-use crate::dispatch::envelope;
+use crate::dispatch::{envelope, is_brief};
 use crate::server::MemoryServer;
 
-/// Requests that are answered at the same time; the next one waits to be read.
-const MOST: usize = 32;
+/// Requests that are answered at the same time; further ones are queued.
+const MAX_RUNNING: usize = 32;
+/// Requests in the queue, and their bytes; further ones are refused.
+const MAX_QUEUED: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// Answers without work that wait to be written, while the client reads nothing.
+const MAX_BRIEF: usize = 1024;
 /// How long what is under way may take after the client closed its end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests under way, and how to stop them.
+/// A request, with what is known of its client.
+struct Request {
+    line: String,
+    id: Id,
+    client: Client,
+    cancel: Cancel,
+}
+
+impl Request {
+    /// The response, unless it was cancelled.
+    fn response(&self, server: &MemoryServer) -> Option<String> {
+        if self.cancel.is_cancelled() {
+            return None;
+        }
+        let message = Message::read(&self.line)?;
+        let answer = server.answer(&message, self.client, &self.cancel);
+        (!self.cancel.is_cancelled()).then(|| match answer {
+            Ok(result) => self.id.response(result),
+            Err(failure) => failure.response(&self.id),
+        })
+    }
+}
+
+/// Requests under way and queued, and how to stop them.
 #[derive(Default)]
-struct Running {
-    requests: Mutex<HashMap<IdKey, Cancel>>,
+struct Requests {
+    state: Mutex<State>,
     fewer: Condvar,
 }
 
-impl Running {
-    fn locked(&self) -> MutexGuard<'_, HashMap<IdKey, Cancel>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Default)]
+struct State {
+    cancels: HashMap<IdKey, Cancel>,
+    queue: VecDeque<Request>,
+    queued_bytes: usize,
+    /// Threads that answer.
+    running: usize,
+    /// Answers without work that are not written yet.
+    brief: usize,
+}
+
+/// What becomes of a request.
+enum Submitted {
+    /// It gets a thread.
+    Run(Request),
+    Queued,
+    /// The queue is full.
+    Refused(Request),
+}
+
+impl Requests {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, id: IdKey) -> Cancel {
-        let mut requests = self.locked();
-        while requests.len() >= MOST {
-            requests = self.fewer.wait(requests).unwrap_or_else(PoisonError::into_inner);
+    fn submit(&self, request: Request) -> Submitted {
+        let mut state = self.locked();
+        let runs = state.running < MAX_RUNNING;
+        let bytes = state.queued_bytes + request.line.len();
+        if !runs && (state.queue.len() >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES) {
+            return Submitted::Refused(request);
         }
-        let cancel = Cancel::default();
-        requests.insert(id, cancel.clone());
-        cancel
+        state.cancels.insert(request.id.key(), request.cancel.clone());
+        if runs {
+            state.running += 1;
+            return Submitted::Run(request);
+        }
+        state.queued_bytes = bytes;
+        state.queue.push_back(request);
+        Submitted::Queued
     }
 
-    fn end(&self, id: &IdKey) {
-        self.locked().remove(id);
+    /// Notes that a request was answered; the next one for its thread, which ends without.
+    fn finished(&self, key: &IdKey) -> Option<Request> {
+        let mut state = self.locked();
+        state.cancels.remove(key);
+        let next = state.queue.pop_front();
+        match &next {
+            Some(next) => state.queued_bytes -= next.line.len(),
+            None => state.running -= 1,
+        }
+        drop(state);
+        self.fewer.notify_all();
+        next
+    }
+
+    /// Stops a request. One that is only queued never runs.
+    fn cancel(&self, key: &IdKey) {
+        let mut state = self.locked();
+        let Some(cancel) = state.cancels.get(key) else { return };
+        cancel.cancel();
+        if let Some(at) = state.queue.iter().position(|request| request.id.key() == *key)
+            && let Some(request) = state.queue.remove(at)
+        {
+            state.queued_bytes -= request.line.len();
+            state.cancels.remove(key);
+        }
+        drop(state);
         self.fewer.notify_all();
     }
 
     fn wait(&self, until: Instant) {
-        let mut requests = self.locked();
-        while !requests.is_empty() {
+        let mut state = self.locked();
+        while !state.cancels.is_empty() || state.brief > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            requests =
-                self.fewer.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.fewer.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
+/// What is written without work.
+enum Brief {
+    Line(String),
+    Request(Request),
+}
+
+/// What every message is handled with.
+struct Connection<W> {
+    server: MemoryServer,
+    requests: Arc<Requests>,
+    brief: SyncSender<Brief>,
+    output: Arc<Mutex<W>>,
+}
+
 /// Answers the client until it closes its end.
 pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send + 'static) {
-    let output = Arc::new(Mutex::new(output));
-    let running = Arc::new(Running::default());
+    let (brief, written) = sync_channel(MAX_BRIEF);
+    let connection = Connection {
+        server: server.clone(),
+        requests: Arc::default(),
+        brief,
+        output: Arc::new(Mutex::new(output)),
+    };
+    let writer = {
+        let (server, requests) = (server.clone(), Arc::clone(&connection.requests));
+        let output = Arc::clone(&connection.output);
+        let write = move || write_brief(&server, &requests, &output, &written);
+        std::thread::Builder::new().name("brief".to_owned()).spawn(write)
+    };
+    if writer.is_err() {
+        // Without a thread there is nothing that could be answered.
+        return;
+    }
     let mut client = Client::new(Era::Legacy, Transport::Stdio);
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next() {
@@ -69,7 +180,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             Line::Whole(line) => line,
             Line::Long(_) => {
                 // No request is that long; what comes after it may be one.
-                write(&output, &Failure::new(NO_REQUEST, "the line is too long").nameless());
+                connection.say(Failure::new(NO_REQUEST, "the line is too long").nameless());
                 continue;
             }
         };
@@ -77,79 +188,117 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             Ok(text) if text.trim().is_empty() => continue,
             Ok(text) => text,
             Err(_) => {
-                write(&output, &Failure::new(NO_JSON, "the line is no UTF-8").nameless());
+                connection.say(Failure::new(NO_JSON, "the line is no UTF-8").nameless());
                 continue;
             }
         };
         match Messages::read(text) {
-            Some(Messages::One(message)) => {
-                begin(server, &message, text, &mut client, &running, &output);
-            }
+            Some(Messages::One(message)) => connection.begin(&message, text, &mut client),
             Some(Messages::Batch(batch)) => {
                 for (text, message) in batch {
                     if let Some(message) = message {
-                        begin(server, &message, text, &mut client, &running, &output);
+                        connection.begin(&message, text, &mut client);
                     }
                 }
             }
-            _ => write(&output, &Failure::new(NO_JSON, "the line is no JSON-RPC").nameless()),
+            _ => connection.say(Failure::new(NO_JSON, "the line is no JSON-RPC").nameless()),
         }
     }
-    running.wait(Instant::now() + LAST_WORDS);
+    connection.requests.wait(Instant::now() + SHUTDOWN_TIMEOUT);
 }
 
-fn begin<W: Write + Send + 'static>(
-    server: &MemoryServer,
-    message: &Message<'_>,
-    text: &str,
-    client: &mut Client,
-    running: &Arc<Running>,
-    output: &Arc<Mutex<W>>,
-) {
-    let Some(id) = message.id().filter(|_| message.method.is_some()) else {
-        if message.method.as_deref() == Some("notifications/cancelled")
-            && let Some(id) = message.params().and_then(|params| params.get("requestId"))
-            && let Some(cancel) = running.locked().get(&lro_wire::Id::of(id).key())
-        {
-            cancel.cancel();
-        }
-        return;
-    };
-    let modern = message.method.as_deref() == Some("server/discover")
-        || meta::meta(message).is_some_and(|meta| meta.get(PROTOCOL_VERSION).is_some());
-    let asks = if modern {
-        if let Err(failure) = envelope(message) {
-            write(output, &failure.response(&id));
+impl<W: Write + Send + 'static> Connection<W> {
+    fn begin(&self, message: &Message<'_>, text: &str, client: &mut Client) {
+        let Some(id) = message.id().filter(|_| message.method.is_some()) else {
+            if message.method.as_deref() == Some("notifications/cancelled")
+                && let Some(id) = message.params().and_then(|params| params.get("requestId"))
+            {
+                self.requests.cancel(&Id::of(id).key());
+            }
+            return;
+        };
+        let modern = message.method.as_deref() == Some("server/discover")
+            || meta::meta(message).is_some_and(|meta| meta.get(PROTOCOL_VERSION).is_some());
+        let asks = if modern {
+            if let Err(failure) = envelope(message) {
+                self.say(failure.response(&id));
+                return;
+            }
+            Client::of_request(message, Transport::Stdio)
+        } else {
+            if message.method.as_deref() == Some("initialize") {
+                *client = client.as_proxy(meta::is_proxy(message));
+            }
+            *client
+        };
+        let request =
+            Request { line: text.to_owned(), id, client: asks, cancel: Cancel::default() };
+        if is_brief(message) {
+            self.write_soon(Brief::Request(request));
             return;
         }
-        Client::of_request(message, Transport::Stdio)
-    } else {
-        if message.method.as_deref() == Some("initialize") {
-            *client = client.as_proxy(meta::is_proxy(message));
-        }
-        *client
-    };
-    let key = id.key();
-    let cancel = running.begin(key.clone());
-    let spawned = std::thread::Builder::new().name("request".to_owned()).spawn({
-        let (server, running, output) = (server.clone(), Arc::clone(running), Arc::clone(output));
-        let (line, id, key) = (text.to_owned(), id.clone(), key.clone());
-        move || {
-            let Some(message) = Message::read(&line) else { return };
-            let answer = server.answer(&message, asks, &cancel);
-            if !cancel.is_cancelled() {
-                let line = match answer {
-                    Ok(result) => id.response(result),
-                    Err(failure) => failure.response(&id),
-                };
-                write(&output, &line);
+        match self.requests.submit(request) {
+            Submitted::Run(request) => self.run(request),
+            Submitted::Queued => {}
+            Submitted::Refused(request) => {
+                let failure = Failure::new(INTERNAL, "server is at capacity; retry later");
+                self.say(failure.response(&request.id));
             }
-            running.end(&key);
         }
-    });
-    if spawned.is_err() {
-        running.end(&key);
-        write(output, &Failure::new(INTERNAL, "there is no thread left").response(&id));
+    }
+
+    /// Answers `request` on a thread, and then what is queued.
+    fn run(&self, request: Request) {
+        let id = request.id.clone();
+        let (server, output) = (self.server.clone(), Arc::clone(&self.output));
+        let requests = Arc::clone(&self.requests);
+        let spawned = std::thread::Builder::new().name("request".to_owned()).spawn(move || {
+            let mut request = request;
+            loop {
+                if let Some(line) = request.response(&server) {
+                    write(&output, &line);
+                }
+                match requests.finished(&request.id.key()) {
+                    Some(next) => request = next,
+                    None => return,
+                }
+            }
+        });
+        if spawned.is_err() {
+            // Nothing is queued: there are fewer threads than there may be.
+            drop(self.requests.finished(&id.key()));
+            self.say(Failure::new(INTERNAL, "no thread could be started").response(&id));
+        }
+    }
+
+    fn say(&self, line: String) {
+        self.write_soon(Brief::Line(line));
+    }
+
+    fn write_soon(&self, brief: Brief) {
+        self.requests.locked().brief += 1;
+        // It waits only where the client has left very many answers unread. The receiver is there as
+        // long as this is.
+        let _ = self.brief.send(brief);
+    }
+}
+
+fn write_brief<W: Write>(
+    server: &MemoryServer,
+    requests: &Requests,
+    output: &Mutex<W>,
+    written: &Receiver<Brief>,
+) {
+    while let Ok(brief) = written.recv() {
+        let line = match brief {
+            Brief::Line(line) => Some(line),
+            Brief::Request(request) => request.response(server),
+        };
+        if let Some(line) = line {
+            write(output, &line);
+        }
+        requests.locked().brief -= 1;
+        requests.fewer.notify_all();
     }
 }
 

@@ -5,6 +5,8 @@
 //! it was started anew, runs the call itself. All that may run as a task only reads.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,8 +28,10 @@ const TTL: TimeDelta = TimeDelta::minutes(5);
 const LONGEST_TTL: TimeDelta = TimeDelta::hours(1);
 /// Tasks that are known at the same time.
 const MOST: usize = 256;
-/// Tasks that run at the same time.
+/// Tasks of one server that run at the same time.
 const MOST_RUNNING: usize = 32;
+/// Tasks of all servers of a process that run at the same time: each has a thread.
+const MAX_RUNNING_TASKS: usize = 64;
 /// What the results of all tasks may take.
 const MOST_BYTES: usize = 256 << 20;
 /// How often a client should ask.
@@ -37,9 +41,37 @@ const LONGEST_SEALED: usize = 1024;
 /// How often a waiter looks whether it was cancelled.
 const GLANCE: Duration = Duration::from_millis(100);
 
+/// How many tasks may run at a time, shared by the servers of a process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct TaskSlots(Arc<AtomicUsize>);
+
+impl Default for TaskSlots {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(MAX_RUNNING_TASKS)))
+    }
+}
+
+impl TaskSlots {
+    fn take(&self) -> Option<TaskSlot> {
+        let taken =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| free.checked_sub(1));
+        taken.is_ok().then(|| TaskSlot(Arc::clone(&self.0)))
+    }
+}
+
+/// A running task's slot.
+struct TaskSlot(Arc<AtomicUsize>);
+
+impl Drop for TaskSlot {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// The tasks that this process knows.
 pub(crate) struct Tasks {
     known: Mutex<HashMap<String, Arc<Task>>>,
+    slots: TaskSlots,
     /// How long a call may take before it becomes a task.
     pub(crate) after: Duration,
 }
@@ -63,6 +95,9 @@ pub(crate) enum State {
     Cancelled,
 }
 
+/// The result of a call that panicked.
+const PANICKED: &str = r#"{"content":[{"type":"text","text":"internal error"}],"isError":true}"#;
+
 /// A call, as a task's id holds it.
 #[derive(Serialize, Deserialize)]
 struct Sealed {
@@ -75,8 +110,8 @@ struct Sealed {
 }
 
 impl Tasks {
-    pub(crate) fn new(after: Duration) -> Self {
-        Self { known: Mutex::default(), after }
+    pub(crate) fn new(after: Duration, slots: TaskSlots) -> Self {
+        Self { known: Mutex::default(), slots, after }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
@@ -96,17 +131,18 @@ impl Tasks {
     }
 
     /// Takes a task in, unless there are too many.
-    fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<(), Failure> {
+    fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, Failure> {
         let mut known = self.known();
         // What still works counts, whatever its time: its thread is there.
         known.retain(|_, task| task.works() || !task.is_over(now));
         let running = known.values().filter(|task| task.works()).count();
         let held: usize = known.values().map(|task| task.bytes()).sum();
-        if running >= MOST_RUNNING || known.len() >= MOST || held >= MOST_BYTES {
+        let full = running >= MOST_RUNNING || known.len() >= MOST || held >= MOST_BYTES;
+        let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
             return Err(Failure::new(INTERNAL, "too many tasks: try again in a moment"));
-        }
+        };
         known.insert(task.id.clone(), Arc::clone(task));
-        Ok(())
+        Ok(slot)
     }
 }
 
@@ -286,11 +322,17 @@ impl MemoryServer {
         let state = Mutex::new(State::Working);
         let updated = Mutex::new(created);
         let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
-        self.0.tasks.admit(&task, self.0.now())?;
+        let slot = self.0.tasks.admit(&task, self.0.now())?;
         let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
         let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
-            let result = server.0.call(tool, &arguments, client, &running.id, &span);
+            let call = || server.0.call(tool, &arguments, client, &running.id, &span);
+            // A task that panicked has ended too, and whoever waits for it is answered.
+            let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+                span.fail("panic");
+                PANICKED.to_owned()
+            });
             running.end(State::Done(result.into()), server.0.now());
+            drop(slot);
         });
         if started.is_err() {
             self.0.tasks.forget(&task.id);

@@ -9,7 +9,7 @@ use lro_http::{AuthError, BearerTokens, ListenError, Listener, SocketError, loca
 
 pub(crate) use self::fetched::Fetched;
 #[cfg(feature = "otel")]
-pub(crate) use self::fetched::agent;
+pub(crate) use self::fetched::{agent, is_this_machine};
 use crate::{
     error::{Error, with_causes},
     output::Output,

@@ -26,7 +26,12 @@ pub(crate) mod trust;
 pub(crate) mod uninstall;
 pub(crate) mod whoami;
 
-use std::{ffi::OsString, process::ExitCode, sync::Arc};
+use std::{
+    ffi::OsString,
+    panic,
+    process::{self, ExitCode},
+    sync::Arc,
+};
 
 use clap::Parser;
 use signal_hook::consts::SIGXFSZ;
@@ -68,6 +73,11 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         return Err(Error::usage("only `atlatl extract` writes jsonl and csv"));
     }
     let sources = Sources::of_process(&args.global);
+    // A server answers others after one request panicked. Any other command is one piece of work, which
+    // ends with it: its threads would wait for each other otherwise.
+    if !matches!(args.command, Command::Serve(_)) {
+        abort_on_panic();
+    }
     match &args.command {
         Command::Offload(args) => offload::run(args, &sources, output),
         Command::Extract(args) => extract::run(args, &sources, output),
@@ -91,4 +101,13 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Trust(args) => trust::run(args, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
+}
+
+/// Ends the process where any of its threads panics, once that is reported.
+fn abort_on_panic() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        process::abort();
+    }));
 }

@@ -7,12 +7,13 @@ use std::{
 
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
-    Embedder, MemoryStore, Moment, Postgres, PostgresOptions, SqliteStore, StoreError,
+    BackfillEvent, Embedder, EmbeddingBackfill, MemoryStore, Moment, PlainText, Postgres,
+    PostgresOptions, SqliteStore, StoreError,
 };
 
 use crate::{
     error::{Error, with_causes},
-    output::Output,
+    output::{Output, counted},
     settings::Settings,
 };
 
@@ -95,6 +96,9 @@ pub(crate) fn of_database(error: StoreError) -> Error {
             Error::failure(error.to_string()).with_hint(MIGRATE)
         }
         StoreError::NotAStore { .. } => Error::failure(error.to_string()).with_hint(DATABASE_URL),
+        StoreError::PlainText { .. } => Error::failure(error.to_string()).with_hint(
+            "let the server ask for scram-sha-256 instead of password, in its pg_hba.conf",
+        ),
         _ => error.into(),
     }
 }
@@ -120,6 +124,33 @@ pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>,
     })
 }
 
+/// Starts the background embedding of memories, and reports on standard error when it stops and when it
+/// goes on. One for all stores of the process.
+pub(crate) fn backfill(embedder: &Arc<dyn Embedder>, threads: usize) -> Option<EmbeddingBackfill> {
+    let report = |event: BackfillEvent<'_>| match event {
+        BackfillEvent::Paused { error } => Output::remark(format_args!(
+            "memory.embedder: {}: memories are found by words until it answers; retrying",
+            with_causes(error)
+        )),
+        BackfillEvent::Resumed => {
+            Output::remark(format_args!("memory.embedder: it answers again; embedding continues"));
+        }
+        BackfillEvent::Refused { memories, error } => {
+            let memories = counted(memories, "memory is", "memories are");
+            Output::remark(format_args!(
+                "memory.embedder: {memories} stored without a vector: {}",
+                with_causes(error)
+            ));
+        }
+        BackfillEvent::StoreFailed { error } => Output::remark(format_args!(
+            "memory.store: {}: embedding is retried",
+            with_causes(error)
+        )),
+        _ => {}
+    };
+    EmbeddingBackfill::start(Arc::clone(embedder), threads, report).ok()
+}
+
 /// This very moment, for a memory that is made.
 pub(crate) fn moment() -> Moment {
     let lro::Moment { now, random } = lro::Moment::of_system();
@@ -133,9 +164,8 @@ const DATABASE_URL: &str = "--set memory.store=postgres://USER@HOST/DATABASE";
 pub(crate) fn place(settings: &Settings) -> Result<Place, Error> {
     let config = &settings.config.memory;
     if config.store.starts_with("postgres://") {
-        let mut options = options(&config.store).map_err(|error| {
-            Error::usage(format!("memory.store: {error}")).with_hint(DATABASE_URL)
-        })?;
+        let mut options = options(&config.store, plain_text(config.allow_plain))
+            .map_err(|error| wrong_url("memory.store", &error))?;
         options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
         return Ok(Place::Database(Postgres::new(&options)?));
     }
@@ -155,7 +185,25 @@ pub(crate) fn place(settings: &Settings) -> Result<Place, Error> {
 
 /// How the database at `url` is reached, as its user. A URL without a password gets the one that
 /// every client of such databases looks for.
-pub(crate) fn options(url: &str) -> Result<PostgresOptions, StoreError> {
+pub(crate) fn options(url: &str, plain_text: PlainText) -> Result<PostgresOptions, StoreError> {
     let password = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
-    PostgresOptions::new(url).as_user(password)
+    PostgresOptions::new(url).with_plain_text(plain_text).as_user(password)
 }
+
+/// What is allowed without encryption.
+pub(crate) fn plain_text(allowed: bool) -> PlainText {
+    if allowed { PlainText::Anywhere } else { PlainText::Local }
+}
+
+/// Why the URL that `name` gives is not used.
+pub(crate) fn wrong_url(name: &str, error: &StoreError) -> Error {
+    let hint = match error {
+        StoreError::PlainText { .. } => ALLOW_PLAIN,
+        _ => DATABASE_URL,
+    };
+    Error::usage(format!("{name}: {error}")).with_hint(hint)
+}
+
+/// What allows a connection without encryption.
+const ALLOW_PLAIN: &str = "use a database on this machine, a Unix socket or an encrypted tunnel; or, on a \
+                           network that you trust, --set memory.allow_plain=true (--allow-plain with --as)";

@@ -1,5 +1,6 @@
 //! Custodian: the task `offload_cleanup`, on a thread of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -40,7 +41,8 @@ impl Custodian {
         let thread =
             std::thread::Builder::new().name("offload_cleanup".to_owned()).spawn(move || {
                 loop {
-                    sweep();
+                    // One that panicked is tried again at the next interval.
+                    let _ = catch_unwind(AssertUnwindSafe(&sweep));
                     if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }

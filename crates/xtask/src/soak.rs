@@ -134,6 +134,14 @@ const SOAKS: &[Soak] = &[
         filter: "test(/^durability::/)",
     },
     Soak {
+        name: "embedding-outage",
+        shows: "an embedding endpoint that answers 429 and 500, hangs and drops connections: 30 s after it recovers every memory has its vector",
+        cases: 60,
+        unit: "seconds",
+        packages: &["atlatl-lro"],
+        filter: "test(/^embedding_outage::/)",
+    },
+    Soak {
         name: "import",
         shows: "an import of Markdown files that is killed at random moments and run again makes one memory of each",
         cases: 100_000,

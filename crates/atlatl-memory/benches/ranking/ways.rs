@@ -7,7 +7,7 @@ use std::time::Instant;
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
     Clash, Embedder, Found, MemoryStore, Mode, RankedBy, RecallRequest, RecallService,
-    SearchRequest, SearchService, SqliteStore, fill,
+    SearchRequest, SearchService, SqliteStore, embed_missing,
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn filled(store: &dyn MemoryStore, model: &dyn Embedder) -> Value {
     let begun = Instant::now();
     let mut memories = 0;
     loop {
-        match fill(store, model).expect("vectors") {
+        match embed_missing(store, model).expect("vectors") {
             0 => break,
             n => memories += n,
         }

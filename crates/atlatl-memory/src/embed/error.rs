@@ -1,6 +1,7 @@
 //! Errors of embedders, by what a caller can do about them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The cause below one of our errors.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -18,6 +19,8 @@ pub enum EmbedError {
         why: String,
         /// What the network said, where it did.
         source: Option<Cause>,
+        /// How long the endpoint asked to be left alone (`Retry-After`), if it did.
+        retry_after: Option<Duration>,
     },
     /// The endpoint will not do it: the key, the model's name or the texts have to change.
     #[error("the embedding endpoint refused with status {status}: {message}")]
@@ -60,4 +63,20 @@ pub enum EmbedError {
         /// The cargo feature that brings it.
         feature: &'static str,
     },
+}
+
+impl EmbedError {
+    /// How long the endpoint asked to be left alone, if it did.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unreachable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether the same text fails again, whatever the state of the endpoint: it has nothing to embed,
+    /// or the endpoint answered that the request itself is wrong (400, 413 or 422).
+    pub(crate) fn is_refusal_of_text(&self) -> bool {
+        matches!(self, Self::Empty { .. } | Self::Refused { status: 400 | 413 | 422, .. })
+    }
 }

@@ -14,8 +14,9 @@ use super::{EmbedError, Embedder, OpenAi, OpenAiLimits};
 const REST: Duration = Duration::from_secs(30);
 /// The longest that a question may wait for its vector.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest that many texts may take.
-const FOR_MANY: Duration = Duration::from_mins(2);
+/// The longest that a request for many texts may take. One that hangs holds up the embedding of all
+/// others, so that a slow endpoint gets fewer texts at a time instead of more time.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An endpoint, asked for its dimensions when it is first reached.
 pub(super) struct Remote {
@@ -88,14 +89,20 @@ impl Embedder for Remote {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let limits = OpenAiLimits { timeout: FOR_MANY, ..OpenAiLimits::default() };
+        let limits = OpenAiLimits { timeout: BATCH_TIMEOUT, ..OpenAiLimits::default() };
         self.opened(&self.texts, limits)?.embed(texts)
+    }
+
+    fn check(&self) -> Result<(), EmbedError> {
+        // Not as a question: those give up for a while where one was not answered.
+        let limits = OpenAiLimits { timeout: PATIENCE, retries: 0, ..OpenAiLimits::default() };
+        self.opened(&self.questions, limits)?.check()
     }
 
     fn embed_question(&self, question: &str) -> Result<Vec<f32>, EmbedError> {
         if self.failed_at().is_some_and(|at| at.elapsed() < REST) {
             let why = "it did not answer a moment ago".to_owned();
-            return Err(EmbedError::Unreachable { why, source: None });
+            return Err(EmbedError::Unreachable { why, source: None, retry_after: None });
         }
         let asked = self.for_questions()?.embed_question(question);
         asked.inspect_err(|error| self.note(error))

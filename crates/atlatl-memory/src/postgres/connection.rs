@@ -7,14 +7,19 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::{block_in_place, yield_now};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::sync::oneshot;
+use tokio::task::{block_in_place, unconstrained, yield_now};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
 use super::error::no_connection;
+use super::guarded;
+use super::options::is_local;
 use super::shelf::Slot;
 use crate::store::StoreError;
 
@@ -31,7 +36,7 @@ pub(super) struct Connection {
     _slot: Slot,
 }
 
-type Line = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(super) type Line = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl Connection {
     /// Connects, in the time that `config` gives.
@@ -40,7 +45,7 @@ impl Connection {
             .enable_all()
             .build()
             .map_err(|error| StoreError::Engine(error.into()))?;
-        let opened = block_in_place(|| runtime.block_on(connect(config)));
+        let opened = wait(&runtime, connect(config));
         let (client, line) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -67,8 +72,7 @@ impl Connection {
             done
         });
         let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        // On a thread that drives tasks, others take these over; elsewhere it does nothing.
-        block_in_place(|| runtime.block_on(both))
+        wait(runtime, both)
     }
 
     fn carry(&self, context: &mut Context<'_>) {
@@ -114,18 +118,61 @@ impl Connection {
     }
 }
 
+/// Waits for `work` on the calling thread, whatever runtime that thread belongs to.
+fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Err(_) => runtime.block_on(work),
+        // Other threads take over the tasks of this one.
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(|| runtime.block_on(work)),
+        // A runtime of one thread, which is this one. It cannot be left, and to block on another runtime
+        // within it panics. So a further thread drives our socket and timers, and this one only polls.
+        Ok(_) => thread::scope(|scope| {
+            let (done, wait_for_done) = oneshot::channel::<()>();
+            scope.spawn(|| runtime.block_on(wait_for_done));
+            let value = {
+                let _inside = runtime.enter();
+                // Within a task a budget would be counted that is not filled up again.
+                block_on(unconstrained(work))
+            };
+            drop(done);
+            value
+        }),
+    }
+}
+
+/// Polls `work` on the calling thread until it is done. No runtime is needed for that.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut context, mut work) = (Context::from_waker(&waker), pin!(work));
+    loop {
+        match work.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
 async fn connect(config: &Config) -> Result<(Client, Line), StoreError> {
-    let opening = config.connect(NoTls);
-    let bound = config.get_connect_timeout().copied();
-    let opened = match bound {
+    let opening = async {
+        if is_local(config) {
+            let (client, connection) = config.connect(NoTls).await.map_err(no_connection)?;
+            return Ok((client, Box::pin(connection) as Line));
+        }
+        guarded::connect(config).await
+    };
+    match config.get_connect_timeout().copied() {
         // Theirs is for each address, and ends when the socket is open.
         Some(bound) => tokio::time::timeout(bound, opening)
             .await
             .map_err(|late| StoreError::Unavailable(late.into()))?,
         None => opening.await,
-    };
-    let (client, connection) = opened.map_err(no_connection)?;
-    Ok((client, Box::pin(connection)))
+    }
 }
 
 impl Drop for Connection {

@@ -79,18 +79,23 @@ pub(super) fn unembedded(
     db: &Session,
     tenant: &Tenant,
     model: &str,
+    after: u64,
     limit: usize,
 ) -> Result<Vec<Unembedded>, StoreError> {
     let sql = "SELECT m.key, d.json FROM (SELECT m.key FROM atlatl.memory m WHERE m.tenant = $1 \
-               AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
+               AND m.key > $4 AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
                    WHERE v.tenant = $1 AND v.model = $2 AND v.key = m.key) \
                ORDER BY m.key LIMIT $3) m \
                JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key ORDER BY m.key";
     let model = storable(model);
-    let waiting = db.query(
-        sql,
-        &[(&tenant.name, Type::TEXT), (&model, Type::TEXT), (&rows(limit), Type::INT8)],
-    )?;
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let values = [
+        (&tenant.name as _, Type::TEXT),
+        (&model as _, Type::TEXT),
+        (&rows(limit) as _, Type::INT8),
+        (&after as _, Type::INT8),
+    ];
+    let waiting = db.query(sql, &values)?;
     let one =
         |row: &Row| Ok(Unembedded::of(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?));
     waiting.iter().map(one).collect()

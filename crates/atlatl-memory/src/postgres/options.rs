@@ -1,6 +1,7 @@
 //! Options: where the database is, as whom it is asked, and how long is waited.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
@@ -10,6 +11,16 @@ use crate::store::StoreError;
 
 /// For how long a host that says nothing is taken to be there.
 const GONE: Duration = Duration::from_secs(30);
+
+/// Which databases may be reached without encryption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlainText {
+    /// Those on this machine: over a Unix socket or a loopback address.
+    Local,
+    /// Any. Memories are readable on the way; a password is never sent in clear text.
+    Anywhere,
+}
 
 /// How a database is reached.
 #[derive(Clone)]
@@ -22,6 +33,8 @@ pub struct PostgresOptions {
     /// The role that every statement runs as: it owns nothing and is bound by the policies. The user
     /// of the URL is this role or a member of it.
     pub role: String,
+    /// Whether it may be reached without encryption.
+    pub plain_text: PlainText,
     /// The most connections at a time.
     pub connections: usize,
     /// With how many vectors of a model a tenant has an index for them, where pgvector is there. Below
@@ -42,6 +55,7 @@ impl PostgresOptions {
             url: url.into(),
             password: None,
             role: "atlatl_app".to_owned(),
+            plain_text: PlainText::Local,
             connections: 8,
             index_from: 20_000,
             statement_timeout: Duration::from_secs(30),
@@ -60,6 +74,12 @@ impl PostgresOptions {
         Ok(self)
     }
 
+    /// The same, over connections without encryption as far as `plain_text` allows.
+    pub fn with_plain_text(mut self, plain_text: PlainText) -> Self {
+        self.plain_text = plain_text;
+        self
+    }
+
     /// The same, letting this role in.
     pub fn for_role(mut self, role: impl Into<String>) -> Self {
         self.role = role.into();
@@ -73,6 +93,13 @@ impl PostgresOptions {
         })?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(wrong("sslmode=require, and there is no TLS here yet".to_owned()));
+        }
+        // There is no TLS, so `sslmode=prefer` would fall back to plain text without a word.
+        if self.plain_text == PlainText::Local && !is_local(&config) {
+            return Err(StoreError::PlainText {
+                place: place(&config),
+                why: "passwords and memories would be readable on the network",
+            });
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(self.connect_timeout);
@@ -107,6 +134,23 @@ impl fmt::Debug for PostgresOptions {
     }
 }
 
+/// Whether nothing of it leaves this machine. Names are not resolved: only `localhost` is this machine,
+/// whatever others may say of it.
+pub(super) fn is_local(config: &Config) -> bool {
+    let addresses = config.get_hostaddrs();
+    if !addresses.is_empty() {
+        return addresses.iter().all(|address| address.to_canonical().is_loopback());
+    }
+    config.get_hosts().iter().all(|host| match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            let address = name.parse::<IpAddr>();
+            name.eq_ignore_ascii_case("localhost")
+                || address.is_ok_and(|address| address.to_canonical().is_loopback())
+        }
+    })
+}
+
 /// Which database, without a password.
 pub(super) fn place(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {
@@ -126,13 +170,46 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown_and_tls_is_not_pretended() {
-        let options = PostgresOptions::new("postgres://me:s3cret@db.example/team");
+        let options = PostgresOptions::new("postgres://me:s3cret@db.example/team")
+            .with_plain_text(PlainText::Anywhere);
         let shown = format!("{options:?}");
         assert!(shown.contains("postgres://db.example:5432/team"), "{shown}");
         assert!(!shown.contains("s3cret"));
         for url in ["postgres://me:s3cret@h/d?sslmode=require", "postgres://me:s3cret@h/d?odd=1"] {
             let refused = PostgresOptions::new(url).config().unwrap_err().to_string();
             assert!(!refused.contains("s3cret") && refused.contains("URL"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn g03_a_database_beyond_this_machine_is_refused_without_encryption() {
+        let remote = [
+            "postgres://me:s3cret@192.0.2.1/d",
+            "postgres://me@db.example/d",
+            "postgres://me:s3cret@db.example/d?sslmode=prefer",
+            "postgres://me:s3cret@db.example/d?sslmode=disable",
+            "postgres://me:s3cret@localhost.example/d",
+            "postgres://me:s3cret@localhost,192.0.2.1/d",
+            "postgres://me:s3cret@localhost/d?hostaddr=192.0.2.1",
+            "postgres://me:s3cret@[2001:db8::1]/d",
+        ];
+        for url in remote {
+            let refused = PostgresOptions::new(url).config().unwrap_err();
+            assert!(matches!(refused, StoreError::PlainText { .. }), "{url}: {refused}");
+            assert!(!refused.to_string().contains("s3cret"), "{refused}");
+            let allowed = PostgresOptions::new(url).with_plain_text(PlainText::Anywhere);
+            assert!(allowed.config().is_ok(), "{url}");
+        }
+        for url in [
+            "postgres://me:s3cret@localhost/d",
+            "postgres://me:s3cret@LOCALHOST/d?sslmode=prefer",
+            "postgres://me:s3cret@127.0.0.9/d",
+            "postgres://me:s3cret@[::1]/d",
+            "postgres://me:s3cret@[::ffff:127.0.0.1]/d",
+            "postgres://me:s3cret@%2Frun%2Fpostgresql/d",
+            "postgres://me:s3cret@db.example/d?hostaddr=127.0.0.1",
+        ] {
+            assert!(PostgresOptions::new(url).config().is_ok(), "{url}");
         }
     }
 }

@@ -25,7 +25,7 @@ struct Migration {
 }
 
 /// All migrations; the first has number 1.
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration {
         name: "0001-memories",
         sql: include_str!("migrations/0001-memories.sql"),
@@ -33,6 +33,11 @@ const MIGRATIONS: [Migration; 3] = [
     },
     Migration { name: "0002-near", sql: include_str!("migrations/0002-near.sql"), oldest: 1 },
     Migration { name: "0003-access", sql: include_str!("migrations/0003-access.sql"), oldest: 1 },
+    Migration {
+        name: "0004-requeue-vectors",
+        sql: include_str!("migrations/0004-requeue-vectors.sql"),
+        oldest: 1,
+    },
 ];
 
 /// The lock that one who migrates holds: `ATLM`.

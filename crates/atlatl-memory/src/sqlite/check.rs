@@ -29,6 +29,8 @@ pub struct Health {
     pub orphaned: u64,
     /// Memories that have no vector of the model that was asked about.
     pub waiting: u64,
+    /// Memories without a vector of that model because it refused their texts.
+    pub refused: u64,
 }
 
 pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
@@ -76,20 +78,22 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
         return Ok(Some(Health { damage: Some(said), ..Health::default() }));
     }
     let (missing, orphaned) = broken(&transaction)?.words();
-    let waiting = match model {
+    let (waiting, refused) = match model {
         Some(model) => transaction
             .query_row(
-                "SELECT count(*) FROM memory WHERE NOT EXISTS \
-                 (SELECT 1 FROM vector WHERE vector.key = memory.key AND model = ?1)",
+                "SELECT count(*) FILTER (WHERE vector IS NULL), \
+                 count(*) FILTER (WHERE length(vector) = 0) FROM memory \
+                 LEFT JOIN vector ON vector.key = memory.key AND model = ?1",
                 params![model],
-                |row| row.get::<_, i64>(0),
+                |row| {
+                    Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
+                },
             )
-            .map_err(failed)?
-            .unsigned_abs(),
-        None => 0,
+            .map_err(failed)?,
+        None => (0, 0),
     };
     let memories = count(&transaction, "SELECT count(*) FROM memory")?;
-    Ok(Some(Health { memories, damage: None, missing, orphaned, waiting }))
+    Ok(Some(Health { memories, damage: None, missing, orphaned, waiting, refused }))
 }
 
 /// The log beside a file.

@@ -157,18 +157,20 @@ pub(super) fn nearest(
 pub(super) fn unembedded(
     db: &Connection,
     model: &str,
+    after: u64,
     limit: usize,
 ) -> Result<Vec<Unembedded>, StoreError> {
     let mut ask = db
         .prepare_cached(
             "SELECT key, json FROM document \
-             WHERE key > coalesce((SELECT upto FROM embedded WHERE model = ?1), 0) \
+             WHERE key > max(?3, coalesce((SELECT upto FROM embedded WHERE model = ?1), 0)) \
              AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
              ORDER BY key LIMIT ?2",
         )
         .map_err(failed)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = ask.query(params![model, limit]).map_err(failed)?;
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = ask.query(params![model, limit, after]).map_err(failed)?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let key: i64 = row.get(0).map_err(failed)?;
@@ -183,10 +185,8 @@ pub(super) fn put(
     model: &str,
     vectors: &[(u64, Vec<f32>)],
 ) -> Result<(), StoreError> {
-    let mut upto = 0;
     for (version, vector) in vectors {
         let key = i64::try_from(*version).unwrap_or(i64::MAX);
-        upto = upto.max(key);
         let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
         db.prepare_cached(
             "INSERT OR REPLACE INTO vector (key, model, vector) \
@@ -195,11 +195,22 @@ pub(super) fn put(
         .and_then(|mut insert| insert.execute(params![key, model, bytes]))
         .map_err(failed)?;
     }
+    // Up to the first memory that still has none: one that was left out goes on waiting.
     db.prepare_cached(
-        "INSERT INTO embedded (model, upto) VALUES (?1, ?2) \
-         ON CONFLICT (model) DO UPDATE SET upto = max(upto, excluded.upto)",
+        "INSERT INTO embedded (model, upto) VALUES (?1, 0) \
+         ON CONFLICT (model) DO NOTHING",
     )
-    .and_then(|mut insert| insert.execute(params![model, upto]))
+    .and_then(|mut insert| insert.execute(params![model]))
+    .map_err(failed)?;
+    db.prepare_cached(
+        "UPDATE embedded SET upto = coalesce( \
+             (SELECT key - 1 FROM document WHERE key > embedded.upto AND NOT EXISTS \
+                 (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
+              ORDER BY key LIMIT 1), \
+             (SELECT max(key) FROM document), upto) \
+         WHERE model = ?1",
+    )
+    .and_then(|mut update| update.execute(params![model]))
     .map(drop)
     .map_err(failed)
 }

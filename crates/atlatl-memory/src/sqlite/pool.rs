@@ -3,16 +3,18 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use super::schema;
 use crate::store::StoreError;
 
-/// How long a writer waits for another process.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a writer waits in all: for the other writers of this process, and then for those of others.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a reader waits for another process.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long emptying the log waits for readers.
 const SCRUB: Duration = Duration::from_millis(100);
 /// Readers that are kept for the next one.
@@ -37,8 +39,69 @@ const SETTINGS: &str = "
 #[derive(Debug)]
 pub(super) struct Pool {
     path: PathBuf,
-    writer: Mutex<Connection>,
+    writer: Writer,
     readers: Mutex<Vec<Connection>>,
+}
+
+/// The connection that writes, for one caller at a time. Unlike a mutex it is waited for until a
+/// deadline: the callers' waits for other processes do not add up.
+#[derive(Debug)]
+struct Writer {
+    /// None while it is in use.
+    idle: Mutex<Option<Connection>>,
+    freed: Condvar,
+}
+
+/// The writing connection in use. It is given back when this is dropped, after a panic too: a
+/// transaction that was not committed has been undone by then.
+struct Writing<'a> {
+    writer: &'a Writer,
+    /// Taken only by `drop`.
+    connection: Option<Connection>,
+}
+
+impl Writer {
+    fn new(connection: Connection) -> Self {
+        Self { idle: Mutex::new(Some(connection)), freed: Condvar::new() }
+    }
+
+    /// The connection, as soon as it is free. Within it, other processes are waited for until the
+    /// same deadline.
+    fn take(&self, timeout: Duration) -> Result<Writing<'_>, StoreError> {
+        let deadline = Instant::now() + timeout;
+        let mut idle = lock(&self.idle);
+        loop {
+            if let Some(connection) = idle.take() {
+                drop(idle);
+                let writing = Writing { writer: self, connection: Some(connection) };
+                let left = deadline.saturating_duration_since(Instant::now());
+                writing.get()?.busy_timeout(left).map_err(failed)?;
+                return Ok(writing);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::Busy);
+            }
+            idle = self.freed.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Writing<'_> {
+    fn get(&self) -> Result<&Connection, StoreError> {
+        self.connection.as_ref().ok_or(StoreError::Busy)
+    }
+
+    fn get_mut(&mut self) -> Result<&mut Connection, StoreError> {
+        self.connection.as_mut().ok_or(StoreError::Busy)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        *lock(&self.writer.idle) = self.connection.take();
+        self.writer.freed.notify_one();
+    }
 }
 
 impl Pool {
@@ -52,12 +115,14 @@ impl Pool {
         // Before anything is changed: it may be someone else's file.
         schema::prepare(&mut writer, &place)?;
         write_ahead(&writer)?;
-        Ok(Self { path: path.to_owned(), writer: Mutex::new(writer), readers: Mutex::default() })
+        let writer = Writer::new(writer);
+        Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
     }
 
     #[cfg(feature = "contract")]
     pub(super) fn bound(&self, pages: i64) -> Result<(), StoreError> {
-        lock(&self.writer).pragma_update(None, "max_page_count", pages).map_err(failed)
+        let writing = self.writer.take(WRITE_TIMEOUT)?;
+        writing.get()?.pragma_update(None, "max_page_count", pages).map_err(failed)
     }
 
     /// Runs `change` in a transaction that is durable when this returns `Ok`, and is undone else.
@@ -65,9 +130,19 @@ impl Pool {
         &self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut writer = lock(&self.writer);
-        let transaction =
-            writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        self.write_within(WRITE_TIMEOUT, change)
+    }
+
+    fn write_within<T>(
+        &self,
+        timeout: Duration,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut writing = self.writer.take(timeout)?;
+        let transaction = writing
+            .get_mut()?
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(failed)?;
         let done = change(&transaction)?;
         transaction.commit().map_err(failed)?;
         Ok(done)
@@ -76,11 +151,10 @@ impl Pool {
     /// Empties the log, where what was deleted may still stand. A reader may keep it: it goes with
     /// the next time, and with the last connection.
     pub(super) fn scrub(&self) {
-        let writer = lock(&self.writer);
         // Whoever deletes has been told already that it is done, and the next writer waits for us.
-        let _ = writer.busy_timeout(SCRUB);
+        let Ok(writing) = self.writer.take(SCRUB) else { return };
+        let Ok(writer) = writing.get() else { return };
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-        let _ = writer.busy_timeout(PATIENCE);
     }
 
     /// Runs `ask` on the state of one moment.
@@ -163,7 +237,7 @@ fn write_ahead(db: &Connection) -> Result<(), StoreError> {
 fn connect(path: &Path, how: OpenFlags) -> Result<Connection, StoreError> {
     let db =
         Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
-    db.busy_timeout(PATIENCE).map_err(failed)?;
+    db.busy_timeout(READ_TIMEOUT).map_err(failed)?;
     db.execute_batch(SETTINGS).map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
             place: path.display().to_string(),
@@ -187,5 +261,57 @@ pub(super) fn failed(error: rusqlite::Error) -> StoreError {
             | ErrorCode::PermissionDenied,
         ) => StoreError::Storage(error.into()),
         _ => StoreError::Engine(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn g39_waits_of_writers_for_another_process_do_not_add_up() {
+        const TIMEOUT: Duration = Duration::from_millis(500);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory.db");
+        let pool = Pool::open(&path).unwrap();
+        // As another process has it: a connection of its own, in the middle of a transaction.
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    let refused = pool.write_within(TIMEOUT, |_| Ok(()));
+                    assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+                });
+            }
+        });
+        // One after the other they would take 8 s.
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        other.execute_batch("ROLLBACK").unwrap();
+        pool.write(|_| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn g38_a_panic_while_writing_is_undone_and_gives_the_connection_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::open(&dir.path().join("memory.db")).unwrap();
+        let panicked = thread::scope(|scope| {
+            let write = || {
+                pool.write(|db| -> Result<(), StoreError> {
+                    db.execute("INSERT INTO lease VALUES ('half', 1)", []).unwrap();
+                    panic!("in the middle")
+                })
+            };
+            scope.spawn(write).join()
+        });
+        assert!(panicked.is_err());
+        let count = "SELECT count(*) FROM lease";
+        let left = pool.write_within(Duration::from_secs(1), |db| {
+            db.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(failed)
+        });
+        assert_eq!(left.unwrap(), 0);
     }
 }

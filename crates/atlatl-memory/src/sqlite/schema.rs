@@ -53,6 +53,48 @@ const TABLES: &str = "
     INSERT INTO secret VALUES (randomblob(32));
 ";
 
+/// Changes of what is stored, applied once to each file. They leave the tables as they are, so that
+/// earlier versions of the program go on working beside this one.
+const STEPS: [(&str, &str); 1] = [
+    // Version 0.1.0 stored any failure of an embedder as "no vector", and passed over what was below
+    // the last vector: both are queued once more.
+    ("requeue-vectors", "DELETE FROM vector WHERE length(vector) = 0; DELETE FROM embedded;"),
+];
+
+/// Applies the steps that a file has not had.
+fn apply_steps(db: &Connection) -> Result<(), StoreError> {
+    db.execute_batch("CREATE TABLE IF NOT EXISTS applied (step TEXT PRIMARY KEY) STRICT;")
+        .map_err(failed)?;
+    for (name, sql) in STEPS {
+        let new = db
+            .execute("INSERT OR IGNORE INTO applied (step) VALUES (?1)", [name])
+            .map_err(failed)?;
+        if new == 1 {
+            db.execute_batch(sql).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file has had every step; to find out, nothing is written.
+fn has_steps(db: &Connection) -> Result<bool, StoreError> {
+    let made: bool = db
+        .query_row(
+            "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'applied')",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(failed)?;
+    if !made {
+        return Ok(false);
+    }
+    let had: usize = db
+        .query_row("SELECT count(*) FROM applied", [], |row| row.get::<_, i64>(0))
+        .map(|had| usize::try_from(had).unwrap_or(0))
+        .map_err(failed)?;
+    Ok(had >= STEPS.len())
+}
+
 /// Makes the tables where there are none, and refuses a file that is not ours.
 pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: place.to_owned(), why };
@@ -63,7 +105,13 @@ pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError
         transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed)
     };
     match (pragma("application_id")?, pragma("user_version")?) {
-        (APPLICATION, VERSION) => return Ok(()),
+        (APPLICATION, VERSION) => {
+            if has_steps(&transaction)? {
+                return Ok(());
+            }
+            apply_steps(&transaction)?;
+            return transaction.commit().map_err(failed);
+        }
         (APPLICATION, later) => {
             return Err(wrong(format!("it has version {later}, this program knows {VERSION}")));
         }
@@ -77,6 +125,7 @@ pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError
         return Err(wrong("it belongs to another program".to_owned()));
     }
     transaction.execute_batch(TABLES).map_err(failed)?;
+    apply_steps(&transaction)?;
     transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
     transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
     transaction.commit().map_err(failed)

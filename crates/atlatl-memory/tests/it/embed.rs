@@ -1,5 +1,6 @@
 //! The embedders as their users see them.
 
+mod backfill;
 #[cfg(feature = "local")]
 mod bert;
 mod choices;

@@ -37,7 +37,7 @@ fn a_second_process_sees_and_shares_everything() {
     assert_eq!(first.secret().unwrap(), second.secret().unwrap());
     // Its copy of the vectors knows those that another process made.
     let vectors = |store: &SqliteStore, axis: usize| {
-        let waiting = store.unembedded("m", 25).unwrap();
+        let waiting = store.unembedded("m", 0, 25).unwrap();
         let vector = |n| if n == axis { 1.0 } else { 0.0 };
         let vectors: Vec<_> =
             waiting.iter().map(|one| (one.version, vec![vector(0), vector(1)])).collect();
@@ -175,7 +175,7 @@ fn a_store_is_checked_without_being_changed() {
     assert!(!path.exists(), "whoever looks makes none");
     let store = SqliteStore::open(&path).unwrap();
     store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
-    let waiting = store.unembedded("m", 1).unwrap();
+    let waiting = store.unembedded("m", 0, 1).unwrap();
     store.put_vectors("m", &[(waiting[0].version, vec![1.0])]).unwrap();
     drop(store);
     let before = std::fs::read(&path).unwrap();
@@ -195,4 +195,31 @@ fn a_store_is_checked_without_being_changed() {
     drop(db);
     std::fs::write(&path, "a text of somebody ".repeat(99)).unwrap();
     assert!(matches!(SqliteStore::check(&path, None), Err(StoreError::NotAStore { .. })));
+}
+
+#[test]
+fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    let store = SqliteStore::open(&path).unwrap();
+    store.put(&corpus::memories(4, 5), Clash::Keep).unwrap();
+    let waiting = store.unembedded("m", 0, 9).unwrap();
+    let version = |n: usize| waiting[n].version;
+    store.put_vectors("m", &[(version(0), vec![1.0]), (version(1), Vec::new())]).unwrap();
+    // As version 0.1.0 left it: with no record of steps, and the third memory passed over.
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let upto = i64::try_from(version(2)).unwrap();
+    db.execute("UPDATE embedded SET upto = ?1", [upto]).unwrap();
+    db.execute_batch("DROP TABLE applied").unwrap();
+    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[3..]);
+    drop(store);
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
+    // Once: what is refused from now on stays so.
+    store.put_vectors("m", &[(version(1), Vec::new())]).unwrap();
+    drop(store);
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
+    let health = SqliteStore::check(&path, Some("m")).unwrap().unwrap();
+    assert_eq!((health.waiting, health.refused), (2, 1), "{health:?}");
 }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::issuer::Issuer;
 use super::known::{Brought, Known};
+use crate::permit;
 
 /// For how long whoever was let in is let in without looking again.
 const GOOD_FOR: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ pub struct Doorman {
     resource: String,
     clock: fn() -> Moment,
     known: Mutex<Known>,
-    line: Semaphore,
+    line: Arc<Semaphore>,
 }
 
 /// Why nobody is let in.
@@ -95,7 +96,7 @@ impl Denied {
 impl Doorman {
     /// One for the server that clients call `resource`, who knows nobody yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
-        let line = Semaphore::new(AT_ONCE);
+        let line = Arc::new(Semaphore::new(AT_ONCE));
         Self {
             keys: None,
             issuer: None,
@@ -142,10 +143,15 @@ impl Doorman {
             return Ok(principal);
         }
         // Whoever has proven nothing waits in a line of their own, and not for long.
-        let line = timeout(PATIENCE, self.line.acquire()).await;
-        let Ok(Ok(_place)) = line else { return Err(Denied::Unavailable) };
+        let line = timeout(PATIENCE, Arc::clone(&self.line).acquire_owned()).await;
+        let Ok(Ok(place)) = line else { return Err(Denied::Unavailable) };
         let asked = Arc::clone(self);
-        let told = tokio::task::spawn_blocking(move || asked.told(&token));
+        // The place is the work's: whoever leaves does not make room for another.
+        let told = permit::blocking(move || {
+            let told = asked.told(&token);
+            drop(place);
+            told
+        });
         let (principal, good_for) = told.await.map_err(|_| Denied::Unavailable)??;
         self.known().insert(brought, &principal, Instant::now(), good_for);
         Ok(principal)

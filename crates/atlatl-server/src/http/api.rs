@@ -2,7 +2,9 @@
 //!
 //! Spec A6: it pages by `limit` and `offset`, and never offloads.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use atlatl_memory::{MOST_HITS, SearchRequest};
 use axum::Extension;
@@ -19,6 +21,7 @@ use super::problem::{of_store, of_trouble};
 use crate::answer::Set;
 use crate::arguments::{ArgumentError, Arguments, with_filter};
 use crate::event::EventKind;
+use crate::permit;
 
 /// Memories on a page when nobody says how many, and at most.
 const PAGE: u64 = 50;
@@ -27,6 +30,9 @@ const LARGEST_PAGE: u64 = 1000;
 const LISTED_BY: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
 const SEARCHED_BY: &[&str] =
     with_filter!(["query", "mode"], ["status", "detail", "limit", "offset"]);
+
+/// How long a check of readiness may take.
+const READY_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// What we say of a memory, whatever a body says.
 const OURS: [&str; 3] = ["id", "created", "modified"];
@@ -40,8 +46,16 @@ pub(super) async fn ready(State(hall): State<Hall>) -> Result<&'static str, Prob
     if hall.ending.load(Ordering::Relaxed) {
         return Err(said("the server is being stopped"));
     }
-    let ready = super::blocking(move || hall.tenants.ready().is_ok()).await?;
-    ready.then_some("ok\n").ok_or_else(|| said("the store does not answer"))
+    // One check at a time, however many ask: where the store blocks, they do not pile up. Others wait
+    // for their turn, and no longer than an orchestrator would.
+    let checked = tokio::time::timeout(READY_TIMEOUT, async {
+        let permit = Arc::clone(&hall.readiness).acquire_owned().await.ok()?;
+        permit::holding(permit, move || hall.tenants.ready().is_ok()).await.ok()
+    });
+    match checked.await {
+        Ok(Some(true)) => Ok("ok\n"),
+        _ => Err(said("the store does not answer")),
+    }
 }
 
 /// Who issues tokens for this server, for whoever has none yet (RFC 9728).

@@ -25,6 +25,7 @@ use super::{App, blocking};
 use crate::access::Denied;
 use crate::event::{EventBus, EventKind};
 use crate::link::SignedLinks;
+use crate::permit;
 use crate::server::MemoryServer;
 use crate::trace::Tracer;
 
@@ -96,6 +97,8 @@ pub(super) struct Hall {
     /// Whether it is being stopped.
     pub(super) ending: Arc<AtomicBool>,
     pub(super) room: Arc<Semaphore>,
+    /// Held by the one check of readiness that runs at a time.
+    pub(super) readiness: Arc<Semaphore>,
     /// Whose turn it is to send more of what is thrown away.
     pub(super) discard: Arc<Semaphore>,
     pub(super) began: Instant,
@@ -133,17 +136,17 @@ impl Hall {
                 return Err(self.too_often(&principal, wait));
             }
         }
-        let busy = match tenant.busy.map(Semaphore::try_acquire_owned) {
+        match tenant.busy.map(Semaphore::try_acquire_owned) {
             Some(Err(_)) => return Err(self.too_often(&principal, Duration::ZERO)),
-            taken => taken.and_then(Result::ok).map(Arc::new),
-        };
+            Some(Ok(permit)) => permit::add_tenant(permit),
+            None => {}
+        }
         if let Some(scope) = needed(request) {
             let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
             let action = || format!("{} {path}", request.method);
             self.check(&principal, scope, action)?;
         }
         Ok(App {
-            _busy: busy,
             server: tenant.server,
             spools: tenant.spools,
             metrics: Arc::clone(&self.metrics),
@@ -210,13 +213,18 @@ pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next
     }
 }
 
-/// Lets a request through if there is room for it, whoever asks.
-pub(super) async fn make_room(State(hall): State<Hall>, request: Request, next: Next) -> Response {
-    let Ok(_room) = Arc::clone(&hall.room).try_acquire_owned() else {
-        let said = "too much is asked at once";
+/// Refuses a request where the server is at capacity. The permit belongs to the work of the request,
+/// and is released when that ends.
+pub(super) async fn limit_concurrency(
+    State(hall): State<Hall>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Ok(permit) = Arc::clone(&hall.room).try_acquire_owned() else {
+        let said = "server is at capacity; retry later";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
     };
-    next.run(request).await
+    permit::with_permit(permit, next.run(request)).await
 }
 
 /// So many that the time is over after them: none are too few even where it is over already.

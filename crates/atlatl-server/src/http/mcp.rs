@@ -23,7 +23,7 @@ use super::given::Body;
 use super::problem::of_store;
 use super::traced;
 use crate::client::{Client, Transport};
-use crate::dispatch::{envelope, spoken};
+use crate::dispatch::{envelope, is_brief, spoken};
 use crate::seal::Seal;
 use crate::tool::Tool;
 
@@ -150,16 +150,6 @@ fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
         }
         _ => Some((Scope::Read, "")),
     }
-}
-
-/// Whether the answer asks neither a store nor a disk. It takes less time than the way to a thread
-/// that may wait, and back.
-fn is_brief(message: &Message<'_>) -> bool {
-    let method = message.method.as_deref().unwrap_or_default();
-    matches!(
-        method,
-        "ping" | "initialize" | "server/discover" | "prompts/list" | "resources/templates/list"
-    )
 }
 
 /// Why a message is not taken.

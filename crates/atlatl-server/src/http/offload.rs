@@ -20,6 +20,7 @@ use super::given::Id;
 use super::hall::Hall;
 use super::problem::of_store;
 use crate::link::{Brought, SignedLinks};
+use crate::permit;
 
 /// As much as is read at once.
 const PIECE: u64 = 1 << 20;
@@ -131,7 +132,7 @@ fn pieces(
                 return None;
             }
             let wanted = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
-            let read = super::blocking(move || {
+            let read = permit::stream_read(move || {
                 let mut bytes = vec![0; wanted];
                 let read = stored.read_at(at, &mut bytes);
                 read.map(|read| {

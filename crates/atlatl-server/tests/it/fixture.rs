@@ -132,6 +132,8 @@ pub(crate) struct Connected {
 impl Connected {
     pub(crate) fn to(server: &MemoryServer, era: Era, info: &Value) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        // An answer that never comes fails the test.
+        ours.set_read_timeout(Some(std::time::Duration::from_mins(1))).unwrap();
         let server = server.clone();
         thread::spawn(move || stdio::serve(&server, theirs.try_clone().unwrap(), theirs));
         let mut client = Self {

@@ -6,6 +6,7 @@
 mod acknowledge;
 mod context;
 mod failing;
+mod faults;
 mod fixture;
 mod http;
 mod pages;

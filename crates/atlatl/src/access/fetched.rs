@@ -60,13 +60,17 @@ impl Fetch for Fetched {
 /// Whether what is fetched there can be believed: nobody between may have changed it.
 pub(crate) fn is_fit(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
-    let here = match url.host() {
+    url.scheme() == "https" || (url.scheme() == "http" && is_this_machine(&url))
+}
+
+/// Whether nothing that is sent there leaves this machine.
+pub(crate) fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
         None => false,
-    };
-    url.scheme() == "https" || (url.scheme() == "http" && here)
+    }
 }
 
 #[cfg(test)]

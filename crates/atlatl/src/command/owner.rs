@@ -1,6 +1,6 @@
 //! Owner: who owns the schema of a team's database, as some commands need.
 
-use atlatl_memory::{Registry, StoreError};
+use atlatl_memory::Registry;
 
 use crate::{error::Error, memories};
 
@@ -21,13 +21,17 @@ pub(crate) struct Owner {
     /// The database, with the user who owns the schema
     #[arg(long = "as", value_name = "URL")]
     url: String,
+    /// Allow a database beyond this machine without
+    /// encryption
+    #[arg(long, verbatim_doc_comment)]
+    allow_plain: bool,
 }
 
 impl Owner {
     /// Tenants and keys of that database.
     pub(crate) fn registry(&self) -> Result<Registry, Error> {
-        let wrong = |error: StoreError| Error::usage(format!("--as: {error}"));
-        let options = memories::options(&self.url).map_err(wrong)?;
+        let options = memories::options(&self.url, memories::plain_text(self.allow_plain))
+            .map_err(|error| memories::wrong_url("--as", &error))?;
         Registry::open(&options).map_err(memories::of_database)
     }
 }

@@ -91,6 +91,7 @@ fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
     keep.tell(Arc::new(events.clone()));
     let mut parts = parts::of(settings, store, events);
     parts.embedder = memories::embedder(settings)?;
+    parts.backfill = parts.embedder.as_ref().and_then(|one| memories::backfill(one, 1));
     parts::offload(&mut parts, settings, &keep);
     parts.links = links.is_some();
     parts.cleanup = links.is_some().then(|| Keep::interval(settings));

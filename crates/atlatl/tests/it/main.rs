@@ -8,6 +8,7 @@ mod check;
 mod decision;
 mod deliver;
 mod doctor;
+mod embedding_outage;
 mod extract;
 mod failing;
 mod footprint;

@@ -169,3 +169,14 @@ fn an_address_that_others_reach_is_refused_without_tokens() {
         "{run}"
     );
 }
+
+/// A panic must not end a server with all its tenants; it is caught only where panics unwind.
+#[test]
+fn g38_the_released_program_unwinds_on_a_panic() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let manifest: toml::Table = fs::read_to_string(manifest).unwrap().parse().unwrap();
+    for (name, profile) in manifest["profile"].as_table().unwrap() {
+        let panic = profile.get("panic").and_then(toml::Value::as_str);
+        assert!(matches!(panic, None | Some("unwind")), "{name}: {panic:?}");
+    }
+}

@@ -41,6 +41,7 @@ fn defaults_for_a_person() {
     memory.store                      "" = sqlite:{data dir}/memory.db
     memory.tenant                     "default"
     memory.connections                8
+    memory.allow_plain                false
     memory.embedder                   "none"
     server.listen                     ""
     server.allowed_hosts              []
@@ -176,6 +177,7 @@ fn origins_for_a_person() {
     memory.store                      "" = sqlite:{data dir}/memory.db       default
     memory.tenant                     "default"                              default
     memory.connections                8                                      default
+    memory.allow_plain                false                                  default
     memory.embedder                   "none"                                 default
     server.listen                     ""                                     default
     server.allowed_hosts              []                                     default

@@ -271,6 +271,13 @@ pub const KEYS: &[Key] = &[
     )
     .for_commands(MEMORY),
     row(
+        "memory.allow_plain",
+        Kind::Bool,
+        "false",
+        "Whether a PostgreSQL database beyond this machine may be reached without encryption. Memories are then readable on the network.",
+    )
+    .for_commands(MEMORY),
+    row(
         "memory.embedder",
         TrustRequired,
         Kind::Locator(&["none", "openai:", "local:"]),

@@ -13,6 +13,8 @@ pub struct MemoryConfig {
     pub tenant: String,
     /// The most connections to a database.
     pub connections: u32,
+    /// Whether a database beyond this machine may be reached without encryption.
+    pub allow_plain: bool,
     /// `none`, `openai:{url}#{model}` or `local:{directory}`.
     pub embedder: String,
 }
@@ -23,6 +25,7 @@ impl Default for MemoryConfig {
             store: String::new(),
             tenant: "default".to_owned(),
             connections: 8,
+            allow_plain: false,
             embedder: "none".to_owned(),
         }
     }

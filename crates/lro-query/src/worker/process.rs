@@ -114,8 +114,23 @@ impl Running {
                 words.extend_from_slice(&buf[..read.min(room)]);
             }
         }
-        while complaining && words.len() < WORDS && Instant::now() < deadline {
-            // Its end is near: the pipe is either closed or holds the last words.
+        while complaining && words.len() < WORDS {
+            // Its end is near: the pipe is either closed or holds the last words. But a process that it
+            // started may have the pipe too, and say nothing.
+            let left = deadline.saturating_duration_since(Instant::now());
+            if cancel.is_cancelled() {
+                return Err(QueryError::Cancelled);
+            }
+            if left.is_zero() {
+                break;
+            }
+            let (ready, _) = wait(self.errors.as_fd(), None, left.min(GLANCE)).map_err(unheard)?;
+            if !ready {
+                if self.has_ended() {
+                    break;
+                }
+                continue;
+            }
             let read = self.errors.read(&mut buf).map_err(unheard)?;
             complaining = read > 0;
             let room = WORDS - words.len();
@@ -123,6 +138,10 @@ impl Running {
         }
         let status = self.end_by(deadline);
         Err(why_it_died(status, &words, limits, memory))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|(child, _)| matches!(child.try_wait(), Ok(Some(_))))
     }
 
     /// Waits for a worker that has closed its output.
@@ -334,5 +353,28 @@ mod tests {
         assert!(Listener::new(4).hear(&bytes).is_err());
         assert!(Listener::new(4).hear(b"X\0\0\0\0").is_err());
         assert!(Listener::new(1 << 40).hear(b"D\xff\xff\xff\xff").is_err());
+    }
+
+    #[test]
+    fn g39_a_worker_that_keeps_its_stderr_open_is_not_waited_for_beyond_the_deadline() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        use super::super::slots::Slots;
+
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("worker");
+        // The first keeps it itself, the second leaves it to a process that outlives it.
+        for body in ["exec 1>&-; sleep 20", "sleep 20 1>&- & exit 3"] {
+            std::fs::write(&script, format!("#!/bin/sh\n{body}\n")).unwrap();
+            std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+            let (cancel, began) = (Cancel::default(), Instant::now());
+            let slot = Slots::new(1).take(began, &cancel).unwrap();
+            let bounds = Bounds { memory: 1 << 30, cpu_seconds: 10, threads: 1 };
+            let running = Running::start(&Program::at(&script), bounds, slot).unwrap();
+            let limits = Limits::of(&lro_core::config::QueryConfig::default());
+            let deadline = began + Duration::from_millis(700);
+            assert!(running.answer(deadline, &limits, 1 << 30, &cancel).is_err());
+            assert!(began.elapsed() < Duration::from_secs(8), "{body}: {:?}", began.elapsed());
+        }
     }
 }

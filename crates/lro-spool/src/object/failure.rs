@@ -1,7 +1,9 @@
 //! Failure: what a request came to, and whether it is worth making again.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use object_store::Error;
 
 use super::options::ObjectOptions;
@@ -20,12 +22,17 @@ pub(super) enum Failure {
     Short,
     /// The store said so.
     Store(Error),
+    /// The client library panicked: with credentials that no request can carry, for example.
+    Panicked,
 }
 
 impl Failure {
     fn is_final(&self) -> bool {
-        let Self::Store(error) = self else { return false };
-        !matches!(error, Error::Generic { .. } | Error::JoinError { .. })
+        match self {
+            Self::Time | Self::Short => false,
+            Self::Store(error) => !matches!(error, Error::Generic { .. } | Error::JoinError { .. }),
+            Self::Panicked => true,
+        }
     }
 
     pub(super) fn is_missing(&self) -> bool {
@@ -41,6 +48,10 @@ impl Failure {
         let (kind, text) = match &self {
             Self::Time => (RemoteKind::Time, String::new()),
             Self::Short => (RemoteKind::Failed, "fewer bytes came than were asked for".to_owned()),
+            Self::Panicked => {
+                let said = "the client library panicked; check the credentials for line breaks";
+                (RemoteKind::Failed, said.to_owned())
+            }
             Self::Store(error) => {
                 let kind = match error {
                     Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
@@ -84,8 +95,10 @@ impl Attempts {
         &self,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, Failure> {
-        match tokio::time::timeout(self.limit, request).await {
-            Ok(answer) => answer.map_err(Failure::Store),
+        let caught = AssertUnwindSafe(request).catch_unwind();
+        match tokio::time::timeout(self.limit, caught).await {
+            Ok(Ok(answer)) => answer.map_err(Failure::Store),
+            Ok(Err(_)) => Err(Failure::Panicked),
             Err(_) => Err(Failure::Time),
         }
     }

@@ -39,6 +39,8 @@ impl Bucket {
             .into_iter()
             .map(|(name, value)| (name.as_ref().to_ascii_lowercase(), value.into()))
             .collect();
+        carried_by_headers(&settings).map_err(|text| wrong(&text))?;
+        not_in_clear(&settings).map_err(|text| wrong(&text))?;
         let store: Arc<dyn ObjectStore> = match scheme {
             ObjectStoreScheme::AmazonS3 => Arc::new(s3(url, &settings, &options)?),
             ObjectStoreScheme::GoogleCloudStorage => Arc::new(google(url, &settings, &options)?),
@@ -100,6 +102,61 @@ fn azure(
     build!(object_store::azure::MicrosoftAzureBuilder, url, settings, options)
 }
 
+/// Settings whose values go into headers as they are.
+const IN_HEADERS: [&str; 3] = ["session_token", "access_key_id", "bearer_token"];
+/// The setting that names a file whose content does.
+const TOKEN_FILE: &str = "container_authorization_token_file";
+
+/// Fails where a credential cannot be part of a header, such as a token with a line break behind it: the
+/// client library would panic at the first request.
+fn carried_by_headers(settings: &Settings) -> Result<(), String> {
+    let fits = |value: &str| value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    for (name, value) in settings {
+        let named = |suffix: &&str| name.ends_with(*suffix);
+        if IN_HEADERS.iter().any(|suffix| named(suffix)) && !fits(value) {
+            let name = name.to_uppercase();
+            return Err(format!(
+                "{name} has a line break or another character that no header can carry"
+            ));
+        }
+        if named(&TOKEN_FILE) {
+            // One that cannot be read now may be there later.
+            let token = std::fs::read_to_string(value).unwrap_or_default();
+            if !fits(&token) {
+                return Err(format!(
+                    "the token in {value} has a line break or another character that no header can carry"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The setting that names where a container gets its credentials.
+const CREDENTIALS_URI: &str = "container_credentials_full_uri";
+/// Where containers get them without encryption: addresses that no router passes on.
+const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+
+/// Fails where a token would be sent to another machine in clear text. The client library allows `http://`
+/// for the credentials of containers whatever the settings say.
+fn not_in_clear(settings: &Settings) -> Result<(), String> {
+    for (name, value) in settings.iter().filter(|(name, _)| name.ends_with(CREDENTIALS_URI)) {
+        let Ok(url) = Url::parse(value) else { continue };
+        let near = match url.host() {
+            Some(url::Host::Domain(host)) => host == "localhost",
+            Some(url::Host::Ipv4(address)) => address.is_loopback(),
+            Some(url::Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+            None => false,
+        };
+        let known = url.host_str().is_some_and(|host| CONTAINER_HOSTS.contains(&host));
+        if url.scheme() != "https" && !near && !known {
+            let name = name.to_uppercase();
+            return Err(format!("{name} is http:// beyond this machine; use https://"));
+        }
+    }
+    Ok(())
+}
+
 /// Whether one of the settings gives credentials.
 fn named(url: &str, settings: &Settings, any: &[&str], missing: &str) -> Result<(), SpoolError> {
     let given = |name: &String| any.iter().any(|part| name.contains(part));
@@ -144,5 +201,101 @@ impl HttpConnector for Connector {
                 source: error.into(),
             })?;
         Ok(HttpClient::new(client))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server ended with all its tenants on the first request with such a token.
+    #[test]
+    fn g38_a_line_break_in_a_token_is_refused_before_the_first_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        let bucket = |name: &str, value: &str| {
+            let settings = [
+                ("AWS_REGION", "eu-west-1"),
+                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:9/v1/credentials"),
+                (name, value),
+            ];
+            Bucket::from_url("s3://bucket", settings, ObjectOptions::new(dir.path()))
+        };
+        let path = file.to_str().unwrap();
+        for (token, fits) in [("secret\n", false), ("sec\r\nret", false), ("secret", true)] {
+            std::fs::write(&file, token).unwrap();
+            let opened = bucket("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", path);
+            assert_eq!(opened.is_ok(), fits, "{token:?}: {opened:?}");
+            if let Err(refused) = opened {
+                let said = format!("{refused} {:?}", std::error::Error::source(&refused));
+                assert!(said.contains("line break") && !said.contains("secret"), "{said}");
+            }
+        }
+        assert!(bucket("AWS_SESSION_TOKEN", "one\ntwo").is_err());
+    }
+
+    /// A token that is replaced while the server runs.
+    #[test]
+    fn g38_a_line_break_that_comes_later_fails_the_request_and_not_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "secret").unwrap();
+        let settings = [
+            ("AWS_REGION", "eu-west-1"),
+            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:9/v1/credentials"),
+            ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file.to_str().unwrap()),
+        ];
+        let options = ObjectOptions::new(dir.path()).retries(0, Duration::ZERO);
+        let bucket = Bucket::from_url("s3://bucket", settings, options).unwrap();
+        std::fs::write(&file, "secret\n").unwrap();
+        let key = object_store::path::Path::from("x");
+        let failed = bucket.0.wait(bucket.0.size(&key)).unwrap_err();
+        let said = format!("{failed} {:?}", std::error::Error::source(&failed));
+        assert!(said.contains("panicked"), "{said}");
+    }
+
+    #[test]
+    fn g03_no_token_goes_to_another_machine_in_clear_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = |uri: &str| {
+            let settings = [
+                ("AWS_REGION", "eu-west-1"),
+                ("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri),
+                ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/nowhere"),
+            ];
+            Bucket::from_url("s3://bucket", settings, ObjectOptions::new(dir.path())).is_ok()
+        };
+        for uri in ["http://192.0.2.1/v1", "http://credentials.example/v1", "http://[2001:db8::1]"]
+        {
+            assert!(!opened(uri), "{uri}");
+        }
+        for uri in [
+            "https://credentials.example/v1",
+            "http://127.0.0.1/v1",
+            "http://169.254.170.23/v1/credentials",
+            "http://[fd00:ec2::23]/v1",
+        ] {
+            assert!(opened(uri), "{uri}");
+        }
+    }
+
+    /// Nothing is sent: the address is one that no machine has.
+    #[test]
+    fn g03_an_endpoint_in_clear_text_is_refused_unless_the_settings_allow_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = [
+            ("AWS_REGION", "eu-west-1"),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_ENDPOINT", "http://192.0.2.1:9000"),
+        ];
+        let options = ObjectOptions::new(dir.path())
+            .retries(0, Duration::ZERO)
+            .time_limit(Duration::from_secs(20));
+        let bucket = Bucket::from_url("s3://bucket", settings, options).unwrap();
+        let began = std::time::Instant::now();
+        let key = object_store::path::Path::from("x");
+        bucket.0.wait(bucket.0.size(&key)).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(4), "it was contacted");
     }
 }

@@ -74,7 +74,8 @@ const LIBRARIES: &[(&str, &str)] = &[
     ),
     (
         "OTEL_EXPORTER_OTLP_HEADERS",
-        "Headers for the collector, as `name=value,…`; keys go here, and are never shown.",
+        "Headers for the collector, as `name=value,…`; keys go here, and are never shown. With them a \
+         collector at `http://` beyond this machine gets no traces.",
     ),
     (
         "OTEL_TRACES_SAMPLER",

@@ -112,7 +112,8 @@ impl Caller {
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             let asked = response.headers().get(RETRY_AFTER).and_then(seconds);
             let why = format!("status {}: {message}", status.as_u16());
-            return Failure::Passing(EmbedError::Unreachable { why, source: None }, asked);
+            let error = EmbedError::Unreachable { why, source: None, retry_after: asked };
+            return Failure::Passing(error, asked);
         }
         Failure::Final(EmbedError::Refused { status: status.as_u16(), message })
     }
@@ -164,7 +165,7 @@ fn failure(error: ureq::Error) -> Failure {
     use ureq::Error as E;
     let unreachable = |why: &str, error: ureq::Error| {
         let why = why.to_owned();
-        EmbedError::Unreachable { why, source: Some(Box::new(error)) }
+        EmbedError::Unreachable { why, source: Some(Box::new(error)), retry_after: None }
     };
     match error {
         E::BodyExceedsLimit(bytes) => {

@@ -77,7 +77,7 @@ fn filled(store: &PostgresStore, n: usize, seed: u64) -> Known {
 
 /// Gives every memory that waits for a vector the one that is known of it.
 fn embed(store: &PostgresStore, known: &Known) {
-    let waiting = store.unembedded(MODEL, usize::MAX).unwrap();
+    let waiting = store.unembedded(MODEL, 0, usize::MAX).unwrap();
     let vectors: Vec<_> = waiting
         .iter()
         .map(|one| {

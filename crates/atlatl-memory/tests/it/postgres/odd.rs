@@ -7,7 +7,7 @@ use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::corpus;
 use testkit::postgres::{APP, Server};
 
-use super::{opened, options};
+use super::{migrated, opened, options};
 
 fn now() -> chrono::DateTime<chrono::Utc> {
     "2027-01-01T00:00:00Z".parse().unwrap()
@@ -118,7 +118,7 @@ fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
     let other = postgres.tenant("b").unwrap();
     for store in [&store, &other] {
         store.put(&corpus::memories(20, 1), Clash::Keep).unwrap();
-        let waiting = store.unembedded("m", 20).unwrap();
+        let waiting = store.unembedded("m", 0, 20).unwrap();
         let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![1.0])).collect();
         store.put_vectors("m", &vectors).unwrap();
     }
@@ -143,14 +143,41 @@ fn vectors_that_cannot_be_compared_spoil_no_question() {
     let (postgres, _) = opened(Server::shared());
     let store = postgres.tenant("a").unwrap();
     store.put(&[1, 2, 3, 4].map(|n| memory(n, "one")), Clash::Keep).unwrap();
-    let waiting = store.unembedded("m", 9).unwrap();
+    let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors = [vec![1.0, 0.0], vec![f32::NAN, 0.0], vec![1.0], vec![f32::INFINITY, 1.0]];
     let vectors: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors).collect();
     store.put_vectors("m", &vectors).unwrap();
-    assert!(store.unembedded("m", 9).unwrap().is_empty());
+    assert!(store.unembedded("m", 0, 9).unwrap().is_empty());
     let near = |vector: &[f32]| store.nearest("m", vector, &any(), 9, now()).unwrap();
     assert_eq!(near(&[1.0, 0.0]).len(), 1);
     assert!((near(&[0.6, 0.8])[0].score - 0.6).abs() < 1e-6);
     assert!(near(&[f32::NAN, 0.0]).is_empty());
     assert!(near(&[]).is_empty());
+}
+
+#[test]
+fn g39_a_store_can_be_asked_on_a_thread_of_any_runtime() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let runtimes = [
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
+    ];
+    for (n, runtime) in runtimes.into_iter().enumerate() {
+        let options = options(server, APP, &database);
+        runtime.block_on(async move {
+            // Connects here too.
+            let postgres = Postgres::open(&options).unwrap();
+            let store = postgres.tenant(&format!("tenant {n}")).unwrap();
+            let memories = testkit::corpus::memories(3, 7);
+            store.put(&memories, Clash::Keep).unwrap();
+            // In a task, and more often than a task may ask without a pause.
+            let asked = tokio::spawn(async move {
+                for memory in memories.iter().cycle().take(200) {
+                    assert_eq!(store.get(&memory.id).unwrap().as_ref(), Some(memory));
+                }
+            });
+            asked.await.unwrap();
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! Schema: migrations, and databases that have had too few or too many of them.
 
-use atlatl_memory::{Postgres, Registry, StoreError};
+use atlatl_memory::{Clash, MemoryStore as _, Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, Server};
 
 use super::{migrated, options};
@@ -14,7 +14,10 @@ fn a_migration_runs_once_however_many_want_it() {
         let all = [(); 4].map(|()| scope.spawn(|| Postgres::migrate(&owner).unwrap()));
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    assert_eq!(applied.concat(), ["0001-memories", "0002-near", "0003-access"]);
+    assert_eq!(
+        applied.concat(),
+        ["0001-memories", "0002-near", "0003-access", "0004-requeue-vectors"]
+    );
     assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
     Postgres::open(&options(server, APP, &database)).unwrap();
 }
@@ -27,7 +30,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let refused = open(&database);
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
     let said = refused.to_string();
-    assert!(said.contains("version 0, this program needs 3: run `atlatl db migrate`"), "{said}");
+    assert!(said.contains("version 0, this program needs 4: run `atlatl db migrate`"), "{said}");
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
@@ -40,7 +43,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 
     server.sql(&database, &format!("{later} (7, 'other', 7)"));
     let said = open(&database).to_string();
-    assert!(said.contains("version 7, this program knows 3"), "{said}");
+    assert!(said.contains("version 7, this program knows 4"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
     let refused = Postgres::migrate(&options(server, OWNER, &database)).unwrap_err();
     assert!(refused.to_string().contains("version 7"), "{refused}");
@@ -92,4 +95,26 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
     }
     let policies = "SELECT policyname, roles, count(*) FROM pg_policies GROUP BY 1, 2 ORDER BY 1";
     assert_eq!(server.sql(&database, policies), "owner|{owner}|9\ntenant|{public}|7");
+}
+
+#[test]
+fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
+    let server = Server::shared();
+    let database = migrated(server);
+    let store =
+        Postgres::open(&options(server, APP, &database)).unwrap().tenant("a tenant").unwrap();
+    store.put(&testkit::corpus::memories(3, 5), Clash::Keep).unwrap();
+    let waiting = store.unembedded("m", 0, 9).unwrap();
+    let vectors = [(waiting[0].version, vec![1.0]), (waiting[1].version, Vec::new())];
+    store.put_vectors("m", &vectors).unwrap();
+    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
+    // As version 0.1.0 left it.
+    server.sql(&database, "DELETE FROM atlatl.migration WHERE number = 4");
+    let owner = options(server, OWNER, &database);
+    assert_eq!(Postgres::migrate(&owner).unwrap(), ["0004-requeue-vectors"]);
+    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
+    // Once: what is refused from now on stays so.
+    store.put_vectors("m", &vectors).unwrap();
+    assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
+    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
 }

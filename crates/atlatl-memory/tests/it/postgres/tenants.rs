@@ -16,7 +16,7 @@ fn any() -> Filter {
 fn stored(postgres: &Postgres, name: &str, memories: &[Memory]) -> PostgresStore {
     let store = postgres.tenant(name).unwrap();
     store.put(memories, Clash::Keep).unwrap();
-    let waiting = store.unembedded("m", 9).unwrap();
+    let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![1.0, 0.0])).collect();
     store.put_vectors("m", &vectors).unwrap();
     store

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use atlatl_memory::{
     CaptureService, Clash, EmbedError, Embedder, Filter, MemoryStore, Mode, Moment,
     PromptIntegration, RankPosition, RankedBy, RecallRequest, RecallService, SearchHit,
-    SearchRequest, SearchService, StoreError, fill,
+    SearchRequest, SearchService, StoreError, embed_missing,
 };
 use chrono::{DateTime, Utc};
 use mif::{Map, Memory, Value};
@@ -129,7 +129,11 @@ impl Embedder for Topics {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.broken {
-            return Err(EmbedError::Unreachable { why: "nobody answers".to_owned(), source: None });
+            return Err(EmbedError::Unreachable {
+                why: "nobody answers".to_owned(),
+                source: None,
+                retry_after: None,
+            });
         }
         let groups = [["database", "postgres"], ["holiday", "vacation"], ["deploy", "release"]];
         let vector = |text: &&str| {
@@ -154,7 +158,7 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let request = RecallRequest::new("when are backups of the database made", now());
     let before = recall.found(&request).unwrap();
     assert_eq!(titles(&before.hits), ["Backups run at night."], "vectors lag, words do not");
-    while fill(&*place.store, &*embedder).unwrap() > 0 {}
+    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
     let after = recall.found(&request).unwrap();
     assert_eq!(after.ranked_by, RankedBy::Hybrid);
     assert!(titles(&after.hits)[..2].contains(&"We use Postgres."), "{:?}", titles(&after.hits));

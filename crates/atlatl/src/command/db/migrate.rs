@@ -1,6 +1,6 @@
 //! `atlatl db migrate`.
 
-use atlatl_memory::{Postgres, StoreError};
+use atlatl_memory::Postgres;
 use serde_json::json;
 
 use crate::{
@@ -27,9 +27,12 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let wrong = |error: StoreError| Error::usage(format!("--as: {error}"));
-    let owner = memories::options(&args.owner).map_err(wrong)?;
-    let user = memories::options(&settings.config.memory.store)?;
+    let config = &settings.config.memory;
+    let plain_text = memories::plain_text(config.allow_plain);
+    let owner = memories::options(&args.owner, plain_text)
+        .map_err(|error| memories::wrong_url("--as", &error))?;
+    let user = memories::options(&config.store, plain_text)
+        .map_err(|error| memories::wrong_url("memory.store", &error))?;
     if owner.role == user.role {
         return Err(Error::usage(format!(
             "{} would own the schema and use it: policies do not bind an owner",

@@ -52,7 +52,8 @@ pub(super) fn check(settings: &Settings) -> Group {
                 "every memory is in the index",
             );
             if model.is_some() {
-                group.checked("memory-vectors", waiting(&health), "every memory has a vector");
+                let vectors = waiting(&health).into_iter().chain(refused(&health));
+                group.checked("memory-vectors", vectors, "every memory has a vector");
             }
             group.summary(counted(health.memories, "memory", "memories"));
         }
@@ -127,6 +128,18 @@ fn out_of_step(path: &Path, health: &Health) -> Option<Finding> {
     let missing = counted(health.missing, "memory is", "memories are");
     let says = format!("{missing} not in the index of words; {} in it of none", health.orphaned);
     Some(Finding::fault("memory-index", path.display(), says, "atlatl memory repair"))
+}
+
+fn refused(health: &Health) -> Option<Finding> {
+    (health.refused > 0).then(|| {
+        let memories = counted(health.refused, "memory has", "memories have");
+        Finding::warning(
+            "memory-vectors",
+            "memory.embedder",
+            format!("{memories} no vector because the embedder refused the text; recall finds them by words"),
+            "use an embedder with a longer input, or shorten these memories",
+        )
+    })
 }
 
 fn waiting(health: &Health) -> Option<Finding> {

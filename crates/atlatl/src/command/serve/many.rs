@@ -8,9 +8,9 @@ use std::{
 };
 
 use atlatl_access::{Bucket, KeyRecord, Limit, Scopes, TokenRules};
-use atlatl_memory::{Embedder, KnownTenant, Postgres, StoreError};
+use atlatl_memory::{Embedder, EmbeddingBackfill, KnownTenant, Postgres, StoreError};
 use atlatl_server::{
-    MemoryServer, Parts, SignedLinks,
+    MemoryServer, Parts, SignedLinks, TaskSlots,
     access::{Doorman, Issuer, Keys},
     event::EventBus,
     http::{Metrics, Tenant, Tenants, run_for_many},
@@ -38,6 +38,8 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 const MOST: usize = 500;
 /// Requests of one tenant that are worked on at a time: a quarter of all.
 const AT_ONCE: usize = 64;
+/// Threads that make vectors, for all tenants together.
+const EMBEDDING_THREADS: usize = 4;
 /// How often is looked whether the index of a tenant's vectors is behind.
 const INDEX: Duration = Duration::from_secs(10);
 
@@ -91,6 +93,9 @@ struct Many {
     /// Where clients reach the server.
     base: String,
     embedder: Option<Arc<dyn Embedder>>,
+    /// Makes the vectors of all tenants.
+    backfill: Option<EmbeddingBackfill>,
+    task_slots: TaskSlots,
     events: EventBus,
     known: Mutex<HashMap<String, Known>>,
     /// Names that are nobody's, until when.
@@ -120,8 +125,11 @@ impl Many {
         base: String,
         events: EventBus,
     ) -> Result<Self, Error> {
+        let embedder = memories::embedder(settings)?;
         Ok(Self {
-            embedder: memories::embedder(settings)?,
+            backfill: embedder.as_ref().and_then(|one| memories::backfill(one, EMBEDDING_THREADS)),
+            embedder,
+            task_slots: TaskSlots::default(),
             settings: settings.clone(),
             database,
             bucket,
@@ -168,6 +176,8 @@ impl Many {
         let store = Arc::new(self.database.tenant(name)?);
         let mut parts: Parts = parts::of(&self.settings, store.clone(), self.events.clone());
         parts.embedder = embedder;
+        parts.backfill.clone_from(&self.backfill);
+        parts.task_slots = self.task_slots.clone();
         let Some(bucket) = &self.bucket else { return Ok(of_many(MemoryServer::new(parts))) };
         let quota = Quota::from(&self.settings.config.spool);
         let spool = ObjectSpool::new(bucket, name, quota)

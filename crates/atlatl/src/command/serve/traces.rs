@@ -29,6 +29,22 @@ const MOST_WAITING: usize = 2048;
 /// The way to a collector.
 pub(super) struct Traces(SdkTracerProvider);
 
+/// The variables whose headers go out with every batch.
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+
+/// Why a collector at `address` is not used: headers usually hold a key, which would go out in clear text.
+fn in_clear(address: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let url = url::Url::parse(address).ok()?;
+    if url.scheme() != "http" || crate::access::is_this_machine(&url) {
+        return None;
+    }
+    if let Some(name) = HEADERS.into_iter().find(|name| is_set(name)) {
+        return Some(format!("{name} is not sent to http://, use https://"));
+    }
+    let credentials = !url.username().is_empty() || url.password().is_some();
+    credentials.then(|| "credentials are not sent to http://, use https://".to_owned())
+}
+
 impl Traces {
     /// The collector that the environment names, if it names one that we can speak to. It may be set
     /// for every program of the machine: what does not fit us is said, and is no reason to end.
@@ -47,6 +63,11 @@ impl Traces {
             .find_map(|name| Some((name, said(name)?)));
         if let Some((name, _)) = protocol.filter(|(_, value)| value != "http/protobuf") {
             Output::remark(format_args!("{name} is not http/protobuf: no traces are sent"));
+            return None;
+        }
+        let address = said(endpoint).unwrap_or_default();
+        if let Some(why) = in_clear(&address, |name| said(name).is_some()) {
+            Output::remark(format_args!("{why}: no traces are sent"));
             return None;
         }
         let named = said("OTEL_SERVICE_NAME").is_some()
@@ -84,5 +105,33 @@ impl Traces {
     pub(super) fn finish(&self) {
         // A collector that does not answer now does not get them.
         let _ = self.0.shutdown_with_timeout(LAST_SPANS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g03_headers_for_a_collector_are_not_sent_in_clear_text() {
+        let with = |address: &str, set: &str| in_clear(address, |name| name == set);
+        for name in HEADERS {
+            for address in ["http://192.0.2.1:4318", "HTTP://otel.example/", "http://[2001:db8::1]"]
+            {
+                let why = with(address, name).unwrap_or_else(|| panic!("{address}"));
+                assert!(why.contains(name) && why.contains("https://"), "{why}");
+            }
+            for address in [
+                "https://otel.example",
+                "http://127.0.0.1:4318",
+                "http://localhost",
+                "http://[::1]",
+            ] {
+                assert_eq!(with(address, name), None, "{address}");
+            }
+        }
+        assert_eq!(with("http://192.0.2.1:4318", ""), None, "nothing secret");
+        let secret = with("http://me:s3cret@192.0.2.1", "").unwrap();
+        assert!(!secret.contains("s3cret"), "{secret}");
     }
 }

@@ -199,3 +199,58 @@ impl Drop for Disk {
 fn sh(command: &str) {
     assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
 }
+
+/// How many threads the server has.
+fn threads(serving: &Serving) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.id())).unwrap();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    threads.trim().parse().unwrap()
+}
+
+#[test]
+fn g31_abandoned_requests_on_a_database_that_is_paused_leave_no_trace() {
+    const AT_ONCE: usize = 25;
+    let server = Server::start(&["fsync=off"]);
+    let program = team(&server);
+    filled(&program, 20);
+    let serving = Serving::start(&program, &[]);
+    let body = r#"{"query":"harbour"}"#;
+    let search = || asked(&serving.url, "POST", "/v1/search", body).unwrap();
+    assert_eq!(search().status, 200);
+    let before = threads(&serving);
+    server.pause();
+    for _ in 0..2000 / AT_ONCE {
+        let address = serving.url.strip_prefix("http://").unwrap();
+        let abandoned: Vec<TcpStream> = (0..AT_ONCE)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let request = format!(
+                    "POST /v1/search HTTP/1.1\r\nHost: {address}\r\n\
+                     Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                stream.write_all(request.as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        // So that they are read before they are gone.
+        thread::sleep(Duration::from_millis(15));
+        drop(abandoned);
+    }
+    let most = threads(&serving);
+    assert!(most <= before + 256 + 32, "{most} threads, {before} before");
+    let began = Instant::now();
+    assert_eq!(get(&serving, "/readyz").status, 503);
+    let readiness = began.elapsed();
+    assert!(readiness < Duration::from_secs(1), "{readiness:?}");
+    server.go_on();
+    thread::sleep(AGAIN);
+    for _ in 0..20 {
+        let began = Instant::now();
+        let answer = search();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+    assert_eq!(get(&serving, "/readyz").status, 200);
+    eprintln!("soak: {before} threads before, {most} meanwhile; readiness in {readiness:?}");
+}

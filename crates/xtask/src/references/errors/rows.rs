@@ -105,7 +105,7 @@ pub(super) const STATUSES: &[(&str, &str, &str)] = &[
     (
         "SERVICE_UNAVAILABLE",
         "503",
-        "The store is busy or does not answer, or too much is asked at once; try again. Where a change may \
+        "The store is busy or does not answer, or the server is at capacity; try again. Where a change may \
          be there or not, `detail` says so: look first.",
     ),
     (

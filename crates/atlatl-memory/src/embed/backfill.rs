@@ -1,0 +1,398 @@
+//! Backfill: background embedding of memories that have no vector yet, so that no write waits for a
+//! model.
+//!
+//! One pool of threads serves every store of the process, whatever their number. A failure of the
+//! embedder pauses the whole pool: the stores share it. It is retried for ever, with backoff.
+
+mod batch;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use self::batch::{Progress, Step};
+use super::{EmbedError, Embedder};
+use crate::store::{MemoryStore, StoreError};
+
+/// How often a store is polled without being notified: another process may have written.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// The least time between two such polls of the pool, whatever the number of stores.
+const POLL_SPACING: Duration = Duration::from_millis(200);
+/// The first and the longest pause after the embedder failed.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+/// The longest `Retry-After` that is respected.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+/// The least time between two reports of refused texts.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
+
+/// What the backfill reports, once per change of its state.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BackfillEvent<'a> {
+    /// The embedder failed. No vectors are made until it works again; it is retried with backoff.
+    Paused {
+        /// Why.
+        error: &'a EmbedError,
+    },
+    /// The embedder works again.
+    Resumed,
+    /// Memories were stored without a vector, because the embedder refused their texts.
+    Refused {
+        /// How many since the last report.
+        memories: u64,
+        /// The last refusal.
+        error: &'a EmbedError,
+    },
+    /// A store failed. It is retried with backoff.
+    StoreFailed {
+        /// Why.
+        error: &'a (dyn Error + 'static),
+    },
+}
+
+/// A pool of threads that makes the missing vectors of every registered store. Cheap to clone. The
+/// threads end when the last clone and the last [`BackfillQueue`] are dropped; a call of the model that
+/// is under way is not waited for.
+#[derive(Clone)]
+pub struct EmbeddingBackfill(Arc<Owner>);
+
+/// A registered store. It is unregistered when this is dropped.
+pub struct BackfillQueue {
+    owner: Arc<Owner>,
+    id: u64,
+}
+
+/// Stops the threads, which share the state but not this.
+struct Owner(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopped: bool,
+    queues: HashMap<u64, Queue>,
+    next_id: u64,
+    /// Set while the embedder fails.
+    down: Option<Down>,
+    polled_at: Option<Instant>,
+    /// Whether the failure of a store was reported and nothing worked since.
+    store_failed: bool,
+    refused: u64,
+    refused_reported_at: Option<Instant>,
+}
+
+struct Queue {
+    store: Arc<dyn MemoryStore>,
+    /// Taken while a thread works on it.
+    progress: Option<Progress>,
+    due: Instant,
+    /// Whether the next turn is a poll, to which nothing drew attention.
+    poll: bool,
+    backoff: Duration,
+}
+
+struct Down {
+    retry_at: Instant,
+    backoff: Duration,
+    /// Whether a thread checks the embedder right now.
+    checking: bool,
+}
+
+/// What a thread does next.
+enum Job {
+    Check,
+    Embed { id: u64, store: Arc<dyn MemoryStore>, progress: Progress },
+}
+
+type Report = Arc<dyn Fn(BackfillEvent<'_>) + Send + Sync>;
+
+impl EmbeddingBackfill {
+    /// Starts a pool of `threads` threads over `embedder`. `report` hears of changes of state.
+    pub fn start(
+        embedder: Arc<dyn Embedder>,
+        threads: usize,
+        report: impl Fn(BackfillEvent<'_>) + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let owner = Arc::new(Owner(Arc::clone(&shared)));
+        let report: Report = Arc::new(report);
+        for _ in 0..threads.max(1) {
+            let (shared, embedder) = (Arc::clone(&shared), Arc::clone(&embedder));
+            let report = Arc::clone(&report);
+            std::thread::Builder::new()
+                .name("vectors".to_owned())
+                .spawn(move || run(&shared, &*embedder, &report))?;
+        }
+        Ok(Self(owner))
+    }
+
+    /// Registers a store: the vectors that it lacks are made from now on.
+    pub fn register(&self, store: Arc<dyn MemoryStore>) -> BackfillQueue {
+        let mut state = self.0.0.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let queue = Queue {
+            store,
+            progress: Some(Progress::default()),
+            due: Instant::now(),
+            poll: false,
+            backoff: BACKOFF.0,
+        };
+        state.queues.insert(id, queue);
+        drop(state);
+        self.0.0.changed.notify_one();
+        BackfillQueue { owner: Arc::clone(&self.0), id }
+    }
+}
+
+impl BackfillQueue {
+    /// Says that the store has new memories.
+    pub fn notify(&self) {
+        let mut state = self.owner.0.lock();
+        if let Some(queue) = state.queues.get_mut(&self.id) {
+            queue.due = Instant::now();
+            queue.poll = false;
+        }
+        drop(state);
+        self.owner.0.changed.notify_one();
+    }
+}
+
+impl Drop for BackfillQueue {
+    fn drop(&mut self) {
+        let gone = self.owner.0.lock().queues.remove(&self.id);
+        // Not under the lock: the store may go with it.
+        drop(gone);
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.lock().stopped = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for EmbeddingBackfill {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddingBackfill").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for BackfillQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BackfillQueue").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something to do; `None` when the pool is stopped.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let now = Instant::now();
+            let due = match state.job(now) {
+                Ok(job) => return Some(job),
+                Err(due) => due,
+            };
+            state = match due.map(|due| due.saturating_duration_since(now)) {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(pause) => {
+                    let pause = pause.max(Duration::from_millis(1));
+                    let waited = self.changed.wait_timeout(state, pause);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// The embedder failed; whether that is news.
+    fn pause(&self, asked: Option<Duration>) -> bool {
+        let mut state = self.lock();
+        let news = state.down.is_none();
+        let backoff = state.down.as_ref().map_or(BACKOFF.0, |down| down.backoff);
+        let asked = asked.unwrap_or_default().min(MAX_RETRY_AFTER);
+        state.down = Some(Down {
+            retry_at: Instant::now() + backoff.max(asked),
+            backoff: (backoff * 2).min(BACKOFF.1),
+            checking: false,
+        });
+        news
+    }
+
+    fn resume(&self) {
+        self.lock().down = None;
+        self.changed.notify_all();
+    }
+
+    /// Puts a queue back. It is due `after` so long, unless it was notified meanwhile.
+    fn put_back(&self, id: u64, progress: Progress, after: Duration, poll: bool, failed: bool) {
+        let mut state = self.lock();
+        if !failed {
+            state.store_failed = false;
+        }
+        let Some(queue) = state.queues.get_mut(&id) else { return };
+        queue.progress = Some(progress);
+        queue.backoff = if failed { (queue.backoff * 2).min(BACKOFF.1) } else { BACKOFF.0 };
+        // A notification cleared `poll` while the thread worked.
+        if queue.poll {
+            queue.due = Instant::now() + after;
+        }
+        queue.poll = poll && queue.poll;
+        drop(state);
+        self.changed.notify_one();
+    }
+}
+
+impl State {
+    /// The next job, or when there may be one.
+    fn job(&mut self, now: Instant) -> Result<Job, Option<Instant>> {
+        if let Some(down) = &mut self.down {
+            return match down.checking {
+                true => Err(None),
+                false if down.retry_at > now => Err(Some(down.retry_at)),
+                false => {
+                    down.checking = true;
+                    Ok(Job::Check)
+                }
+            };
+        }
+        let spaced = self.polled_at.map(|at| at + POLL_SPACING);
+        let due = |queue: &Queue| match spaced {
+            Some(spaced) if queue.poll => queue.due.max(spaced),
+            _ => queue.due,
+        };
+        let idle = self.queues.iter_mut().filter(|(_, queue)| queue.progress.is_some());
+        let Some((id, queue)) = idle.min_by_key(|(_, queue)| due(queue)) else { return Err(None) };
+        let at = due(queue);
+        if at > now {
+            return Err(Some(at));
+        }
+        if queue.poll {
+            self.polled_at = Some(now);
+        }
+        // Until it is put back, only a notification clears it.
+        queue.poll = true;
+        let progress = queue.progress.take().unwrap_or_default();
+        Ok(Job::Embed { id: *id, store: Arc::clone(&queue.store), progress })
+    }
+}
+
+fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
+    while let Some(job) = shared.next() {
+        match job {
+            Job::Check => match caught(|| embedder.check()) {
+                Ok(Ok(())) => {
+                    shared.resume();
+                    report(BackfillEvent::Resumed);
+                }
+                Ok(Err(error)) => drop(shared.pause(error.retry_after())),
+                Err(_) => drop(shared.pause(None)),
+            },
+            Job::Embed { id, store, mut progress } => {
+                let step = caught(|| batch::step(&*store, embedder, &mut progress));
+                match step {
+                    Ok(Ok(step)) => took(shared, report, id, progress, step),
+                    Ok(Err(error)) => store_failed(shared, report, id, progress, &error),
+                    Err(panic) => store_failed(shared, report, id, Progress::default(), &panic),
+                }
+            }
+        }
+    }
+}
+
+/// Notes what a batch came to.
+fn took(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Step) {
+    match step {
+        Step::Idle => shared.put_back(id, progress, POLL_INTERVAL, true, false),
+        Step::Stored | Step::Skipped | Step::Split => {
+            shared.put_back(id, progress, Duration::ZERO, false, false);
+        }
+        Step::Refused(error) => {
+            shared.put_back(id, progress, Duration::ZERO, false, false);
+            refused(shared, report, &error);
+        }
+        // An embedder that fails on every text but answers when it is checked is not flooded.
+        Step::Deferred { in_a_row, .. } => {
+            let pause = Duration::from_millis(250) * in_a_row.saturating_sub(1).min(40);
+            shared.put_back(id, progress, pause, false, false);
+        }
+        Step::Failed { error, retry_after } => {
+            shared.put_back(id, progress, Duration::ZERO, false, false);
+            if shared.pause(retry_after) {
+                report(BackfillEvent::Paused { error: &error });
+            }
+        }
+    }
+}
+
+fn refused(shared: &Shared, report: &Report, error: &EmbedError) {
+    let memories = {
+        let mut state = shared.lock();
+        state.refused += 1;
+        let now = Instant::now();
+        if state.refused_reported_at.is_some_and(|at| now - at < REPORT_INTERVAL) {
+            return;
+        }
+        state.refused_reported_at = Some(now);
+        std::mem::take(&mut state.refused)
+    };
+    report(BackfillEvent::Refused { memories, error });
+}
+
+fn store_failed(
+    shared: &Shared,
+    report: &Report,
+    id: u64,
+    progress: Progress,
+    error: &(dyn Error + 'static),
+) {
+    let (news, backoff) = {
+        let mut state = shared.lock();
+        let news = !std::mem::replace(&mut state.store_failed, true);
+        (news, state.queues.get(&id).map_or(BACKOFF.0, |queue| queue.backoff))
+    };
+    shared.put_back(id, progress, backoff, false, true);
+    if news {
+        report(BackfillEvent::StoreFailed { error });
+    }
+}
+
+/// A panic of a store or an embedder.
+#[derive(Debug, thiserror::Error)]
+#[error("the embedding of memories panicked")]
+struct Panicked;
+
+/// Runs `work`. One panic must not end the embedding of every other store.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
+}
+
+/// Makes vectors for the next memories that have none, without retries; how many were stored.
+pub fn embed_missing(
+    store: &dyn MemoryStore,
+    embedder: &dyn Embedder,
+) -> Result<usize, Box<dyn Error + Send + Sync>> {
+    let mut progress = Progress::default();
+    loop {
+        let before = progress.stored;
+        match batch::step(store, embedder, &mut progress).map_err(Box::<StoreError>::new)? {
+            Step::Idle => return Ok(0),
+            Step::Stored | Step::Refused(_) => return Ok(progress.stored - before),
+            Step::Skipped | Step::Split => {}
+            Step::Deferred { error, .. } | Step::Failed { error, .. } => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! An embedding endpoint that fails for a while: afterwards every memory has its vector.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+use testkit::postgres::{APP, OWNER, Server};
+
+use crate::program::Program;
+
+/// How soon after its end an outage must leave no trace.
+const CAUGHT_UP: Duration = Duration::from_secs(30);
+/// Memories that are written during each kind of failure.
+const WRITTEN: usize = 25;
+
+const GOOD: u8 = 0;
+const FAILURES: [(u8, &str); 4] =
+    [(1, "429"), (2, "500"), (3, "a connection that hangs"), (4, "a dropped connection")];
+
+/// An endpoint of the embeddings API that fails as it is told to.
+struct Endpoint {
+    url: String,
+    mode: Arc<AtomicU8>,
+}
+
+impl Endpoint {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let mode = Arc::new(AtomicU8::new(GOOD));
+        let shared = Arc::clone(&mode);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mode = Arc::clone(&shared);
+                thread::spawn(move || answer(stream, mode.load(Ordering::SeqCst)));
+            }
+        });
+        Self { url, mode }
+    }
+
+    fn fail(&self, mode: u8) {
+        self.mode.store(mode, Ordering::SeqCst);
+    }
+}
+
+fn answer(mut stream: TcpStream, mode: u8) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let (status, body) = match mode {
+        GOOD => ("200 OK", embeddings(&body)),
+        1 => ("429 Too Many Requests", r#"{"error":{"message":"slow down"}}"#.to_owned()),
+        2 => ("500 Internal Server Error", "broken".to_owned()),
+        3 => {
+            // Longer than anyone waits: the answer never comes, not after the outage either.
+            thread::sleep(Duration::from_mins(3));
+            return None;
+        }
+        _ => return None,
+    };
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .ok()
+}
+
+fn embeddings(body: &[u8]) -> String {
+    let asked: Value = serde_json::from_slice(body).unwrap();
+    let one = |(index, text): (usize, &Value)| {
+        let length = text.as_str().unwrap().len();
+        json!({"index": index, "embedding": [1, 2, length]})
+    };
+    let data: Vec<Value> = asked["input"].as_array().unwrap().iter().enumerate().map(one).collect();
+    json!({"data": data}).to_string()
+}
+
+/// `atlatl serve` on its standard streams, which makes the vectors; it ends with the test.
+struct Serving {
+    child: Child,
+    remarks: Arc<Mutex<Vec<String>>>,
+}
+
+impl Serving {
+    fn start(program: &Program, endpoint: &Endpoint) -> Self {
+        let embedder = format!("memory.embedder=openai:{}#m", endpoint.url);
+        let mut child = program
+            .command(&["serve", "--stdio", "--set", &embedder])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (remarks, stderr) = (Arc::new(Mutex::new(Vec::new())), child.stderr.take().unwrap());
+        let kept = Arc::clone(&remarks);
+        thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.for_each(|line| kept.lock().unwrap().push(line));
+        });
+        Self { child, remarks }
+    }
+
+    fn remarked(&self, text: &str) -> usize {
+        self.remarks.lock().unwrap().iter().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An outage with every kind of failure, with memories written during each.
+fn outage(program: &Program, kind: &str, vectors: impl Fn() -> usize) {
+    let seconds =
+        std::env::var("ATLATL_SOAK_CASES").map_or(8, |seconds| seconds.parse::<u32>().unwrap());
+    let each = Duration::from_secs(seconds.into()) / u32::try_from(FAILURES.len()).unwrap();
+    let endpoint = Endpoint::start();
+    let serving = Serving::start(program, &endpoint);
+    write(program, 1, "before the outage");
+    let wait_for = |count: usize, within: Duration| {
+        let began = Instant::now();
+        while vectors() < count {
+            assert!(began.elapsed() < within, "{} of {count} vectors", vectors());
+            thread::sleep(Duration::from_millis(100));
+        }
+        began.elapsed()
+    };
+    wait_for(1, CAUGHT_UP);
+    for (mode, name) in FAILURES {
+        endpoint.fail(mode);
+        let began = Instant::now();
+        write(program, WRITTEN, name);
+        thread::sleep(each.saturating_sub(began.elapsed()));
+    }
+    assert!(vectors() < 1 + FAILURES.len() * WRITTEN, "nothing failed");
+    endpoint.fail(GOOD);
+    let all = 1 + FAILURES.len() * WRITTEN;
+    let took = wait_for(all, CAUGHT_UP).as_secs_f64();
+    eprintln!("soak: {kind}: {all} of {all} vectors {took:.1} s after an outage of {seconds} s");
+    assert_eq!(serving.remarked("retrying"), 1, "{:?}", serving.remarks);
+    assert_eq!(serving.remarked("answers again"), 1, "{:?}", serving.remarks);
+}
+
+/// Stores memories as another process does.
+fn write(program: &Program, count: usize, about: &str) {
+    let seed = about.bytes().map(u64::from).sum();
+    let mut memories = testkit::corpus::memories(count, seed);
+    for (n, memory) in memories.iter_mut().enumerate() {
+        memory.content = format!("Memory {n}, written during {about}.");
+    }
+    let lines = testkit::corpus::lines(&memories, mif::Detail::Full).join("\n");
+    let run = program.run_with_input(&["memory", "import", "-"], lines.as_bytes());
+    assert_eq!((run.status, &run.json()["stored"]), (0, &count.into()), "{run}");
+}
+
+#[test]
+fn g30_sqlite_every_memory_has_its_vector_after_an_outage_of_the_endpoint() {
+    let program = Program::new();
+    let path = program.path("home/.local/share/atlatl/memory.db");
+    outage(&program, "SQLite", || {
+        let count = "SELECT count(*) FROM vector WHERE length(vector) > 0";
+        let counted = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .and_then(|db| db.query_row(count, [], |row| row.get::<_, i64>(0)));
+        counted.map_or(0, |count| usize::try_from(count).unwrap())
+    });
+}
+
+#[test]
+fn g30_postgres_every_memory_has_its_vector_after_an_outage_of_the_endpoint() {
+    let server = Server::shared();
+    let database = server.database();
+    let program = Program::new().variable("ATLATL_MEMORY__STORE", &server.url(APP, &database));
+    let run = program.run(&["db", "migrate", "--as", &server.url(OWNER, &database)]);
+    assert_eq!(run.status, 0, "{run}");
+    outage(&program, "PostgreSQL", || {
+        let count = "SELECT count(*) FROM atlatl.vector WHERE cardinality(vector) > 0";
+        server.sql(&database, count).trim().parse().unwrap()
+    });
+}
