@@ -11,6 +11,8 @@ pub struct Place {
     pub servers: &'static [&'static str],
     /// How a server's command is written.
     pub shape: Shape,
+    /// The transport of an entry with a `url` that declares none.
+    pub url_transport: UrlTransport,
     /// The project whose servers they are, where a file of the user's has a table for each: its
     /// directory is a key under `projects`.
     pub project: Option<String>,
@@ -31,6 +33,15 @@ pub enum Shape {
     Separate,
     /// `command` is a list, the program first.
     Together,
+}
+
+/// How a client speaks to a server at a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UrlTransport {
+    /// Streamable HTTP (2025-03-26 and later).
+    StreamableHttp,
+    /// The legacy transport HTTP+SSE (2024-11-05), which the proxy does not speak.
+    Sse,
 }
 
 /// Whose configuration a file is.
@@ -98,28 +109,45 @@ const SERVERS: Place = Place {
     notation: Notation::Json,
     servers: &["mcpServers"],
     shape: Shape::Separate,
+    url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
 const VS_CODE: Place = Place {
     notation: Notation::Json,
     servers: &["servers"],
     shape: Shape::Separate,
+    url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
 const ZED: Place = Place {
     notation: Notation::Json,
     servers: &["context_servers"],
     shape: Shape::Separate,
+    url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
 const CODEX: Place = Place {
     notation: Notation::Toml,
     servers: &["mcp_servers"],
     shape: Shape::Separate,
+    url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
-const OPENCODE: Place =
-    Place { notation: Notation::Json, servers: &["mcp"], shape: Shape::Together, project: None };
+/// Gemini CLI: `url` is an HTTP+SSE endpoint, `httpUrl` a streamable one.
+const GEMINI: Place = Place {
+    notation: Notation::Json,
+    servers: &["mcpServers"],
+    shape: Shape::Separate,
+    url_transport: UrlTransport::Sse,
+    project: None,
+};
+const OPENCODE: Place = Place {
+    notation: Notation::Json,
+    servers: &["mcp"],
+    shape: Shape::Together,
+    url_transport: UrlTransport::StreamableHttp,
+    project: None,
+};
 
 const fn row(
     name: &'static str,
@@ -160,8 +188,8 @@ pub const CLIENTS: &[Client] = &[
     row("zed", "Zed", Scope::Project, Folder::Project, ".zed/settings.json", ZED),
     row("zed", "Zed", Scope::User, Folder::DotConfig, "zed/settings.json", ZED),
     row("codex", "Codex", Scope::User, Folder::Home, ".codex/config.toml", CODEX),
-    row("gemini", "Gemini CLI", Scope::Project, Folder::Project, ".gemini/settings.json", SERVERS),
-    row("gemini", "Gemini CLI", Scope::User, Folder::Home, ".gemini/settings.json", SERVERS),
+    row("gemini", "Gemini CLI", Scope::Project, Folder::Project, ".gemini/settings.json", GEMINI),
+    row("gemini", "Gemini CLI", Scope::User, Folder::Home, ".gemini/settings.json", GEMINI),
     row("opencode", "opencode", Scope::Project, Folder::Project, "opencode.json", OPENCODE),
     row("opencode", "opencode", Scope::User, Folder::DotConfig, "opencode/opencode.json", OPENCODE),
 ];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::client::{Place, Shape};
+use crate::client::{Place, Shape, UrlTransport};
 use crate::node::{Broken, Member, Node};
 
 /// A server in a file.
@@ -23,6 +23,8 @@ pub enum Kind {
     Ours(Vec<String>),
     /// A server at a URL.
     Url(String),
+    /// A server at a URL that speaks the legacy transport HTTP+SSE.
+    Sse(String),
     /// Something else, which is left alone.
     Other,
 }
@@ -31,15 +33,15 @@ pub enum Kind {
 pub fn entries(text: &str, place: &Place) -> Result<Vec<Entry>, Broken> {
     let root = Node::read(text, place.notation)?;
     let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
-    Ok(servers.iter().map(|member| entry(member, place.shape)).collect())
+    Ok(servers.iter().map(|member| entry(member, place)).collect())
 }
 
-pub(crate) fn entry(member: &Member, shape: Shape) -> Entry {
-    Entry { name: member.name.clone(), kind: kind(&member.value, shape) }
+pub(crate) fn entry(member: &Member, place: &Place) -> Entry {
+    Entry { name: member.name.clone(), kind: kind(&member.value, place) }
 }
 
-fn kind(value: &Node, shape: Shape) -> Kind {
-    let words = match shape {
+pub(crate) fn kind(value: &Node, place: &Place) -> Kind {
+    let words = match place.shape {
         Shape::Together => value.get("command").and_then(Node::texts),
         Shape::Separate => value.get("command").and_then(Node::text).and_then(|command| {
             let mut words = vec![command.to_owned()];
@@ -50,26 +52,54 @@ fn kind(value: &Node, shape: Shape) -> Kind {
         }),
     };
     if let Some(words) = words.filter(|words| !words.is_empty()) {
-        return if is_ours(&words) { Kind::Ours(words) } else { Kind::Program(words) };
+        return if own_arguments(&words).is_some() {
+            Kind::Ours(words)
+        } else {
+            Kind::Program(words)
+        };
     }
-    let url = ["url", "httpUrl", "serverUrl"].iter().find_map(|name| value.get(name)?.text());
-    url.map_or(Kind::Other, |url| Kind::Url(url.to_owned()))
+    let keys = ["httpUrl", "url", "serverUrl"];
+    let url = keys.iter().find_map(|key| Some((*key, value.get(key)?.text()?)));
+    match url {
+        None => Kind::Other,
+        Some((key, url)) if is_sse(value, key, url, place) => Kind::Sse(url.to_owned()),
+        Some((_, url)) => Kind::Url(url.to_owned()),
+    }
 }
 
-/// Whether the words start this program: by its name, by that of its packages, or through a launcher
-/// of packages.
-fn is_ours(words: &[String]) -> bool {
+/// Whether an entry at a URL speaks HTTP+SSE: it says so, or it says nothing and its client or the
+/// URL's path means that.
+fn is_sse(value: &Node, key: &str, url: &str, place: &Place) -> bool {
+    let declared = ["type", "transport", "transportType"];
+    let declared = declared.iter().find_map(|key| value.get(key)?.text());
+    match declared.map(str::to_ascii_lowercase).as_deref() {
+        Some("sse") => true,
+        Some(transport) if transport.contains("http") => false,
+        _ if key == "httpUrl" => false,
+        _ => {
+            let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+            path.ends_with("/sse") || (key == "url" && place.url_transport == UrlTransport::Sse)
+        }
+    }
+}
+
+/// The arguments of this program in a command that starts it: by its name, by its package's name, or
+/// through a package launcher. `None` for any other command.
+pub fn own_arguments(words: &[String]) -> Option<&[String]> {
     let name =
         |word: &String| Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
-    let ours = |word: &String| matches!(name(word).as_deref(), Some("atlatl" | "atlatl-lro"));
-    match words {
-        [program, ..] if ours(program) => true,
-        [launcher, rest @ ..]
-            if matches!(name(launcher).as_deref(), Some("npx" | "bunx" | "uvx")) =>
-        {
-            let package = rest.iter().find(|word| !word.starts_with('-'));
-            package.is_some_and(|word| word.split('@').next() == Some("atlatl-lro"))
-        }
-        _ => false,
+    let (program, rest) = words.split_first()?;
+    let program = name(program)?;
+    if matches!(&*program, "atlatl" | "atlatl-lro") {
+        return Some(rest);
     }
+    let rest = match &*program {
+        "npx" | "bunx" | "uvx" => rest,
+        "pnpm" | "yarn" => rest.strip_prefix(&["dlx".to_owned()])?,
+        "pipx" => rest.strip_prefix(&["run".to_owned()])?,
+        _ => return None,
+    };
+    let at = rest.iter().position(|word| !word.starts_with('-'))?;
+    let package = rest[at].split(['@', '=']).next();
+    (package == Some("atlatl-lro")).then(|| &rest[at + 1..])
 }

@@ -12,28 +12,46 @@ use crate::node::{Broken, Is, Node, Notation};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wish {
-    /// The program `atlatl`, as the client finds it.
-    pub program: String,
+    /// The command that starts `atlatl`: its program, or a package launcher with its arguments.
+    pub command: Vec<String>,
     /// Arguments of `proxy`, before the server's command.
     pub flags: Vec<String>,
+    /// Further arguments of `proxy` for an entry that names a working directory of its own.
+    pub flags_with_cwd: Vec<String>,
     /// The servers to wrap; `None` for all.
     pub servers: Option<Vec<String>>,
     /// Whether servers at a URL are asked through the proxy as well.
     pub http: bool,
     /// Servers to add, by name, with the arguments of `atlatl`.
     pub add: Vec<(String, Vec<String>)>,
+    /// Programs that existing entries start and must not start any longer, such as those in the cache
+    /// of a package launcher.
+    pub stale_programs: Vec<String>,
 }
 
 impl Wish {
     /// All servers behind `program`, and nothing else.
     pub fn new(program: impl Into<String>) -> Self {
+        Self::with_command(vec![program.into()])
+    }
+
+    /// All servers behind the program that `command` starts, and nothing else.
+    pub fn with_command(command: Vec<String>) -> Self {
         Self {
-            program: program.into(),
+            command,
             flags: Vec::new(),
+            flags_with_cwd: Vec::new(),
             servers: None,
             http: false,
             add: Vec::new(),
+            stale_programs: Vec::new(),
         }
+    }
+
+    /// The arguments of `proxy` before the server's command or URL.
+    pub(crate) fn proxy_flags(&self, has_cwd: bool) -> impl Iterator<Item = &str> {
+        let with_cwd = if has_cwd { &self.flags_with_cwd[..] } else { &[] };
+        ["proxy"].into_iter().chain(self.flags.iter().chain(with_cwd).map(String::as_str))
     }
 }
 
@@ -52,16 +70,17 @@ pub fn install(text: &str, place: &Place, wish: &Wish) -> Result<Installed, Brok
     let mut edits = Vec::new();
     let mut journal = Journal::default();
     let servers = root.at(&place.keys());
+    let command: Vec<&str> = wish.command.iter().map(String::as_str).collect();
     for member in servers.map(Node::members).unwrap_or_default() {
         let wanted = wish.servers.as_ref().is_none_or(|names| names.contains(&member.name));
-        match entry(member, place.shape).kind {
+        match entry(member, place).kind {
             Kind::Program(_) if wanted => {
                 let wrapped = wrap(text, &member.name, &member.value, place, wish, &mut edits);
                 journal.wrapped.extend(wrapped);
             }
             Kind::Url(url) if wanted && wish.http && is_plain(&member.value, place) => {
                 let original = text[member.value.range.clone()].to_owned();
-                let written = through_the_proxy(&url, place, wish);
+                let written = through_the_proxy(&url, place, &command, wish);
                 edits.push((member.value.range.clone(), written.clone()));
                 journal.replaced.push(Replaced { name: member.name.clone(), original, written });
             }
@@ -81,34 +100,67 @@ pub fn install(text: &str, place: &Place, wish: &Wish) -> Result<Installed, Brok
     Ok(Installed { text, journal })
 }
 
+/// The names of servers at a URL that [`install`] can put behind the proxy: what an entry says beyond
+/// the URL, such as headers, would be lost.
+pub fn wrappable_urls(text: &str, place: &Place) -> Result<Vec<String>, Broken> {
+    let root = Node::read(text, place.notation)?;
+    let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
+    let wrappable = servers.iter().filter(|member| {
+        matches!(entry(member, place).kind, Kind::Url(_)) && is_plain(&member.value, place)
+    });
+    Ok(wrappable.map(|member| member.name.clone()).collect())
+}
+
 type Edit = (Range<usize>, String);
 
 /// Whether an entry says no more than where the server is: what else it says, such as headers, would
 /// be lost.
 fn is_plain(value: &Node, place: &Place) -> bool {
-    let plain = ["type", "url", "httpUrl", "serverUrl", "transport", "enabled", "disabled"];
+    let plain = [
+        "type",
+        "url",
+        "httpUrl",
+        "serverUrl",
+        "transport",
+        "transportType",
+        "enabled",
+        "disabled",
+    ];
     place.notation == Notation::Json
         && value.members().iter().all(|member| plain.contains(&member.name.as_str()))
 }
 
-/// The entry of a server at a URL behind the proxy.
-fn through_the_proxy(url: &str, place: &Place, wish: &Wish) -> String {
-    let flags = wish.flags.iter().map(String::as_str);
-    program(place, wish, ["proxy"].into_iter().chain(flags).chain(["--url", url]))
+/// The entry of a server at a URL behind the proxy that `command` starts.
+pub(crate) fn through_the_proxy(url: &str, place: &Place, command: &[&str], wish: &Wish) -> String {
+    own_entry(place, command, wish.proxy_flags(false).chain(["--url", url]))
 }
 
 /// The entry of our own program with these arguments.
-fn program<'a>(place: &Place, wish: &'a Wish, args: impl Iterator<Item = &'a str>) -> String {
+fn own_entry<'a>(
+    place: &Place,
+    command: &[&'a str],
+    args: impl Iterator<Item = &'a str>,
+) -> String {
+    let mut words = command.iter().copied().chain(args);
     match place.shape {
         Shape::Separate => {
-            let program = quoted(&wish.program);
-            format!("{{\"command\": {program}, \"args\": [{}]}}", elements(args))
+            let program = quoted(words.next().unwrap_or_default());
+            format!("{{\"command\": {program}, \"args\": [{}]}}", elements(words))
         }
         Shape::Together => {
-            let all = [wish.program.as_str()].into_iter().chain(args);
-            format!("{{\"type\": \"local\", \"command\": [{}]}}", elements(all))
+            format!("{{\"type\": \"local\", \"command\": [{}]}}", elements(words))
         }
     }
+}
+
+/// The arguments that `wrap` puts before a server's own words.
+pub(crate) fn words_before<'a>(command: &[&'a str], wish: &'a Wish, has_cwd: bool) -> Vec<&'a str> {
+    command.iter().copied().chain(wish.proxy_flags(has_cwd)).chain(["--"]).collect()
+}
+
+/// Whether an entry names the directory that its client starts it in.
+pub(crate) fn has_cwd(value: &Node) -> bool {
+    value.get("cwd").is_some_and(|cwd| cwd.text().is_some_and(|text| !text.is_empty()))
 }
 
 fn wrap(
@@ -120,17 +172,18 @@ fn wrap(
     edits: &mut Vec<Edit>,
 ) -> Option<Wrapped> {
     let command = value.get("command")?;
-    let before = ["proxy"].into_iter().chain(wish.flags.iter().map(String::as_str)).chain(["--"]);
+    let own: Vec<&str> = wish.command.iter().map(String::as_str).collect();
+    let before = words_before(&own, wish, has_cwd(value));
     if place.shape == Shape::Together {
-        let words: Vec<&str> = [wish.program.as_str()].into_iter().chain(before).collect();
-        let inserted = format!("{}, ", elements(words));
+        let inserted = format!("{}, ", elements(before));
         let at = command.range.start + 1;
         edits.push((at..at, inserted.clone()));
         let (written, name) = (String::new(), name.to_owned());
         return Some(Wrapped { name, command: None, written, inserted, added_args: None });
     }
-    let words: Vec<&str> = before.chain([command.text()?]).collect();
-    let written = quoted(&wish.program);
+    let (program, before) = before.split_first()?;
+    let words: Vec<&str> = before.iter().copied().chain([command.text()?]).collect();
+    let written = quoted(program);
     edits.push((command.range.clone(), written.clone()));
     let mut wrapped = Wrapped {
         name: name.to_owned(),
@@ -147,15 +200,20 @@ fn wrap(
         edits.push((at..at, wrapped.inserted.clone()));
         return Some(wrapped);
     }
-    let list = elements(words);
-    let added = match place.notation {
-        Notation::Json => format!(", \"args\": [{list}]"),
-        Notation::Toml if is_inline(text, value) => format!(", args = [{list}]"),
-        Notation::Toml => format!("\nargs = [{list}]"),
-    };
+    let added = args_member(place.notation, is_inline(text, value), &words);
     edits.push((command.range.end..command.range.end, added.clone()));
     wrapped.added_args = Some(added);
     Some(wrapped)
+}
+
+/// The member `args` behind a command that had none.
+pub(crate) fn args_member(notation: Notation, inline: bool, words: &[&str]) -> String {
+    let list = elements(words.iter().copied());
+    match notation {
+        Notation::Json => format!(", \"args\": [{list}]"),
+        Notation::Toml if inline => format!(", args = [{list}]"),
+        Notation::Toml => format!("\nargs = [{list}]"),
+    }
 }
 
 fn is_inline(text: &str, value: &Node) -> bool {
@@ -171,16 +229,18 @@ fn add(
     wish: &Wish,
     args: &[String],
 ) -> Option<Edit> {
+    let command: Vec<&str> = wish.command.iter().map(String::as_str).collect();
     let words = args.iter().map(String::as_str);
     if place.notation == Notation::Toml {
         let table = place.servers.join(".");
         let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        let (program, args) = (quoted(&wish.program), elements(words));
+        let mut words = command.into_iter().chain(words);
+        let (program, args) = (quoted(words.next()?), elements(words));
         let inserted =
             format!("{break_before}\n[{table}.{name}]\ncommand = {program}\nargs = [{args}]\n");
         return Some((text.len()..text.len(), inserted));
     }
-    let value = program(place, wish, words);
+    let value = own_entry(place, &command, words);
     let (name, table) = (quoted(name), root.at(&place.keys()));
     let Some(table) = table else {
         // No table of servers yet: one is put into the root.

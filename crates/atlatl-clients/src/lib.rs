@@ -6,10 +6,9 @@
 //! [`Journal`], and [`uninstall`] gives the bytes back, also where the file was edited in between.
 //!
 //! ```
-//! use atlatl_clients::{Notation, Place, Shape, Wish, install, uninstall};
+//! use atlatl_clients::{CLIENTS, Wish, install, uninstall};
 //!
-//! let (notation, shape) = (Notation::Json, Shape::Separate);
-//! let place = Place { notation, servers: &["mcpServers"], shape, project: None };
+//! let place = CLIENTS.iter().find(|client| client.name == "cursor").unwrap().place.clone();
 //! let before = r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server"]}}}"#;
 //! let installed = install(before, &place, &Wish::new("atlatl")).unwrap();
 //! assert_eq!(
@@ -26,12 +25,14 @@ mod install;
 mod journal;
 mod launch;
 mod node;
+mod repair;
 mod uninstall;
 
-pub use client::{CLIENTS, Client, Folder, Home, Place, Scope, Shape};
-pub use entry::{Entry, Kind, entries};
-pub use install::{Installed, Wish, install};
+pub use client::{CLIENTS, Client, Folder, Home, Place, Scope, Shape, UrlTransport};
+pub use entry::{Entry, Kind, entries, own_arguments};
+pub use install::{Installed, Wish, install, wrappable_urls};
 pub use journal::{Added, Journal, Replaced, Wrapped};
 pub use launch::{Launch, launches};
 pub use node::{Broken, Notation};
+pub use repair::{Repaired, repair};
 pub use uninstall::uninstall;

@@ -96,7 +96,7 @@ fn unwrap(
         }
     }
     // Edited: the server's words are those behind `--`.
-    if let (Kind::Ours(words), Some(args)) = (entry(member, place.shape).kind, value.get("args"))
+    if let (Kind::Ours(words), Some(args)) = (entry(member, place).kind, value.get("args"))
         && let Some((program, rest)) = behind_the_dashes(&words)
     {
         edits.push((command.range.clone(), quoted(program)));
@@ -106,7 +106,7 @@ fn unwrap(
 
 /// The server's own words in a list that was edited.
 fn strip(member: &Member, place: &Place, command: &Node, edits: &mut Vec<(Range<usize>, String)>) {
-    if let (Kind::Ours(words), Is::List(_)) = (entry(member, place.shape).kind, &command.is)
+    if let (Kind::Ours(words), Is::List(_)) = (entry(member, place).kind, &command.is)
         && let Some(at) = words.iter().position(|word| word == "--")
     {
         edits.push((command.range.clone(), list(&words[at + 1..])));

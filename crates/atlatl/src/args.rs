@@ -80,23 +80,26 @@ pub(crate) enum Command {
     /// Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code,
     /// Windsurf, Zed, Codex, Gemini CLI and opencode, in this directory and in your home;
     /// shows what it would change, asks, and changes it in place: comments, order and
-    /// keys that it does not know stay. Servers that are programs run behind
-    /// `atlatl proxy` then, and one more offers the extraction tools. Servers at a URL
-    /// are left alone without --http.
+    /// keys that it does not know stay. Servers that are programs then run behind
+    /// `atlatl proxy`, and one more offers the extraction tools. Entries of an earlier
+    /// version are repaired. Left unchanged: servers at a URL without --http, servers of
+    /// the legacy HTTP+SSE transport, and files that git tracks without --tracked.
+    /// The exit status is 1 if a file cannot be read; the others are changed.
     #[command(verbatim_doc_comment, after_long_help = command::install::EXAMPLES)]
     Install(command::install::Args),
-    /// Give the configuration of your clients back as it was
+    /// Restore your clients' configuration
     ///
-    /// What nobody touched since is byte for byte what it was; of what was edited only
-    /// what `atlatl install` put in is taken out.
+    /// An entry that was not edited since is restored byte for byte; from an edited one,
+    /// only what `atlatl install` added is removed.
     #[command(verbatim_doc_comment)]
     Uninstall(command::uninstall::Args),
     /// Find what makes Atlatl fail on this machine, with a fix for each
     ///
     /// Looks at the configuration, the files of your MCP clients, stored results,
-    /// logins, memories and queries, and starts every server that is behind the proxy
-    /// here and in your home, as its client would. It changes nothing. The exit status
-    /// is 1 if there is a fault, and 0 if there are warnings at most.
+    /// logins, memories and queries, and starts every server of your user-level files
+    /// that is behind the proxy, as its client would; those of this project's files only
+    /// with --project. It changes nothing. The exit status is 1 if there is a fault, and
+    /// 0 if there are warnings at most.
     #[command(verbatim_doc_comment, after_long_help = command::doctor::EXAMPLES)]
     Doctor(command::doctor::Args),
     /// Stand in front of an MCP server and keep its large results

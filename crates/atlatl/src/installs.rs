@@ -4,8 +4,11 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use atlatl_clients::{CLIENTS, Journal, Place};
@@ -96,6 +99,23 @@ impl Installs {
         replace(&path, &json, 0o600).map_err(|error| failed(&path, &error))
     }
 
+    /// Temporary files of interrupted runs: beside `files`, beside every file that was changed before,
+    /// and in this directory.
+    pub(crate) fn leftovers(&self, files: &[PathBuf]) -> Vec<PathBuf> {
+        let mut files = files.to_vec();
+        files.extend(self.all().unwrap_or_default().into_iter().map(|install| install.file));
+        files.sort();
+        files.dedup();
+        let mut found: Vec<PathBuf> = files.iter().flat_map(|file| leftovers_of(file)).collect();
+        // Journals are written in the same way.
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if is_leftover(&entry.path(), None) {
+                found.push(entry.path());
+            }
+        }
+        found
+    }
+
     pub(crate) fn forget(&self, install: &Install) -> Result<(), Error> {
         let path = self.path(&install.file, install.project.as_deref());
         fs::remove_file(&path).map_err(|error| failed(&path, &error))
@@ -119,9 +139,41 @@ pub(crate) fn rewrite(file: &Path, content: &str) -> io::Result<()> {
     replace(file, content.as_bytes(), mode)
 }
 
+/// What the name of a temporary file has between the name of its file and the writer's process id.
+const TEMPORARY: &str = ".atlatl-";
+/// A temporary file of this age is a leftover, whichever process has its writer's id now.
+const MAX_TEMPORARY_AGE: Duration = Duration::from_hours(1);
+
+/// Temporary files beside `file` whose writer was interrupted.
+fn leftovers_of(file: &Path) -> Vec<PathBuf> {
+    let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else { return Vec::new() };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let name = name.as_encoded_bytes();
+    entries.map(|entry| entry.path()).filter(|path| is_leftover(path, Some(name))).collect()
+}
+
+/// Whether a path is a temporary file of ours, of the file called `of`, without a writer: by its name,
+/// and a regular file of this user with one name. A link or a directory with such a name is not ours.
+fn is_leftover(path: &Path, of: Option<&[u8]>) -> bool {
+    let name = path.file_name().and_then(std::ffi::OsStr::to_str);
+    let Some((stem, pid)) = name.and_then(|name| name.rsplit_once(TEMPORARY)) else { return false };
+    if of.is_some_and(|of| of != stem.as_bytes()) {
+        return false;
+    }
+    let digits = !pid.starts_with('0') && pid.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(pid) = pid.parse().ok().and_then(rustix::process::Pid::from_raw) else { return false };
+    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    let ours = metadata.is_file()
+        && metadata.uid() == rustix::process::geteuid().as_raw()
+        && metadata.nlink() == 1;
+    let age = metadata.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or_default();
+    let running = rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
+    digits && ours && (!running || age > MAX_TEMPORARY_AGE)
+}
+
 fn replace(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut part = file.as_os_str().to_owned();
-    part.push(format!(".atlatl-{}", std::process::id()));
+    part.push(format!("{TEMPORARY}{}", std::process::id()));
     let part = PathBuf::from(part);
     let written = (|| {
         let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part)?;

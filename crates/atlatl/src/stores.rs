@@ -15,7 +15,10 @@ use lro_spool::{
 };
 use rustix::fs::{Access, access};
 
-use crate::{error::Error, settings::Settings};
+use crate::{
+    error::Error,
+    settings::{Settings, Surroundings},
+};
 
 /// The two directories that results are stored in.
 pub(crate) struct Stores {
@@ -53,7 +56,7 @@ pub(crate) enum Reach {
 }
 
 impl Stores {
-    /// Those that `settings` name, with the folder of the working directory and `scope`.
+    /// Those that `settings` name, with the folder of what `--scope` says.
     pub(crate) fn of(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let config = &settings.config;
         let output_dir = output_dir(settings)?;
@@ -62,13 +65,7 @@ impl Stores {
             "" => default_dirs(settings, &output_dir),
             named => (absolute("proxy.dir", Path::new(named))?, None, Parents::Required),
         };
-        // A directory that is gone has results of its own still: those of a directory without name.
-        let working_dir = surroundings.working_dir.as_deref().unwrap_or(Path::new(""));
-        let scope = Scope::of([
-            surroundings.uid.to_string().as_bytes(),
-            working_dir.as_os_str().as_encoded_bytes(),
-            scope.unwrap_or_default().as_bytes(),
-        ]);
+        let scope = scope_of(surroundings, scope);
         let shared = |options: DirOptions, ttl| {
             options
                 .quota(Quota::from(&config.spool))
@@ -253,6 +250,32 @@ fn is_writable(dir: &Path) -> bool {
     nearest.is_some_and(|path| {
         path.is_dir() && access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
     })
+}
+
+/// The scope that `--scope` names. `dir:PATH` is the scope of a directory, whatever the working
+/// directory; any other text is a name within the working directory.
+pub(crate) fn scope_of(surroundings: &Surroundings, typed: Option<&str>) -> Scope {
+    // A directory that is gone has results of its own still: those of a directory without name.
+    let working_dir = surroundings.working_dir.as_deref().unwrap_or(Path::new(""));
+    let (dir, name) = match typed.and_then(|typed| typed.strip_prefix("dir:")) {
+        Some(dir) => (scope_dir(Path::new(dir), working_dir, surroundings.home.as_deref()), ""),
+        None => (working_dir.to_owned(), typed.unwrap_or_default()),
+    };
+    Scope::of([
+        surroundings.uid.to_string().as_bytes(),
+        dir.as_os_str().as_encoded_bytes(),
+        name.as_bytes(),
+    ])
+}
+
+/// The directory that `dir:PATH` means, spelled as the working directory of a process in it is. One
+/// that does not exist has a scope all the same: a moved project still finds its own results.
+fn scope_dir(dir: &Path, working_dir: &Path, home: Option<&Path>) -> PathBuf {
+    let dir = match (dir.strip_prefix("~"), home) {
+        (Ok(beneath), Some(home)) => home.join(beneath),
+        _ => working_dir.join(dir),
+    };
+    dir.canonicalize().unwrap_or_else(|_| dir.components().collect())
 }
 
 /// `prompt.offload.output_dir` as an absolute path, the empty default filled in.

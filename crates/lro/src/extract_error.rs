@@ -152,8 +152,10 @@ fn not_found(asked: &str) -> String {
     let made = id.and_then(|id| i64::try_from(id.unix_ms()).ok());
     match made.and_then(chrono::DateTime::from_timestamp_millis) {
         Some(made) => format!(
-            "It was made at {} and has most likely expired, or belongs to another project. This is \
-             final: make the call that returned it again.",
+            "It was made at {} and has expired, or was stored in another directory or scope. Make \
+             the call that returned it again, once. If the new reference is not found either, stop: \
+             these tools do not read what that server stores, and the user has to run \
+             `atlatl doctor`.",
             made.format("%Y-%m-%dT%H:%M:%SZ")
         ),
         None => "Use the reference (lro:…) from the descriptor.".to_owned(),

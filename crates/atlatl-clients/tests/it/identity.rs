@@ -1,9 +1,9 @@
 //! Whatever the file: changed and changed back it is the same, byte for byte.
 
-use atlatl_clients::{install, uninstall};
+use atlatl_clients::{install, repair, uninstall};
 use proptest::prelude::*;
 
-use crate::{CODEX, OPENCODE, SERVERS, wish, words};
+use crate::{CODEX, OPENCODE, SERVERS, wish, wish_with_scopes, words};
 
 fn blank() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -57,6 +57,7 @@ fn server(together: bool) -> impl Strategy<Value = String> {
             }
             if env {
                 members.push(("\"env\"".to_owned(), "{\"A\": \"b\"}".to_owned()));
+                members.push(("\"cwd\"".to_owned(), "\"/x\"".to_owned()));
             }
             table(members, &blanks, comma)
         },
@@ -114,6 +115,12 @@ fn there_and_back(before: &str, place: &atlatl_clients::Place) -> Result<(), Tes
     }
     let back = uninstall(&installed.text, place, &installed.journal);
     prop_assert_eq!(back, Ok(before.to_owned()), "through {}", installed.text);
+    // g70: what was written so is repaired to what is written now, and comes back as well.
+    let now = wish_with_scopes();
+    let repaired = repair(&installed.text, place, &now, &installed.journal).unwrap();
+    prop_assert_eq!(&repaired.text, &install(before, place, &now).unwrap().text);
+    let back = uninstall(&repaired.text, place, &repaired.journal);
+    prop_assert_eq!(back, Ok(before.to_owned()), "through {}", repaired.text);
     Ok(())
 }
 

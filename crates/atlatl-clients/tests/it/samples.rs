@@ -1,8 +1,8 @@
 //! Files as people have them.
 
-use atlatl_clients::{CLIENTS, Home, Kind, Place, entries, install, uninstall};
+use atlatl_clients::{CLIENTS, Home, Kind, Place, entries, install, repair, uninstall};
 
-use crate::{CODEX, OPENCODE, SERVERS, wish, words};
+use crate::{CODEX, OPENCODE, SERVERS, wish, wish_with_scopes, words};
 
 /// Name, where servers stand, the file, and its servers that are programs.
 const SAMPLES: &[(&str, Place, &str, &[&str])] = &[
@@ -194,4 +194,26 @@ fn servers_at_a_url_are_asked_through_the_proxy_where_that_is_wanted() {
     assert!(installed.text.contains(r#""headers": {"A": "b"}"#), "a header would be lost");
     assert_eq!(install(&installed.text, &SERVERS, &wish).unwrap().journal.replaced, []);
     assert_eq!(uninstall(&installed.text, &SERVERS, &installed.journal).unwrap(), before);
+}
+
+#[test]
+fn g70_entries_of_an_earlier_version_are_repaired_and_come_back_byte_for_byte() {
+    for (name, place, before, _) in SAMPLES {
+        let (mut old, mut now) = (wish(), wish_with_scopes());
+        if before.starts_with("mcp_servers = {") {
+            old.add.clear();
+            now.add.clear();
+        }
+        old.http = true;
+        now.http = true;
+        let installed = install(before, place, &old).unwrap();
+        let repaired = repair(&installed.text, place, &now, &installed.journal).unwrap();
+        assert_eq!(repaired.text, install(before, place, &now).unwrap().text, "{name}");
+        assert_eq!(uninstall(&repaired.text, place, &repaired.journal).unwrap(), *before, "{name}");
+        // What somebody edited stays.
+        let edited = installed.text.replace("\"--tools\"", "\"--threshold\", \"5\", \"--tools\"");
+        let again = repair(&edited, place, &now, &installed.journal).unwrap();
+        let kept = again.text.matches("--threshold").count();
+        assert_eq!(kept, edited.matches("--threshold").count(), "{name}");
+    }
 }

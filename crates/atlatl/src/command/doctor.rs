@@ -23,9 +23,10 @@ mod servers;
 mod shown;
 mod sizes;
 mod storage;
+mod storage_key;
 mod stored;
 
-use self::{clients::Surroundings, finding::Group, server::Server, shown::Report};
+use self::{clients::Surroundings, finding::Group, shown::Report};
 use crate::{
     error::{Error, Status},
     output::{Mode, Output},
@@ -46,8 +47,8 @@ pub(crate) struct Args {
     /// Say what is right, too
     #[arg(long)]
     all: bool,
-    /// Start servers that this project's files name, too,
-    /// where it was not you who put them behind the proxy
+    /// Start the servers of this project's files, too: the
+    /// commands are the project's, not yours
     #[arg(long, conflicts_with = "no_start", verbatim_doc_comment)]
     project: bool,
     /// Do not start the servers behind the proxy
@@ -86,8 +87,7 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
         group.summary("not started (--no-start)");
         groups.push(group);
     } else {
-        let agreed = |server: &Server| args.project || installs::agreed(&settings, server);
-        groups.push(servers::check(&servers, &here, sources, agreed)?);
+        groups.push(servers::check(&servers, &here, sources, args.project)?);
     }
     if whole {
         let (storage, newest) = storage::check(&settings);

@@ -1,12 +1,21 @@
 //! `atlatl install`: clients' servers behind the proxy, in one line.
 
 pub(crate) mod found;
+mod launcher;
+mod plan;
 mod shown;
+mod tracked;
 
-use atlatl_clients::{Journal, Scope, Wish, entries, install};
+use std::{fs, path::PathBuf};
 
-use self::found::{Found, find};
-use self::shown::{Changed, diff};
+use atlatl_clients::Journal;
+
+use self::{
+    found::find,
+    launcher::{Location, installed_on_path},
+    plan::{Change, FilePlan, OwnCommand, Servers, plan},
+    shown::{Passed, Summary, diff},
+};
 use crate::{
     error::{Error, Status},
     installs::{Install, Installs, failed, rewrite},
@@ -17,10 +26,10 @@ use crate::{
 /// Shown below the help.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  atlatl install --dry-run            (shows what would be changed)
+  atlatl install --dry-run            (shows the changes)
   atlatl install --client cursor --server files
   atlatl install --memory
-  atlatl uninstall                    (gives every file back as it was)";
+  atlatl uninstall                    (restores every file)";
 
 /// What was typed behind it.
 #[derive(Debug, clap::Args)]
@@ -34,14 +43,18 @@ pub(crate) struct Args {
     /// Put this server behind the proxy only
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// Put servers at a URL behind the proxy too; those
-    /// that want a login then want it of `atlatl login`
+    /// Put servers at a URL behind the proxy too; log in to
+    /// them with `atlatl login`
     #[arg(long, verbatim_doc_comment)]
     http: bool,
+    /// Change files that git tracks, too: everyone who uses
+    /// the repository gets the change
+    #[arg(long, verbatim_doc_comment)]
+    tracked: bool,
     /// Add the memory server as well
     #[arg(long)]
     memory: bool,
-    /// Show what would be changed, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
     /// Do not ask
@@ -53,118 +66,179 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let installs = Installs::open(&settings)?;
-    let mut changes = Vec::new();
     let found = find(&settings, &args.clients)?;
     if found.is_empty() {
-        return Err(Error::failure("no client's configuration was found here")
-            .with_hint("It is looked for in this directory and in your home."));
+        return Err(Error::failure("no configuration of an MCP client found")
+            .with_hint("Atlatl looks in this directory and in your home directory."));
     }
+    if !args.dry_run {
+        let files: Vec<PathBuf> = found.iter().map(|found| found.file.clone()).collect();
+        remove_leftovers(&installs, &files, output);
+    }
+    let own = own_command(&settings, sources)?;
+    let (mut changes, mut tracked): (Vec<(Change, Servers)>, Vec<_>) = (Vec::new(), Vec::new());
+    let (mut summary, mut passed) = (Summary::default(), Passed::default());
     for found in found {
-        match found.read() {
-            Ok(text) => {
-                // A file with servers at two places is changed at one after the other.
-                let before =
-                    changes.iter().rev().find(|one: &&Changed| one.found.file == found.file);
-                let text = before.map_or(text, |before| before.after.clone());
-                changes.extend(planned(args, &found, text)?);
+        let text = match found.read() {
+            Ok(text) => text,
+            // Others are still changed.
+            Err(why) => {
+                passed.unreadable.push((found.shown(), why));
+                continue;
             }
-            // Others may still be changed; this one is not touched.
-            Err(why) => output.note(format!("{}: left alone: {why}", found.shown())),
-        }
-    }
-    if changes.is_empty() {
-        output.note("there is nothing to change");
-    }
-    if output.mode() == Mode::Human {
-        for change in &changes {
-            output.text(&diff(change))?;
-        }
-    }
-    if !args.dry_run && !changes.is_empty() {
-        if !args.yes {
-            let files = counted(changes.len() as u64, "file", "files");
-            let at_urls: usize = changes.iter().map(|change| change.journal.replaced.len()).sum();
-            let logins = match at_urls {
-                0 => String::new(),
-                n => format!(
-                    " The logins of {} move to the proxy.",
-                    counted(n as u64, "server", "servers")
-                ),
-            };
-            match output.confirmed(format!("Change {files}?{logins}"))? {
-                Some(true) => {}
-                Some(false) => return Err(Error::failure("nothing was changed")),
-                None => {
-                    return Err(Error::usage("nobody is here to ask whether to change them")
-                        .with_hint("--yes does not ask, --dry-run only shows"));
+        };
+        // A file with servers at two places is changed at one after the other.
+        let before = changes.iter().rev().find(|(one, _)| one.found.file == found.file);
+        let text = before.map_or(text, |(before, _)| before.after.clone());
+        let planned = plan(args, &found, text, settings.surroundings(), (&own, &installs))?;
+        match planned {
+            FilePlan { change: Some(change), tracked: true, servers } if !args.tracked => {
+                tracked.push((change, servers));
+            }
+            FilePlan { change: Some(change), servers, .. } => changes.push((change, servers)),
+            FilePlan { change: None, servers, .. } => {
+                summary.add(None, &servers);
+                if output.mode() == Mode::Human {
+                    let unchanged = shown::unchanged(&servers);
+                    if !unchanged.is_empty() {
+                        output.text(&format!(
+                            "{}\n{unchanged}",
+                            crate::output::printable(&found.shown())
+                        ))?;
+                    }
                 }
             }
         }
-        for change in &changes {
+    }
+    for (change, servers) in tracked {
+        if include_tracked(args, &change, output)? {
+            changes.push((change, servers));
+        } else {
+            passed.tracked.push(change.found.file.display().to_string());
+        }
+    }
+    for (change, servers) in &changes {
+        summary.add(Some(change), servers);
+        if output.mode() == Mode::Human {
+            output.text(&diff(change))?;
+            output.text(&shown::unchanged(servers))?;
+        }
+    }
+    let of_user = |change: &Change| !change.found.is_of_project(settings.surroundings());
+    if own.temporary && changes.iter().any(|(change, _)| of_user(change)) {
+        output.note(format!(
+            "{} is in a build or temporary directory: entries that start it break when it is removed",
+            own.user.join(" ")
+        ));
+    }
+    if !args.dry_run && !changes.is_empty() {
+        confirm(args, &changes, output)?;
+        for (change, _) in &changes {
             apply(change, &installs)?;
         }
     }
     match output.mode() {
-        Mode::Json => output.json(&shown::report(&changes, args.dry_run))?,
-        Mode::Human if !args.dry_run && !changes.is_empty() => {
-            output.note("start the client anew; `atlatl uninstall` gives the files back");
+        Mode::Json => {
+            output.json(&shown::report(&changes, (&summary, &passed), args.dry_run))?;
         }
+        Mode::Human if changes.is_empty() => output.note("nothing to change"),
         Mode::Human => {}
     }
-    Ok(Status::Success)
+    output.note(summary.text(args.dry_run));
+    if !args.dry_run && !changes.is_empty() {
+        output.note("Restart the client. Undo with `atlatl uninstall`.");
+    }
+    if passed.unreadable.is_empty() {
+        return Ok(Status::Success);
+    }
+    Err(Error::failure(shown::unreadable(&passed))
+        .with_hint("All other files are done. Fix these and run `atlatl install` again."))
 }
 
-/// What the server of the extraction tools is called.
-const TOOLS: &str = "atlatl";
-
-/// What is to be changed in a file, if anything is.
-fn planned(args: &Args, found: &Found, text: String) -> Result<Option<Changed>, Error> {
-    let mut wish = Wish::new(program(found)?);
-    wish.flags = ["--tools", "none"].map(str::to_owned).to_vec();
-    wish.http = args.http;
-    wish.servers = (!args.servers.is_empty()).then(|| args.servers.clone());
-    let broken = |error| Error::failure(format!("{}: {error}", found.shown()));
-    let wrapped = install(&text, &found.place, &wish).map_err(broken)?;
-    if !wrapped.journal.is_empty() {
-        // One server offers the tools for all that were wrapped.
-        wish.add.push((TOOLS.to_owned(), vec!["tools".to_owned()]));
+/// Whether a file that git tracks is changed: asked on a terminal, left unchanged elsewhere.
+fn include_tracked(args: &Args, change: &Change, output: &mut Output) -> Result<bool, Error> {
+    let shown = change.found.shown();
+    if !args.yes && !args.dry_run {
+        let question = format!(
+            "{shown} is tracked by git: everyone who uses the repository would get the change. \
+             Change it anyway? (No leaves it unchanged; your user-level files are changed.)"
+        );
+        if let Some(answer) = output.confirmed(question)? {
+            return Ok(answer);
+        }
     }
-    // The user's own table has it already.
-    if args.memory && found.client.scope != Scope::Local {
-        let there = entries(&text, &found.place).map_err(broken)?;
-        let offered = wish.add.iter().any(|(name, _)| name == TOOLS)
-            || there.iter().any(|entry| entry.name == TOOLS);
-        let args: &[&str] = if offered { &["serve", "--tools", "none"] } else { &["serve"] };
-        wish.add.push(("atlatl-memory".to_owned(), args.iter().map(ToString::to_string).collect()));
-    }
-    let installed = install(&text, &found.place, &wish).map_err(broken)?;
-    Ok((!installed.journal.is_empty()).then(|| Changed {
-        found: found.clone(),
-        before: text,
-        after: installed.text,
-        journal: installed.journal,
-    }))
+    output.note(format!(
+        "{shown} is tracked by git and left unchanged: everyone who uses the repository would get \
+         the change. Move its servers to your user-level configuration, or pass --tracked."
+    ));
+    Ok(false)
 }
 
-/// The program as the client finds it. What lies in a project is others' too, who have it elsewhere;
-/// a client with a window knows no `PATH` of a shell.
-fn program(found: &Found) -> Result<String, Error> {
-    if found.client.scope == Scope::Project {
-        return Ok("atlatl".to_owned());
+/// Asks whether to make the changes, unless that was said already.
+fn confirm(args: &Args, changes: &[(Change, Servers)], output: &mut Output) -> Result<(), Error> {
+    if args.yes {
+        return Ok(());
     }
+    let files = counted(changes.len() as u64, "file", "files");
+    let at_urls: usize = changes.iter().map(|(change, _)| change.journal.replaced.len()).sum();
+    let logins = match at_urls {
+        0 => String::new(),
+        n => {
+            format!(" The logins of {} move to the proxy.", counted(n as u64, "server", "servers"))
+        }
+    };
+    match output.confirmed(format!("Change {files}?{logins}"))? {
+        Some(true) => Ok(()),
+        Some(false) => Err(Error::failure("nothing was changed")),
+        None => Err(Error::usage("cannot ask for confirmation: not a terminal")
+            .with_hint("--yes does not ask, --dry-run only shows")),
+    }
+}
+
+/// Removes what interrupted runs left.
+pub(crate) fn remove_leftovers(installs: &Installs, files: &[PathBuf], output: &mut Output) {
+    for path in installs.leftovers(files) {
+        if fs::remove_file(&path).is_ok() {
+            output.note(format!("removed {}: left by an interrupted run", path.display()));
+        }
+    }
+}
+
+/// How clients start this program. A project's files are others' too, who have it elsewhere; a client
+/// started from a desktop has no shell's `PATH`. A path in a launcher's cache works until the cache is
+/// cleaned: the launcher is written instead.
+fn own_command(settings: &Settings, sources: &Sources) -> Result<OwnCommand, Error> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| Error::failure(format!("this program: {error}")))?;
-    program.into_os_string().into_string().map_err(|_| {
-        Error::failure("the path of this program is no text, which a configuration file needs")
-    })
+    let temp_dir = &settings.surroundings().temp_dir;
+    let text = |program: PathBuf| {
+        program.into_os_string().into_string().map_err(|_| {
+            Error::failure("the path of this program is not UTF-8, which configuration files need")
+        })
+    };
+    let project = vec!["atlatl".to_owned()];
+    match Location::of(&program, temp_dir) {
+        Location::Cached(command) => {
+            Ok(OwnCommand { user: command.clone(), project: command, temporary: false })
+        }
+        Location::Installed => {
+            Ok(OwnCommand { user: vec![text(program)?], project, temporary: false })
+        }
+        Location::Temporary => {
+            let path = sources.os_variable("PATH").cloned().unwrap_or_default();
+            let installed = installed_on_path(&path, temp_dir);
+            let temporary = installed.is_none();
+            let user = vec![text(installed.unwrap_or(program))?];
+            Ok(OwnCommand { user, project, temporary })
+        }
+    }
 }
 
-fn apply(change: &Changed, installs: &Installs) -> Result<(), Error> {
-    let Found { file, place, .. } = &change.found;
+fn apply(change: &Change, installs: &Installs) -> Result<(), Error> {
+    let found::Found { file, place, .. } = &change.found;
     let earlier = installs.of(file, place)?;
-    let original =
-        earlier.as_ref().map_or_else(|| change.before.clone(), |one| one.original.clone());
-    let mut journal = earlier.map(|one| one.journal).unwrap_or_default();
+    let original = earlier.map_or_else(|| change.before.clone(), |one| one.original);
+    let mut journal = change.earlier.clone();
     join(&mut journal, &change.journal);
     let install = Install {
         file: file.clone(),
@@ -175,11 +249,16 @@ fn apply(change: &Changed, installs: &Installs) -> Result<(), Error> {
         original,
     };
     installs.keep(&install)?;
-    rewrite(file, &change.after).map_err(|error| failed(file, &error))
+    rewrite(file, &change.after).map_err(|error| failed(file, &error))?;
+    if install.journal.is_empty() {
+        // A repair took everything out.
+        installs.forget(&install)?;
+    }
+    Ok(())
 }
 
 fn join(journal: &mut Journal, more: &Journal) {
-    // Whoever took a server out and put it in again has it wrapped anew.
+    // A server that was taken out and put in again is wrapped again.
     journal.wrapped.retain(|one| !more.wrapped.iter().any(|other| other.name == one.name));
     journal.replaced.retain(|one| !more.replaced.iter().any(|other| other.name == one.name));
     journal.added.retain(|one| !more.added.iter().any(|other| other.name == one.name));

@@ -59,8 +59,10 @@ pub(crate) struct Args {
     /// Whether to offer the extraction tools: all or none
     #[arg(long, value_name = "WHICH")]
     pub(crate) tools: Option<String>,
-    /// Keep results apart from others of this directory
-    #[arg(long, value_name = "TEXT")]
+    /// Keep results apart from others of the working
+    /// directory; dir:PATH: with those of that directory,
+    /// wherever the proxy is started
+    #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
     pub(crate) scope: Option<String>,
     /// The server is at this URL (streamable HTTP), or at
     /// unix:PATH on this machine

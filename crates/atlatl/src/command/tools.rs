@@ -14,15 +14,16 @@ use crate::{
 /// What was typed behind `atlatl tools`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ask results that proxies with this --scope stored
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) scope: Option<String>,
+    /// Read results that proxies with this --scope stored;
+    /// may be repeated
+    #[arg(long = "scope", value_name = "TEXT", verbatim_doc_comment)]
+    pub(crate) scopes: Vec<String>,
 }
 
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
-    let keep = Keep::new(&settings, args.scope.as_deref())?;
+    let keep = Keep::with_scopes(&settings, &args.scopes)?;
     let relay = Relay::new(keep.interceptor(&settings), "atlatl", Moment::of_system)
         .with_tools(keep.tools(&settings));
     keep.clean(&settings);

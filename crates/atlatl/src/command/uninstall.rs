@@ -6,6 +6,7 @@ use atlatl_clients::uninstall;
 use serde_json::json;
 
 use crate::{
+    command::install::remove_leftovers,
     error::{Error, Status},
     installs::{Install, Installs, rewrite},
     output::{Mode, Output, counted, printable},
@@ -15,7 +16,7 @@ use crate::{
 /// What was typed behind it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Give back the files of this client only
+    /// Restore the files of this client only
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
 }
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let settings = Settings::load(sources)?;
     let installs = Installs::open(&settings)?;
     let (mut given_back, mut failed) = (Vec::new(), Vec::new());
+    remove_leftovers(&installs, &[], output);
     let wanted =
         |install: &Install| args.clients.is_empty() || args.clients.contains(&install.client);
     for install in installs.all()?.into_iter().filter(wanted) {

@@ -144,13 +144,13 @@ fn doctor_is_quiet_on_a_healthy_machine() {
     assert_eq!(program.run(&["install", "--yes"]).status, 0);
     assert_eq!(program.run(&["memory", "add", "We deploy on Thursdays."]).status, 0);
     let before = tree(&program.path(""));
-    let mut run = doctor(&program, &[]);
+    let mut run = doctor(&program, &["--project"]);
     for _ in 0..3 {
         // On a machine that is busy with other things a server may take longer than it is given.
         if findings(&run, "server-start").is_empty() {
             break;
         }
-        run = doctor(&program, &[]);
+        run = doctor(&program, &["--project"]);
     }
     is_well(&run);
     let passed = run.json()["passed"].to_string();

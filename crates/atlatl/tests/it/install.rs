@@ -27,14 +27,14 @@ fn read(program: &Program, name: &str) -> String {
 fn what_would_be_changed_is_shown_and_nothing_is_changed() {
     let program = home();
     let run = program.run(&["install", "--dry-run", "--output", "human"]);
-    assert_eq!(run.status, 0, "{run}");
+    assert_eq!(run.status, 1, "one file cannot be read: {run}");
     assert!(run.stdout.contains("-    \"files\": {\"command\": \"npx\""), "{run}");
     assert!(
         run.stdout.contains("\"proxy\", \"--tools\", \"none\", \"--\", \"npx\", \"-y\""),
         "{run}"
     );
-    assert!(run.stdout.contains("left alone: web is at https://example.com/mcp"), "{run}");
-    assert!(run.stderr.contains("mcp_config.json (Windsurf): left alone:"), "{run}");
+    assert!(run.stdout.contains("left unchanged: web: at https://example.com/mcp"), "{run}");
+    assert!(run.stderr.contains("cannot read 1 file: "), "{run}");
     assert_eq!(read(&program, "home/.cursor/mcp.json"), CURSOR);
     assert!(!program.path("home/.local/state/atlatl/installs").exists());
     // Nobody is asked in a pipe, and nothing is done without an answer.
@@ -49,7 +49,7 @@ fn every_file_is_changed_once_and_given_back_byte_for_byte() {
     let cursor = program.path("home/.cursor/mcp.json");
     fs::set_permissions(&cursor, Permissions::from_mode(0o640)).unwrap();
     let run = program.run(&["install", "--yes", "--memory"]);
-    assert_eq!(run.status, 0, "{run}");
+    assert_eq!(run.status, 1, "one file cannot be read: {run}");
     let report = run.json();
     let files = report["files"].as_array().unwrap();
     let of = |name: &str| files.iter().find(|file| file["client"] == name).unwrap();
@@ -90,7 +90,7 @@ fn servers_at_a_url_are_changed_where_that_is_asked_for() {
 #[test]
 fn what_was_edited_in_between_stays() {
     let program = home();
-    assert_eq!(program.run(&["install", "--yes"]).status, 0);
+    assert_eq!(program.run(&["install", "--yes"]).status, 1, "one file cannot be read");
     let edited = read(&program, "home/.cursor/mcp.json")
         .replace("\"srv\"]", "\"srv\", \"--more\"]")
         .replace("// mine", "// mine, and more");
@@ -156,7 +156,11 @@ fn servers_for_one_directory_are_changed_where_they_are_used() {
     let written: serde_json::Value =
         serde_json::from_str(&read(&program, "home/.claude.json")).unwrap();
     let local = &written["projects"][here.to_str().unwrap()]["mcpServers"]["local"];
-    assert_eq!(local["args"], json!(["proxy", "--tools", "none", "--", "local", "x"]));
+    let scope = format!("dir:{}", here.display());
+    assert_eq!(
+        local["args"],
+        json!(["proxy", "--tools", "none", "--scope", scope, "--", "local", "x"])
+    );
     assert_eq!(
         written["mcpServers"]["mine"]["args"],
         json!(["proxy", "--tools", "none", "--", "mine"])

@@ -15,6 +15,8 @@ mod footprint;
 mod inspected;
 mod inspector;
 mod install;
+mod install_entries;
+mod install_scope;
 mod install_started;
 mod invalid;
 mod large_input;

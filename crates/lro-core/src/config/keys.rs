@@ -272,6 +272,7 @@ pub const KEYS: &[Key] = &[
     .for_commands(MEMORY),
     row(
         "memory.allow_plain",
+        TrustRequired,
         Kind::Bool,
         "false",
         "Whether a PostgreSQL database beyond this machine may be reached without encryption. Memories are then readable on the network.",

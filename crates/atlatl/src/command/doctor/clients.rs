@@ -54,7 +54,7 @@ pub(super) fn check(
     let mut unreadable = Vec::new();
     for file in &files {
         match file.read() {
-            Ok(text) => servers.append(&mut ours(file, &text, settings)),
+            Ok(text) => servers.append(&mut ours(file, &text, settings, (here, sources))),
             Err(why) => unreadable.push(unusable(file, &why)),
         }
     }

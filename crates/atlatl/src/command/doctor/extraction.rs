@@ -1,12 +1,16 @@
 //! Extraction: whether a client has the tools that answer questions about stored results, and once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use lro_core::config::ProxyTools;
 
 use super::{
     finding::Finding,
     server::{Server, What},
+    storage_key::StorageKey,
 };
 
 /// Looks at all clients.
@@ -19,81 +23,121 @@ pub(super) fn check(servers: &[Server]) -> Vec<Finding> {
     names.into_iter().map(enabled).flat_map(|of| [missing(&of), twice(&of)].concat()).collect()
 }
 
-/// Proxies without tools, in files beside which nobody offers them.
+/// Proxies without tools whose results no entry beside them reads.
 fn missing(servers: &[&Server]) -> Vec<Finding> {
     let mut found = BTreeMap::new();
     for server in servers {
-        let What::Proxy { tools: ProxyTools::None, scope, .. } = &server.what else { continue };
+        let What::Proxy { tools: ProxyTools::None, .. } = &server.what else { continue };
         // What stands in a project's file is of no use to other projects.
-        let beside = servers.iter().filter(|other| {
-            other.file == server.file || (server.is_of_project() && !other.is_of_project())
+        let mut beside = servers.iter().filter(|other| {
+            let same_file = other.file == server.file;
+            (same_file || (server.is_of_project() && !other.is_of_project())) && offers(other)
         });
-        let offered = beside
-            .filter_map(|other| offers(other))
-            .any(|offered| offered == Scope(scope.as_deref()));
-        if !offered {
-            found.entry((&server.file, scope)).or_insert(*server);
+        let reads = |other: &&&Server| server.storage.iter().all(|key| other.storage.contains(key));
+        let Some(first) = beside.next() else {
+            found.entry((&server.file, None)).or_insert_with(|| no_tools(server));
+            continue;
+        };
+        if !reads(&first) && !beside.any(|other| reads(&other)) {
+            let name = Some(&server.launch.name);
+            found.entry((&server.file, name)).or_insert_with(|| other_storage(server, first));
         }
     }
-    found
-        .into_iter()
-        .map(|((file, scope), server)| no_tools(file, scope.as_deref(), server))
-        .collect()
+    found.into_values().collect()
 }
 
-fn no_tools(file: &std::path::Path, scope: Option<&str>, server: &Server) -> Finding {
+fn no_tools(server: &Server) -> Finding {
+    let What::Proxy { scope, .. } = &server.what else { return other_storage(server, server) };
     let (args, of_scope) = match scope {
         None => ("\"tools\"".to_owned(), String::new()),
         Some(scope) => {
-            let scope = serde_json::Value::from(scope);
+            let scope = serde_json::Value::from(scope.as_str());
             (format!("\"tools\", \"--scope\", {scope}"), format!(" with --scope {scope}"))
         }
     };
     let program = serde_json::Value::from(server.program.as_str());
+    let file = server.file.display();
     Finding::fault(
         "extraction-tools",
-        format!("{} ({})", file.display(), server.client.title),
+        format!("{file} ({})", server.client.title),
         format!(
             "{} runs with --tools none{of_scope}, and no entry offers the tools that answer \
              questions about what it stores",
             server.launch.name
         ),
         format!(
-            "in {}, add a server: \"atlatl\": {{\"command\": {program}, \"args\": [{args}]}}",
-            file.display()
+            "in {file}, add a server: \"atlatl\": {{\"command\": {program}, \"args\": [{args}]}}"
         ),
     )
 }
 
-/// A scope, or the one without a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Scope<'a>(Option<&'a str>);
+/// A proxy and tools that do not share results: the model gets references that it cannot use.
+fn other_storage(server: &Server, tools: &Server) -> Finding {
+    let file: &Path = &server.file;
+    let (name, beside) = (&server.launch.name, &tools.launch.name);
+    let overrides = |of: &Server| -> BTreeSet<String> {
+        let names = of.storage.iter().flat_map(StorageKey::overrides);
+        names.map(str::to_owned).collect()
+    };
+    let differing: Vec<String> =
+        overrides(server).symmetric_difference(&overrides(tools)).cloned().collect();
+    let (why, fix) = if differing.is_empty() {
+        let why = match &server.launch.cwd {
+            Some(_) => "because it runs in a directory of its own (cwd)",
+            None => "because it has another --scope",
+        };
+        let client = server.client.name;
+        (
+            why.to_owned(),
+            format!(
+                "atlatl install --client {client} (or in {}, write the same \"--scope\", \"dir:PATH\" \
+                 in the arguments of {name} and {beside})",
+                file.display()
+            ),
+        )
+    } else {
+        let names = differing.join(", ");
+        (
+            format!("because of {names}"),
+            format!("in {}, give {name} and {beside} the same {names}", file.display()),
+        )
+    };
+    Finding::fault(
+        "extraction-tools",
+        format!("{} ({})", file.display(), server.client.title),
+        format!("{beside} cannot read the results that {name} stores, {why}"),
+        fix,
+    )
+}
 
-/// Who offers the tools of which scope.
-fn offers(server: &Server) -> Option<Scope<'_>> {
-    match &server.what {
-        What::Tools { scope } | What::Proxy { tools: ProxyTools::All, scope, .. } => {
-            Some(Scope(scope.as_deref()))
-        }
-        What::Serve { tools: ProxyTools::All } => Some(Scope(None)),
-        _ => None,
-    }
+/// Whether an entry offers the extraction tools.
+fn offers(server: &Server) -> bool {
+    matches!(
+        server.what,
+        What::Tools { .. }
+            | What::Proxy { tools: ProxyTools::All, .. }
+            | What::Serve { tools: ProxyTools::All }
+    )
 }
 
 /// The same tools several times cost the model's context each time. A memory server has them for its
 /// own sake, and is not counted.
 fn twice(servers: &[&Server]) -> Vec<Finding> {
-    let scopes: BTreeSet<Scope<'_>> = servers.iter().filter_map(|one| offers(one)).collect();
-    scopes.into_iter().filter_map(|scope| twice_in(servers, scope)).collect()
+    let offering = servers.iter().filter(|server| offers(server));
+    let keys: BTreeSet<&StorageKey> = offering.flat_map(|server| &server.storage).collect();
+    let mut all: Vec<Finding> = keys.into_iter().filter_map(|key| twice_in(servers, key)).collect();
+    all.dedup();
+    all
 }
 
-fn twice_in(servers: &[&Server], scope: Scope<'_>) -> Option<Finding> {
+fn twice_in(servers: &[&Server], key: &StorageKey) -> Option<Finding> {
     let mut names = BTreeSet::new();
     let mut offering = Vec::new();
     for server in servers {
         let memories = matches!(server.what, What::Serve { .. });
         // A project's server takes the place of the user's of the same name.
-        if !memories && offers(server) == Some(scope) && names.insert(&server.launch.name) {
+        let reads = offers(server) && server.storage.contains(key);
+        if !memories && reads && names.insert(&server.launch.name) {
             offering.push(*server);
         }
     }

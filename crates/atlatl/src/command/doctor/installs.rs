@@ -1,38 +1,37 @@
 //! Installs: whether `atlatl uninstall` would give every file back.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
-use atlatl_clients::{Kind, entries, launches, uninstall};
+use atlatl_clients::{Kind, Wish, entries, repair, uninstall};
 
 use super::{
     finding::{Finding, Group},
     mend::word,
-    server::{Behind, Server, What},
 };
 use crate::{
+    command::install::found::find,
     installs::{Install, Installs},
     settings::Settings,
 };
 
-/// Whether a server was put behind the proxy by this user, and is what it was then.
-pub(super) fn agreed(settings: &Settings, server: &Server) -> bool {
-    let install =
-        Installs::open(settings).and_then(|installs| installs.of(&server.file, &server.place));
-    let Ok(Some(install)) = install else { return false };
-    let What::Proxy { behind: Behind::Program(words), .. } = &server.what else { return false };
-    let place = &server.place;
-    let before = entries(&install.original, place).unwrap_or_default();
-    let same = before.iter().any(|entry| {
-        entry.name == server.launch.name && entry.kind == Kind::Program(words.clone())
-    });
-    // A variable can make any program run another.
-    let launches = launches(&install.original, place).unwrap_or_default();
-    same && launches.contains(&server.launch)
-}
-
 /// Looks at everything that was written down.
 pub(super) fn check(settings: &Settings, group: &mut Group) {
     let Ok(installs) = Installs::open(settings) else { return };
+    let files = find(settings, &[]).unwrap_or_default();
+    let files: Vec<PathBuf> = files.into_iter().map(|found| found.file).collect();
+    let leftovers = installs.leftovers(&files);
+    group.checked(
+        "install-leftovers",
+        leftovers.iter().map(|path| {
+            Finding::warning(
+                "install-leftovers",
+                path.display(),
+                "an interrupted `atlatl install` or `uninstall` left this temporary file",
+                format!("rm {}", word(path)),
+            )
+        }),
+        "no interrupted run left temporary files",
+    );
     match installs.all() {
         Err(error) => {
             let why = error.reports().first().map(|report| report.message.clone());
@@ -50,9 +49,29 @@ pub(super) fn check(settings: &Settings, group: &mut Group) {
         Ok(all) => {
             let found: Vec<Finding> =
                 all.iter().filter_map(|install| judge(install, &installs)).collect();
-            group.checked("install-journal", found, "`atlatl uninstall` gives every file back");
+            group.checked("install-journal", found, "`atlatl uninstall` restores every file");
+            let sse: Vec<Finding> = all.iter().flat_map(legacy_transport).collect();
+            group.checked("server-transport", sse, "no server behind the proxy speaks HTTP+SSE");
         }
     }
+}
+
+/// Servers that an earlier version put behind the proxy although it does not speak their transport.
+fn legacy_transport(install: &Install) -> Vec<Finding> {
+    let text = fs::read_to_string(&install.file).ok();
+    let repaired = text.zip(install.place()).and_then(|(text, place)| {
+        repair(&text, &place, &Wish::new("atlatl"), &install.journal).ok()
+    });
+    let names = repaired.map(|repaired| repaired.restored).unwrap_or_default();
+    let finding = |name: String| {
+        Finding::fault(
+            "server-transport",
+            format!("{name} in {}", install.file.display()),
+            "it speaks the legacy HTTP+SSE transport, which the proxy does not support",
+            format!("atlatl install --client {} (restores the entry)", install.client),
+        )
+    };
+    names.into_iter().map(finding).collect()
 }
 
 fn judge(install: &Install, installs: &Installs) -> Option<Finding> {

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use atlatl_clients::{Client, Kind, Launch, Place, Scope, entries, launches};
+use atlatl_clients::{Client, Kind, Launch, Scope, entries, launches, own_arguments};
 use clap::Parser as _;
 use lro_core::config::ProxyTools;
 
+use super::{clients::Surroundings, storage_key::StorageKey};
 use crate::{
     args::{Args, Command},
     command::install::found::Found,
-    settings::Settings,
+    settings::{Settings, Sources},
 };
 
 /// An entry that starts this program.
@@ -17,14 +18,14 @@ use crate::{
 pub(super) struct Server {
     pub(super) client: &'static Client,
     pub(super) file: PathBuf,
-    /// Where in it servers stand.
-    pub(super) place: Place,
     pub(super) launch: Launch,
     /// Whose file it is.
     pub(super) whose: Whose,
     /// What the client starts: this program, by its name or its path.
     pub(super) program: String,
     pub(super) what: What,
+    /// Where it stores results or reads them, for each of its scopes.
+    pub(super) storage: Vec<StorageKey>,
 }
 
 /// Whose a file is.
@@ -42,7 +43,7 @@ pub(super) enum What {
     /// To stand in front of a server.
     Proxy { behind: Behind, tools: ProxyTools, scope: Option<String>, threshold: u32 },
     /// To offer the extraction tools.
-    Tools { scope: Option<String> },
+    Tools { scopes: Vec<String> },
     /// To serve memories.
     Serve { tools: ProxyTools },
     /// For something else, which no client does by itself.
@@ -78,7 +79,12 @@ impl Server {
 }
 
 /// Our entries in a file that can be read.
-pub(super) fn ours(found: &Found, text: &str, settings: &Settings) -> Vec<Server> {
+pub(super) fn ours(
+    found: &Found,
+    text: &str,
+    settings: &Settings,
+    (here, sources): (&Surroundings, &Sources),
+) -> Vec<Server> {
     let place = &found.place;
     let (Ok(entries), Ok(launches)) = (entries(text, place), launches(text, place)) else {
         return Vec::new();
@@ -94,29 +100,38 @@ pub(super) fn ours(found: &Found, text: &str, settings: &Settings) -> Vec<Server
     pairs
         .filter_map(|(entry, launch)| {
             let Kind::Ours(words) = entry.kind else { return None };
-            Some(Server {
+            let (what, args) = what(own_arguments(&words)?, settings);
+            let mut server = Server {
                 client: found.client,
                 file: found.file.clone(),
-                place: place.clone(),
                 launch,
                 whose,
                 program: words.first()?.clone(),
-                what: what(&words, settings),
-            })
+                what,
+                storage: Vec::new(),
+            };
+            if let Some(args) = args {
+                server.storage = StorageKey::all(&server, &args.global, settings, (here, sources));
+            }
+            Some(server)
         })
         .collect()
 }
 
-/// What the words of an entry ask for.
-fn what(words: &[String], settings: &Settings) -> What {
-    let args = match Args::try_parse_from(words) {
-        Ok(args) => args,
+/// What the arguments of an entry ask for, and as they were parsed.
+fn what(arguments: &[String], settings: &Settings) -> (What, Option<Args>) {
+    let program = "atlatl".to_owned();
+    match Args::try_parse_from([&program].into_iter().chain(arguments)) {
+        Ok(args) => (purpose(&args, settings), Some(args)),
         Err(error) => {
             let said = error.to_string();
             let first = said.lines().next().unwrap_or_default();
-            return What::Unclear(first.trim_start_matches("error: ").to_owned());
+            (What::Unclear(first.trim_start_matches("error: ").to_owned()), None)
         }
-    };
+    }
+}
+
+fn purpose(args: &Args, settings: &Settings) -> What {
     let assigned = |key: &str| {
         let mut values = args.global.assignments.iter().filter_map(|text| text.split_once('='));
         values.rfind(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
@@ -146,7 +161,7 @@ fn what(words: &[String], settings: &Settings) -> What {
             let tools = tools(proxy.tools.as_deref());
             What::Proxy { behind, tools, scope: proxy.scope.clone(), threshold }
         }
-        Command::Tools(ref tools) => What::Tools { scope: tools.scope.clone() },
+        Command::Tools(ref tools) => What::Tools { scopes: tools.scopes.clone() },
         Command::Serve(ref serve) => What::Serve { tools: tools(serve.tools.as_deref()) },
         _ => What::Other,
     }

@@ -39,7 +39,7 @@ pub(super) fn check(
     servers: &[Server],
     here: &Surroundings,
     sources: &Sources,
-    agreed: impl Fn(&Server) -> bool,
+    start_project: bool,
 ) -> Result<Group, Error> {
     let mut group = Group::new("servers");
     let mut starts: Vec<Start> = Vec::new();
@@ -47,9 +47,13 @@ pub(super) fn check(
     for server in servers {
         match start(server, here, sources) {
             None => {}
-            // Clients ask before they start what a project names, too: anyone may have written it.
-            Some(Ok(_)) if server.is_of_project() && !agreed(server) => {
-                group.skip(server.shown(), "the project names it, not you; --project starts it");
+            // Anyone may have written a project's files and the programs in it. That `atlatl install`
+            // ran there says nothing about the commands: it wraps them without looking at them.
+            Some(Ok(start)) if !start_project && is_of_project(server, &start) => {
+                group.skip(
+                    server.shown(),
+                    "not started, since its command is the project's; `atlatl doctor --project` starts it",
+                );
             }
             Some(Err(why)) => group.skip(server.shown(), why),
             Some(Ok(start)) => {
@@ -73,6 +77,15 @@ pub(super) fn check(
         (said, _) => said.join(", "),
     });
     Ok(group)
+}
+
+/// Whether a server's command comes from the project: from its files, or by a path relative to the
+/// working directory.
+fn is_of_project(server: &Server, start: &Start) -> bool {
+    let program = Path::new(&start.words[0]);
+    let relative = program.is_relative() && program.components().count() > 1;
+    let own_dir = server.launch.cwd.as_ref().is_some_and(|cwd| Path::new(cwd).is_absolute());
+    server.is_of_project() || (relative && !own_dir)
 }
 
 /// How a server is started; why it is not. Nothing where there is no program of another's to start.

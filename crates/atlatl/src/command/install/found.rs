@@ -1,6 +1,6 @@
 //! Found: the clients' files that are there.
 
-use std::{fs, path::PathBuf};
+use std::{fs, io, path::PathBuf};
 
 use atlatl_clients::{CLIENTS, Client, Folder, Home, Place, Scope};
 
@@ -30,6 +30,11 @@ impl Found {
             Scope::User | Scope::Project => "",
         };
         format!("{} ({}{whose})", self.file.display(), self.client.title)
+    }
+
+    /// Whether the project's file is the user's own: in the home directory they are the same.
+    pub(crate) fn is_of_project(&self, surroundings: &Surroundings) -> bool {
+        self.client.scope == Scope::Project && surroundings.home != surroundings.working_dir
     }
 
     /// Its text; why it is left alone.
@@ -77,7 +82,7 @@ pub(crate) fn find(settings: &Settings, named: &[String]) -> Result<Vec<Found>, 
         };
         let path = base.as_ref().map(|base| base.join(client.relative_path(kind)));
         // In the home directory a project's file is the user's.
-        if let Some(file) = path.and_then(|path| fs::canonicalize(path).ok())
+        if let Some(file) = path.and_then(existing)
             && let Some(place) = place(client, surroundings)
             && !found.iter().any(|other| other.file == file && other.place == place)
         {
@@ -85,4 +90,18 @@ pub(crate) fn find(settings: &Settings, named: &[String]) -> Result<Vec<Found>, 
         }
     }
     Ok(found)
+}
+
+/// The path of a file without links; as it is where it exists and cannot be reached, which reading it
+/// then reports.
+fn existing(path: PathBuf) -> Option<PathBuf> {
+    match fs::canonicalize(&path) {
+        Ok(path) => Some(path),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            None
+        }
+        Err(_) => Some(path),
+    }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Keep {
     counter: Option<Arc<Counter>>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
-    /// Results of another directory, which are only read.
-    alternate: Option<Arc<dyn Spool>>,
+    /// Spools that results are read from and not stored in: further scopes, another directory.
+    further: Vec<Arc<dyn Spool>>,
     links: Option<Arc<dyn Links>>,
 }
 
@@ -49,7 +49,19 @@ impl Keep {
         let other = stores.of_operation(&Operation::of_tool(""));
         let alternate = stores.alternate();
         let mut keep = Self::in_spools(settings, stores, memory, other)?;
-        keep.alternate = alternate;
+        keep.further.extend(alternate);
+        Ok(keep)
+    }
+
+    /// The same, in the first of `scopes`; those of the others can be read as well.
+    pub(crate) fn with_scopes(settings: &Settings, scopes: &[String]) -> Result<Self, Error> {
+        let mut scopes = scopes.iter().map(String::as_str);
+        let mut keep = Self::new(settings, scopes.next())?;
+        for scope in scopes {
+            let stores = Stores::of(settings, Some(scope))?;
+            keep.further.push(stores.of_operation(&Operation::of_tool("")));
+            keep.further.extend(stores.alternate());
+        }
         Ok(keep)
     }
 
@@ -72,8 +84,8 @@ impl Keep {
         events: Arc<dyn EventSink>,
     ) -> Self {
         let (memory, other) = (spool.clone(), spool);
-        let links = Some(links);
-        Self { stores: None, events, counter: None, memory, other, alternate: None, links }
+        let (further, links) = (Vec::new(), Some(links));
+        Self { stores: None, events, counter: None, memory, other, further, links }
     }
 
     fn in_spools(
@@ -92,7 +104,7 @@ impl Keep {
             counter: Some(counter),
             memory,
             other,
-            alternate: None,
+            further: Vec::new(),
             links: None,
         })
     }
@@ -120,8 +132,9 @@ impl Keep {
 
     /// Every place that a result can be in.
     pub(crate) fn spools(&self) -> Spools {
-        let places = [self.other.clone(), self.memory.clone()];
-        Spools::new(places.into_iter().chain(self.alternate.clone()).collect())
+        let mut all = vec![self.other.clone(), self.memory.clone()];
+        all.extend(self.further.iter().cloned());
+        Spools::new(all)
     }
 
     pub(crate) fn events(&self) -> Arc<dyn EventSink> {

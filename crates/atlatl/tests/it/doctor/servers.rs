@@ -130,29 +130,13 @@ fn what_a_project_names_is_not_started_unless_somebody_wants_it() {
     let program = program.file("work/.mcp.json", config("s", &wrapped(&server)));
     let run = doctor(&program, &[]);
     is_well(&run);
-    assert!(run.json()["skipped"][0]["why"].to_string().contains("--project starts it"), "{run}");
+    assert!(
+        run.json()["skipped"][0]["why"].to_string().contains("doctor --project` starts it"),
+        "{run}"
+    );
     assert!(!program.path("home/started").exists());
     fault(&doctor(&program, &["--project"]), "server-start", "s in [DIR]/work/.mcp.json");
     assert!(program.path("home/started").exists());
-}
-
-#[test]
-fn what_was_put_behind_the_proxy_here_is_started_as_long_as_it_stays_the_same() {
-    let (program, server) = script(machine(), "bin/server", &fake(KNOWN, &["a"]));
-    let bin = Path::new(atlatl()).parent().unwrap().display();
-    let program = program.variable("PATH", &format!("{bin}:/usr/bin:/bin"));
-    let text = json!({"mcpServers": {"s": {"command": server, "env": {"A": "1"}}}}).to_string();
-    let program = program.file("work/.mcp.json", text);
-    assert_eq!(program.run(&["install", "--yes"]).status, 0);
-    let run = doctor(&program, &[]);
-    is_well(&run);
-    assert!(run.json()["passed"].to_string().contains("s (Claude Code) answers"), "{run}");
-    // Somebody else's commit makes the same command do something else.
-    let text = fs::read_to_string(program.path("work/.mcp.json")).unwrap();
-    let text = text.replace("{\"A\":\"1\"}", "{\"LD_PRELOAD\":\"./x.so\"}");
-    fs::write(program.path("work/.mcp.json"), text).unwrap();
-    let run = doctor(&program, &[]);
-    assert!(run.json()["skipped"][0]["why"].to_string().contains("--project starts it"), "{run}");
 }
 
 #[test]
