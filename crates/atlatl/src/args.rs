@@ -96,10 +96,10 @@ pub(crate) enum Command {
     /// Find what makes Atlatl fail on this machine, with a fix for each
     ///
     /// Looks at the configuration, the files of your MCP clients, stored results,
-    /// logins, memories and queries, and starts every server of your user-level files
-    /// that is behind the proxy, as its client would; those of this project's files only
-    /// with --project. It changes nothing. The exit status is 1 if there is a fault, and
-    /// 0 if there are warnings at most.
+    /// logins, memories and queries, and starts every server of your user-level
+    /// files that is behind the proxy, as its client would; those of this project's
+    /// files only with --project. It changes nothing. The exit status is 1 if there
+    /// is a fault, and 0 if there are warnings at most.
     #[command(verbatim_doc_comment, after_long_help = command::doctor::EXAMPLES)]
     Doctor(command::doctor::Args),
     /// Stand in front of an MCP server and keep its large results

@@ -178,7 +178,12 @@ impl Stores {
     pub(crate) fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink) -> Swept {
         let mut all = Swept::default();
         for place in [&self.memory, &self.other] {
-            place.sweep(now, events, &mut all);
+            let failures = place.sweep(now, events, &mut all);
+            all.failures.extend(failures);
+        }
+        if let Some(alternate) = &self.alternate {
+            // What cannot be opened there is not reported, see `each`.
+            drop(alternate.sweep(now, events, &mut all));
         }
         all
     }
@@ -186,16 +191,22 @@ impl Stores {
     /// The same where something has expired or nothing was swept for a while: for a command that is
     /// run often and must not look at every stored result each time.
     pub(crate) fn sweep_if_due(&self, now: DateTime<Utc>, events: &dyn EventSink) {
-        for place in [&self.memory, &self.other] {
+        for place in [&self.memory, &self.other].into_iter().chain(&self.alternate) {
             if DirSpool::sweep_is_due(&place.path, &place.options, now) {
-                place.sweep(now, events, &mut Swept::default());
+                drop(place.sweep(now, events, &mut Swept::default()));
             }
         }
     }
 }
 
 impl Place {
-    fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink, all: &mut Swept) {
+    /// Removes what has expired in every scope. Returns the scopes that cannot be opened.
+    fn sweep(
+        &self,
+        now: DateTime<Utc>,
+        events: &dyn EventSink,
+        all: &mut Swept,
+    ) -> Vec<SpoolError> {
         let mut next_expiry = None;
         let failures =
             DirSpool::each_scope(&self.path, &self.options, |store| match store.sweep(now) {
@@ -213,8 +224,8 @@ impl Place {
                 }
                 Err(error) => all.failures.push(error),
             });
-        all.failures.extend(failures);
         DirSpool::recount(&self.path, &self.options, next_expiry, now);
+        failures
     }
 }
 
@@ -232,8 +243,9 @@ fn default_dirs(settings: &Settings, output_dir: &Path) -> (PathBuf, Option<Path
     let chosen = !config.prompt.offload.output_dir.is_empty();
     let state = surroundings.state_dir.as_ref().map(|dir| dir.join("atlatl/results"));
     match state {
-        _ if chosen || config.spool.readable_by != ReadableBy::Owner => {
-            (temporary, None, Parents::Required)
+        _ if chosen => (temporary, None, Parents::Required),
+        state if config.spool.readable_by != ReadableBy::Owner => {
+            (temporary, state, Parents::Required)
         }
         Some(state) if is_writable(&state) => (state, Some(temporary), Parents::Created),
         state => (temporary, state, Parents::Required),

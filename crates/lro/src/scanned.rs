@@ -8,6 +8,7 @@ use crate::call::Call;
 use crate::delivered::Delivered;
 use crate::moment::Moment;
 use crate::offloader::{Beside, Offloader};
+use crate::truncated::Copies;
 
 /// How much of a payload is read at a time.
 const PIECE: usize = 1 << 20;
@@ -74,7 +75,8 @@ impl Offloader {
         let Scanned { found, surveyed } = scanned;
         let rules = self.rules_of(call);
         let assessment = assess_arrived(payload, found, call.tool, &rules, self.tokenizer());
-        let beside = Beside { further: &[], exact: white_space == WhiteSpace::Significant };
+        let exact = white_space == WhiteSpace::Significant;
+        let beside = Beside { further: &[], exact, copies: Copies::One };
         self.deliver_assessed(call, payload, beside, assessment, surveyed, at)
     }
 }

@@ -113,6 +113,7 @@ type Report = Arc<dyn Fn(BackfillEvent<'_>) + Send + Sync>;
 
 impl EmbeddingBackfill {
     /// Starts a pool of `threads` threads over `embedder`. `report` hears of changes of state.
+    #[expect(clippy::needless_pass_by_value, reason = "the threads share what is handed over")]
     pub fn start(
         embedder: Arc<dyn Embedder>,
         threads: usize,
@@ -330,8 +331,10 @@ fn took(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Ste
             shared.put_back(id, progress, pause, false, false);
         }
         Step::Failed { error, retry_after } => {
+            // Before the queue is put back: another thread must not ask at once.
+            let news = shared.pause(retry_after);
             shared.put_back(id, progress, Duration::ZERO, false, false);
-            if shared.pause(retry_after) {
+            if news {
                 report(BackfillEvent::Paused { error: &error });
             }
         }

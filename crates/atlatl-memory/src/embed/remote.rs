@@ -89,7 +89,8 @@ impl Embedder for Remote {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let limits = OpenAiLimits { timeout: BATCH_TIMEOUT, ..OpenAiLimits::default() };
+        // The backfill retries: it respects what the endpoint asks for, and reports.
+        let limits = OpenAiLimits { timeout: BATCH_TIMEOUT, retries: 0, ..OpenAiLimits::default() };
         self.opened(&self.texts, limits)?.embed(texts)
     }
 

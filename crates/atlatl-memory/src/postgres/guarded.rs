@@ -1,7 +1,7 @@
 //! Guarded: connections without encryption beyond this machine, on which no password is sent in clear
 //! text.
 //!
-//! PostgreSQL has ways to prove that one knows a password without showing it. A server that asks for the
+//! `PostgreSQL` has ways to prove that one knows a password without showing it. A server that asks for the
 //! password itself, or whoever answers in its place, does not get it.
 
 use std::io;

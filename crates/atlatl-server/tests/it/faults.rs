@@ -68,14 +68,15 @@ fn threads() -> usize {
 
 /// Sends `requests` requests, each on a connection of its own that is closed without an answer.
 fn abandon(served: &Served, requests: usize) {
+    const AT_ONCE: usize = 25;
     let body = r#"{"query":"harbour"}"#;
     let request = format!(
-        "POST /v1/search HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
+        "POST /v1/search HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         served.address,
+        served.token.unwrap(),
         body.len()
     );
-    const AT_ONCE: usize = 25;
     for _ in 0..requests / AT_ONCE {
         let connections: Vec<TcpStream> = (0..AT_ONCE)
             .map(|_| {
@@ -108,7 +109,14 @@ fn g31_abandoned_requests_on_a_blocked_store_take_no_more_than_the_capacity() {
         assert_eq!(ready.status, 503, "{}", ready.text());
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     }
-    // The work of those that left is what the capacity is used for.
+    // The work of those that left is what the capacity is used for, as soon as enough of it was begun
+    // before they left.
+    let began = Instant::now();
+    while gate.passed.load(Ordering::SeqCst) - passed < CAPACITY {
+        assert!(began.elapsed() < Duration::from_secs(20), "the capacity is never used");
+        abandon(&served, 25);
+        thread::sleep(Duration::from_millis(20));
+    }
     search().is_problem(503);
     let begun = gate.passed.load(Ordering::SeqCst) - passed;
     assert!(begun <= CAPACITY + 8, "{begun} requests were begun");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use lro::Moment;
 use lro_core::records::Found;
-use lro_core::{Detail, Tokens};
+use lro_core::{Detail, ResultId, Tokens};
 use lro_spool::{DirOptions, DirSpool, Quota, Scope, ToStore, store};
 use serde_json::{Value, json};
 
@@ -48,15 +48,15 @@ impl Home {
         let work = self.0.join("work");
         let scope =
             Scope::of([uid.to_string().as_bytes(), work.as_os_str().as_encoded_bytes(), b""]);
-        let options = DirOptions::private().scope(scope).quota(Quota::NONE);
-        let directory = self.0.join(format!("tmp/atlatl-{uid}"));
+        let options = DirOptions::private().scope(scope).quota(Quota::NONE).with_parents();
+        let directory = self.0.join(".local/state/atlatl/results");
         let spool = DirSpool::open(&directory, options).expect("a spool");
         let payload = br#"[{"n":1},{"n":2}]"#;
         let found = Found::of(payload);
         for _ in 0..stored {
             let at = Moment::of_system();
             let what = ToStore {
-                id: at.result_id(),
+                id: ResultId::new(at.now.timestamp_millis().unsigned_abs(), at.random),
                 tool: "get_rows",
                 server: None,
                 exact: false,
@@ -162,6 +162,9 @@ fn main() {
         "{:#}",
         json!({"file_system": disk.kind(), "stored": STORED, "rows": [command, proxy]})
     );
+    drop((with_none, with_many));
+    // What is measured next shall not pay for it.
+    disk::clear(directory.path());
 }
 
 /// Both in turn, the first round aside.

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,13 +20,16 @@ const CAUGHT_UP: Duration = Duration::from_secs(30);
 const WRITTEN: usize = 25;
 
 const GOOD: u8 = 0;
+/// The one that hangs is the last: a request that hangs outlasts a short outage.
 const FAILURES: [(u8, &str); 4] =
-    [(1, "429"), (2, "500"), (3, "a connection that hangs"), (4, "a dropped connection")];
+    [(1, "429"), (2, "500"), (4, "a dropped connection"), (3, "a connection that hangs")];
 
 /// An endpoint of the embeddings API that fails as it is told to.
 struct Endpoint {
     url: String,
     mode: Arc<AtomicU8>,
+    /// Requests that came in each mode.
+    asked: Arc<[AtomicUsize; 5]>,
 }
 
 impl Endpoint {
@@ -34,18 +37,25 @@ impl Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let mode = Arc::new(AtomicU8::new(GOOD));
-        let shared = Arc::clone(&mode);
+        let asked = Arc::new(std::array::from_fn(|_| AtomicUsize::new(0)));
+        let shared = (Arc::clone(&mode), Arc::clone(&asked));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let mode = Arc::clone(&shared);
-                thread::spawn(move || answer(stream, mode.load(Ordering::SeqCst)));
+                let mode = shared.0.load(Ordering::SeqCst);
+                let asked: &[AtomicUsize; 5] = &shared.1;
+                asked[usize::from(mode)].fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || answer(stream, mode));
             }
         });
-        Self { url, mode }
+        Self { url, mode, asked }
     }
 
     fn fail(&self, mode: u8) {
         self.mode.store(mode, Ordering::SeqCst);
+    }
+
+    fn was_asked_in(&self, mode: u8) -> bool {
+        self.asked[usize::from(mode)].load(Ordering::SeqCst) > 0
     }
 }
 
@@ -154,6 +164,10 @@ fn outage(program: &Program, kind: &str, vectors: impl Fn() -> usize) {
         let began = Instant::now();
         write(program, WRITTEN, name);
         thread::sleep(each.saturating_sub(began.elapsed()));
+        while !endpoint.was_asked_in(mode) {
+            assert!(began.elapsed() < each + CAUGHT_UP, "no request met {name}");
+            thread::sleep(Duration::from_millis(50));
+        }
     }
     assert!(vectors() < 1 + FAILURES.len() * WRITTEN, "nothing failed");
     endpoint.fail(GOOD);

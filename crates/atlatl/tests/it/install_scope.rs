@@ -46,7 +46,7 @@ fn written(text: &str, place: &Place, name: &str) -> Written {
 
 /// A machine with a large file in a directory that is not the project's.
 fn machine() -> Program {
-    let lines: String = (0..4000).map(|n| format!("line {n} of many\n")).collect();
+    let lines = (0..4000).map(|n| format!("line {n} of many\n")).collect::<Vec<_>>().concat();
     Program::new().file("elsewhere/large.txt", lines)
 }
 

@@ -65,14 +65,14 @@ fn stored_lines(program: &Program, descriptor: &Value) -> Vec<u8> {
     let reference = descriptor["lro"]["ref"].as_str().unwrap();
     let bare = reference.trim_start_matches("lro:");
     let mut found = Vec::new();
-    let mut folders = vec![program.path("tmp")];
+    let mut folders = vec![program.path("tmp"), program.path("home")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
                 folders.push(path);
-            } else if name.contains(bare) && name.ends_with(".jsonl") {
+            } else if name.contains(bare) && path.extension().is_some_and(|end| end == "jsonl") {
                 found = fs::read(path).unwrap();
             }
         }

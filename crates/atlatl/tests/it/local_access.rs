@@ -143,7 +143,7 @@ impl Drop for OnSocket {
 fn as_stranger(target: &str, paths: &[String]) -> Vec<(u16, String, bool)> {
     // By its link: the directories above the program are its owner's.
     let output = Command::new("/proc/self/exe")
-        .args(["local_access::stranger", "--exact", "--ignored", "--nocapture"])
+        .args(["local_access::stranger", "--exact", "--nocapture"])
         .env_clear()
         .env("G02_TARGET", target)
         .env("G02_PATHS", paths.join(" "))
@@ -165,10 +165,11 @@ fn as_stranger(target: &str, paths: &[String]) -> Vec<(u16, String, bool)> {
 }
 
 #[test]
-#[ignore = "run as another user by the tests beside it"]
 fn stranger() {
+    // Run as another user by the tests beside it; by itself it does nothing.
+    let Ok(target) = std::env::var("G02_TARGET") else { return };
     eprintln!(">> uid {}", rustix::process::geteuid().as_raw());
-    let target = Target::parse(&std::env::var("G02_TARGET").unwrap());
+    let target = Target::parse(&target);
     let paths = std::env::var("G02_PATHS").unwrap();
     let guessed = format!("Authorization: Bearer {}\r\n", "A".repeat(43));
     for path in paths.split(' ') {

@@ -52,6 +52,6 @@ mod team;
 mod tools;
 #[cfg(feature = "otel")]
 mod traces;
-mod untrusted;
 mod trust;
+mod untrusted;
 mod usage;

@@ -104,13 +104,23 @@ fn the_inspector_speaks_2026_07_28_with_our_own_tools() {
 fn f13_a_server_of_2026_07_28_is_the_same_through_the_proxy() {
     let tools = Server { command: vec!["atlatl", "tools"], seed: None };
     let proxy = ["atlatl", "proxy", "--tools", "none", "--set", "proxy.references=off"];
-    let call = ["tools/call", "--tool-name", "read_large_output", "--tool-arg", "ref=lro:x"];
-    for asked in [&["tools/list"][..], &call] {
-        let (direct, proxied) =
-            (tools.ask("modern", &[], asked), tools.ask("modern", &proxy, asked));
-        assert_eq!(direct.status, proxied.status);
-        assert_eq!(direct.json(), proxied.json());
+    let (mut direct, proxied) =
+        (tools.ask("modern", &[], &["tools/list"]), tools.ask("modern", &proxy, &["tools/list"]));
+    assert_eq!(direct.status, proxied.status);
+    // These names are Atlatl's: behind the proxy they are listed as the server's.
+    let mut listed = direct.json();
+    for tool in listed["tools"].as_array_mut().unwrap() {
+        tool["name"] = format!("server_{}", tool["name"].as_str().unwrap()).into();
+        let described = tool["description"].as_str().unwrap();
+        let said = format!("Tool of the server, not Atlatl's tool of that name: {described}");
+        tool["description"] = said.into();
     }
+    assert_eq!(listed, proxied.json());
+    let call = |name: &'static str| ["tools/call", "--tool-name", name, "--tool-arg", "ref=lro:x"];
+    direct = tools.ask("modern", &[], &call("read_large_output"));
+    let proxied = tools.ask("modern", &proxy, &call("server_read_large_output"));
+    assert_eq!(direct.status, proxied.status);
+    assert_eq!(direct.json(), proxied.json());
 }
 
 #[test]

@@ -94,18 +94,18 @@ fn g08_results_of_the_former_directory_stay_readable_until_they_expire() {
     let list = program.run(&["results", "list"]).stdout;
     assert!(list.contains(&old) && list.contains(&new), "{list}");
     for reference in [&*old, old_path.to_str().unwrap()] {
-        let args = ["extract", reference, "--jq", ".n | select(. == 499)"];
+        let args = ["extract", reference, "--query", ".n | select(. == 499)"];
         let extracted = program.run(&args);
         assert!(extracted.status == 0 && extracted.stdout.contains("499"), "{extracted}");
     }
     let mut proxied = Proxied::start(&program, &[], &[&fixture_server()]);
     for stored in [&old, &new] {
-        let answer =
-            proxied.call("query_large_output", &json!({"ref": stored, "jq": "select(.n == 499)"}));
+        let answer = proxied
+            .call("query_large_output", &json!({"ref": stored, "query": "select(.n == 499)"}));
         assert!(answer.to_string().contains("499"), "{answer}");
     }
     let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
-    let path = program.run(&["results", "path", &reference(&answer)]);
+    let path = program.run(&["results", "path", reference(&answer)]);
     assert!(path.stdout.contains(STATE), "{path}");
     drop(proxied);
 
@@ -121,7 +121,8 @@ fn g08_without_a_state_directory_results_are_in_the_temporary_one() {
     let program = Program::new().file("file", "");
     let state = program.path("file/state").display().to_string();
     let program = program.variable("XDG_STATE_HOME", &state);
-    let (_, path) = store(&program, &[]);
+    let ledger = format!("ledger.path={}", program.path("ledger.jsonl").display());
+    let (_, path) = store(&program, &["--set", &ledger]);
     assert!(path.starts_with(program.path(&temporary())), "{path:?}");
 
     // A directory that the user chose, and one that the group may read, are in the open.

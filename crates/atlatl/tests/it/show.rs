@@ -107,6 +107,7 @@ fn defaults_for_a_program() {
         "store": "",
         "tenant": "default",
         "connections": 8,
+        "allow_plain": false,
         "embedder": "none"
       },
       "server": {

@@ -170,7 +170,7 @@ fn use_everything(program: &Program, stderr: &str) {
     let stored = program.run_with_input(&offload, rows.as_bytes());
     said(&stored);
     let file = stored.json()["file_path"].as_str().unwrap().to_owned();
-    assert!(file.starts_with("[DIR]/tmp/"), "{stored}");
+    assert!(file.starts_with("[DIR]/home/.local/state/atlatl/results/"), "{stored}");
     let stored = stored.json()["lro"]["ref"].as_str().unwrap().to_owned();
     let extracted = program.run(&["extract", &stored, "--query", "select(.order == 1999)"]);
     assert_eq!(extracted.json(), json!([{"order": 1999, "city": "Oslo"}]), "{extracted}");

@@ -20,7 +20,7 @@ fn help_says_what_there_is() {
       offload      Store a tool result if it is large, print what takes its place
       extract      Ask a stored result: recipe, jq, SQL, search, range
       install      Put the servers of your MCP clients behind the proxy
-      uninstall    Give the configuration of your clients back as it was
+      uninstall    Restore your clients' configuration
       doctor       Find what makes Atlatl fail on this machine, with a fix for each
       proxy        Stand in front of an MCP server and keep its large results
       serve        Serve memories: recall, search, list, capture

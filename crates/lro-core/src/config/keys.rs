@@ -275,7 +275,7 @@ pub const KEYS: &[Key] = &[
         TrustRequired,
         Kind::Bool,
         "false",
-        "Whether a PostgreSQL database beyond this machine may be reached without encryption. Memories are then readable on the network.",
+        "Whether a PostgreSQL database beyond this machine may be reached without encryption, so that memories are readable on the network.",
     )
     .for_commands(MEMORY),
     row(

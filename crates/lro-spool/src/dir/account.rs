@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     fn sum(lines: &[&str]) -> Option<(u64, u64, usize)> {
-        let text: String = lines.iter().map(|line| format!("{line} .\n")).collect();
+        let text = lines.iter().map(|line| format!("{line} .\n")).collect::<Vec<_>>().concat();
         Balance::parse(&text).map(|b| (b.bytes, b.files, b.pending.len()))
     }
 

@@ -66,8 +66,11 @@ fn named_for_a_moment(shared: &Shared) -> Result<OwnedFd, SpoolError> {
         let io = |op, error| SpoolError::io(op, folder.at(&name), error);
         match again(|| folder.os.create(folder.fd.as_fd(), &name, MODE)) {
             Ok(file) => {
-                return match again(|| folder.os.unlink(folder.fd.as_fd(), &name)) {
+                let unlink = || again(|| folder.os.unlink(folder.fd.as_fd(), &name));
+                return match unlink() {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        // Once more: the name would stay until the next sweep.
+                        let _ = unlink();
                         Err(io("remove", error))
                     }
                     _ => Ok(file),

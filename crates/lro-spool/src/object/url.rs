@@ -113,7 +113,7 @@ fn carried_by_headers(settings: &Settings) -> Result<(), String> {
     let fits = |value: &str| value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     for (name, value) in settings {
         let named = |suffix: &&str| name.ends_with(*suffix);
-        if IN_HEADERS.iter().any(|suffix| named(suffix)) && !fits(value) {
+        if IN_HEADERS.iter().any(&named) && !fits(value) {
             let name = name.to_uppercase();
             return Err(format!(
                 "{name} has a line break or another character that no header can carry"

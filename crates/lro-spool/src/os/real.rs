@@ -80,7 +80,7 @@ impl Os for RealOs {
     }
 
     fn open_append(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd> {
-        Ok(fs::openat(dir, name, APPEND, Mode::from_raw_mode(mode))?)
+        Ok(fs::openat(dir, name, APPEND, permissions(mode))?)
     }
 
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {

@@ -37,7 +37,7 @@ fn put_at(spool: &DirSpool, n: u64, ms: i64) -> Result<Listed, StoreError> {
     store(spool, what, ROWS, &[]).map(|(listed, _)| listed)
 }
 
-fn is_full(result: Result<Listed, StoreError>) -> bool {
+fn is_full(result: &Result<Listed, StoreError>) -> bool {
     matches!(result, Err(StoreError::Spool(SpoolError::Full { limit: Limit::Files })))
 }
 
@@ -86,13 +86,13 @@ fn g32_a_quota_holds_by_the_account_and_room_is_made() {
     let home = tempfile::tempdir_in(fast()).unwrap();
     let path = home.path().join("spool");
     let spool = filled(&path, FILES);
-    assert!(is_full(put(&spool, id(100), ROWS)));
+    assert!(is_full(&put(&spool, id(100), ROWS)));
     // Another scope of the same directory, opened by somebody else.
     let other = DirSpool::open(&path, scoped("another")).unwrap();
-    assert!(is_full(put(&other, id(101), ROWS)));
+    assert!(is_full(&put(&other, id(101), ROWS)));
     spool.remove(&id(1).into()).unwrap();
     put(&other, id(102), ROWS).unwrap();
-    assert!(is_full(put(&spool, id(103), ROWS)));
+    assert!(is_full(&put(&spool, id(103), ROWS)));
     // All but the last have expired.
     put_at(&spool, 104, 3_600_000).unwrap();
 }
@@ -108,7 +108,7 @@ fn g32_what_is_deleted_by_hand_is_found_out() {
     for n in 11..=10 + FILES {
         put(&spool, id(n), ROWS).unwrap();
     }
-    assert!(is_full(put(&spool, id(99), ROWS)));
+    assert!(is_full(&put(&spool, id(99), ROWS)));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn g32_a_planted_account_neither_blocks_for_ever_nor_lifts_the_quota() {
         for n in 3..=FILES {
             put(&spool, id(n), ROWS).unwrap();
         }
-        assert!(is_full(put(&spool, id(99), ROWS)), "{n}");
+        assert!(is_full(&put(&spool, id(99), ROWS)), "{n}");
     }
     // A total that is too small is found out by a sweep, and at the latest after two hours.
     let path = home.path().join("small");
@@ -143,16 +143,16 @@ fn g32_a_planted_account_neither_blocks_for_ever_nor_lifts_the_quota() {
     fs::write(account(&path), total(0, 0, 0)).unwrap();
     put(&spool, id(50), ROWS).unwrap();
     spool.sweep(at(1)).unwrap();
-    assert!(is_full(put(&spool, id(51), ROWS)));
+    assert!(is_full(&put(&spool, id(51), ROWS)));
     fs::write(account(&path), total(0, 0, -7_300_000)).unwrap();
-    assert!(is_full(put(&spool, id(52), ROWS)));
+    assert!(is_full(&put(&spool, id(52), ROWS)));
 }
 
 #[test]
 fn g32_an_account_that_is_not_ours_alone_is_not_used() {
+    type Plant = fn(&Path, &Path);
     let home = tempfile::tempdir_in(fast()).unwrap();
     let elsewhere = home.path().join("elsewhere");
-    type Plant = fn(&Path, &Path);
     let plants: [Plant; 4] = [
         |account, elsewhere| symlink(elsewhere, account).unwrap(),
         |account, _| fs::create_dir(account).unwrap(),
@@ -168,15 +168,13 @@ fn g32_an_account_that_is_not_ours_alone_is_not_used() {
         let spool = filled(&path, 1);
         fs::remove_file(account(&path)).unwrap();
         plant(&account(&path), &elsewhere);
-        let spool = DirSpool::open(&path, scoped("a project")).map(|again| {
-            drop(spool);
-            again
-        });
-        let spool = spool.unwrap();
+        let again = DirSpool::open(&path, scoped("a project")).unwrap();
+        drop(spool);
+        let spool = again;
         for n in 2..=FILES {
             put(&spool, id(n), ROWS).unwrap();
         }
-        assert!(is_full(put(&spool, id(99), ROWS)), "{n}");
+        assert!(is_full(&put(&spool, id(99), ROWS)), "{n}");
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched", "{n}");
     }
 }

@@ -91,6 +91,9 @@ impl Site {
     }
 }
 
+/// Measures the rows of one kind.
+type Measurement = fn(&Site) -> Result<Vec<Row>>;
+
 /// Builds the program, unless `built` has it, and measures it.
 pub(super) fn measure(
     repository: &Repository,
@@ -103,7 +106,7 @@ pub(super) fn measure(
     };
     let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
     let site = Site::new(program, fixture_server(repository)?)?;
-    let rows: [(&str, fn(&Site) -> Result<Vec<Row>>); 7] = [
+    let rows: [(&str, Measurement); 7] = [
         ("binary", binary),
         ("CPU of a small offload", small_offload),
         ("tools/list", listing),
@@ -334,7 +337,7 @@ fn table(results: &Value) -> Option<String> {
         let verdict = if value.is_some_and(|value| value <= goal) { "reached" } else { "missed" };
         let note = row["note"].as_str()?.replace(['|', '\n'], " ");
         let what = row["what"].as_str()?;
-        table.push_str(&format!("\n| {what} | {measured} | {goal} {unit} | {verdict} | {note} |"));
+        table += &*format!("\n| {what} | {measured} | {goal} {unit} | {verdict} | {note} |");
     }
     Some(table)
 }

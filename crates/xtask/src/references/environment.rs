@@ -58,6 +58,12 @@ const OURS: &[(&str, &str)] = &[
         "Other than `http/protobuf`: no traces are sent, and that is said.",
     ),
     ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "The same for traces alone."),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "Headers for the collector, as `name=value,…`; keys go here, and are never shown. With them a \
+         collector at `http://` beyond this machine gets no traces.",
+    ),
+    ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "The same for traces alone."),
     ("OTEL_TRACES_EXPORTER", "Other than `otlp`: no traces."),
     ("OTEL_SDK_DISABLED", "`true`: no traces."),
     ("OTEL_SERVICE_NAME", "What the collector calls this server [`atlatl`]."),
@@ -71,11 +77,6 @@ const LIBRARIES: &[(&str, &str)] = &[
         "TMPDIR",
         "The temporary directory, the default of `prompt.offload.output_dir` [`/tmp`]. A client may \
          start its servers without it.",
-    ),
-    (
-        "OTEL_EXPORTER_OTLP_HEADERS",
-        "Headers for the collector, as `name=value,…`; keys go here, and are never shown. With them a \
-         collector at `http://` beyond this machine gets no traces.",
     ),
     (
         "OTEL_TRACES_SAMPLER",

@@ -103,7 +103,8 @@ pub(super) fn step(
     let error = match embedder.embed(&texts) {
         Ok(vectors) => {
             let versions = waiting.iter().map(|one| one.version);
-            return keep(store, embedder, progress, versions.zip(vectors).collect());
+            let vectors: Vec<_> = versions.zip(vectors).collect();
+            return keep(store, embedder, progress, &vectors);
         }
         Err(error) => error,
     };
@@ -141,8 +142,9 @@ fn alone(
     if refused || attempts >= TRUNCATE_AFTER {
         match beginning(&one.text).map(|beginning| embedder.embed(&[beginning])) {
             Some(Ok(vectors)) => {
-                let vectors = vectors.into_iter().map(|vector| (one.version, vector)).collect();
-                return keep(store, embedder, progress, vectors);
+                let vectors: Vec<_> =
+                    vectors.into_iter().map(|vector| (one.version, vector)).collect();
+                return keep(store, embedder, progress, &vectors);
             }
             Some(Err(again)) if refused && again.is_refusal_of_text() => {
                 return refuse(store, embedder, progress, one.version, again);
@@ -165,10 +167,10 @@ fn keep(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
-    vectors: Vec<(u64, Vec<f32>)>,
+    vectors: &[(u64, Vec<f32>)],
 ) -> Result<Step, StoreError> {
-    store.put_vectors(embedder.model(), &vectors)?;
-    for (version, _) in &vectors {
+    store.put_vectors(embedder.model(), vectors)?;
+    for (version, _) in vectors {
         progress.deferred.remove(version);
     }
     progress.stored += vectors.len();
@@ -185,7 +187,7 @@ fn refuse(
     error: EmbedError,
 ) -> Result<Step, StoreError> {
     let before = progress.batch;
-    keep(store, embedder, progress, vec![(version, Vec::new())])?;
+    keep(store, embedder, progress, &[(version, Vec::new())])?;
     // That one text is out of the way says nothing of the next.
     progress.batch = before;
     Ok(Step::Refused(error))

@@ -169,7 +169,7 @@ fn g39_a_store_can_be_asked_on_a_thread_of_any_runtime() {
             // Connects here too.
             let postgres = Postgres::open(&options).unwrap();
             let store = postgres.tenant(&format!("tenant {n}")).unwrap();
-            let memories = testkit::corpus::memories(3, 7);
+            let memories = corpus::memories(3, 7);
             store.put(&memories, Clash::Keep).unwrap();
             // In a task, and more often than a task may ask without a pause.
             let asked = tokio::spawn(async move {

@@ -72,12 +72,11 @@ fn local_token(settings: &Settings) -> Option<Finding> {
 /// A socket that another user could replace.
 fn socket(path: &str) -> Option<Finding> {
     let error = checked_socket(Path::new(path)).err()?;
-    let fix = match &error {
-        SocketError::OpenDirectory { path } => format!("chmod go-w {}", word(path)),
-        _ => {
-            let directory = Path::new(path).parent().unwrap_or(Path::new("."));
-            format!("mkdir -p -m 700 {}", word(directory))
-        }
+    let fix = if let SocketError::OpenDirectory { path } = &error {
+        format!("chmod go-w {}", word(path))
+    } else {
+        let directory = Path::new(path).parent().unwrap_or(Path::new("."));
+        format!("mkdir -p -m 700 {}", word(directory))
     };
     Some(Finding::fault("server-listen", "server.listen", with_causes(&error), fix))
 }

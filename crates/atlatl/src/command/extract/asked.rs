@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Pass over so many answers first
     #[arg(long, value_name = "N")]
     offset: Option<u64>,
-    /// Give up after so many seconds; without it Ctrl-C does
+    /// Give up after so many seconds [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
     /// The --scope that it was stored with

@@ -83,17 +83,16 @@ pub(super) fn run(
         });
         let (found, directory) = (scanned.found().clone(), output_dir(settings)?);
         let tool = args.tool.as_deref();
-        let report = Report::of_large(inner, found, place, tool, &settings.config, &directory)?;
+        let report = Report::of_large(inner, &found, place, tool, &settings.config, &directory)?;
         progress.borrow_mut().clear();
         super::print(&report, output)?;
         return Ok(Outcome::Done);
     }
-    let tool = match &args.tool {
-        Some(name) => name.clone(),
-        None => {
-            let memories = scanned.is_of_memories(&payload).map_err(|_| PayloadChanged)?;
-            Tool::assumed_of(scanned.found(), memories).map_or_else(String::new, |tool| tool.name)
-        }
+    let tool = if let Some(name) = &args.tool {
+        name.clone()
+    } else {
+        let memories = scanned.is_of_memories(&payload).map_err(|_| PayloadChanged)?;
+        Tool::assumed_of(scanned.found(), memories).map_or_else(String::new, |tool| tool.name)
     };
     let watch = Arc::new(Watch::new(settings));
     let spool = stores.of_operation(&Operation::of_tool(&tool));

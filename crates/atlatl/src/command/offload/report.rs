@@ -141,7 +141,7 @@ impl Report {
     /// Reports on a payload that does not fit into memory.
     pub(super) fn of_large(
         payload: &dyn Payload,
-        found: Found,
+        found: &Found,
         place: Option<Place>,
         tool: Option<&str>,
         config: &Config,

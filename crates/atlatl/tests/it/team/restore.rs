@@ -374,7 +374,7 @@ fn a_result_whose_bucket_was_not_copied_is_told_as_gone_and_one_that_was_is_answ
     let gone = tool(&again.url, &ann, "lro_extract", &count);
     assert_eq!(gone["result"]["isError"], true, "{gone}");
     let said = gone["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("make the call that returned it again"), "{said}");
+    assert!(said.contains("Make the call that returned it again"), "{said}");
     assert_eq!(asked(&again.url, "GET", link, "").unwrap().status, 404);
     // The same call gives the same result anew.
     let anew = tool(&again.url, &ann, "list_memories", &json!({"detail": "full"}));

@@ -175,7 +175,7 @@ mod tests {
     fn the_peak_of_a_run_is_read_and_its_failure_is_reported() {
         let run = |script: &str| {
             let mut command = Command::new("sh");
-            peak_while_running(command.args(["-c", script]), None, Duration::from_secs(60)).unwrap()
+            peak_while_running(command.args(["-c", script]), None, Duration::from_mins(1)).unwrap()
         };
         let good = run("sleep 0.2");
         assert!(good.peak > 100_000 && good.error.is_none(), "{good:?}");
