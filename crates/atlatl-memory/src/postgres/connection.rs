@@ -13,7 +13,7 @@ use std::thread::{self, Thread};
 
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::oneshot;
-use tokio::task::{block_in_place, unconstrained, yield_now};
+use tokio::task::{block_in_place, unconstrained};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
@@ -86,7 +86,7 @@ impl Connection {
     /// Whether the other end is still there, as far as it is known here.
     pub(super) fn is_open(&self) -> bool {
         // One look at the socket.
-        self.run(yield_now());
+        self.run(yield_once());
         !self.client.is_closed()
     }
 
@@ -140,6 +140,21 @@ fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
     }
 }
 
+/// Is polled twice. `tokio::task::yield_now` would leave its waker with the caller's runtime, which wakes it when it
+/// next runs: never, where its only thread is the one that waits here.
+async fn yield_once() {
+    let mut polled = false;
+    poll_fn(|context| {
+        if polled {
+            return Poll::Ready(());
+        }
+        polled = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Polls `work` on the calling thread until it is done. No runtime is needed for that.
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
@@ -181,5 +196,17 @@ impl Drop for Connection {
             // Waiting for it would panic on a thread that drives tasks.
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g39_a_yield_ends_on_the_only_thread_of_a_runtime() {
+        let current_thread = || Builder::new_current_thread().enable_all().build().unwrap();
+        let (own, callers) = (current_thread(), current_thread());
+        callers.block_on(async { wait(&own, yield_once()) });
     }
 }
