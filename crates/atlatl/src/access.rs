@@ -97,8 +97,8 @@ impl Door {
                 "requests need the token in {token} (Authorization: Bearer TOKEN)"
             ));
             Output::remark(format_args!(
-                "for example: claude mcp add --transport http atlatl {place}/mcp --header \
-                 \"Authorization: Bearer $(cat {token})\""
+                "for example: TOKEN=$(cat {token}) atlatl proxy --url {place}/mcp --header \
+                 'Authorization: Bearer ${{TOKEN}}'"
             ));
         }
         let served = each(|name, place, path| format!("{name} at {place}{path}"));

@@ -53,7 +53,7 @@ pub use descriptor::{
 pub use detail::Detail;
 pub use guidance::Extraction;
 pub use header::{INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult};
-pub use neutral::{escape_hidden, excerpt, is_neutral, neutralise};
+pub use neutral::{escape_hidden, excerpt, is_hidden, is_neutral, neutralise};
 pub use operation::{Operation, Slug};
 pub use place::Place;
 pub use policy::{FixedPolicy, Policies, Policy};

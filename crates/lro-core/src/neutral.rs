@@ -68,7 +68,8 @@ fn is_line_break(text: &str, i: usize) -> bool {
     text[i..].starts_with("\r\n")
 }
 
-fn is_hidden(c: char) -> bool {
+/// Whether `c` is not visible where text is shown.
+pub fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{200B}'..='\u{200F}'     // zero-width and directional marks

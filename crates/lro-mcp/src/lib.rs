@@ -12,5 +12,5 @@ mod tools;
 
 pub use intercept::{Changes as LongChanges, Fate, Instead, Interceptor, LargeFile, LargePayload};
 pub use listing::{Changes, Page, Renamed};
-pub use lookalike::{NoticeIn, mark_long_lookalike, mark_lookalike};
+pub use lookalike::{NoticeIn, mark_error_lookalike, mark_long_lookalike, mark_lookalike};
 pub use tools::{Called, Tools};

@@ -74,6 +74,30 @@ pub struct Renamed {
     pub listed_as: String,
 }
 
+impl Renamed {
+    /// Before the name of a tool that is listed under another.
+    const PREFIX: &str = "server_";
+
+    /// The name at the server of a tool that is listed as `name`; `None` where it is not renamed.
+    pub fn original(name: &str) -> Option<&str> {
+        name.strip_prefix(Self::PREFIX).filter(|tool| Self::is_reserved(tool))
+    }
+
+    /// Whether a tool of the server with that name is listed under another: the name of an extraction tool, or the
+    /// name that such a tool is listed under.
+    fn is_reserved(name: &str) -> bool {
+        let mut name = name;
+        while let Some(rest) = name.strip_prefix(Self::PREFIX) {
+            name = rest;
+        }
+        Tools::is_name(name)
+    }
+
+    fn new(tool: &str) -> Self {
+        Self { tool: tool.to_owned(), listed_as: format!("{}{tool}", Self::PREFIX) }
+    }
+}
+
 /// The first words of the description of a renamed tool.
 const RENAMED: &str = "Tool of the server, not Atlatl's tool of that name: ";
 
@@ -94,10 +118,10 @@ impl Page {
             // What has no name cannot be called.
             let Some(tool) = Object::read(json.get()) else { continue };
             let Some(name) = tool.text("name") else { continue };
-            if changes.reserved_names && Tools::is_name(&name) {
-                let listed_as = format!("server_{name}");
+            if changes.reserved_names && Renamed::is_reserved(&name) {
+                let one = Renamed::new(&name);
                 if let Some(spelled) = tool.get("name") {
-                    edits.replace(spelled.get(), Value::from(listed_as.as_str()).to_string());
+                    edits.replace(spelled.get(), Value::from(one.listed_as.as_str()).to_string());
                 }
                 let said = tool.text("description").unwrap_or_default();
                 let said = Value::from(format!("{RENAMED}{said}")).to_string();
@@ -105,7 +129,7 @@ impl Page {
                     Some(spelled) => edits.replace(spelled.get(), said),
                     None => edits.add_member(json.get(), "description", &said),
                 }
-                renamed.push(Renamed { tool: name.clone().into_owned(), listed_as });
+                renamed.push(one);
             }
             let input = tool.get("inputSchema");
             // f10: the client checks what it gets against what was listed.
@@ -122,7 +146,8 @@ impl Page {
             }
             tools.push((name.into_owned(), input.map(ToOwned::to_owned)));
         }
-        let last = object.get("nextCursor").is_none_or(|cursor| cursor.get() == "null");
+        // Clients take an empty cursor for the end, and one that is no string.
+        let last = object.text("nextCursor").is_none_or(|cursor| cursor.is_empty());
         if last {
             for own in changes.own {
                 edits.add_element(array.get(), &own.to_string());

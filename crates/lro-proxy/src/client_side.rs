@@ -1,14 +1,15 @@
 //! From the client to the server.
 
-use lro_mcp::Tools;
+use lro_mcp::{Renamed, Tools};
 use lro_wire::edit::Edits;
 use lro_wire::meta::{self, Era};
-use lro_wire::{Id, Message, Messages};
+use lro_wire::{Failure, INVALID_PARAMS, Id, Message, Messages};
 use serde_json::Value;
 
 use crate::announce::announce;
 use crate::awaited::Awaited;
 use crate::called::Called;
+use crate::lenient::LenientLine;
 use crate::own::OwnCall;
 use crate::relay::{Forward, FromClient, Relay};
 
@@ -24,11 +25,24 @@ impl Relay {
     /// A line from the client.
     pub fn from_client(&self, line: &[u8]) -> FromClient {
         let mut out = FromClient { forward: Forward::AsItCame, calls: vec![], replies: vec![] };
-        // What cannot be read is the server's business.
-        let Ok(text) = std::str::from_utf8(line) else { return out };
-        let text = text.trim_end_matches(['\r', '\n']);
-        match Messages::read(text) {
-            Some(Messages::One(message)) => match self.message_from_client(text, &message) {
+        let text = std::str::from_utf8(line).ok().map(|text| text.trim_end_matches(['\r', '\n']));
+        if let Some(text) = text
+            && let Some(messages) = Messages::read(text)
+        {
+            self.messages_from_client(text, messages, &mut out);
+        } else if let Some(lenient) = LenientLine::parse(line)
+            && let Some(messages) = Messages::read(&lenient.text)
+        {
+            // Also the server's answer to such a message must be known.
+            self.messages_from_client(&lenient.text, messages, &mut out);
+        }
+        // What cannot be read at all is for the server to refuse.
+        out
+    }
+
+    fn messages_from_client(&self, text: &str, messages: Messages<'_>, out: &mut FromClient) {
+        match messages {
+            Messages::One(message) => match self.message_from_client(text, &message) {
                 Became::AsItCame => {}
                 Became::Changed(text) => out.forward = Forward::Changed(text),
                 Became::Own(call) => {
@@ -40,10 +54,9 @@ impl Relay {
                     out.forward = Forward::Nothing;
                 }
             },
-            Some(Messages::Batch(batch)) => self.batch_from_client(batch, &mut out),
+            Messages::Batch(batch) => self.batch_from_client(batch, out),
             _ => {}
         }
-        out
     }
 
     fn batch_from_client(&self, batch: Vec<(&str, Option<Message<'_>>)>, out: &mut FromClient) {
@@ -77,15 +90,20 @@ impl Relay {
         }
         let Some(id) = message.id() else { return Became::AsItCame };
         if method == "tools/call"
-            && let Some(call) = self.own_call(&id, message)
+            && let Some(name) = meta::tool(message)
+            && Tools::is_name(&name)
         {
-            return Became::Own(call);
+            return match self.own_call(&id, name.into_owned(), message) {
+                Some(call) => Became::Own(call),
+                None => Became::Refused(not_offered(&id)),
+            };
         }
         let mut edits = Edits::of(text);
         announce(message, &mut edits);
         let mut awaited = awaited(method, message);
         if let Awaited::Call(called) = &mut awaited
-            && let Some(tool) = self.renamed(&called.tool)
+            // Also for a client that knows the listing from an earlier session.
+            && let Some(tool) = Renamed::original(&called.tool).map(ToOwned::to_owned)
             && let Some(name) = message.params().and_then(|params| params.get("name"))
         {
             edits.replace(name.get(), Value::from(tool.as_str()).to_string());
@@ -117,15 +135,13 @@ impl Relay {
         }
     }
 
-    /// A call of one of our own tools. Their names are ours, also where the server has a tool of
-    /// that name: guidance leads to them.
-    fn own_call(&self, id: &Id, message: &Message<'_>) -> Option<OwnCall> {
-        let tools = self.house.tools.as_ref()?;
-        let name = meta::tool(message)?;
-        if !tools.has(&name) {
+    /// A call of one of our own tools. Their names are reserved, even if the server has a tool of that name: guidance
+    /// leads to them. `None` if the tool is not offered here.
+    fn own_call(&self, id: &Id, name: String, message: &Message<'_>) -> Option<OwnCall> {
+        if !self.house.tools.as_ref()?.has(&name) {
             return None;
         }
-        let call = OwnCall::of(id.clone(), name.into_owned(), message);
+        let call = OwnCall::of(id.clone(), name, message);
         self.state().running.insert(id.key(), (id.clone(), call.cancel.clone()));
         Some(call)
     }
@@ -140,6 +156,13 @@ impl Relay {
         // A server does not answer what was cancelled.
         state.requests.answered(&id);
     }
+}
+
+/// The response to a call of an extraction tool that another MCP server offers.
+fn not_offered(id: &Id) -> String {
+    let reason = "This server does not offer this tool. Call the tool of this name that the MCP server `atlatl` offers; \
+        if there is none, the user has to run `atlatl install`.";
+    Failure::new(INVALID_PARAMS, reason).response(id)
 }
 
 /// What the answer to a request will be.

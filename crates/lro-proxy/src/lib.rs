@@ -9,6 +9,7 @@ mod aside;
 mod awaited;
 mod called;
 mod client_side;
+mod lenient;
 mod long;
 mod outlet;
 mod own;

@@ -6,7 +6,7 @@ use lro::Held;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload};
 use lro_mcp::{LongChanges, mark_long_lookalike};
-use lro_wire::Id;
+use lro_wire::{Failure, INTERNAL, Id};
 use serde_json::value::RawValue;
 
 use crate::awaited::Awaited;
@@ -48,14 +48,18 @@ impl Relay {
     /// A long line from the server: what to put in the place of which of its ranges; `None` where
     /// nothing goes on.
     pub fn long_from_server(&self, message: &Held) -> Option<LongChanges> {
-        let strict = self.is_strict();
-        let Some(root) = outline(message) else {
-            return (!strict).then(LongChanges::default);
-        };
+        // Not JSON: no message, and far too long for a line of a log.
+        let root = outline(message)?;
         let answers = id(message, &root).filter(|_| root.get("method").is_none());
-        let awaited = answers.and_then(|id| self.state().requests.answered(&id));
-        if strict && awaited.is_none() && root.get("method").is_none() {
+        let awaited = answers.as_ref().and_then(|id| self.state().requests.answered(id));
+        if root.get("method").is_none() && awaited.is_none() {
             return None;
+        }
+        if let (Some(id), Some(Awaited::Greeting | Awaited::Listing { .. })) = (&answers, &awaited)
+        {
+            // Too long to be inspected, and such a response must be.
+            let failure = Failure::new(INTERNAL, "the server's response is too large");
+            return Some(vec![(root.range.clone(), failure.response(id))]);
         }
         Some(self.long_message(message, &root, awaited).unwrap_or_default())
     }

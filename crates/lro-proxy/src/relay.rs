@@ -6,7 +6,7 @@
 //! Where many clients ask one server, each conversation has a relay: request ids are its own. The
 //! [`House`] is common to all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lro::Moment;
@@ -70,8 +70,8 @@ pub(crate) struct Known {
     pub(crate) tasks: Tasks,
     /// The server's tools with their input schemas, as far as they were listed.
     pub(crate) listed: HashMap<String, Option<Arc<RawValue>>>,
-    /// The server's tools that are listed under another name: that name, and their own.
-    pub(crate) renamed: HashMap<String, String>,
+    /// The names under which tools of the server are listed, where they have others.
+    pub(crate) renamed: BTreeSet<String>,
 }
 
 /// What the two directions have to know of each other.
@@ -169,11 +169,6 @@ impl Relay {
     /// Whether the server listed a tool of that name.
     pub(crate) fn knows(&self, tool: &str) -> bool {
         self.known().listed.contains_key(tool)
-    }
-
-    /// The server's own name of a tool that is listed as `name`, where that is another.
-    pub(crate) fn renamed(&self, name: &str) -> Option<String> {
-        self.known().renamed.get(name).cloned()
     }
 
     /// The input schema of a tool that was listed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lro_mcp::{Changes, NoticeIn, Page, Renamed, mark_lookalike};
+use lro_mcp::{Changes, NoticeIn, Page, Renamed, mark_error_lookalike, mark_lookalike};
 use lro_wire::edit::Edits;
 use lro_wire::meta::Era;
 use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
@@ -11,7 +11,15 @@ use serde_json::value::RawValue;
 
 use crate::awaited::Awaited;
 use crate::called::Called;
+use crate::lenient::{LenientLine, looks_like_json};
 use crate::relay::{Forward, Relay};
+
+/// Whether a result may be stored and replaced by its descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MayOffload {
+    Yes,
+    No,
+}
 
 impl Relay {
     /// A line from the server.
@@ -19,32 +27,78 @@ impl Relay {
         if self.state().gone {
             return Forward::Nothing;
         }
-        let foreign = if self.is_strict() { Forward::Nothing } else { Forward::AsItCame };
-        let Ok(text) = std::str::from_utf8(line) else { return foreign };
-        let text = text.trim_end_matches(['\r', '\n']);
-        match Messages::read(text) {
-            Some(Messages::One(message)) => {
+        if let Ok(text) = std::str::from_utf8(line) {
+            let text = text.trim_end_matches(['\r', '\n']);
+            if let Some(messages) = Messages::read(text) {
+                return self.messages_from_server(text, messages, MayOffload::Yes);
+            }
+        }
+        if let Some(lenient) = LenientLine::parse(line)
+            && let Some(messages) = Messages::read(&lenient.text)
+        {
+            // What was sent is not what would be stored.
+            return match self.messages_from_server(&lenient.text, messages, MayOffload::No) {
+                Forward::AsItCame if lenient.ambiguous => Forward::Changed(lenient.text),
+                forward => forward,
+            };
+        }
+        if self.is_strict() || looks_like_json(line) {
+            return Forward::Nothing;
+        }
+        // Output for a log: no client takes it for a message.
+        Forward::AsItCame
+    }
+
+    fn messages_from_server(
+        &self,
+        text: &str,
+        messages: Messages<'_>,
+        may_offload: MayOffload,
+    ) -> Forward {
+        match messages {
+            Messages::One(message) => {
                 let awaited = self.take(&message);
-                if awaited.is_none() && message.method.is_none() && self.is_strict() {
+                if self.is_unsolicited(&message, awaited.as_ref()) {
                     return Forward::Nothing;
                 }
-                Forward::of(self.message_from_server(text, &message, awaited))
+                Forward::of(self.message_from_server(text, &message, awaited, may_offload))
             }
-            Some(Messages::Batch(batch)) => {
-                let mut edits = Edits::of(text);
+            Messages::Batch(batch) => {
+                let (mut edits, mut kept, count) = (Edits::of(text), Vec::new(), batch.len());
                 for (text, message) in batch {
-                    let changed = message.and_then(|message| {
-                        let awaited = self.take(&message);
-                        self.message_from_server(text, &message, awaited)
-                    });
-                    if let Some(changed) = changed {
-                        edits.replace(text, changed);
+                    let Some(message) = message else {
+                        kept.push(text.to_owned());
+                        continue;
+                    };
+                    let awaited = self.take(&message);
+                    if self.is_unsolicited(&message, awaited.as_ref()) {
+                        continue;
+                    }
+                    match self.message_from_server(text, &message, awaited, may_offload) {
+                        Some(changed) => {
+                            edits.replace(text, changed.clone());
+                            kept.push(changed);
+                        }
+                        None => kept.push(text.to_owned()),
                     }
                 }
-                Forward::of((!edits.is_empty()).then(|| edits.applied().into_owned()))
+                if kept.len() == count {
+                    return Forward::of((!edits.is_empty()).then(|| edits.applied().into_owned()));
+                }
+                if kept.is_empty() {
+                    return Forward::Nothing;
+                }
+                Forward::Changed(format!("[{}]", kept.join(",")))
             }
-            _ => foreign,
+            // A kind of line that is not read yet.
+            _ => Forward::Nothing,
         }
+    }
+
+    /// Whether `message` answers a request that the server was not asked: the client's next request, or one that
+    /// Atlatl answers itself.
+    fn is_unsolicited(&self, message: &Message<'_>, awaited: Option<&Awaited>) -> bool {
+        message.method.is_none() && awaited.is_none() && (message.id.is_some() || self.is_strict())
     }
 
     /// The request that `message` answers, which is answered by that. Where the same answer may come
@@ -65,29 +119,32 @@ impl Relay {
         text: &str,
         message: &Message<'_>,
         awaited: Option<Awaited>,
+        may_offload: MayOffload,
     ) -> Option<String> {
         if let Some(method) = &message.method {
             return match (&**method, message.params) {
                 ("notifications/tasks", Some(params)) => {
                     let id = message.params()?.text("taskId")?;
-                    Some(spliced(text, params, self.task_state(&id, params.get())?))
+                    Some(spliced(text, params, self.task_state(&id, params.get(), may_offload)?))
                 }
                 _ => None,
             };
         }
         let awaited = awaited?;
         let Some(result) = message.result else {
-            return self.unlisted(message, &awaited);
+            return self
+                .unlisted(message, &awaited)
+                .or_else(|| marked_error(text, message, &awaited));
         };
         let changed = match awaited {
-            Awaited::Call(called) => self.called(called, result.get()),
+            Awaited::Call(called) => self.called(called, result.get(), may_offload),
             Awaited::Listing { .. } => self.listing(result.get()),
             Awaited::Greeting => self.greeting(result.get()),
             Awaited::TaskResult(task) => {
                 let called = self.known().tasks.call_of(&task);
-                self.intercept(&called, result.get())
+                self.intercept(&called, result.get(), may_offload)
             }
-            Awaited::Task(task) => self.task_state(&task, result.get()),
+            Awaited::Task(task) => self.task_state(&task, result.get(), may_offload),
             Awaited::Other => None,
         };
         Some(spliced(text, result, changed?))
@@ -95,18 +152,18 @@ impl Relay {
 
     /// What a call came to. Spec A3: a task instead of a result is remembered, and its result looked
     /// at when it is there.
-    fn called(&self, called: Called, result: &str) -> Option<String> {
+    fn called(&self, called: Called, result: &str, may_offload: MayOffload) -> Option<String> {
         if let Some(task) = task_begun(result) {
             self.known().tasks.begin(&task, called);
             return None;
         }
-        self.intercept(&called, result)
+        self.intercept(&called, result, may_offload)
     }
 
-    fn intercept(&self, called: &Called, result: &str) -> Option<String> {
+    fn intercept(&self, called: &Called, result: &str, may_offload: MayOffload) -> Option<String> {
         let interceptor = &self.house.interceptor;
         // Spec A4: a page that a cursor leads to is never offloaded.
-        let replaced = (!called.continuation)
+        let replaced = (!called.continuation && may_offload == MayOffload::Yes)
             .then(|| interceptor.result(called.call(&self.house.server), result, self.now()))
             .flatten();
         replaced.or_else(|| mark_lookalike(result, self.notice_in(&called.tool)))
@@ -123,11 +180,11 @@ impl Relay {
     }
 
     /// A task of 2026-07-28, which holds its result when it has one.
-    fn task_state(&self, task: &str, state: &str) -> Option<String> {
+    fn task_state(&self, task: &str, state: &str, may_offload: MayOffload) -> Option<String> {
         let object = Object::read(state)?;
         let result = object.get("result")?;
         let called = self.known().tasks.call_of(task);
-        Some(spliced(state, result, self.intercept(&called, result.get())?))
+        Some(spliced(state, result, self.intercept(&called, result.get(), may_offload)?))
     }
 
     fn listing(&self, result: &str) -> Option<String> {
@@ -141,8 +198,7 @@ impl Relay {
             known.listed.insert(name, schema.map(Arc::from));
         }
         let mut renamed = page.renamed;
-        renamed
-            .retain(|one| known.renamed.insert(one.listed_as.clone(), one.tool.clone()).is_none());
+        renamed.retain(|one| known.renamed.insert(one.listed_as.clone()));
         drop(known);
         for Renamed { tool, listed_as, .. } in &renamed {
             let offloader = self.house.interceptor.offloader("");
@@ -187,9 +243,8 @@ impl Relay {
         {
             patch["capabilities"] = json!({"tools": {}});
         }
-        let mut renamed: Vec<String> = self.known().renamed.keys().cloned().collect();
+        let renamed: Vec<String> = self.known().renamed.iter().cloned().collect();
         if !renamed.is_empty() {
-            renamed.sort();
             let said = object.text("instructions").unwrap_or_default();
             let ours = format!(
                 "Atlatl: tools of this server that have the name of an Atlatl tool are listed as {}.",
@@ -219,6 +274,15 @@ impl Relay {
         }
         Some(message.id()?.response(&result))
     }
+}
+
+/// `text`, whose error answers a call, with a notice if the error has the form of a descriptor.
+fn marked_error(text: &str, message: &Message<'_>, awaited: &Awaited) -> Option<String> {
+    if !matches!(awaited, Awaited::Call(_) | Awaited::TaskResult(_) | Awaited::Task(_)) {
+        return None;
+    }
+    let error = message.error?;
+    Some(spliced(text, error, mark_error_lookalike(error.get())?))
 }
 
 /// The id of the task that a `tools/call` was answered with, in the form of either era.

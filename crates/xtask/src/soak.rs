@@ -222,7 +222,7 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
     };
     // The servers that tests talk to: nextest builds no program of a package without tests of its
     // own.
-    let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
+    let build = ["build", "--profile", "bench", "--locked", "--package", "testkit", "--bins"];
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     let record = RunRecord::begin(repository, &name, &command)?;
     let results = soaks
@@ -242,7 +242,7 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
 impl Soak {
     fn command(&self, repository: &Repository, cases: u32, old: Option<&Path>) -> Command {
         let mut command = repository.cargo(&["nextest", "run", "--locked", "--cargo-profile"]);
-        command.args(["release", "--profile", "soak", "--all-features"]);
+        command.args(["bench", "--profile", "soak", "--all-features"]);
         command.args(["--success-output", "immediate", "--color", "never"]);
         for package in self.packages {
             command.args(["--package", package]);
@@ -320,7 +320,7 @@ mod tests {
         let fidelity = SOAKS.iter().find(|soak| soak.name == "fidelity").unwrap();
         assert_eq!(
             written(&fidelity.command(&repository, fidelity.cases, None)),
-            "ATLATL_SOAK_CASES=100000 cargo nextest run --locked --cargo-profile release \
+            "ATLATL_SOAK_CASES=100000 cargo nextest run --locked --cargo-profile bench \
              --profile soak --all-features --success-output immediate --color never \
              --package lro-core --filterset 'test(/^fidelity::prop_/)'"
         );

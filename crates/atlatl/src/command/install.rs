@@ -161,7 +161,7 @@ fn include_tracked(args: &Args, change: &Change, output: &mut Output) -> Result<
     if !args.yes && !args.dry_run {
         let question = format!(
             "{shown} is tracked by git: everyone who uses the repository would get the change. \
-             Change it anyway? (No leaves it unchanged; your user-level files are changed.)"
+             Change it anyway? (No leaves it unchanged. Other files are shown before they are changed.)"
         );
         if let Some(answer) = output.confirmed(question)? {
             return Ok(answer);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) const CREATE: &str = examples!(
-    "  atlatl keys create --tenant acme --name ci --as postgres://owner@db.example/memories\n",
+    "  atlatl keys create --tenant acme --name ci --as postgres://owner@127.0.0.1/memories\n",
     "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30 --as …",
 );
 

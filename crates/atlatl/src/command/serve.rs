@@ -32,7 +32,7 @@ Examples:
   atlatl serve --http 127.0.0.1:7171         (with the token of this user)
   atlatl serve --http 0.0.0.0:7171 --set server.auth=token-file:/etc/atlatl/tokens
   atlatl serve --http 0.0.0.0:7171 --set server.auth=keys \\
-    --set memory.store=postgres://atlatl@db.example/memories   (many tenants)";
+    --set memory.store=postgres://atlatl@127.0.0.1/memories   (many tenants)";
 
 /// What was typed behind `atlatl serve`.
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) const CREATE: &str = examples!(
-    "  atlatl tenants create acme --as postgres://owner@db.example/memories\n",
+    "  atlatl tenants create acme --as postgres://owner@127.0.0.1/memories\n",
     "  atlatl tenants create acme --memories 100000 --per-minute 600 --as …",
 );
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lro::Moment;
+use lro_core::neutralise;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -113,7 +114,10 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     match keys {
         None => output.note(format_args!("{path}: nothing in it needs trust")),
         Some(_) if grants => {
-            output.note(format_args!("{path} is trusted until it changes; atlatl trust --revoke"));
+            output.note(format_args!(
+                "{path} is trusted until it changes. Undo with: atlatl trust --revoke {}",
+                file.display()
+            ));
         }
         Some(_) => {}
     }
@@ -123,7 +127,8 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 fn table(entries: &[Entry]) -> Table {
     let mut table = Table::new(["NEEDS TRUST", "VALUE", "ORIGIN"]);
     for entry in entries {
-        let value = entry.key.shown(&entry.value);
+        // Whole: what is hidden cannot be judged, and it is the project's, not the user's.
+        let value = neutralise(&entry.value.to_string()).into_owned();
         table.row([entry.full_name(), value, entry.origin.to_string()]);
     }
     table
@@ -142,10 +147,7 @@ fn confirm(project: &ProjectFile, output: &mut Output) -> Result<(), Error> {
 
 fn report(project: &ProjectFile, trusted: bool) -> Report {
     let items = |entries: &[Entry]| {
-        let item = |entry: &Entry| Item {
-            key: entry.full_name(),
-            value: entry.key.redacted(&entry.value),
-        };
+        let item = |entry: &Entry| Item { key: entry.full_name(), value: entry.value.clone() };
         entries.iter().map(item).collect()
     };
     Report {
@@ -159,7 +161,9 @@ fn report(project: &ProjectFile, trusted: bool) -> Report {
 fn refused(file: &Path, error: ProjectError) -> Error {
     let file = file.display();
     match error {
-        ProjectError::Absent => Error::failure(format!("{file}: there is no such file")),
+        ProjectError::Absent => Error::failure(format!("{file}: there is no such file")).with_hint(
+            format!("to trust the file of another directory: atlatl trust PATH/{PROJECT_FILE}"),
+        ),
         ProjectError::Refused(why) => {
             let failure = Error::failure(format!("{file} cannot be trusted: {why}"));
             match why.hint(&file.to_string()) {

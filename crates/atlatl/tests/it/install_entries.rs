@@ -118,6 +118,19 @@ fn g72_a_file_that_git_tracks_is_left_unchanged_unless_that_is_wanted() {
 }
 
 #[test]
+fn g72_a_projects_link_to_a_file_of_the_user_is_left_unchanged() {
+    let user = r#"{"mcpServers":{"u":{"command":"usrv","args":[]}}}"#;
+    let program = Program::new().file("home/.cursor/mcp.json", user).file("work/readme", "");
+    symlink(program.path("home/.cursor"), program.path("work/.cursor")).unwrap();
+    let run = program.run(&["install", "--yes"]);
+    assert!(run.stderr.contains("outside of the project"), "{run}");
+    // As the user's file it is changed, and it stays apart from the project.
+    let after = read(&program, "home/.cursor/mcp.json");
+    assert!(after.contains("usrv") && after.contains("proxy"), "{after}");
+    assert!(!after.contains(program.path("work").to_str().unwrap()), "{after}");
+}
+
+#[test]
 fn g72_a_file_that_git_does_not_track_is_changed() {
     let untracked: [&[&[&str]]; 3] = [
         &[&["init"]],

@@ -284,7 +284,7 @@ fn g02_a_token_is_created_at_the_first_start_and_never_printed() {
     assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
     let secret = fs::read_to_string(&file).unwrap().trim_end().to_owned();
     assert!(serving.said.contains(file.to_str().unwrap()), "{}", serving.said);
-    assert!(serving.said.contains("claude mcp add"), "{}", serving.said);
+    assert!(serving.said.contains("atlatl proxy --url"), "{}", serving.said);
     assert!(!serving.said.contains(&secret), "{}", serving.said);
     let target = Target::parse(&serving.url["http://".len()..]);
     let bearer = format!("Authorization: Bearer {secret}\r\n");

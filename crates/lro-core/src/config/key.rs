@@ -233,8 +233,8 @@ fn without_password(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Cow::Borrowed(text);
     };
-    // The last `@` before the path: a password may contain one, a host may not.
-    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+    // The last `@` before the path, query or fragment: a password may contain one, a host may not.
+    let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
     let Some((user, host)) = authority.rsplit_once('@') else {
         return Cow::Borrowed(text);
     };

@@ -1,6 +1,7 @@
 //! f15: what is not intercepted passes as the bytes that came, in order.
 
 use lro_proxy::{Forward, Relay};
+use lro_wire::{Message, Messages};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 
@@ -97,6 +98,31 @@ fn cases() -> u32 {
     std::env::var("ATLATL_SOAK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3000)
 }
 
+/// Asks what `line` answers, and says what becomes of the line then. `None` if it answers one request twice.
+fn ask(relay: &Relay, line: &str) -> Option<Forward> {
+    let messages = match Messages::read(line.trim_end()) {
+        Some(Messages::One(message)) => vec![message],
+        Some(Messages::Batch(batch)) => {
+            batch.into_iter().filter_map(|(_, message)| message).collect()
+        }
+        // No client takes it for a message.
+        _ => {
+            let is_skipped = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
+            let is_json = line.trim_start_matches(is_skipped).starts_with(['{', '[']);
+            return Some(if is_json { Forward::Nothing } else { Forward::AsItCame });
+        }
+    };
+    let mut keys = Vec::new();
+    for id in messages.iter().filter_map(Message::id) {
+        let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        relay.from_client(request.as_bytes());
+        keys.push(id.key());
+    }
+    let all = keys.len();
+    let unique: std::collections::HashSet<_> = keys.into_iter().collect();
+    (unique.len() == all).then_some(Forward::AsItCame)
+}
+
 fn untouched(relay: &Relay, lines: &[(bool, String)]) -> Result<(), TestCaseError> {
     for (from_client, line) in lines {
         if *from_client {
@@ -104,7 +130,8 @@ fn untouched(relay: &Relay, lines: &[(bool, String)]) -> Result<(), TestCaseErro
             prop_assert_eq!(became.forward, Forward::AsItCame, "{}", line);
             prop_assert!(became.calls.is_empty() && became.replies.is_empty());
         } else {
-            prop_assert_eq!(relay.from_server(line.as_bytes()), Forward::AsItCame, "{}", line);
+            let Some(expected) = ask(relay, line) else { continue };
+            prop_assert_eq!(relay.from_server(line.as_bytes()), expected, "{}", line);
         }
     }
     Ok(())
@@ -125,6 +152,7 @@ fn f15_messages_of_both_eras_pass_unchanged() {
 fn bytes_that_are_no_text_pass_unchanged() {
     let relay = Fixture::new().relay;
     for line in [&b"\xff\xfe\n"[..], b"{\"id\":1,\"result\":\"\xc3\"}\n", b"\0\n", b"\n", b""] {
+        relay.from_client(br#"{"id":1,"method":"ping"}"#);
         assert_eq!(relay.from_server(line), Forward::AsItCame);
         assert_eq!(relay.from_client(line).forward, Forward::AsItCame);
     }

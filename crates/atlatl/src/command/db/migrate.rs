@@ -15,8 +15,8 @@ pub(crate) const EXAMPLES: &str = "\
 A URL without a password gets that of $PGPASSWORD.
 
 Examples:
-  atlatl db migrate --as postgres://owner@db.example/memories \\
-    --set memory.store=postgres://atlatl@db.example/memories";
+  atlatl db migrate --as postgres://owner@127.0.0.1/memories \\
+    --set memory.store=postgres://atlatl@127.0.0.1/memories";
 
 /// What was typed behind it.
 #[derive(Debug, clap::Args)]

@@ -1,11 +1,15 @@
 //! Found: the clients' files that are there.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use atlatl_clients::{CLIENTS, Client, Folder, Home, Place, Scope};
 
 use crate::{
     error::Error,
+    output::Output,
     settings::{Settings, Surroundings},
 };
 
@@ -83,6 +87,7 @@ pub(crate) fn find(settings: &Settings, named: &[String]) -> Result<Vec<Found>, 
         let path = base.as_ref().map(|base| base.join(client.relative_path(kind)));
         // In the home directory a project's file is the user's.
         if let Some(file) = path.and_then(existing)
+            && is_inside(client, &file, surroundings)
             && let Some(place) = place(client, surroundings)
             && !found.iter().any(|other| other.file == file && other.place == place)
         {
@@ -90,6 +95,23 @@ pub(crate) fn find(settings: &Settings, named: &[String]) -> Result<Vec<Found>, 
         }
     }
     Ok(found)
+}
+
+/// Whether a project's file is in the project. A link that leads elsewhere could name a file of the user, which is not
+/// the project's to change.
+fn is_inside(client: &Client, file: &Path, surroundings: &Surroundings) -> bool {
+    let Some(dir) = surroundings.working_dir.as_ref().filter(|_| client.folder == Folder::Project)
+    else {
+        return true;
+    };
+    let inside = fs::canonicalize(dir).is_ok_and(|dir| file.starts_with(dir));
+    if !inside {
+        let (title, file) = (client.title, file.display());
+        Output::remark(format_args!(
+            "{title}: this project's file is a link to {file}, outside of the project. It is left unchanged."
+        ));
+    }
+    inside
 }
 
 /// The path of a file without links; as it is where it exists and cannot be reached, which reading it
