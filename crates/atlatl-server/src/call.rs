@@ -5,8 +5,8 @@ use atlatl_memory::{
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
+use lro::mcp::Fate;
 use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
-use lro_mcp::Fate;
 use mif::{Detail, Memory, MemoryId, Status};
 
 use crate::answer::{Answer, Set, tool_result};

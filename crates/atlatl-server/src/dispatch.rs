@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use lro_mcp::{Changes, Page};
+use lro::mcp::{Changes, Page};
 use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
 use lro_wire::version::{self, MODERN};
@@ -164,7 +164,7 @@ impl MemoryServer {
         else {
             return listing.to_owned();
         };
-        let own = self.0.extraction_for(client).map(lro_mcp::Tools::definitions);
+        let own = self.0.extraction_for(client).map(lro::mcp::Tools::definitions);
         let own = own.unwrap_or_default();
         let changes = Changes::none().appending(&own);
         let page = Page::of(listing, changes, |tool| interceptor.may_replace(tool));

@@ -9,7 +9,7 @@ use atlatl_memory::{
 };
 use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
-use lro_mcp::{Interceptor, Tools};
+use lro::mcp::{Interceptor, Tools};
 
 use crate::client::{Client, Transport};
 use crate::event::EventBus;

@@ -1,7 +1,7 @@
 //! Trouble: why a tool has no answer, and what a client is told of it.
 
 use atlatl_memory::StoreError;
-use lro_mcp::Called;
+use lro::mcp::Called;
 use mif::MemoryId;
 
 use crate::arguments::ArgumentError;

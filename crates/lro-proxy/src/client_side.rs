@@ -1,6 +1,6 @@
 //! From the client to the server.
 
-use lro_mcp::{Renamed, Tools};
+use lro::mcp::{Renamed, Tools};
 use lro_wire::edit::Edits;
 use lro_wire::meta::{self, Era};
 use lro_wire::{Failure, INVALID_PARAMS, Id, Message, Messages};

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use lro::Held;
+use lro::mcp::{LongChanges, mark_long_lookalike};
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload};
-use lro_mcp::{LongChanges, mark_long_lookalike};
 use lro_wire::{Failure, INTERNAL, Id};
 use serde_json::value::RawValue;
 

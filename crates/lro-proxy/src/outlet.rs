@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use lro::Held;
+use lro::mcp::LongChanges;
 use lro_core::payload::Payload;
-use lro_mcp::LongChanges;
 
 /// The stream to the client.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lro_mcp::Tools;
+use lro::mcp::Tools;
 use lro_query::Cancel;
 use lro_wire::meta::{self, Era};
 use lro_wire::{Id, Message};

@@ -10,10 +10,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use lro::mcp::Called;
 use lro::{Event, EventKind, EventSink, ExtractError, Extractor, Question, Spools, Wanted};
 use lro_core::Reference;
 use lro_core::config::References;
-use lro_mcp::Called;
 use lro_query::{Cancel, Page};
 use lro_spool::{Address, OriginalError, SpoolError, original};
 use lro_wire::edit::Edits;

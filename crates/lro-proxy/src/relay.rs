@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lro::Moment;
-use lro_mcp::{Interceptor, Tools};
+use lro::mcp::{Interceptor, Tools};
 use lro_query::Cancel;
 use lro_spool::Spool;
 use lro_wire::{Failure, INTERNAL, Id, IdKey};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lro_mcp::{Changes, NoticeIn, Page, Renamed, mark_error_lookalike, mark_lookalike};
+use lro::mcp::{Changes, NoticeIn, Page, Renamed, mark_error_lookalike, mark_lookalike};
 use lro_wire::edit::Edits;
 use lro_wire::meta::Era;
 use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};

@@ -45,6 +45,8 @@ mod held;
 mod incoming;
 mod ledger;
 mod links;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 mod moment;
 mod offloader;
 mod question;

@@ -106,7 +106,7 @@ const SOAKS: &[Soak] = &[
         cases: 60,
         unit: "seconds",
         // Its worker is a program of the other package.
-        packages: &["lro-mcp", "lro-query"],
+        packages: &["lro", "lro-query"],
         filter: "test(/^race::/)",
     },
     Soak {

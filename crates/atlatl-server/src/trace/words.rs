@@ -1,6 +1,6 @@
 //! Words: what clients say, as words of ours.
 
-use lro_mcp::Tools;
+use lro::mcp::Tools;
 use lro_wire::{
     Failure, HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY,
     NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
+use lro::mcp::{Interceptor, Tools};
 use lro::{Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
 use lro_core::config::{Config, References};
 use lro_core::{Extraction, O200k};
-use lro_mcp::{Interceptor, Tools};
 use lro_proxy::{Forward, Passing, Relay};
 use lro_query::worker::Program;
 use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, original};

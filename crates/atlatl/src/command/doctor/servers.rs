@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use lro_mcp::Tools;
+use lro::mcp::Tools;
 use lro_wire::version;
 use signal_hook::consts::{SIGINT, SIGTERM};
 

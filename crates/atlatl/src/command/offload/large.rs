@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, ops::Range, sync::Arc};
 
+use lro::mcp::{LargeFile, LargePayload};
 use lro::{Call, Held, Moment, Offloader, Scanned, WhiteSpace};
 use lro_core::{
     O200k, Operation,
@@ -9,7 +10,6 @@ use lro_core::{
     records::{Content, PayloadChanged},
     tool_result::Origin,
 };
-use lro_mcp::{LargeFile, LargePayload};
 
 use super::{
     Args,

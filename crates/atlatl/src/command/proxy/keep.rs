@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use lro::mcp::{Interceptor, Tools};
 use lro::{Counter, Custodian, Event, EventSink, Extractor, Links, Moment, Offloader, Spools};
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
-use lro_mcp::{Interceptor, Tools};
 use lro_query::worker::Program;
 use lro_spool::Spool;
 

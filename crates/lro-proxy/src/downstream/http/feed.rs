@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use lro::Held;
-use lro_mcp::LongChanges;
+use lro::mcp::LongChanges;
 use lro_wire::sse::Event;
 use tokio::sync::mpsc;
 

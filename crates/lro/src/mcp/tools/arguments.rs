@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use lro::{Question, Reply, Values, Wanted};
+use crate::{Question, Reply, Values, Wanted};
 use lro_query::{Page, Total, read, search};
 use lro_spool::Address;
 use serde::Deserialize;

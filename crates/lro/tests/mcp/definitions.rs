@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use lro::mcp::Tools;
 use lro::{Extractor, Spools};
 use lro_core::config::Config;
 use lro_core::{Detail, Extraction, O200k, Place, Tokenizer as _, Tokens, guidance};
-use lro_mcp::Tools;
 use serde_json::Value;
 
 use crate::fixture::Fixture;

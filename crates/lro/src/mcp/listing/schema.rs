@@ -5,7 +5,7 @@ use lro_wire::edit::Edits;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::lookalike::NOTICE_MEMBER;
+use crate::mcp::lookalike::NOTICE_MEMBER;
 
 /// A schema for what `schema` describes, or a descriptor; `None` where it cannot be read.
 ///

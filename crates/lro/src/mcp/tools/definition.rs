@@ -1,6 +1,6 @@
 //! Definition: what `tools/list` says of each tool.
 
-use lro::Offers;
+use crate::Offers;
 use serde_json::{Map, Value, json};
 
 use super::{EXTRACT, QUERY, READ, SEARCH};

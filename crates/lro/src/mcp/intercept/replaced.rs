@@ -1,6 +1,6 @@
 //! Replaced: a tool result with something else in the place of its payload.
 
-use lro::Truncated;
+use crate::Truncated;
 use lro_core::tool_result::ToolResult;
 use lro_wire::Object;
 use lro_wire::edit::Edits;

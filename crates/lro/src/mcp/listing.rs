@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::cost::cost;
 use self::schema::{widened_input, widened_output};
-use crate::tools::Tools;
+use crate::mcp::tools::Tools;
 
 /// What is done to a listing.
 #[derive(Debug, Clone, Copy)]

@@ -11,15 +11,15 @@ mod replaced;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use crate::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
 use chrono::{DateTime, Utc};
-use lro::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
 use lro_core::Operation;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::Payload;
 use lro_core::tokens::Estimate;
 use lro_core::tool_result::ToolResult;
 
-use crate::listing::cost;
+use crate::mcp::listing::cost;
 
 use self::acknowledge::acknowledged;
 pub use self::large::{LargeFile, LargePayload};

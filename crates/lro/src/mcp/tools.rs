@@ -9,8 +9,8 @@ mod definition;
 
 use std::sync::Arc;
 
+use crate::{ExtractError, Extractor, Question};
 use chrono::{DateTime, Utc};
-use lro::{ExtractError, Extractor, Question};
 use lro_query::Cancel;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use lro::mcp::{Called, Tools};
 use lro::{Delivered, Extractor, Incoming, Moment, Offloader, Spools};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::tool_result::ToolResult;
-use lro_mcp::{Called, Tools};
 use lro_query::Cancel;
 use lro_query::worker::Program;
 use lro_spool::{DirOptions, DirSpool, Quota, Spool};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use lro::mcp::Tools;
 use lro::{Extractor, Spools};
-use lro_mcp::Tools;
 use lro_query::worker::Program;
 use lro_spool::{DirOptions, DirSpool, Quota, Spool};
 use serde_json::{Value, json};
