@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use atlatl_access::is_tenant;
+use atlatl_server::auth::is_tenant;
 use atlatl_fuzz::Written;
 use atlatl_memory::{MemoryStore, SqliteStore};
 use atlatl_server::{Brought, SignedLinks};

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use atlatl_access::{
+use atlatl_server::auth::{
     ApiKey, AuthorizationError, Challenge, KeyRecord, KeySet, Scopes, bearer, metadata_url,
 };
 use atlatl_fuzz::authority::{AUTHORITY, JWKS, NOW, ann, at, read, token_by, tokens};

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use atlatl_access::{KeySet, Scopes, TokenRules, verify};
+use atlatl_server::auth::{KeySet, Scopes, TokenRules, verify};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};

@@ -3,7 +3,7 @@
 //! What is expected of a token is known from the choices alone: nothing here reads one. The first
 //! choice is the right one everywhere, so that short inputs are good tokens.
 
-use atlatl_access::{KeySet, Scope, Scopes};
+use atlatl_server::auth::{KeySet, Scope, Scopes};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, crypto};

@@ -7,6 +7,7 @@
 pub mod access;
 mod answer;
 mod arguments;
+pub mod auth;
 mod call;
 mod client;
 mod cursor;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use atlatl_access::is_tenant;
+use crate::auth::is_tenant;
 use atlatl_memory::{MemoryStore, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

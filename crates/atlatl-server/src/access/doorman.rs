@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atlatl_access::{
+use crate::auth::{
     ApiKey, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata, Scope, bearer,
     metadata_url,
 };

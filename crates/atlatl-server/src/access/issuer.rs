@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atlatl_access::{KeySet, Principal, Rotation, TokenError, TokenRules, verify};
+use crate::auth::{KeySet, Principal, Rotation, TokenError, TokenRules, verify};
 use chrono::{DateTime, Utc};
 use lro::Moment;
 use serde::Deserialize;

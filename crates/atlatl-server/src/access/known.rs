@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use atlatl_access::Principal;
+use crate::auth::Principal;
 
 /// A digest of what was brought.
 pub(super) type Brought = [u8; 32];
@@ -47,7 +47,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use atlatl_access::Scopes;
+    use crate::auth::Scopes;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atlatl_access::{Principal, Scope};
+use crate::auth::{Principal, Scope};
 use axum::http::header;
 use axum::http::request::Parts;
 use lro_http::header::one;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use atlatl_access::{Bucket, Principal, Scope};
+use crate::auth::{Bucket, Principal, Scope};
 use atlatl_memory::StoreError;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;

@@ -4,7 +4,7 @@
 //! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
 //! into a session id.
 
-use atlatl_access::Scope;
+use crate::auth::Scope;
 use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -1,7 +1,7 @@
 //! `atlatl keys`: what lets people and programs at a tenant's memories.
 
-use atlatl_access::{ApiKey, Scope, Scopes};
 use atlatl_memory::{ListedKey, NewKey};
+use atlatl_server::auth::{ApiKey, Scope, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Subcommand;
 use serde_json::json;

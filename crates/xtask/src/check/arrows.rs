@@ -20,8 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lro-proxy", &["lro", "lro-http"]),
     ("atlatl-mif", &[]),
     ("atlatl-memory", &["atlatl-mif"]),
-    ("atlatl-access", &[]),
-    ("atlatl-server", &["lro", "lro-http", "atlatl-memory", "atlatl-access"]),
+    ("atlatl-server", &["lro", "lro-http", "atlatl-memory"]),
     ("atlatl-login", &["lro-core"]),
     ("atlatl-clients", &[]),
     ("atlatl-stats", &["lro"]),
@@ -43,11 +42,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const DEVELOPMENT: &[&str] = &["peers", "testkit", "xtask"];
 
 /// Foreign crates that may not appear anywhere below a pure crate.
-const PURE: &[(&str, &[&str])] = &[
-    ("lro-core", &["tokio", "rmcp"]),
-    ("atlatl-mif", &["tokio", "rmcp"]),
-    ("atlatl-access", &["tokio", "rmcp"]),
-];
+const PURE: &[(&str, &[&str])] =
+    &[("lro-core", &["tokio", "rmcp"]), ("atlatl-mif", &["tokio", "rmcp"])];
 
 #[derive(Deserialize)]
 struct Metadata {

@@ -28,9 +28,9 @@ struct Area {
 const AREAS: &[Area] = &[
     Area {
         name: "tokens",
-        package: "atlatl-access",
-        files: &["crates/atlatl-access/src/*.rs"],
-        tests: "all()",
+        package: "atlatl-server",
+        files: &["crates/atlatl-server/src/auth/*.rs"],
+        tests: "binary(auth) | test(/^auth::/)",
     },
     Area {
         name: "tenants",
@@ -82,7 +82,7 @@ const AREAS: &[Area] = &[
 /// Changes that no test notices, and why none need: the file and what was changed, without the line.
 const EXPLAINED: &[(&str, &str)] = &[
     (
-        "crates/atlatl-access/src/object.rs: replace <impl Visitor<'de> for Names>::expecting -> \
+        "crates/atlatl-server/src/auth/object.rs: replace <impl Visitor<'de> for Names>::expecting -> \
          fmt::Result with Ok(Default::default())",
         "the words are for an error that nobody is told: a text is an object or it is none",
     ),

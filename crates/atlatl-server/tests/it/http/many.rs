@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use atlatl_access::{ApiKey, Bucket, KeyRecord, Limit, Scopes, TokenRules};
 use atlatl_memory::StoreError;
 use atlatl_server::SignedLinks;
 use atlatl_server::access::{Doorman, Fetch, Issuer, Keys};
+use atlatl_server::auth::{ApiKey, Bucket, KeyRecord, Limit, Scopes, TokenRules};
 use atlatl_server::event::{EventBus, EventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use chrono::TimeDelta;

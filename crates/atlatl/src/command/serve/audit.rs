@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use atlatl_access::{Bucket, Limit};
+use atlatl_server::auth::{Bucket, Limit};
 use atlatl_server::event::{Event, EventKind, EventSink};
 use serde_json::json;
 

@@ -31,7 +31,7 @@ pub(super) fn serve(
 ) -> Result<Status, Error> {
     let mut options = options(settings, metrics);
     let tenant = &settings.config.memory.tenant;
-    if atlatl_access::is_tenant(tenant) {
+    if atlatl_server::auth::is_tenant(tenant) {
         options.tenant.clone_from(tenant);
     }
     options.spools = Some(keep.spools());

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atlatl_access::{Bucket, KeyRecord, Limit, Scopes, TokenRules};
 use atlatl_memory::{Embedder, EmbeddingBackfill, KnownTenant, Postgres, StoreError};
+use atlatl_server::auth::{Bucket, KeyRecord, Limit, Scopes, TokenRules};
 use atlatl_server::{
     MemoryServer, Parts, SignedLinks, TaskSlots,
     access::{Doorman, Issuer, Keys},

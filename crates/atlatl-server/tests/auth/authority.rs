@@ -4,7 +4,7 @@
 //! `keys/tokens.txt` were written from them by another implementation (OpenSSL, through Python), so
 //! that a mistake in ours cannot cancel itself out.
 
-use atlatl_access::{KeySet, Principal, TokenError, TokenRules, verify};
+use atlatl_server::auth::{KeySet, Principal, TokenError, TokenRules, verify};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};

@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 
-use crate::claims;
-use crate::header::TokenHeader;
-use crate::key_set::KeySet;
-use crate::principal::Principal;
+use crate::auth::claims;
+use crate::auth::header::TokenHeader;
+use crate::auth::key_set::KeySet;
+use crate::auth::principal::Principal;
 
 const LONGEST: usize = 8 * 1024;
 

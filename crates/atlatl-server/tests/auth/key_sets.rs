@@ -1,6 +1,6 @@
 //! Key sets as authorities publish them, and as somebody else would.
 
-use atlatl_access::{KeySet, KeySetError, TokenError, verify};
+use atlatl_server::auth::{KeySet, KeySetError, TokenError, verify};
 use serde_json::{Value, json};
 
 use crate::authority::{

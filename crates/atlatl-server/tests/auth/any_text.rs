@@ -1,6 +1,6 @@
 //! Text that anybody may send: nothing panics, and nothing is let in by chance.
 
-use atlatl_access::{
+use atlatl_server::auth::{
     ApiKey, AuthorizationError, Challenge, KeySet, Scopes, TokenError, bearer, metadata_url, verify,
 };
 use proptest::prelude::*;

@@ -6,7 +6,7 @@
 //! clock, the environment or the network: randomness, keys and the time come in as arguments.
 //!
 //! ```
-//! use atlatl_access::{ApiKey, KeyRecord, Scope, Scopes, bearer};
+//! use atlatl_server::auth::{ApiKey, KeyRecord, Scope, Scopes, bearer};
 //! use chrono::DateTime;
 //!
 //! // Made once, and shown to whoever asked for it. The bytes come from the system.

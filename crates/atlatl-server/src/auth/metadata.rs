@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::scope::{Scope, Scopes};
+use crate::auth::scope::{Scope, Scopes};
 
 /// What stands between host and path in the URL of the document.
 pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::key_set::KeySet;
+use crate::auth::key_set::KeySet;
 
 /// After which a set is fetched again.
 const FRESH_FOR: TimeDelta = TimeDelta::minutes(10);

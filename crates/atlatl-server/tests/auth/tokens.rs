@@ -1,6 +1,6 @@
 //! Tokens of an authorization server, good ones and changed ones.
 
-use atlatl_access::{KeySet, Scope, Scopes, TokenError, TokenRules, verify};
+use atlatl_server::auth::{KeySet, Scope, Scopes, TokenError, TokenRules, verify};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, crypto};

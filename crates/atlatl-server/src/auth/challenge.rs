@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::authorization::AuthorizationError;
-use crate::scope::{Scope, Scopes};
+use crate::auth::authorization::AuthorizationError;
+use crate::auth::scope::{Scope, Scopes};
 
 /// Why somebody is not let in, as far as it is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

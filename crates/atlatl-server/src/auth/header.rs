@@ -3,9 +3,9 @@
 use jsonwebtoken::Algorithm;
 use serde_json::Value;
 
-use crate::object;
-use crate::public_key::algorithm;
-use crate::token::TokenError;
+use crate::auth::object;
+use crate::auth::public_key::algorithm;
+use crate::auth::token::TokenError;
 
 /// Names that are refused whatever they hold: keys come from the authority and never with the
 /// token, and what a token calls critical is not known here.

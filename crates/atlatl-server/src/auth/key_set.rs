@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::public_key::PublicKey;
+use crate::auth::public_key::PublicKey;
 
 const LONGEST: usize = 64 * 1024;
 const MOST: usize = 64;

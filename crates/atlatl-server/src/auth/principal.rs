@@ -1,6 +1,6 @@
 //! Principal: who asks, for which tenant, and with which scopes.
 
-use crate::scope::Scopes;
+use crate::auth::scope::Scopes;
 
 /// As the store has it: a longer name would be refused there.
 const LONGEST_TENANT: usize = 128;

@@ -1,6 +1,6 @@
 //! API keys, brought back as they were given, or not quite.
 
-use atlatl_access::{ApiKey, KeyRecord, Scope, Scopes};
+use atlatl_server::auth::{ApiKey, KeyRecord, Scope, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::authority::{NOW, at};

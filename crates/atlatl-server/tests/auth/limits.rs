@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use atlatl_access::{Bucket, Limit};
+use atlatl_server::auth::{Bucket, Limit};
 use proptest::prelude::*;
 
 const MINUTE: u128 = 60_000_000_000;

@@ -6,9 +6,9 @@ use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::api_key::ApiKey;
-use crate::principal::Principal;
-use crate::scope::Scopes;
+use crate::auth::api_key::ApiKey;
+use crate::auth::principal::Principal;
+use crate::auth::scope::Scopes;
 
 /// What the subjects of keys begin with, and those of tokens may not.
 pub(crate) const SUBJECT_PREFIX: &str = "key:";

@@ -3,11 +3,11 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use crate::key_record::SUBJECT_PREFIX;
-use crate::object;
-use crate::principal::{Principal, PrincipalError};
-use crate::scope::Scopes;
-use crate::token::{TokenError, TokenRules};
+use crate::auth::key_record::SUBJECT_PREFIX;
+use crate::auth::object;
+use crate::auth::principal::{Principal, PrincipalError};
+use crate::auth::scope::Scopes;
+use crate::auth::token::{TokenError, TokenRules};
 
 /// By which the clocks of authority and server may differ.
 const LEEWAY_SECONDS: i64 = 30;
