@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use atlatl_clients::{CLIENTS, Journal, Place};
+use atlatl_lro::clients::{CLIENTS, Journal, Place};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 

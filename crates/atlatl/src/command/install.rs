@@ -8,7 +8,7 @@ mod tracked;
 
 use std::{fs, path::PathBuf};
 
-use atlatl_clients::Journal;
+use atlatl_lro::clients::Journal;
 
 use self::{
     found::find,

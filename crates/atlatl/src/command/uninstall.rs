@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use atlatl_clients::uninstall;
+use atlatl_lro::clients::uninstall;
 use serde_json::json;
 
 use crate::{

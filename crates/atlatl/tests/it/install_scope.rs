@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use atlatl_clients::{CLIENTS, Client, Home, Kind, Place, Scope, entries, launches};
+use atlatl_lro::clients::{CLIENTS, Client, Home, Kind, Place, Scope, entries, launches};
 use serde_json::{Value, json};
 
 use crate::inspector::inspect;

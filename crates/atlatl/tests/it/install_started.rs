@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use atlatl_clients::{CLIENTS, Client, Home, Kind, Scope, entries};
+use atlatl_lro::clients::{CLIENTS, Client, Home, Kind, Scope, entries};
 use serde_json::json;
 
 use crate::inspector::inspect;

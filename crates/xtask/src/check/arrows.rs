@@ -22,19 +22,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("atlatl-memory", &["atlatl-mif"]),
     ("atlatl-server", &["lro", "lro-http", "atlatl-memory"]),
     ("atlatl-login", &["lro-core"]),
-    ("atlatl-clients", &[]),
     ("atlatl-stats", &["lro"]),
     ("atlatl-browse", &["lro-core"]),
     (
         "atlatl-lro",
-        &[
-            "lro-proxy",
-            "atlatl-server",
-            "atlatl-login",
-            "atlatl-clients",
-            "atlatl-stats",
-            "atlatl-browse",
-        ],
+        &["lro-proxy", "atlatl-server", "atlatl-login", "atlatl-stats", "atlatl-browse"],
     ),
 ];
 

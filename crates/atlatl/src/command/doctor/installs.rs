@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use atlatl_clients::{Kind, Wish, entries, repair, uninstall};
+use atlatl_lro::clients::{Kind, Wish, entries, repair, uninstall};
 
 use super::{
     finding::{Finding, Group},

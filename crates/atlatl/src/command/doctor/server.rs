@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use atlatl_clients::{Client, Kind, Launch, Scope, entries, launches, own_arguments};
+use atlatl_lro::clients::{Client, Kind, Launch, Scope, entries, launches, own_arguments};
 use clap::Parser as _;
 use lro_core::config::ProxyTools;
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use atlatl_clients::{CLIENTS, Client, Folder, Home, Place, Scope};
+use atlatl_lro::clients::{CLIENTS, Client, Folder, Home, Place, Scope};
 
 use crate::{
     error::Error,
@@ -48,7 +48,7 @@ impl Found {
             return Err("it is no file of configuration".to_owned());
         }
         let text = fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
-        atlatl_clients::entries(&text, &self.place).map_err(|error| error.to_string())?;
+        atlatl_lro::clients::entries(&text, &self.place).map_err(|error| error.to_string())?;
         Ok(text)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use atlatl_clients::{
+use atlatl_lro::clients::{
     Entry, Journal, Kind, Repaired, Scope, Wish, entries, install, own_arguments, repair,
     wrappable_urls,
 };
@@ -157,7 +157,7 @@ fn unchanged(
     before: &[Entry],
     found: &Found,
     args: &Args,
-) -> Result<Servers, atlatl_clients::Broken> {
+) -> Result<Servers, atlatl_lro::clients::Broken> {
     let wrappable = wrappable_urls(after, &found.place)?;
     let mut servers = Servers::default();
     for Entry { name, kind } in entries(after, &found.place)? {

@@ -1,6 +1,6 @@
 //! Whatever the file: changed and changed back it is the same, byte for byte.
 
-use atlatl_clients::{install, repair, uninstall};
+use atlatl_lro::clients::{install, repair, uninstall};
 use proptest::prelude::*;
 
 use crate::{CODEX, OPENCODE, SERVERS, wish, wish_with_scopes, words};
@@ -103,7 +103,7 @@ fn toml_file() -> impl Strategy<Value = String> {
     })
 }
 
-fn there_and_back(before: &str, place: &atlatl_clients::Place) -> Result<(), TestCaseError> {
+fn there_and_back(before: &str, place: &atlatl_lro::clients::Place) -> Result<(), TestCaseError> {
     let installed = install(before, place, &wish());
     prop_assert!(installed.is_ok(), "{before}: {installed:?}");
     let installed = installed.unwrap();

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::client::{Place, Shape, UrlTransport};
-use crate::node::{Broken, Member, Node};
+use crate::clients::client::{Place, Shape, UrlTransport};
+use crate::clients::node::{Broken, Member, Node};
 
 /// A server in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! [`Journal`], and [`uninstall`] gives the bytes back, also where the file was edited in between.
 //!
 //! ```
-//! use atlatl_clients::{CLIENTS, Wish, install, uninstall};
+//! use atlatl_lro::clients::{CLIENTS, Wish, install, uninstall};
 //!
 //! let place = CLIENTS.iter().find(|client| client.name == "cursor").unwrap().place.clone();
 //! let before = r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server"]}}}"#;

@@ -1,6 +1,6 @@
 //! Files as people have them.
 
-use atlatl_clients::{CLIENTS, Home, Kind, Place, entries, install, repair, uninstall};
+use atlatl_lro::clients::{CLIENTS, Home, Kind, Place, entries, install, repair, uninstall};
 
 use crate::{CODEX, OPENCODE, SERVERS, wish, wish_with_scopes, words};
 

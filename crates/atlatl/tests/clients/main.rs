@@ -6,7 +6,7 @@ mod identity;
 mod launched;
 mod samples;
 
-use atlatl_clients::{Entry, Kind, Notation, Place, Shape, UrlTransport, Wish, entries};
+use atlatl_lro::clients::{Entry, Kind, Notation, Place, Shape, UrlTransport, Wish, entries};
 
 pub(crate) const SERVERS: Place = Place {
     notation: Notation::Json,

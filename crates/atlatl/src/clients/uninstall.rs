@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::client::Place;
-use crate::edit::{applied, quoted};
-use crate::entry::{Kind, entry};
-use crate::journal::{Journal, Wrapped};
-use crate::node::{Broken, Is, Member, Node, Notation};
+use crate::clients::client::Place;
+use crate::clients::edit::{applied, quoted};
+use crate::clients::entry::{Kind, entry};
+use crate::clients::journal::{Journal, Wrapped};
+use crate::clients::node::{Broken, Is, Member, Node, Notation};
 
 /// Changes a file back. What nobody touched since becomes the bytes it was; of what was edited only
 /// what is ours is taken out.
@@ -119,7 +119,7 @@ fn behind_the_dashes(words: &[String]) -> Option<(&String, &[String])> {
 }
 
 fn list(words: &[String]) -> String {
-    format!("[{}]", crate::edit::elements(words.iter().map(String::as_str)))
+    format!("[{}]", crate::clients::edit::elements(words.iter().map(String::as_str)))
 }
 
 /// A member with the comma that belongs to it.

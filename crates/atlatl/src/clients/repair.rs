@@ -1,14 +1,14 @@
-//! Repair: entries that an earlier version wrote, brought up to what [`install`](crate::install())
+//! Repair: entries that an earlier version wrote, brought up to what [`install`](crate::clients::install())
 //! writes now.
 
 use std::ops::Range;
 
-use crate::client::{Place, Shape};
-use crate::edit::{applied, elements, quoted};
-use crate::entry::{Kind, entry, kind, own_arguments};
-use crate::install::{Wish, args_member, has_cwd, through_the_proxy, words_before};
-use crate::journal::{Added, Journal, Replaced, Wrapped};
-use crate::node::{Broken, Member, Node, Notation};
+use crate::clients::client::{Place, Shape};
+use crate::clients::edit::{applied, elements, quoted};
+use crate::clients::entry::{Kind, entry, kind, own_arguments};
+use crate::clients::install::{Wish, args_member, has_cwd, through_the_proxy, words_before};
+use crate::clients::journal::{Added, Journal, Replaced, Wrapped};
+use crate::clients::node::{Broken, Member, Node, Notation};
 
 /// A file whose entries were repaired.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Repaired {
     pub restored: Vec<String>,
 }
 
-/// Writes the entries of `journal` again where [`install`](crate::install()) would write them
+/// Writes the entries of `journal` again where [`install`](crate::clients::install()) would write them
 /// differently today, and restores servers that speak HTTP+SSE, which the proxy does not.
 ///
 /// An entry that was edited since stays as it is.

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::client::{Place, Shape};
-use crate::edit::{applied, elements, quoted};
-use crate::entry::{Kind, entry};
-use crate::journal::{Added, Journal, Replaced, Wrapped};
-use crate::node::{Broken, Is, Node, Notation};
+use crate::clients::client::{Place, Shape};
+use crate::clients::edit::{applied, elements, quoted};
+use crate::clients::entry::{Kind, entry};
+use crate::clients::journal::{Added, Journal, Replaced, Wrapped};
+use crate::clients::node::{Broken, Is, Node, Notation};
 
 /// What is to be changed.
 #[derive(Debug, Clone)]

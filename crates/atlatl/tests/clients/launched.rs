@@ -1,6 +1,6 @@
 //! How clients start servers, beside the command.
 
-use atlatl_clients::{Launch, Place, launches};
+use atlatl_lro::clients::{Launch, Place, launches};
 
 use crate::{CODEX, OPENCODE, SERVERS};
 

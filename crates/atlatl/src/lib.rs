@@ -1,0 +1,3 @@
+//! Parts of the program `atlatl` that its tests and other programs can use.
+
+pub mod clients;
