@@ -5,7 +5,7 @@ mod screen;
 
 use std::{fs, io, path::PathBuf};
 
-use atlatl_stats::{Amount, Basis, Summary};
+use atlatl_lro::stats::{Amount, Basis, Summary};
 use chrono::TimeDelta;
 use lro::{Ledger, Moment};
 use serde::Serialize;

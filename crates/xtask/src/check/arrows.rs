@@ -22,7 +22,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("atlatl-memory", &["atlatl-mif"]),
     ("atlatl-server", &["lro", "lro-http", "atlatl-memory"]),
     ("atlatl-login", &["lro-core"]),
-    ("atlatl-stats", &["lro"]),
     ("atlatl-browse", &["lro-core"]),
     (
         "atlatl-lro",

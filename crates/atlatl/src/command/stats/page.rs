@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use atlatl_stats::{Row, Summary};
+use atlatl_lro::stats::{Row, Summary};
 
 use super::{known, milliseconds, per_cent, signed, span};
 use crate::output::{grouped, size};

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use anstyle::{AnsiColor, Style};
-use atlatl_stats::{Row, Summary};
+use atlatl_lro::stats::{Row, Summary};
 
 use super::{known, milliseconds, per_cent, signed, span};
 use crate::output::{counted, grouped, printable, size};

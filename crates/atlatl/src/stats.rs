@@ -5,7 +5,7 @@
 //! figure says how much of it was measured and how much estimated.
 //!
 //! ```
-//! use atlatl_stats::Summary;
+//! use atlatl_lro::stats::Summary;
 //! use lro::Event;
 //!
 //! let ledger = [

@@ -8,7 +8,7 @@ use lro_core::Reference;
 use lro_core::tokens::Estimate;
 use serde::Serialize;
 
-use crate::figures::Figures;
+use crate::stats::figures::Figures;
 
 /// What costs tokens and belongs to no single server or tool.
 const APART: &str = "(failed questions)";

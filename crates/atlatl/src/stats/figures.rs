@@ -4,8 +4,8 @@ use lro::{Event, EventKind, Reader};
 use lro_core::tokens::Estimate;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use crate::amount::{Amount, Basis};
-use crate::times::Times;
+use crate::stats::amount::{Amount, Basis};
+use crate::stats::times::Times;
 
 /// Sums over events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
