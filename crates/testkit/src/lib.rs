@@ -19,6 +19,13 @@ pub mod corpus;
 mod file_system;
 pub mod hostile;
 pub mod http;
+#[cfg(feature = "mcp-client")]
+#[expect(
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a client that cannot go on has failed its test"
+)]
+pub mod mcp_client;
 pub mod postgres;
 mod random;
 pub mod recipes;

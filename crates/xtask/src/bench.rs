@@ -109,7 +109,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
 /// Builds the servers that a benchmark measures with; a package's programs are built for its own
 /// benchmarks only.
 fn build_servers(repository: &Repository) -> Result<()> {
-    let build = ["build", "--release", "--locked", "--package", "testkit", "--bins"];
+    let build = ["build", "--profile", "bench", "--locked", "--package", "testkit", "--bins"];
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     Ok(())
 }

@@ -1,10 +1,4 @@
-//! Independent MCP clients that the built program is tested with. Development only.
-//!
-//! A package of its own: what they bring (a runtime with all its features) would otherwise be
-//! compiled into every test of the program.
-
-#![expect(clippy::missing_panics_doc, reason = "a peer that cannot go on has failed its test")]
-#![expect(clippy::unwrap_used, reason = "a peer that cannot go on has failed its test")]
+//! Independent MCP clients that the built program is tested with.
 
 use std::process::Command;
 

@@ -7,9 +7,9 @@ use std::fs;
 use std::process::Command;
 
 use mif::{Detail, Memory};
-use peers::{Era, Peer};
 use serde_json::json;
 use tempfile::TempDir;
+use testkit::mcp_client::{Era, Peer};
 use testkit::{built, corpus};
 
 /// A home with a store, and nothing of the machine's environment.
