@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::repository::Repository;
-use crate::{bench, check, cluster, conformance, docs, output, package, references, soak};
+use crate::{bench, check, conformance, docs, output, package, references, soak};
 
 /// Gates, generated references and long runs of the Atlatl repository.
 #[derive(Debug, Parser)]
@@ -36,8 +36,6 @@ enum Command {
     Mutants(MutantsArgs),
     /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
     Bench(BenchArgs),
-    /// Servers behind a balancer with real engines on this machine: load on them, and kills
-    Cluster(ClusterArgs),
 }
 
 /// Where the names of the existing tests come from.
@@ -60,10 +58,10 @@ pub(crate) struct ConformanceArgs {
 
 /// Where the `atlatl` program is.
 #[derive(Debug, Args)]
-pub(crate) struct BinArgs {
+pub struct BinArgs {
     /// Directory of the built `atlatl`; built with the dev profile when absent.
     #[arg(long, value_name = "DIR")]
-    pub(crate) bin: Option<PathBuf>,
+    pub bin: Option<PathBuf>,
 }
 
 /// Which documents to execute.
@@ -177,108 +175,8 @@ pub(crate) enum Bench {
     Footprint,
 }
 
-/// What to do with a cluster.
-#[derive(Debug, Args)]
-pub(crate) struct ClusterArgs {
-    #[command(subcommand)]
-    pub(crate) command: ClusterCommand,
-    /// Where everything of it lies; `cluster` in the cache when absent.
-    #[arg(long, value_name = "DIR", global = true)]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// The commands of a cluster.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ClusterCommand {
-    /// Start engines, servers and a balancer, and make tenants with keys
-    Up(UpArgs),
-    /// Let clients of all tenants write, read and ask for what is not theirs
-    Load(LoadArgs),
-    /// Kill servers and engines in turn, and measure how soon all works again
-    Kill(KillArgs),
-    /// End all of it and remove its directory
-    Down,
-    /// Up, load and kills at once, read back what was acknowledged, down; recorded under bench/runs/
-    Run(RunArgs),
-    /// Ask too much of one server in four ways, and measure what others get; recorded likewise
-    Overload(OverloadArgs),
-}
-
-/// Of what a cluster consists.
-#[derive(Debug, Args)]
-pub(crate) struct UpArgs {
-    /// How many servers there are.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) replicas: u16,
-    /// How many tenants there are.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
-    pub(crate) tenants: u16,
-    #[command(flatten)]
-    pub(crate) bin: BinArgs,
-}
-
-/// How much load there is.
-#[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
-    /// For how long.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
-    pub(crate) seconds: u64,
-    /// How many clients there are, of all tenants in turn.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) clients: u16,
-}
-
-/// How long something is killed again and again.
-#[derive(Debug, Args)]
-pub(crate) struct KillArgs {
-    /// For how long.
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
-    pub(crate) seconds: u64,
-    #[command(flatten)]
-    pub(crate) turns: TurnArgs,
-}
-
-/// How often something is killed, and for how long it is away.
-#[derive(Debug, Args)]
-pub(crate) struct TurnArgs {
-    /// Seconds from one kill to the next.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=7200))]
-    pub(crate) every: u64,
-    /// Seconds that what was killed stays away.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=600))]
-    pub(crate) away: u64,
-}
-
-/// A whole run.
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) up: UpArgs,
-    /// How long load and kills last.
-    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=6000))]
-    pub(crate) seconds: u64,
-    /// How many clients there are, of all tenants in turn.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) clients: u16,
-    #[command(flatten)]
-    pub(crate) turns: TurnArgs,
-}
-
-/// How a server is asked for too much.
-#[derive(Debug, Args)]
-pub(crate) struct OverloadArgs {
-    /// How long each way lasts.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
-    pub(crate) seconds: u64,
-    /// How many tenants there are.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
-    pub(crate) tenants: u16,
-    #[command(flatten)]
-    pub(crate) bin: BinArgs,
-}
-
 /// Parses the command line and runs the command; the exit code says whether it passed.
-pub(crate) fn run() -> ExitCode {
+pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = Repository::open().and_then(|repository| match cli.command {
         Command::Check(args) => check::run(&repository, &args),
@@ -290,7 +188,6 @@ pub(crate) fn run() -> ExitCode {
         Command::Fuzz(args) => soak::fuzz::run(&repository, &args),
         Command::Mutants(args) => soak::mutants::run(&repository, &args),
         Command::Bench(args) => bench::run(&repository, &args),
-        Command::Cluster(args) => cluster::run(&repository, &args),
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

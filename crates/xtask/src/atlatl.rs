@@ -12,7 +12,7 @@ use crate::repository::Repository;
 
 /// A directory that holds the `atlatl` program.
 #[derive(Debug)]
-pub(crate) struct Atlatl {
+pub struct Atlatl {
     dir: PathBuf,
 }
 
@@ -23,7 +23,7 @@ struct Metadata {
 
 impl Atlatl {
     /// Takes the directory that was given, or builds the program with the dev profile.
-    pub(crate) fn find(repository: &Repository, args: &BinArgs) -> Result<Self> {
+    pub fn find(repository: &Repository, args: &BinArgs) -> Result<Self> {
         let dir = match &args.bin {
             Some(dir) => dir.clone(),
             None => Self::build(repository)?,
@@ -46,17 +46,17 @@ impl Atlatl {
     }
 
     /// The directory, for PATH.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Stdout of the program with `args`, in an empty environment and with nothing to read.
-    pub(crate) fn stdout(&self, args: &[&str]) -> Result<String> {
+    pub fn stdout(&self, args: &[&str]) -> Result<String> {
         self.answer(args, "")
     }
 
     /// Stdout of the program with `args`, which reads `input`, in an empty environment.
-    pub(crate) fn answer(&self, args: &[&str], input: &str) -> Result<String> {
+    pub fn answer(&self, args: &[&str], input: &str) -> Result<String> {
         let mut program = Command::new(self.dir.join("atlatl"))
             .args(args)
             .env_clear()

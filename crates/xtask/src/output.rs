@@ -4,23 +4,23 @@ use std::fmt::Display;
 use std::io::{Write, stderr, stdout};
 
 /// Prints one line of the command's answer.
-pub(crate) fn line(text: impl Display) {
+pub fn line(text: impl Display) {
     // A closed pipe (`| head`) is the reader's choice, not a failure of the check.
     let _ = writeln!(stdout(), "{text}");
 }
 
 /// Prints one line about what is going on.
-pub(crate) fn progress(text: impl Display) {
+pub fn progress(text: impl Display) {
     let _ = writeln!(stderr(), "{text}");
 }
 
 /// Prints why the command could not finish, with its causes.
-pub(crate) fn error(error: &anyhow::Error) {
+pub fn error(error: &anyhow::Error) {
     let _ = writeln!(stderr(), "error: {error:#}");
 }
 
 /// Prints each finding and the verdict of a check called `what`; true when there is none.
-pub(crate) fn verdict(what: &str, findings: &[String]) -> bool {
+pub fn verdict(what: &str, findings: &[String]) -> bool {
     for finding in findings {
         line(format_args!("error: {finding}"));
     }

@@ -9,25 +9,25 @@ use serde::de::DeserializeOwned;
 
 /// The checkout this program was built from.
 #[derive(Debug)]
-pub(crate) struct Repository {
+pub struct Repository {
     root: PathBuf,
 }
 
 impl Repository {
     /// Finds the checkout two levels above this crate.
-    pub(crate) fn open() -> Result<Self> {
+    pub fn open() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         let root = root.context("crates/xtask is not inside a workspace")?;
         Ok(Self { root: root.to_path_buf() })
     }
 
     /// A path below the root.
-    pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+    pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join(relative)
     }
 
     /// The text of a file below the root.
-    pub(crate) fn read(&self, relative: impl AsRef<Path>) -> Result<String> {
+    pub fn read(&self, relative: impl AsRef<Path>) -> Result<String> {
         let relative = relative.as_ref();
         fs::read_to_string(self.path(relative)).with_context(|| format!("{}", relative.display()))
     }
@@ -35,7 +35,7 @@ impl Repository {
     /// Every file git tracks or would track, relative to the root, sorted.
     ///
     /// New files count before they are added: a check that waits for `git add` comes too late.
-    pub(crate) fn files(&self) -> Result<Vec<String>> {
+    pub fn files(&self) -> Result<Vec<String>> {
         let listed = self.git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
         let mut files: Vec<String> = listed
             .split('\0')
@@ -48,19 +48,19 @@ impl Repository {
     }
 
     /// Stdout of a git command in the root.
-    pub(crate) fn git(&self, args: &[&str]) -> Result<String> {
+    pub fn git(&self, args: &[&str]) -> Result<String> {
         self.stdout(Command::new("git").args(args))
     }
 
     /// A `cargo` command in the root.
-    pub(crate) fn cargo(&self, args: &[&str]) -> Command {
+    pub fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command.args(args).current_dir(&self.root);
         command
     }
 
     /// Stdout of a `cargo` command, read as JSON.
-    pub(crate) fn cargo_json<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
+    pub fn cargo_json<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
         let text = self.stdout(&mut self.cargo(args))?;
         serde_json::from_str(&text).with_context(|| format!("output of cargo {}", args.join(" ")))
     }
@@ -80,6 +80,6 @@ impl Repository {
 }
 
 /// Whether a file name ends in `.` and `extension`.
-pub(crate) fn has_extension(file: impl AsRef<Path>, extension: &str) -> bool {
+pub fn has_extension(file: impl AsRef<Path>, extension: &str) -> bool {
     file.as_ref().extension().is_some_and(|found| found == extension)
 }

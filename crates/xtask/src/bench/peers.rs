@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::output;
 
 /// The directory for what is fetched and made, never inside the checkout.
-pub(crate) fn cache() -> Result<PathBuf> {
+pub fn cache() -> Result<PathBuf> {
     let named = std::env::var_os("ATLATL_CACHE").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/atlatl"));
     named.or_else(home).context("neither ATLATL_CACHE nor HOME is set")

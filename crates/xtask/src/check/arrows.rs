@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Development only: these may use anything, and nothing shipped may use them.
-const DEVELOPMENT: &[&str] = &["testkit", "xtask"];
+const DEVELOPMENT: &[&str] = &["loadtest", "testkit", "xtask"];
 
 /// Foreign crates that may not appear anywhere below a pure crate.
 const PURE: &[(&str, &[&str])] =

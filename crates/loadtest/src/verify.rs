@@ -13,7 +13,7 @@ use super::connection::Request;
 use super::fleet::{Crew, Fleet, Kept};
 use super::tally::Tally;
 use super::verdict::Form;
-use crate::output;
+use xtask::output;
 
 /// Everything runs: who does not answer for so long does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);

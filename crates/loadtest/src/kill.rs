@@ -11,7 +11,7 @@ use super::process::within;
 use super::state::{Part, State};
 use super::tenants::Tenant;
 use super::{postgres, probe, replica, s3};
-use crate::output;
+use xtask::output;
 
 /// How long something may take to be there again on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);

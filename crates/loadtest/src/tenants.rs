@@ -14,7 +14,7 @@ use super::canary;
 use super::postgres::{self, OWNER};
 use super::process::stdout;
 use super::state::State;
-use crate::output;
+use xtask::output;
 
 /// Who looks whether servers answer; no client is of this tenant.
 pub(super) const PROBE: &str = "probe";

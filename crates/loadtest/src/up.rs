@@ -12,7 +12,7 @@ use super::process::within;
 use super::programs::Programs;
 use super::state::{Part, State};
 use super::{balancer, ports, postgres, replica, s3, tenants};
-use crate::output;
+use xtask::output;
 
 /// After so long a cluster ends by itself.
 const LIFE: Duration = Duration::from_hours(2);
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) fn up(dir: &Path, atlatl: PathBuf, replicas: usize, tenants: usize) -> Result<State> {
     ensure!(
         !dir.exists(),
-        "{} is there already: cargo xtask cluster down ends what is in it",
+        "{} is there already: cargo loadtest down ends what is in it",
         dir.display()
     );
     let mut programs = Programs::find(atlatl)?;

@@ -16,7 +16,7 @@ use self::trial::{Peak, Times, Trial};
 use super::fleet::Fleet;
 use super::state::State;
 use super::tenants;
-use crate::output;
+use xtask::output;
 
 /// Numbers of clients. The most of them are those who behave while others do not: as many as a cluster
 /// is tried with, and more than it takes to keep a server busy.

@@ -1,6 +1,7 @@
-//! `cargo xtask cluster`: servers behind a balancer with real engines on this machine, clients of many
+//! `cargo loadtest`: servers behind a balancer with real engines on this machine, clients of many
 //! tenants, and somebody who kills all of it in turn.
 
+mod args;
 mod asker;
 mod balancer;
 mod canary;
@@ -28,30 +29,43 @@ mod verdict;
 mod verify;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use clap::Parser as _;
+use xtask::BinArgs;
 
 use self::fleet::Fleet;
 use self::kill::Turns;
 use self::report::Report;
 use self::state::State;
 use crate::args::{
-    BinArgs, ClusterArgs, ClusterCommand, KillArgs, LoadArgs, OverloadArgs, RunArgs, TurnArgs,
-    UpArgs,
+    ClusterArgs, ClusterCommand, KillArgs, LoadArgs, OverloadArgs, RunArgs, TurnArgs, UpArgs,
 };
-use crate::atlatl::Atlatl;
-use crate::bench::peers;
-use crate::output;
-use crate::repository::Repository;
-use crate::run_record::RunRecord;
+use xtask::atlatl::Atlatl;
+use xtask::output;
+use xtask::repository::Repository;
+use xtask::run_record::RunRecord;
+
+fn main() -> ExitCode {
+    let args = ClusterArgs::parse();
+    match Repository::open().and_then(|repository| run(&repository, &args)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Runs one of the commands.
-pub(crate) fn run(repository: &Repository, args: &ClusterArgs) -> Result<bool> {
+fn run(repository: &Repository, args: &ClusterArgs) -> Result<bool> {
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir)?,
-        None => peers::cache()?.join("cluster"),
+        None => xtask::cache()?.join("cluster"),
     };
     match &args.command {
         ClusterCommand::Up(args) => {
@@ -100,7 +114,7 @@ fn say_where(state: &State) {
          $(jq -r '.[0].key' {})\"",
         keys.display()
     ));
-    output::line("it ends by itself after two hours, or by: cargo xtask cluster down");
+    output::line("it ends by itself after two hours, or by: cargo loadtest down");
 }
 
 fn load(dir: &Path, args: &LoadArgs) -> Result<bool> {
@@ -140,7 +154,7 @@ fn whole(repository: &Repository, dir: &Path, args: &RunArgs) -> Result<bool> {
 /// One server, hazards one after another, down; the record of it.
 fn overloaded(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<bool> {
     let OverloadArgs { seconds, tenants, bin } = args;
-    let command = format!("cargo xtask cluster overload --seconds {seconds} --tenants {tenants}");
+    let command = format!("cargo loadtest overload --seconds {seconds} --tenants {tenants}");
     let record = RunRecord::begin(repository, "overload", &command)?;
     let state = up::up(dir, atlatl(repository, bin)?, 1, (*tenants).into())?;
     let outcome = overload::run(&state, *seconds);
@@ -182,7 +196,7 @@ fn written(args: &RunArgs) -> String {
     let RunArgs { up: UpArgs { replicas, tenants, .. }, seconds, clients, turns } = args;
     let TurnArgs { every, away } = turns;
     format!(
-        "cargo xtask cluster run --seconds {seconds} --clients {clients} --every {every} --away {away} \
+        "cargo loadtest run --seconds {seconds} --clients {clients} --every {every} --away {away} \
          --replicas {replicas} --tenants {tenants}"
     )
 }
