@@ -23,7 +23,6 @@ mod descriptor;
 mod detail;
 pub mod guidance;
 mod header;
-mod json;
 mod neutral;
 mod operation;
 pub mod outline;
@@ -40,7 +39,6 @@ mod survey;
 pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
-mod unescape;
 
 pub use assess::{
     Assessment, LinesError, assess, assess_arrived, assess_result, assess_result_found, lines,
@@ -53,6 +51,7 @@ pub use descriptor::{
 pub use detail::Detail;
 pub use guidance::Extraction;
 pub use header::{INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult};
+pub use lro_json::{NoText, Unescape};
 pub use neutral::{escape_hidden, excerpt, is_hidden, is_neutral, neutralise};
 pub use operation::{Operation, Slug};
 pub use place::Place;
@@ -68,4 +67,3 @@ pub use threshold::{
 #[cfg(feature = "tokenizer")]
 pub use tokens::O200k;
 pub use tokens::{Measure, NoTokenizer, Tokenizer, Tokens};
-pub use unescape::{NoText, Unescape};

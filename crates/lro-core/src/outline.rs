@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use crate::json::{Events, Kind, Scanner, decode};
 use crate::payload::{Payload, Unreadable};
+use lro_json::{Events, Kind, Scanner, decode};
 
 /// Of a container's members no more are kept.
 const MEMBERS_CAP: usize = 10_000;

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::abridge::{Limits, show};
-use crate::json::encode;
 use crate::neutral::neutralise;
 use crate::tokens::{Measure, Tokens};
+use lro_json::encode;
 
 /// What is shown of a stored result.
 #[derive(Debug, Clone, Serialize)]

@@ -8,9 +8,9 @@ mod builder;
 mod schema;
 
 pub(crate) use self::builder::ShapeBuilder;
-use crate::json::Kind;
 use crate::neutral;
 use crate::tokens::Measure;
+use lro_json::Kind;
 
 /// Levels told: a record's fields, theirs, and those of the objects in an array.
 const LEVELS: usize = 3;
@@ -216,7 +216,7 @@ mod tests {
 
     use super::schema::SCHEMA_COST;
     use super::*;
-    use crate::json::Scanner;
+    use lro_json::Scanner;
 
     fn shape(records: &str) -> Shape {
         let mut builder = ShapeBuilder::new(1);

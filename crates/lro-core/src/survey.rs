@@ -4,9 +4,9 @@ mod namespaces;
 
 use self::namespaces::Namespaces;
 use crate::detail::Detail;
-use crate::json::{Events, Kind};
 use crate::records::Column;
 use crate::shape::{Presence, Shape, ShapeBuilder};
+use lro_json::{Events, Kind};
 
 /// How much of the first lines is kept for the preview and for sampling.
 pub(crate) const HEAD_CAP: usize = crate::tokens::SAMPLE_BYTES;

@@ -11,8 +11,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json::{decode, same_lexemes};
 use crate::records::{Content, Found, RecordForm};
+use lro_json::{decode, same_lexemes};
 
 /// A tool result, its payload taken.
 #[derive(Debug, Clone)]

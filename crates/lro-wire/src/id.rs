@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use crate::object::text;
+use lro_json::text;
 
 /// A request's id, as it is spelled.
 ///

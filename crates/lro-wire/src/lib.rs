@@ -19,7 +19,6 @@
 //! );
 //! ```
 
-pub mod edit;
 pub mod meta;
 pub mod sse;
 pub mod version;
@@ -28,7 +27,6 @@ mod failure;
 mod id;
 mod line;
 mod message;
-mod object;
 
 pub use failure::{
     Failure, HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY,
@@ -36,5 +34,5 @@ pub use failure::{
 };
 pub use id::{Id, IdKey};
 pub use line::{LINE_IN_MEMORY, Line, Lines, LongLine};
+pub use lro_json::{Object, edit};
 pub use message::{Message, Messages};
-pub use object::Object;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::id::Id;
-use crate::object::{Object, Text};
+use lro_json::{Object, Text};
 
 /// A request, a notification or a response, borrowed from its line.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::message::Message;
-use crate::object::Object;
+use lro_json::Object;
 
 /// `_meta`: the version of the protocol that a request speaks.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";

@@ -1,7 +1,7 @@
 //! Abridge: a record within limits, valid JSON whatever is left out.
 
-use crate::json::{Lexemes, decode, encode};
 use crate::neutral::neutralise;
+use lro_json::{Lexemes, decode, encode};
 
 /// Nesting beyond what common JSON parsers accept inside a message.
 const DEPTH_CAP: usize = 32;

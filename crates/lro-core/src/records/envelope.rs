@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finder::BYTE_ORDER_MARK;
 use super::{RecordForm, RecordSet};
-use crate::json::{Events, Scanner};
+use lro_json::{Events, Scanner};
 
 /// A payload without its records: valid JSON with an empty array at `at`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use super::surveyed::Surveyed;
 use super::table::TableSniffer;
 use super::utf8::Utf8Check;
 use super::{Content, Found, RecordForm, RecordSet};
-use crate::json::{Events, Kind, Scanner, decode, trim_start};
 use crate::tokens::Measure;
+use lro_json::{Events, Kind, Scanner, decode, trim_start};
 
 /// Small enough that one window is still in the cache for every look that is taken at it.
 const WINDOW: usize = 16 * 1024;

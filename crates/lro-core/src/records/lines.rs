@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::surveyed::{CompactLines, Surveyed};
 use super::table::TableLines;
 use super::{RecordForm, RecordSet};
-use crate::json::{Events, Kind, Scanner};
 use crate::survey::{Survey, SurveyBuilder};
+use lro_json::{Events, Kind, Scanner};
 
 /// Writes the record lines of a payload that is fed a second time.
 pub struct RecordLines {

@@ -4,8 +4,8 @@
 //! Where nothing but commas stands between them and no white space within, it also says how long
 //! each is, and the second pass need only copy.
 
-use crate::json::{Events, Kind};
 use crate::survey::{Survey, SurveyBuilder};
+use lro_json::{Events, Kind};
 
 /// More records than this are found again when they are written, so that memory stays small.
 const RECORDS_CAP: usize = 4 << 20;

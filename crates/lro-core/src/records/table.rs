@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::finder::BYTE_ORDER_MARK;
 use super::{PayloadChanged, RecordForm};
-use crate::json::encode;
+use lro_json::encode;
 
 const HEADER_CAP: usize = 64 * 1024;
 const ROW_CAP: usize = 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Builder: takes the shape of records while they are scanned.
 
 use super::{FIELDS_CAP, Field, LEVELS, NAME_CAP, NESTED_FIELDS_CAP, NODES_CAP, Node, Shape};
-use crate::json::{Container, Events, Kind, decode};
+use lro_json::{Container, Events, Kind, decode};
 
 /// Takes the shape of records while they are scanned.
 #[derive(Debug)]

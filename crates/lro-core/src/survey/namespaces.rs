@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::json::decode;
 use crate::neutral;
+use lro_json::decode;
 
 /// How many are told.
 const TOP: usize = 5;

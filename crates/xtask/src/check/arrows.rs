@@ -11,10 +11,11 @@ use crate::repository::Repository;
 ///
 /// The crates to come stand here from the start: the direction is a decision, not a discovery.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("lro-core", &[]),
+    ("lro-json", &[]),
+    ("lro-core", &["lro-json"]),
     ("lro-spool", &["lro-core"]),
     ("lro-query", &["lro-spool"]),
-    ("lro-wire", &[]),
+    ("lro-wire", &["lro-json"]),
     ("lro", &["lro-query", "lro-wire"]),
     ("lro-http", &["lro-wire"]),
     ("lro-proxy", &["lro", "lro-http"]),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// The text that a string lexeme (quotes excluded) stands for; `None` when it cannot be UTF-8, as
 /// with a lone surrogate.
-pub(crate) fn decode(lexeme: &[u8]) -> Option<Cow<'_, str>> {
+pub fn decode(lexeme: &[u8]) -> Option<Cow<'_, str>> {
     if !lexeme.contains(&b'\\') {
         return std::str::from_utf8(lexeme).ok().map(Cow::Borrowed);
     }
@@ -16,7 +16,7 @@ pub(crate) fn decode(lexeme: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// `text` as a JSON string, quotes included.
-pub(crate) fn encode(text: &str) -> String {
+pub fn encode(text: &str) -> String {
     // A &str always serializes; the fallback keeps the function total.
     serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
 }
@@ -24,7 +24,7 @@ pub(crate) fn encode(text: &str) -> String {
 /// Whether two valid JSON texts say the same, lexeme by lexeme: white space aside, and with a
 /// string's escapes resolved (`"\u00e9"` is `"é"`). Numbers must be spelled alike and members must
 /// stand in the same order; anything else counts as saying something different.
-pub(crate) fn same_lexemes(one: &[u8], other: &[u8]) -> bool {
+pub fn same_lexemes(one: &[u8], other: &[u8]) -> bool {
     let (mut one, mut other) = (Lexemes(one), Lexemes(other));
     loop {
         match (one.next(), other.next()) {
@@ -45,7 +45,7 @@ fn same_string(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// `text` without the white space of JSON at its start.
-pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
+pub fn trim_start(text: &[u8]) -> &[u8] {
     &text[text.iter().take_while(|byte| is_space(**byte)).count()..]
 }
 
@@ -55,7 +55,7 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// Splits valid JSON into its lexemes, and anything else into pieces that are never empty.
-pub(crate) struct Lexemes<'a>(pub(crate) &'a [u8]);
+pub struct Lexemes<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Lexemes<'a> {
     type Item = &'a [u8];

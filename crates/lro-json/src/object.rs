@@ -44,13 +44,13 @@ impl<'a> Object<'a> {
 }
 
 /// The text that the JSON string `json` stands for.
-pub(crate) fn text(json: &str) -> Option<Cow<'_, str>> {
+pub fn text(json: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(json).ok().map(|Text(text)| text)
 }
 
 /// A string that borrows where it has no escapes; serde's own `Cow` never does.
 #[derive(serde::Deserialize)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -18,26 +18,34 @@ pub(crate) const DEPTH_CAP: usize = 1_000_000;
 
 /// The two containers of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Container {
+pub enum Container {
+    /// `[…]`
     Array,
+    /// `{…}`
     Object,
 }
 
 /// What a value is, from its lexeme alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// `null`
     Null,
+    /// `true` or `false`
     Bool,
     /// A number without fraction or exponent.
     Integer,
+    /// Any other number.
     Number,
+    /// `"…"`
     String,
+    /// `[…]`
     Array,
+    /// `{…}`
     Object,
 }
 
 /// Receives what the scanner sees. Offsets count from the payload's first byte.
-pub(crate) trait Events {
+pub trait Events {
     /// A value starts at `at`; `depth` containers are open around it. A number begins as
     /// [`Kind::Number`]: whether it is an integer is known only at its end.
     fn begin(&mut self, _kind: Kind, _at: u64, _depth: usize) {}
@@ -55,11 +63,13 @@ pub(crate) trait Events {
 
 /// The bytes are not JSON, or not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed {
-    pub(crate) at: u64,
+pub struct Malformed {
+    /// The offset of the first byte that cannot be JSON.
+    pub at: u64,
 }
 
-pub(crate) struct Scanner {
+/// A push scanner of JSON.
+pub struct Scanner {
     state: State,
     stack: Vec<Container>,
     /// Whether the input is the inside of an array, whose brackets it does not have.
@@ -74,12 +84,12 @@ pub(crate) struct Scanner {
 impl Scanner {
     /// A scanner for a whole document, or several on lines of their own, whose first byte lies at
     /// `base`.
-    pub(crate) fn new(base: u64) -> Self {
+    pub fn new(base: u64) -> Self {
         Self::with(State::Value, false, base)
     }
 
     /// A scanner for what stands between `[` and `]`; `base` is the offset behind the bracket.
-    pub(crate) fn inside_array(base: u64) -> Self {
+    pub fn inside_array(base: u64) -> Self {
         Self::with(State::ValueOrClose, true, base)
     }
 
@@ -95,11 +105,7 @@ impl Scanner {
     }
 
     /// Scans one more chunk.
-    pub(crate) fn feed<E: Events>(
-        &mut self,
-        chunk: &[u8],
-        events: &mut E,
-    ) -> Result<(), Malformed> {
+    pub fn feed<E: Events>(&mut self, chunk: &[u8], events: &mut E) -> Result<(), Malformed> {
         let mut i = 0;
         while let Some(&byte) = chunk.get(i) {
             i = match (self.state, byte) {
@@ -148,7 +154,7 @@ impl Scanner {
     }
 
     /// Ends the input.
-    pub(crate) fn finish<E: Events>(&mut self, events: &mut E) -> Result<(), Malformed> {
+    pub fn finish<E: Events>(&mut self, events: &mut E) -> Result<(), Malformed> {
         if let State::Number(digits) = self.state {
             self.end_number(digits, 0, events)?;
         }
