@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use atlatl_server::auth::is_tenant;
 use atlatl_fuzz::Written;
 use atlatl_memory::{MemoryStore, SqliteStore};
-use atlatl_server::{Brought, SignedLinks};
+use atlatl_server::{SignedUrl, SignedLinks};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
@@ -104,9 +104,9 @@ fuzz_target!(|input: Input<'_>| {
     let its_own =
         text == part && tenant == input.tenant && input.other_store == input.store && asked == id;
     let expected = match its_own {
-        true if now.timestamp() < end => Brought::Good,
-        true => Brought::Over,
-        false => Brought::None,
+        true if now.timestamp() < end => SignedUrl::Good,
+        true => SignedUrl::Over,
+        false => SignedUrl::None,
     };
     assert_eq!(brought, expected, "{text:?} for {tenant:?} and {asked}, given as {part:?}");
 

@@ -9,7 +9,7 @@ use mif::MemoryId;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::ArgumentError;
-use crate::seal::Seal;
+use crate::signing::Signer;
 
 const PURPOSE: &str = "cursor";
 /// How long a reader may take for a page.
@@ -42,7 +42,7 @@ struct Written {
 }
 
 /// Writes `place` in the answers to `question`.
-pub(crate) fn write(seal: &Seal, question: &str, place: &Place, now: DateTime<Utc>) -> String {
+pub(crate) fn write(seal: &Signer, question: &str, place: &Place, now: DateTime<Utc>) -> String {
     let (id, at, rank) = match place {
         Place::Listing(Position { at, id }) => (id, Some(*at), None),
         Place::Answers { position, now } => {
@@ -62,7 +62,7 @@ pub(crate) fn write(seal: &Seal, question: &str, place: &Place, now: DateTime<Ut
 
 /// Reads a cursor that came with `question`.
 pub(crate) fn read(
-    seal: &Seal,
+    seal: &Signer,
     question: &str,
     cursor: &str,
     now: DateTime<Utc>,
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_cursor_goes_with_its_question_for_a_day() {
-        let seal = Seal::new([1; 32]);
+        let seal = Signer::new([1; 32]);
         let now: DateTime<Utc> = "2026-11-15T10:00:00Z".parse().expect("a time");
         let id = MemoryId::from_u128(7);
         let places = [
@@ -114,7 +114,7 @@ mod tests {
             );
             let other = read(&seal, r#"{"tags":["x"]}"#, &cursor, now);
             assert!(other.is_err_and(|e| e.message.contains("other arguments")));
-            assert!(read(&Seal::new([2; 32]), "{}", &cursor, now).is_err());
+            assert!(read(&Signer::new([2; 32]), "{}", &cursor, now).is_err());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Dispatch: a request in, its result out.
 //!
-//! What differs between the eras is settled here and in [`greeting`](crate::greeting): below, a
+//! What differs between the eras is settled here and in [`greeting`](crate::handshake): below, a
 //! result is a result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,15 +2,15 @@
 //!
 //! Nothing is kept between requests: what a client must bring back is sealed and given to it.
 
+mod admission;
 mod api;
 mod authentication;
-mod given;
-mod hall;
+mod extract;
 mod mcp;
 mod metrics;
 mod offload;
 mod problem;
-mod traced;
+mod tracing;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ pub use lro_http::{
 use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
 use tokio::sync::Semaphore;
 
+use self::admission::{HttpState, Only};
+pub use self::admission::{Tenant, Tenants};
 use self::authentication::Authentication;
-use self::hall::{Hall, Only};
-pub use self::hall::{Tenant, Tenants};
 pub use self::metrics::Metrics;
-use crate::access::Doorman;
+use crate::auth::Authenticator;
 use crate::event::EventBus;
-use crate::link::SignedLinks;
 use crate::permit;
 use crate::server::MemoryServer;
+use crate::signed_url::SignedLinks;
 use crate::trace::Tracer;
 
 /// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
@@ -102,7 +102,7 @@ struct App {
     tracer: Option<Arc<dyn Tracer>>,
     /// Who asks.
     principal: Principal,
-    hall: Hall,
+    state: HttpState,
 }
 
 /// Answers on `listener` until it is stopped: one tenant, whoever asks. Fails where a TCP listener has no
@@ -128,17 +128,17 @@ pub fn run(
     serve(Arc::new(Only(tenant)), authentication, events, listener, options, stopped)
 }
 
-/// The same for many tenants: whose memories are asked for, `doorman` says. The options' tokens, places
+/// The same for many tenants: whose memories are asked for, `authenticator` says. The options' tokens, places
 /// and links are not looked at.
 pub fn run_for_many(
     tenants: Arc<dyn Tenants>,
-    doorman: Arc<Doorman>,
+    authenticator: Arc<Authenticator>,
     events: EventBus,
     listener: Listener,
     options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
-    let authentication = Authentication::Principals(doorman);
+    let authentication = Authentication::Principals(authenticator);
     serve(tenants, authentication, events, listener, options, stopped)
 }
 
@@ -157,14 +157,14 @@ fn serve(
         told.store(true, Ordering::Relaxed);
         tokio::time::sleep(drain).await;
     };
-    let hall = Hall {
+    let state = HttpState {
         tenants,
         authentication,
         metrics: options.metrics,
         tracer: options.tracer,
         events,
         ending,
-        room: Hall::room(),
+        room: HttpState::room(),
         readiness: Arc::new(Semaphore::new(1)),
         discard: Arc::new(Semaphore::new(1)),
         began: Instant::now(),
@@ -173,11 +173,11 @@ fn serve(
     origins.extend(listener.origin());
     let guard = Guard { hosts: options.allowed_hosts, origins, tokens: None };
     let bounds = Bounds::new(options.connections, LAST_WORDS);
-    lro_http::serve(move || router(hall, &Arc::new(guard)), listener, bounds, stop)
+    lro_http::serve(move || router(state, &Arc::new(guard)), listener, bounds, stop)
 }
 
 /// Every path with what it needs: the one list that the router is made of.
-fn routes() -> Vec<Route<Hall>> {
+fn routes() -> Vec<Route<HttpState>> {
     use Exposure::{Authenticated, Public, SignedLink};
     let memory = get(api::read).put(api::replace).delete(api::delete);
     vec![
@@ -201,7 +201,7 @@ pub fn paths() -> Vec<(&'static str, Exposure)> {
     routes().into_iter().map(|route| (route.path, route.exposure)).collect()
 }
 
-fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
+fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
     let of = |exposure: Exposure| {
         let routes = routes().into_iter().filter(move |route| route.exposure == exposure);
         routes
@@ -209,18 +209,18 @@ fn router(hall: Hall, guard: &Arc<Guard>) -> Router {
     };
     let asked = guard
         .before(of(Exposure::Authenticated))
-        .layer(from_fn_with_state(hall.clone(), hall::admit))
+        .layer(from_fn_with_state(state.clone(), admission::admit))
         // A link is proof enough of itself.
         .merge(of(Exposure::SignedLink))
-        .layer(from_fn_with_state(hall.clone(), hall::limit_concurrency))
+        .layer(from_fn_with_state(state.clone(), admission::limit_concurrency))
         .merge(of(Exposure::Public))
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
     guard
         .around(asked)
         .layer(from_fn(catch_panic))
-        .layer(from_fn_with_state(Arc::clone(&hall.metrics), metrics::counted))
-        .with_state(hall)
+        .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::counted))
+        .with_state(state)
 }
 
 /// Runs `work`, which may wait for a disk, with the permits of the request.

@@ -4,33 +4,32 @@
 //! pair of streams. Tools know nothing of offloading: what they answer is written, and what is
 //! written passes the interceptor.
 
-pub mod access;
-mod answer;
 mod arguments;
 pub mod auth;
-mod call;
 mod client;
 mod cursor;
-mod custodian;
 mod definition;
 mod dispatch;
 pub mod event;
-mod greeting;
+mod handlers;
+mod handshake;
 pub mod http;
-mod link;
+mod maintenance;
 mod permit;
 mod prompt;
 mod quota;
 mod resource;
-mod seal;
+mod response;
 mod server;
+mod signed_url;
+mod signing;
 pub mod stdio;
 mod task;
 mod tool;
+mod tool_error;
 pub mod trace;
-mod trouble;
 
 pub use client::{Client, Transport};
-pub use link::{Brought, SignedLinks};
-pub use server::{MemoryServer, Parts};
+pub use server::{MemoryServer, ServerConfig};
+pub use signed_url::{SignedLinks, SignedUrl};
 pub use task::TaskSlots;

@@ -13,8 +13,8 @@ use lro::mcp::{Interceptor, Tools};
 
 use crate::client::{Client, Transport};
 use crate::event::EventBus;
-use crate::quota::Room;
-use crate::seal::{Seal, StoreSeal};
+use crate::quota::MemoryQuota;
+use crate::signing::{Signer, StoreSigner};
 use crate::task::{TaskSlots, Tasks};
 
 /// How long a call may take before a client that takes tasks gets one.
@@ -22,7 +22,7 @@ const TASK_AFTER: Duration = Duration::from_secs(1);
 
 /// What a server is put together from.
 #[non_exhaustive]
-pub struct Parts {
+pub struct ServerConfig {
     /// Where memories are.
     pub store: Arc<dyn MemoryStore>,
     /// What turns text into vectors, if anything.
@@ -54,7 +54,7 @@ pub struct Parts {
     pub version: String,
 }
 
-impl Parts {
+impl ServerConfig {
     /// The least that a server needs: it never offloads, and nobody watches.
     pub fn new(store: Arc<dyn MemoryStore>, estimate: Estimate, clock: fn() -> Moment) -> Self {
         Self {
@@ -78,9 +78,9 @@ impl Parts {
 
 /// A memory server, without a transport. Cheap to clone.
 #[derive(Clone)]
-pub struct MemoryServer(pub(crate) Arc<Inner>);
+pub struct MemoryServer(pub(crate) Arc<ServerInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ServerInner {
     pub(crate) store: Arc<dyn MemoryStore>,
     pub(crate) capture: CaptureService,
     pub(crate) recall: RecallService,
@@ -96,9 +96,9 @@ pub(crate) struct Inner {
     pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
     pub(crate) clock: fn() -> Moment,
-    seal: StoreSeal,
+    seal: StoreSigner,
     pub(crate) tasks: Tasks,
-    pub(crate) room: Room,
+    pub(crate) room: MemoryQuota,
     pub(crate) version: String,
 }
 
@@ -116,8 +116,8 @@ pub(crate) enum Delivery {
 impl MemoryServer {
     /// Puts a server together. With an embedder it begins to make the vectors that are missing. The
     /// store need not be there yet.
-    pub fn new(parts: Parts) -> Self {
-        let seal = StoreSeal::new(parts.store.clone());
+    pub fn new(parts: ServerConfig) -> Self {
+        let seal = StoreSigner::new(parts.store.clone());
         // What is there is fetched before anyone waits for it.
         let _ = seal.get();
         let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
@@ -127,7 +127,7 @@ impl MemoryServer {
             let backfill = parts.backfill.clone().or_else(own)?;
             Some(backfill.register(parts.store.clone()))
         });
-        Self(Arc::new(Inner {
+        Self(Arc::new(ServerInner {
             capture: CaptureService::new(parts.store.clone()),
             search: SearchService::new(parts.store.clone(), parts.embedder),
             prompt: PromptIntegration::new(recall.clone(), parts.estimate.clone()),
@@ -144,7 +144,7 @@ impl MemoryServer {
             clock: parts.clock,
             seal,
             tasks: Tasks::new(TASK_AFTER, parts.task_slots),
-            room: Room::default(),
+            room: MemoryQuota::default(),
             version: parts.version,
             store: parts.store,
         }))
@@ -156,9 +156,9 @@ impl MemoryServer {
     }
 }
 
-impl Inner {
+impl ServerInner {
     /// What signs what clients bring back. Its key is the store's, which may not be there.
-    pub(crate) fn seal(&self) -> Result<&Seal, StoreError> {
+    pub(crate) fn seal(&self) -> Result<&Signer, StoreError> {
         self.seal.get()
     }
 

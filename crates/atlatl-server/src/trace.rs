@@ -3,16 +3,16 @@
 //! Names, keys and values are words of ours or numbers, by their types: nothing that a client, a
 //! memory or a file says can become part of a span. Whoever collects them is [`Tracer`]'s business.
 
+mod names;
 mod parent;
-mod words;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use lro_wire::{Failure, Message};
 
+pub(crate) use self::names::{code, method, tool};
 pub use self::parent::Parent;
-pub(crate) use self::words::{code, method, tool};
 
 /// The part of a request that asks the store.
 pub(crate) const STORE: &str = "store";
@@ -37,7 +37,7 @@ pub trait Span: Send + Sync {
     /// Begins a part of it; `began` where that was earlier.
     fn part(&self, name: &'static str, began: Option<DateTime<Utc>>) -> Arc<dyn Span>;
     /// Says something of it.
-    fn say(&self, key: &'static str, value: Said);
+    fn say(&self, key: &'static str, value: AttrValue);
     /// Says that it failed, and in which way.
     fn fail(&self, class: &'static str);
     /// Ends it.
@@ -47,20 +47,20 @@ pub trait Span: Send + Sync {
 /// What is said of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Said {
+pub enum AttrValue {
     /// A word of ours.
     Word(&'static str),
     /// How many.
     Count(u64),
 }
 
-impl From<&'static str> for Said {
+impl From<&'static str> for AttrValue {
     fn from(word: &'static str) -> Self {
         Self::Word(word)
     }
 }
 
-impl From<u64> for Said {
+impl From<u64> for AttrValue {
     fn from(count: u64) -> Self {
         Self::Count(count)
     }
@@ -116,7 +116,7 @@ impl Traced {
         Self(self.0.as_ref().map(|span| span.part(name, Some(began))))
     }
 
-    pub(crate) fn say(&self, key: &'static str, value: impl Into<Said>) {
+    pub(crate) fn say(&self, key: &'static str, value: impl Into<AttrValue>) {
         if let Some(span) = &self.0 {
             span.say(key, value.into());
         }

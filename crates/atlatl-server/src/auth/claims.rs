@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use crate::auth::key_record::SUBJECT_PREFIX;
-use crate::auth::object;
 use crate::auth::principal::{Principal, PrincipalError};
 use crate::auth::scope::Scopes;
+use crate::auth::strict_json;
 use crate::auth::token::{TokenError, TokenRules};
 
 /// By which the clocks of authority and server may differ.
@@ -18,7 +18,7 @@ pub(crate) fn principal(
     rules: &TokenRules,
     now: DateTime<Utc>,
 ) -> Result<Principal, TokenError> {
-    let claims = object::read(json).ok_or(TokenError::Malformed)?;
+    let claims = strict_json::read(json).ok_or(TokenError::Malformed)?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(rules.issuer.as_str()) {
         return Err(TokenError::Issuer);

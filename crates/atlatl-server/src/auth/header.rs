@@ -3,8 +3,8 @@
 use jsonwebtoken::Algorithm;
 use serde_json::Value;
 
-use crate::auth::object;
 use crate::auth::public_key::algorithm;
+use crate::auth::strict_json;
 use crate::auth::token::TokenError;
 
 /// Names that are refused whatever they hold: keys come from the authority and never with the
@@ -19,7 +19,7 @@ pub(crate) struct TokenHeader {
 
 impl TokenHeader {
     pub(crate) fn read(json: &[u8]) -> Result<Self, TokenError> {
-        let mut header = object::read(json).ok_or(TokenError::Malformed)?;
+        let mut header = strict_json::read(json).ok_or(TokenError::Malformed)?;
         let is_refused = REFUSED.iter().any(|name| header.contains_key(*name));
         if is_refused || !header.get("typ").is_none_or(is_access_token) {
             return Err(TokenError::Header);

@@ -15,13 +15,13 @@ use lro_http::Problem;
 use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
-use super::given::{Body, Id};
-use super::hall::Hall;
+use super::admission::HttpState;
+use super::extract::{LimitedBody, MemoryIdPath};
 use super::problem::{of_store, of_trouble};
-use crate::answer::Set;
 use crate::arguments::{ArgumentError, Arguments, with_filter};
 use crate::event::EventKind;
 use crate::permit;
+use crate::response::Set;
 
 /// Memories on a page when nobody says how many, and at most.
 const PAGE: u64 = 50;
@@ -41,16 +41,16 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-pub(super) async fn ready(State(hall): State<Hall>) -> Result<&'static str, Problem> {
+pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str, Problem> {
     let said = |said: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said);
-    if hall.ending.load(Ordering::Relaxed) {
+    if state.ending.load(Ordering::Relaxed) {
         return Err(said("the server is being stopped"));
     }
     // One check at a time, however many ask: where the store blocks, they do not pile up. Others wait
     // for their turn, and no longer than an orchestrator would.
     let checked = tokio::time::timeout(READY_TIMEOUT, async {
-        let permit = Arc::clone(&hall.readiness).acquire_owned().await.ok()?;
-        permit::holding(permit, move || hall.tenants.ready().is_ok()).await.ok()
+        let permit = Arc::clone(&state.readiness).acquire_owned().await.ok()?;
+        permit::holding(permit, move || state.tenants.ready().is_ok()).await.ok()
     });
     match checked.await {
         Ok(Some(true)) => Ok("ok\n"),
@@ -59,8 +59,8 @@ pub(super) async fn ready(State(hall): State<Hall>) -> Result<&'static str, Prob
 }
 
 /// Who issues tokens for this server, for whoever has none yet (RFC 9728).
-pub(super) async fn metadata(State(hall): State<Hall>) -> Result<Response, Problem> {
-    let metadata = hall.authentication.metadata();
+pub(super) async fn metadata(State(state): State<HttpState>) -> Result<Response, Problem> {
+    let metadata = state.authentication.metadata();
     metadata.map(|text| json(StatusCode::OK, text)).ok_or_else(Problem::missing)
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn list(
 /// `POST /v1/search`.
 pub(super) async fn search(
     Extension(app): Extension<App>,
-    Body(body): Body,
+    LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let arguments = Arguments::read(text(&body)?, SEARCHED_BY)?;
     let detail = arguments.detail(Detail::Full)?;
@@ -119,7 +119,7 @@ pub(super) async fn search(
 /// `POST /v1/memories`.
 pub(super) async fn create(
     Extension(app): Extension<App>,
-    Body(body): Body,
+    LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let fields = written(&body)?;
     super::blocking(move || {
@@ -137,7 +137,10 @@ pub(super) async fn create(
 }
 
 /// `GET /v1/memories/{id}`.
-pub(super) async fn read(Extension(app): Extension<App>, Id(id): Id) -> Result<Response, Problem> {
+pub(super) async fn read(
+    Extension(app): Extension<App>,
+    MemoryIdPath(id): MemoryIdPath,
+) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let memory = app.server.0.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
@@ -149,8 +152,8 @@ pub(super) async fn read(Extension(app): Extension<App>, Id(id): Id) -> Result<R
 /// `PUT /v1/memories/{id}`: the memory says what the body says, and nothing else.
 pub(super) async fn replace(
     Extension(app): Extension<App>,
-    Id(id): Id,
-    Body(body): Body,
+    MemoryIdPath(id): MemoryIdPath,
+    LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     let said = written(&body)?;
@@ -172,7 +175,7 @@ pub(super) async fn replace(
 /// `DELETE /v1/memories/{id}`.
 pub(super) async fn delete(
     Extension(app): Extension<App>,
-    Id(id): Id,
+    MemoryIdPath(id): MemoryIdPath,
 ) -> Result<StatusCode, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {

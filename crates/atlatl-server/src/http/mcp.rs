@@ -19,12 +19,12 @@ use lro_wire::{
 };
 
 use super::App;
-use super::given::Body;
+use super::extract::LimitedBody;
 use super::problem::of_store;
-use super::traced;
+use super::tracing;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, is_brief, spoken};
-use crate::seal::Seal;
+use crate::signing::Signer;
 use crate::tool::Tool;
 
 /// What a session of a proxy is sealed for.
@@ -50,7 +50,7 @@ pub(super) async fn other_method() -> Response {
 pub(super) async fn message(
     Extension(app): Extension<App>,
     headers: HeaderMap,
-    Body(body): Body,
+    LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let bad =
         |code, said: &str| Ok(json(StatusCode::BAD_REQUEST, Failure::new(code, said).nameless()));
@@ -79,11 +79,11 @@ pub(super) async fn message(
         return bad(NO_REQUEST, "the id is neither text nor a number");
     }
     if let Some((scope, action)) = needed(&message)
-        && let Err(denied) = app.hall.check(&app.principal, scope, || action.to_owned())
+        && let Err(denied) = app.state.check(&app.principal, scope, || action.to_owned())
     {
         return Ok(denied);
     }
-    let span = traced::request(app.tracer.as_ref(), &message, &headers);
+    let span = tracing::request(app.tracer.as_ref(), &message, &headers);
     let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
     let client = match client(known.as_ref(), &message, &headers) {
         Ok(client) => client,
@@ -165,14 +165,14 @@ impl From<Failure> for Refused {
 }
 
 /// What sessions are sealed with; its key may have to be fetched.
-async fn seal(app: &App) -> Result<Seal, Problem> {
+async fn seal(app: &App) -> Result<Signer, Problem> {
     let server = app.server.clone();
     super::blocking(move || server.0.seal().cloned()).await?.map_err(of_store)
 }
 
 /// Who asks, by the message and its headers, which must say the same.
 fn client(
-    seal: Option<&Seal>,
+    seal: Option<&Signer>,
     message: &Message<'_>,
     headers: &HeaderMap,
 ) -> Result<Client, Refused> {

@@ -16,11 +16,11 @@ use lro_http::Problem;
 use lro_spool::{Address, PositionedRead, SpoolError, StoredResult};
 
 use super::App;
-use super::given::Id;
-use super::hall::Hall;
+use super::admission::HttpState;
+use super::extract::MemoryIdPath;
 use super::problem::of_store;
-use crate::link::{Brought, SignedLinks};
 use crate::permit;
+use crate::signed_url::{SignedLinks, SignedUrl};
 
 /// As much as is read at once.
 const PIECE: u64 = 1 << 20;
@@ -28,7 +28,7 @@ const PIECE: u64 = 1 << 20;
 /// `GET /v1/offloads/{id}`, for whoever may ask at all.
 pub(super) async fn read(
     Extension(app): Extension<App>,
-    Id(id): Id,
+    MemoryIdPath(id): MemoryIdPath,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     given(app.spools, app.server.0.now(), address(&id)?, &headers).await
@@ -36,7 +36,7 @@ pub(super) async fn read(
 
 /// `GET /v1/offloads/{id}/{link}`, for whoever has the link.
 pub(super) async fn linked(
-    State(hall): State<Hall>,
+    State(state): State<HttpState>,
     linked: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -44,17 +44,17 @@ pub(super) async fn linked(
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
     // Whose it says it is; whether that is so, the signature tells.
     let named = SignedLinks::tenant_of(&link).ok_or_else(Problem::missing)?;
-    let tenant = hall.tenant(&named).await?.ok_or_else(Problem::missing)?;
+    let tenant = state.tenant(&named).await?.ok_or_else(Problem::missing)?;
     let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
     let brought = super::blocking(move || links.brought(id, &link, now)).await?;
     match brought.map_err(of_store)? {
-        Brought::Good => {}
-        Brought::Over => {
+        SignedUrl::Good => {}
+        SignedUrl::Over => {
             let said = "the link has had its time; lro_extract with the reference alone gives \
                         a fresh one";
             return Err(Problem::new(StatusCode::GONE, said));
         }
-        Brought::None => return Err(Problem::missing()),
+        SignedUrl::None => return Err(Problem::missing()),
     }
     let mut response = given(tenant.spools, now, Address::Id(id), &headers).await?;
     // Whoever finds it later in a cache or a log of pages has no link.

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use lro_http::Problem;
 
 use crate::arguments::ArgumentError;
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
 
 impl From<ArgumentError> for Problem {
     fn from(error: ArgumentError) -> Self {
@@ -33,14 +33,14 @@ pub(super) fn of_store(error: StoreError) -> Problem {
 }
 
 /// What a tool would say.
-pub(super) fn of_trouble(trouble: Trouble) -> Problem {
+pub(super) fn of_trouble(trouble: ToolError) -> Problem {
     match trouble {
-        Trouble::Arguments(error) => error.into(),
-        Trouble::Missing(_) => Problem::missing(),
-        Trouble::Full(most) => {
+        ToolError::Arguments(error) => error.into(),
+        ToolError::Missing(_) => Problem::missing(),
+        ToolError::Full(most) => {
             let said = format!("there are {most} memories, as many as there may be");
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, said)
         }
-        Trouble::Store(error) => of_store(error),
+        ToolError::Store(error) => of_store(error),
     }
 }

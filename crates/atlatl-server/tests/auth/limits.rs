@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use atlatl_server::auth::{Bucket, Limit};
+use atlatl_server::auth::{Limit, TokenBucket};
 use proptest::prelude::*;
 
 const MINUTE: u128 = 60_000_000_000;
@@ -21,7 +21,7 @@ fn pauses() -> impl Strategy<Value = Vec<u64>> {
 proptest! {
     #[test]
     fn prop_no_window_holds_more_than_is_allowed(per_minute in 1..5_000_u32, burst in 1..20_u32, pauses in pauses()) {
-        let mut bucket = Bucket::new(limit(per_minute, burst));
+        let mut bucket = TokenBucket::new(limit(per_minute, burst));
         let mut now = Duration::ZERO;
         let mut given = Vec::new();
         for pause in pauses {
@@ -41,7 +41,7 @@ proptest! {
 
     #[test]
     fn prop_a_refusal_says_exactly_when_to_come_back(per_minute in 1..5_000_u32, burst in 1..20_u32, pauses in pauses()) {
-        let mut bucket = Bucket::new(limit(per_minute, burst));
+        let mut bucket = TokenBucket::new(limit(per_minute, burst));
         let mut now = Duration::ZERO;
         for pause in pauses {
             now += Duration::from_nanos(pause);
@@ -55,8 +55,8 @@ proptest! {
 
     #[test]
     fn prop_a_clock_that_goes_back_gives_nothing(per_minute in 1..5_000_u32, burst in 1..20_u32, times in prop::collection::vec(0..3_000_000_000_u64, 1..120)) {
-        let mut jumping = Bucket::new(limit(per_minute, burst));
-        let mut steady = Bucket::new(limit(per_minute, burst));
+        let mut jumping = TokenBucket::new(limit(per_minute, burst));
+        let mut steady = TokenBucket::new(limit(per_minute, burst));
         let mut latest = Duration::ZERO;
         for time in times {
             let now = Duration::from_nanos(time);

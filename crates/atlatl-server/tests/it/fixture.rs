@@ -8,7 +8,7 @@ use std::thread;
 
 use atlatl_memory::{Clash, Embedder, MemoryStore, SqliteStore};
 use atlatl_server::event::{Event, EventBus, EventSink};
-use atlatl_server::{MemoryServer, Parts, stdio};
+use atlatl_server::{MemoryServer, ServerConfig, stdio};
 use lro::mcp::{Interceptor, Tools};
 use lro::{Extractor, Moment, Offloader, Spools};
 use lro_core::config::Config;
@@ -94,7 +94,7 @@ impl Place {
                 .with_events(Arc::new(events.clone()))
         };
         let estimate = Arc::new(|text: &str| text.chars().count().div_ceil(4) as u64);
-        let mut parts = Parts::new(self.store.clone(), estimate, self.clock);
+        let mut parts = ServerConfig::new(self.store.clone(), estimate, self.clock);
         parts.embedder.clone_from(&self.embedder);
         parts.threshold_tokens = self.config.prompt.offload.threshold_tokens;
         if self.config.prompt.offload.enabled {

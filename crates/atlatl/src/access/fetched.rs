@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use atlatl_server::access::Fetch;
+use atlatl_server::auth::Fetch;
 use rustls::crypto::ring;
 use ureq::{
     Agent,

@@ -36,24 +36,27 @@ const AREAS: &[Area] = &[
         name: "tenants",
         package: "atlatl-server",
         files: &[
-            "crates/atlatl-server/src/access/*.rs",
+            "crates/atlatl-server/src/auth/{authenticator,issuer,principal_cache}.rs",
             "crates/atlatl-server/src/http/authentication.rs",
-            "crates/atlatl-server/src/http/hall.rs",
+            "crates/atlatl-server/src/http/admission.rs",
             "crates/atlatl-server/src/quota.rs",
         ],
-        tests: "test(/^http::(many|hall|tokens)::/) | test(/^access::/) | test(/^quota::/)",
+        tests: "test(/^http::(many|admission|tokens)::/) | test(/^auth::/) | test(/^quota::/)",
     },
     Area {
         name: "links",
         package: "atlatl-server",
-        files: &["crates/atlatl-server/src/link.rs", "crates/atlatl-server/src/http/offload.rs"],
-        tests: "test(/^http::(many|stored|offload)::/) | test(/^link::/)",
+        files: &[
+            "crates/atlatl-server/src/signed_url.rs",
+            "crates/atlatl-server/src/http/offload.rs",
+        ],
+        tests: "test(/^http::(many|stored|offload)::/) | test(/^signed_url::/)",
     },
     Area {
         name: "cursors",
         package: "atlatl-server",
-        files: &["crates/atlatl-server/src/cursor.rs", "crates/atlatl-server/src/seal.rs"],
-        tests: "test(/^pages::/) | test(/^(cursor|seal|link)::/)",
+        files: &["crates/atlatl-server/src/cursor.rs", "crates/atlatl-server/src/signing.rs"],
+        tests: "test(/^pages::/) | test(/^(cursor|signing|signed_url)::/)",
     },
     Area {
         name: "paths",
@@ -82,7 +85,7 @@ const AREAS: &[Area] = &[
 /// Changes that no test notices, and why none need: the file and what was changed, without the line.
 const EXPLAINED: &[(&str, &str)] = &[
     (
-        "crates/atlatl-server/src/auth/object.rs: replace <impl Visitor<'de> for Names>::expecting -> \
+        "crates/atlatl-server/src/auth/strict_json.rs: replace <impl Visitor<'de> for Names>::expecting -> \
          fmt::Result with Ok(Default::default())",
         "the words are for an error that nobody is told: a text is an object or it is none",
     ),
@@ -91,12 +94,12 @@ const EXPLAINED: &[(&str, &str)] = &[
         "it is about one instant of the system's clock, which no test can meet",
     ),
     (
-        "crates/atlatl-server/src/http/hall.rs: replace <impl Tenants for Only>::tenant -> \
+        "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for Only>::tenant -> \
          Result<Option<Tenant>, StoreError> with Ok(None)",
         "nobody asks it, since its tenant is always known",
     ),
     (
-        "crates/atlatl-server/src/http/hall.rs: replace <impl Tenants for Only>::ready -> \
+        "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for Only>::ready -> \
          Result<(), StoreError> with Ok(())",
         "noticed by the tests with a real database that goes away, in another package: team::waiting",
     ),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use atlatl_memory::StoreError;
 use atlatl_server::SignedLinks;
-use atlatl_server::access::{Doorman, Fetch, Issuer, Keys};
-use atlatl_server::auth::{ApiKey, Bucket, KeyRecord, Limit, Scopes, TokenRules};
+use atlatl_server::auth::{ApiKey, KeyRecord, Limit, Scopes, TokenBucket, TokenRules};
+use atlatl_server::auth::{Authenticator, Fetch, Issuer, Keys};
 use atlatl_server::event::{EventBus, EventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use chrono::TimeDelta;
@@ -38,7 +38,7 @@ struct Team {
     tenants: BTreeMap<&'static str, Tenant>,
     keys: Arc<Known>,
     events: Arc<Kept>,
-    doorman: Doorman,
+    authenticator: Authenticator,
 }
 
 /// Keys by their ids.
@@ -98,8 +98,8 @@ impl Team {
         });
         let (tenants, keys, events) =
             (tenants.collect(), Arc::new(Known::default()), Arc::default());
-        let doorman = Doorman::new(RESOURCE.to_owned(), clock).with_keys(keys.clone());
-        Self { places, tenants, keys, events, doorman }
+        let authenticator = Authenticator::new(RESOURCE.to_owned(), clock).with_keys(keys.clone());
+        Self { places, tenants, keys, events, authenticator }
     }
 
     /// A key of a tenant, as its holder has it.
@@ -120,8 +120,8 @@ impl Team {
 
     fn serve(self) -> (Served, BTreeMap<&'static str, Place>, Arc<Known>, Arc<Kept>) {
         let events = EventBus::new(Moment::of_system).with(self.events.clone());
-        let (tenants, doorman) = (Arc::new(Both(self.tenants)), Arc::new(self.doorman));
-        let served = Served::for_many(tenants, doorman, events, HttpOptions::default());
+        let (tenants, authenticator) = (Arc::new(Both(self.tenants)), Arc::new(self.authenticator));
+        let served = Served::for_many(tenants, authenticator, events, HttpOptions::default());
         (served, self.places, self.keys, self.events)
     }
 }
@@ -344,7 +344,7 @@ fn each_route_and_tool_needs_its_scope_and_none_has_another_in_it() {
 fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     let mut team = Team::new();
     let two = std::num::NonZeroU32::new(2).unwrap();
-    let bucket = Bucket::new(Limit::per_minute(two, two));
+    let bucket = TokenBucket::new(Limit::per_minute(two, two));
     team.tenants.get_mut("ann").unwrap().rate = Some(Arc::new(Mutex::new(bucket)));
     team.tenants.get_mut("bob").unwrap().busy = Some(Arc::new(Semaphore::new(1)));
     let busy = team.tenants["bob"].busy.clone().unwrap();
@@ -511,7 +511,7 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
     let authority = Arc::new(Authority::default());
     let rules = TokenRules::new(ISSUER, [RESOURCE], "tenant");
     let issuer = Issuer::new(rules, authority.clone());
-    team.doorman = team.doorman.with_issuer(issuer);
+    team.authenticator = team.authenticator.with_issuer(issuer);
     let key = team.key("bob", "memory:read");
     let (served, ..) = team.serve();
     let mut signer = Signer::new("ann", RESOURCE);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use atlatl_server::access::Doorman;
+use atlatl_server::auth::Authenticator;
 use atlatl_server::event::EventBus;
 use atlatl_server::http::{self, BearerTokens, HttpOptions, Stop, Tenants};
 use lro::Spools;
@@ -100,10 +100,10 @@ impl Served {
         Self { address, token, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// One for the tenants that `doorman` tells apart.
+    /// One for the tenants that `authenticator` tells apart.
     pub(crate) fn for_many(
         tenants: Arc<dyn Tenants>,
-        doorman: Arc<Doorman>,
+        authenticator: Arc<Authenticator>,
         events: EventBus,
         options: HttpOptions,
     ) -> Self {
@@ -111,7 +111,7 @@ impl Served {
         let address = listener.address().unwrap().unwrap();
         let (stop, stopped) = http::stop();
         let thread = std::thread::spawn(move || {
-            http::run_for_many(tenants, doorman, events, listener, options, stopped).unwrap();
+            http::run_for_many(tenants, authenticator, events, listener, options, stopped).unwrap();
         });
         Self { address, token: None, stop: Some(stop), thread: Some(thread) }
     }

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use atlatl_server::auth::{Bucket, Limit};
+use atlatl_server::auth::{Limit, TokenBucket};
 use atlatl_server::event::{Event, EventKind, EventSink};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub(super) struct Audit {
 }
 
 struct OfNobody {
-    bucket: Bucket,
+    bucket: TokenBucket,
     /// How many were passed over since the last line.
     untold: u64,
 }
@@ -41,7 +41,7 @@ impl Audit {
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(Path::new(path));
         let file =
             opened.map_err(|error| Error::failure(format!("server.audit: {path}: {error}")))?;
-        let bucket = Bucket::new(Limit::per_minute(OF_NOBODY, OF_NOBODY));
+        let bucket = TokenBucket::new(Limit::per_minute(OF_NOBODY, OF_NOBODY));
         let of_nobody = Mutex::new(OfNobody { bucket, untold: 0 });
         Ok(Some(Self { file, began: Instant::now(), of_nobody }))
     }

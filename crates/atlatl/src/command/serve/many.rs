@@ -8,10 +8,10 @@ use std::{
 };
 
 use atlatl_memory::{Embedder, EmbeddingBackfill, KnownTenant, Postgres, StoreError};
-use atlatl_server::auth::{Bucket, KeyRecord, Limit, Scopes, TokenRules};
+use atlatl_server::auth::{KeyRecord, Limit, Scopes, TokenBucket, TokenRules};
 use atlatl_server::{
-    MemoryServer, Parts, SignedLinks, TaskSlots,
-    access::{Doorman, Issuer, Keys},
+    MemoryServer, ServerConfig, SignedLinks, TaskSlots,
+    auth::{Authenticator, Issuer, Keys},
     event::EventBus,
     http::{Metrics, Tenant, Tenants, run_for_many},
 };
@@ -65,20 +65,20 @@ pub(super) fn serve(
         events = events.with(Arc::new(audit));
     }
     let resource = format!("{base}/mcp");
-    let mut doorman = Doorman::new(resource.clone(), Moment::of_system);
+    let mut authenticator = Authenticator::new(resource.clone(), Moment::of_system);
     if principals.keys {
-        doorman = doorman.with_keys(Arc::new(StoredKeys(database.clone())));
+        authenticator = authenticator.with_keys(Arc::new(StoredKeys(database.clone())));
     }
     if let Some(issuer) = &principals.issuer {
         let rules = TokenRules::new(issuer, [resource], &config.server.tenant_claim);
-        doorman = doorman.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
+        authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
     }
     let bucket = objects::bucket(settings)?;
     let many = Arc::new(Many::new(settings, database, bucket, base, events.clone())?);
     let house = many.keep_house().map_err(|error| Error::failure(error.to_string()))?;
     let options = http::options(settings, metrics);
     let served = http::until_told(door, options, |Door { listener, .. }, options, stopped| {
-        run_for_many(many, Arc::new(doorman), events, listener, options, stopped)
+        run_for_many(many, Arc::new(authenticator), events, listener, options, stopped)
     });
     // What is under way ends with the process: every step of it may be cut short.
     std::mem::forget(house);
@@ -114,7 +114,7 @@ struct Known {
 /// whoever wants a new start must not be able to bring about.
 struct Rate {
     most: NonZeroU32,
-    bucket: Arc<Mutex<Bucket>>,
+    bucket: Arc<Mutex<TokenBucket>>,
 }
 
 impl Many {
@@ -174,7 +174,7 @@ impl Many {
     /// A tenant that nobody asked for before.
     fn made(&self, name: &str, embedder: Option<Arc<dyn Embedder>>) -> Result<Tenant, StoreError> {
         let store = Arc::new(self.database.tenant(name)?);
-        let mut parts: Parts = parts::of(&self.settings, store.clone(), self.events.clone());
+        let mut parts: ServerConfig = parts::of(&self.settings, store.clone(), self.events.clone());
         parts.embedder = embedder;
         parts.backfill.clone_from(&self.backfill);
         parts.task_slots = self.task_slots.clone();
@@ -194,11 +194,11 @@ impl Many {
     }
 
     /// What a tenant has left of what it may ask.
-    fn rate(&self, name: &str, most: Option<u32>) -> Option<Arc<Mutex<Bucket>>> {
+    fn rate(&self, name: &str, most: Option<u32>) -> Option<Arc<Mutex<TokenBucket>>> {
         let most = most.and_then(NonZeroU32::new)?;
         let mut rates = lock(&self.rates);
         // All of a minute's at once, after a minute's rest.
-        let new = || Arc::new(Mutex::new(Bucket::new(Limit::per_minute(most, most))));
+        let new = || Arc::new(Mutex::new(TokenBucket::new(Limit::per_minute(most, most))));
         let rate = rates.entry(name.to_owned()).or_insert_with(|| Rate { most, bucket: new() });
         if rate.most != most {
             *rate = Rate { most, bucket: new() };

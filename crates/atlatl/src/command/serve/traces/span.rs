@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use atlatl_server::trace::{Parent, RequestName, Said, Span, Tracer};
+use atlatl_server::trace::{AttrValue, Parent, RequestName, Span, Tracer};
 use chrono::{DateTime, Utc};
 use opentelemetry::{
     Context, KeyValue,
@@ -68,7 +68,7 @@ impl Span for Begun {
         Self::begin(self.tracer.clone(), span, &self.context)
     }
 
-    fn say(&self, key: &'static str, value: Said) {
+    fn say(&self, key: &'static str, value: AttrValue) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.contains(&key) {
             return;
@@ -76,15 +76,15 @@ impl Span for Begun {
         said.push(key);
         drop(said);
         let attribute = match value {
-            Said::Word(word) => KeyValue::new(key, word),
-            Said::Count(count) => KeyValue::new(key, i64::try_from(count).unwrap_or(i64::MAX)),
+            AttrValue::Word(word) => KeyValue::new(key, word),
+            AttrValue::Count(count) => KeyValue::new(key, i64::try_from(count).unwrap_or(i64::MAX)),
             _ => return,
         };
         self.context.span().set_attribute(attribute);
     }
 
     fn fail(&self, class: &'static str) {
-        self.say("error.type", Said::Word(class));
+        self.say("error.type", AttrValue::Word(class));
         self.context.span().set_status(Status::error(""));
     }
 

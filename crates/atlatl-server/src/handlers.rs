@@ -9,15 +9,15 @@ use lro::mcp::Fate;
 use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use mif::{Detail, Memory, MemoryId, Status};
 
-use crate::answer::{Answer, Set, tool_result};
 use crate::arguments::{ArgumentError, Arguments};
 use crate::client::Client;
 use crate::cursor::{self, Place};
 use crate::event::EventKind;
-use crate::server::{Delivery, Inner};
+use crate::response::{Answer, Set, tool_result};
+use crate::server::{Delivery, ServerInner};
 use crate::tool::Tool;
+use crate::tool_error::ToolError;
 use crate::trace::{DELIVERY, STORE, Traced};
-use crate::trouble::Trouble;
 
 /// Spec A5: memories on a page when nobody says how many.
 const PAGE: usize = 50;
@@ -44,7 +44,7 @@ enum PageKind {
     Continuation,
 }
 
-impl Inner {
+impl ServerInner {
     /// The `result` of calling `tool` with `arguments`, in the form of the older era. Blocking.
     pub(crate) fn call(
         &self,
@@ -77,7 +77,7 @@ impl Inner {
         client: Client,
         correlation: &str,
         span: &Traced,
-    ) -> Result<(Answer, Asked), Trouble> {
+    ) -> Result<(Answer, Asked), ToolError> {
         let arguments = Arguments::read(json, tool.arguments())?;
         let detail = match tool {
             Tool::Get => arguments.detail(Detail::Full)?,
@@ -182,7 +182,7 @@ impl Inner {
                         tool_result(&set.json(cursor.as_deref()), None)
                     }
                     Err(error) => {
-                        let trouble = Trouble::Store(error);
+                        let trouble = ToolError::Store(error);
                         span.fail(trouble.class());
                         trouble.told().result().to_string()
                     }
@@ -244,7 +244,7 @@ impl Inner {
         arguments: &Arguments,
         asked: &Asked,
         now: DateTime<Utc>,
-    ) -> Result<Option<Place>, Trouble> {
+    ) -> Result<Option<Place>, ToolError> {
         let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
         Ok(Some(cursor::read(self.seal()?, &asked.question, cursor, now)?))
     }
@@ -255,7 +255,7 @@ impl Inner {
         asked: &Asked,
         client: Client,
         now: DateTime<Utc>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, ToolError> {
         let (filter, order) = (arguments.filter()?, arguments.order()?);
         let after = match self.place(arguments, asked, now)? {
             Some(Place::Listing(position)) => Some(position),
@@ -288,7 +288,7 @@ impl Inner {
         asked: &Asked,
         client: Client,
         now: DateTime<Utc>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, ToolError> {
         let query = arguments.query()?;
         if query.trim().is_empty() {
             return self.list(arguments, asked, client, now);
@@ -317,7 +317,7 @@ impl Inner {
         arguments: &Arguments,
         asked: &Asked,
         now: DateTime<Utc>,
-    ) -> Result<(Option<RankPosition>, DateTime<Utc>), Trouble> {
+    ) -> Result<(Option<RankPosition>, DateTime<Utc>), ToolError> {
         Ok(match self.place(arguments, asked, now)? {
             Some(Place::Answers { position, now }) => (Some(position), now),
             _ => (None, now),
@@ -329,7 +329,7 @@ impl Inner {
         arguments: &Arguments,
         asked: &Asked,
         now: DateTime<Utc>,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, ToolError> {
         let mut request = RecallRequest::new(arguments.query()?, now);
         request.filter = arguments.filter()?;
         request.limit = arguments
@@ -341,7 +341,7 @@ impl Inner {
         Ok(Answer::Context { set, text: context.text, included: context.included })
     }
 
-    fn captured(&self, arguments: Arguments) -> Result<Answer, Trouble> {
+    fn captured(&self, arguments: Arguments) -> Result<Answer, ToolError> {
         arguments.required("content")?;
         arguments.required("memory_type")?;
         self.room_for_one()?;
@@ -350,19 +350,19 @@ impl Inner {
         Ok(self.acknowledged("captured", &memory))
     }
 
-    fn got(&self, arguments: &Arguments, detail: Detail) -> Result<Answer, Trouble> {
+    fn got(&self, arguments: &Arguments, detail: Detail) -> Result<Answer, ToolError> {
         let id = arguments.id()?;
-        let memory = self.memory(&id)?.ok_or(Trouble::Missing(id))?;
+        let memory = self.memory(&id)?.ok_or(ToolError::Missing(id))?;
         let (id, status) = (&memory.id, status_of(&memory));
         let memory = memory.to_line(detail);
         Ok(Answer::One(format!(r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#)))
     }
 
-    fn updated(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<Answer, Trouble> {
+    fn updated(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<Answer, ToolError> {
         let id = arguments.id()?;
         // Here null says something: the field goes.
         let memory = self.capture.update(&id, &arguments.into_map(), now)?;
-        let memory = memory.ok_or(Trouble::Missing(id))?;
+        let memory = memory.ok_or(ToolError::Missing(id))?;
         self.wrote(&memory.id);
         Ok(self.acknowledged("updated", &memory))
     }
@@ -391,7 +391,7 @@ impl Inner {
         Answer::Written(least)
     }
 
-    fn deleted(&self, arguments: &Arguments) -> Result<Answer, Trouble> {
+    fn deleted(&self, arguments: &Arguments) -> Result<Answer, ToolError> {
         let id = arguments.id()?;
         let deleted = self.capture.delete(&id)?;
         if deleted {

@@ -19,14 +19,14 @@ const BEFORE_RETRY: TimeDelta = TimeDelta::seconds(5);
 
 /// The keys of an authority over time. It fetches nothing: its owner asks it whether to.
 #[derive(Debug, Clone, Default)]
-pub struct Rotation {
+pub struct JwksRefresh {
     keys: KeySet,
     fetched: Option<DateTime<Utc>>,
     failed: Option<DateTime<Utc>>,
     unknown: Option<DateTime<Utc>>,
 }
 
-impl Rotation {
+impl JwksRefresh {
     /// Without keys; a fetch is due.
     pub fn new() -> Self {
         Self::default()
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn keys_are_fetched_at_once_and_then_every_ten_minutes() {
-        let mut rotation = Rotation::new();
+        let mut rotation = JwksRefresh::new();
         assert!(rotation.keys(at(0)).is_none());
         assert!(rotation.due(at(0)));
         rotation.fetched(KeySet::default(), at(0));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn old_keys_go_on_for_an_hour_while_fetches_fail() {
-        let mut rotation = Rotation::new();
+        let mut rotation = JwksRefresh::new();
         rotation.fetched(KeySet::default(), at(0));
         rotation.failed(at(600));
         assert!(!rotation.due(at(604)));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_first_fetch_that_fails_is_repeated() {
-        let mut rotation = Rotation::new();
+        let mut rotation = JwksRefresh::new();
         rotation.failed(at(0));
         assert!(!rotation.due(at(4)));
         assert!(rotation.due(at(5)));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_lead_to_one_fetch_in_half_a_minute() {
-        let mut rotation = Rotation::new();
+        let mut rotation = JwksRefresh::new();
         rotation.fetched(KeySet::default(), at(0));
         let fetches = (1..=61).filter(|second| rotation.unknown_key(at(*second))).count();
         assert_eq!(fetches, 3);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_a_fetch_due_and_keeps_the_keys() {
-        let mut rotation = Rotation::new();
+        let mut rotation = JwksRefresh::new();
         rotation.fetched(KeySet::default(), at(0));
         assert!(rotation.unknown_key(at(0)));
         assert!(rotation.due(at(-7200)));

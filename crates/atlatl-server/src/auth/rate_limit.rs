@@ -31,14 +31,14 @@ impl Limit {
 
 /// What somebody has left of a limit.
 #[derive(Debug, Clone)]
-pub struct Bucket {
+pub struct TokenBucket {
     limit: Limit,
     level: u128,
     /// When the level was that: the latest time that was ever said.
     at: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full one.
     pub fn new(limit: Limit) -> Self {
         Self { limit, level: limit.full(), at: Duration::ZERO }
@@ -73,9 +73,9 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn bucket(per_minute: u32, burst: u32) -> Bucket {
+    fn bucket(per_minute: u32, burst: u32) -> TokenBucket {
         let some = |n| NonZeroU32::new(n).expect("not zero");
-        Bucket::new(Limit::per_minute(some(per_minute), some(burst)))
+        TokenBucket::new(Limit::per_minute(some(per_minute), some(burst)))
     }
 
     const SECOND: Duration = Duration::from_secs(1);

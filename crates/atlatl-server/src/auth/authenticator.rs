@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::issuer::Issuer;
-use super::known::{Brought, Known};
+use super::principal_cache::{CacheKey, PrincipalCache};
 use crate::permit;
 
 /// For how long whoever was let in is let in without looking again.
@@ -36,64 +36,64 @@ pub trait Keys: Send + Sync {
 }
 
 /// Tells who asks.
-pub struct Doorman {
+pub struct Authenticator {
     keys: Option<Arc<dyn Keys>>,
     issuer: Option<Issuer>,
     /// What clients call the server: what a token must be for.
     resource: String,
     clock: fn() -> Moment,
-    known: Mutex<Known>,
+    known: Mutex<PrincipalCache>,
     line: Arc<Semaphore>,
 }
 
 /// Why nobody is let in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Denied {
+pub enum AuthError {
     /// Nothing was brought that says who it is.
     #[error("a bearer token is needed (Authorization: Bearer …)")]
-    Nobody,
+    Missing,
     /// What was brought cannot be read, or was brought where it does not belong.
     #[error("a token is sent once, in the header Authorization")]
-    Odd,
+    Malformed,
     /// What was brought proves nothing.
     #[error("invalid or expired token")]
     Invalid,
     /// It is not enough.
     #[error("the token does not allow {0}")]
-    Scope(Scope),
+    InsufficientScope(Scope),
     /// The tenant is not served here.
     #[error("the token's tenant is not known here")]
-    Tenant,
+    UnknownTenant,
     /// Nobody can tell just now.
     #[error("who asks cannot be told just now")]
     Unavailable,
 }
 
-impl Denied {
+impl AuthError {
     /// Which kind, in a word.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Nobody => "nobody",
-            Self::Odd => "request",
+            Self::Missing => "nobody",
+            Self::Malformed => "request",
             Self::Invalid => "token",
-            Self::Scope(_) => "scope",
-            Self::Tenant => "tenant",
+            Self::InsufficientScope(_) => "scope",
+            Self::UnknownTenant => "tenant",
             Self::Unavailable => "unavailable",
         }
     }
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Nobody | Self::Invalid => StatusCode::UNAUTHORIZED,
-            Self::Odd => StatusCode::BAD_REQUEST,
-            Self::Scope(_) | Self::Tenant => StatusCode::FORBIDDEN,
+            Self::Missing | Self::Invalid => StatusCode::UNAUTHORIZED,
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::InsufficientScope(_) | Self::UnknownTenant => StatusCode::FORBIDDEN,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
 
-impl Doorman {
+impl Authenticator {
     /// One for the server that clients call `resource`, who knows nobody yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
         let line = Arc::new(Semaphore::new(AT_ONCE));
@@ -102,7 +102,7 @@ impl Doorman {
             issuer: None,
             resource,
             clock,
-            known: Mutex::new(Known::new(MOST)),
+            known: Mutex::new(PrincipalCache::new(MOST)),
             line,
         }
     }
@@ -124,27 +124,27 @@ impl Doorman {
         self: &Arc<Self>,
         headers: &HeaderMap,
         query: Option<&str>,
-    ) -> Result<Principal, Denied> {
+    ) -> Result<Principal, AuthError> {
         // Queries end in logs.
         let in_query = |query: &str| {
             form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "access_token")
         };
         if query.is_some_and(in_query) {
-            return Err(Denied::Odd);
+            return Err(AuthError::Malformed);
         }
         let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let token = match bearer(values) {
             Ok(token) => token.to_owned(),
-            Err(AuthorizationError::NoneGiven) => return Err(Denied::Nobody),
-            Err(_) => return Err(Denied::Odd),
+            Err(AuthorizationError::NoneGiven) => return Err(AuthError::Missing),
+            Err(_) => return Err(AuthError::Malformed),
         };
-        let brought: Brought = Sha256::digest(token.as_bytes()).into();
+        let brought: CacheKey = Sha256::digest(token.as_bytes()).into();
         if let Some(principal) = self.known().get(&brought, Instant::now()) {
             return Ok(principal);
         }
         // Whoever has proven nothing waits in a line of their own, and not for long.
         let line = timeout(PATIENCE, Arc::clone(&self.line).acquire_owned()).await;
-        let Ok(Ok(place)) = line else { return Err(Denied::Unavailable) };
+        let Ok(Ok(place)) = line else { return Err(AuthError::Unavailable) };
         let asked = Arc::clone(self);
         // The place is the work's: whoever leaves does not make room for another.
         let told = permit::blocking(move || {
@@ -152,37 +152,37 @@ impl Doorman {
             drop(place);
             told
         });
-        let (principal, good_for) = told.await.map_err(|_| Denied::Unavailable)??;
+        let (principal, good_for) = told.await.map_err(|_| AuthError::Unavailable)??;
         self.known().insert(brought, &principal, Instant::now(), good_for);
         Ok(principal)
     }
 
     /// Who brings `token`, and for how long that need not be asked again. Blocking.
-    fn told(&self, token: &str) -> Result<(Principal, Duration), Denied> {
+    fn told(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
         let now = (self.clock)().now;
         if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(token)) {
-            let record = keys.key(key.id()).map_err(|_| Denied::Unavailable)?;
+            let record = keys.key(key.id()).map_err(|_| AuthError::Unavailable)?;
             let record = record.unwrap_or_else(KeyRecord::none);
-            let principal = record.admits(&key, now).ok_or(Denied::Invalid)?;
+            let principal = record.admits(&key, now).ok_or(AuthError::Invalid)?;
             return Ok((principal, left(record.expires, now)));
         }
-        let Some(issuer) = &self.issuer else { return Err(Denied::Invalid) };
-        let verified = issuer.principal(token, self.clock).ok_or(Denied::Unavailable)?;
-        verified.map(|principal| (principal, GOOD_FOR)).map_err(|_| Denied::Invalid)
+        let Some(issuer) = &self.issuer else { return Err(AuthError::Invalid) };
+        let verified = issuer.principal(token, self.clock).ok_or(AuthError::Unavailable)?;
+        verified.map(|principal| (principal, GOOD_FOR)).map_err(|_| AuthError::Invalid)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, PrincipalCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What tells a client how to be let in.
-    pub(crate) fn challenge(&self, denied: &Denied) -> Option<String> {
+    pub(crate) fn challenge(&self, denied: &AuthError) -> Option<String> {
         let kind = match denied {
-            Denied::Nobody => Challenge::NoneGiven,
-            Denied::Odd => Challenge::InvalidRequest,
-            Denied::Invalid => Challenge::InvalidToken,
-            Denied::Scope(scope) => Challenge::Insufficient(*scope),
-            Denied::Tenant | Denied::Unavailable => return None,
+            AuthError::Missing => Challenge::NoneGiven,
+            AuthError::Malformed => Challenge::InvalidRequest,
+            AuthError::Invalid => Challenge::InvalidToken,
+            AuthError::InsufficientScope(scope) => Challenge::Insufficient(*scope),
+            AuthError::UnknownTenant | AuthError::Unavailable => return None,
         };
         let metadata = self.issuer.as_ref().and_then(|_| metadata_url(&self.resource));
         Some(kind.header(metadata.as_deref()))

@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 use crate::auth::Principal;
 
 /// A digest of what was brought.
-pub(super) type Brought = [u8; 32];
+pub(super) type CacheKey = [u8; 32];
 
 /// Principals by what they brought, each until a time.
 #[derive(Debug)]
-pub(super) struct Known {
-    entries: HashMap<Brought, (Instant, Principal)>,
+pub(super) struct PrincipalCache {
+    entries: HashMap<CacheKey, (Instant, Principal)>,
     most: usize,
 }
 
-impl Known {
+impl PrincipalCache {
     /// Nobody yet, and never more than `most`.
     pub(super) fn new(most: usize) -> Self {
         Self { entries: HashMap::new(), most }
     }
 
     /// Who brought this, if that is known still.
-    pub(super) fn get(&self, brought: &Brought, now: Instant) -> Option<Principal> {
+    pub(super) fn get(&self, brought: &CacheKey, now: Instant) -> Option<Principal> {
         let (until, principal) = self.entries.get(brought)?;
         (now < *until).then(|| principal.clone())
     }
@@ -31,7 +31,7 @@ impl Known {
     /// forgotten for them: who was let in before goes on being known.
     pub(super) fn insert(
         &mut self,
-        brought: Brought,
+        brought: CacheKey,
         principal: &Principal,
         now: Instant,
         good_for: Duration,
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn somebody_is_known_until_their_time_is_over() {
-        let (mut known, now) = (Known::new(2), Instant::now());
+        let (mut known, now) = (PrincipalCache::new(2), Instant::now());
         known.insert([1; 32], &principal("ann"), now, 2 * SECOND);
         assert_eq!(known.get(&[1; 32], now), Some(principal("ann")));
         assert_eq!(known.get(&[1; 32], now + SECOND), Some(principal("ann")));
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn no_more_are_known_than_may_be_and_those_whose_time_is_over_make_room() {
-        let (mut known, now) = (Known::new(2), Instant::now());
-        let names = |known: &Known, at| -> Vec<bool> {
+        let (mut known, now) = (PrincipalCache::new(2), Instant::now());
+        let names = |known: &PrincipalCache, at| -> Vec<bool> {
             (1..=4).map(|n| known.get(&[n; 32], at).is_some()).collect()
         };
         known.insert([1; 32], &principal("ann"), now, SECOND);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::auth::{Bucket, Principal, Scope};
+use crate::auth::{Principal, Scope, TokenBucket};
 use atlatl_memory::StoreError;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -22,11 +22,11 @@ use super::authentication::Authentication;
 use super::metrics::Metrics;
 use super::problem::of_store;
 use super::{App, blocking};
-use crate::access::Denied;
+use crate::auth::AuthError;
 use crate::event::{EventBus, EventKind};
-use crate::link::SignedLinks;
 use crate::permit;
 use crate::server::MemoryServer;
+use crate::signed_url::SignedLinks;
 use crate::trace::Tracer;
 
 /// Requests that are worked on at a time. More would only wait for the same few connections, each
@@ -44,7 +44,7 @@ pub struct Tenant {
     /// Who tells whether a link to one of them is ours.
     pub links: Option<Arc<SignedLinks>>,
     /// How often it may ask.
-    pub rate: Option<Arc<Mutex<Bucket>>>,
+    pub rate: Option<Arc<Mutex<TokenBucket>>>,
     /// How much it may ask at a time.
     pub busy: Option<Arc<Semaphore>>,
 }
@@ -87,7 +87,7 @@ impl Tenants for Only {
 
 /// What all requests share.
 #[derive(Clone)]
-pub(super) struct Hall {
+pub(super) struct HttpState {
     pub(super) tenants: Arc<dyn Tenants>,
     pub(super) authentication: Authentication,
     pub(super) metrics: Arc<Metrics>,
@@ -104,7 +104,7 @@ pub(super) struct Hall {
     pub(super) began: Instant,
 }
 
-impl Hall {
+impl HttpState {
     pub(super) fn room() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(AT_ONCE))
     }
@@ -127,7 +127,7 @@ impl Hall {
         let tenant = self.tenant(&principal.tenant).await.map_err(IntoResponse::into_response)?;
         // Who issues tokens may know tenants that nobody made here.
         let Some(tenant) = tenant else {
-            return Err(self.denied(&Denied::Tenant, Some(&principal)));
+            return Err(self.denied(&AuthError::UnknownTenant, Some(&principal)));
         };
         if let Some(rate) = &tenant.rate {
             let since = self.began.elapsed();
@@ -152,7 +152,7 @@ impl Hall {
             metrics: Arc::clone(&self.metrics),
             tracer: self.tracer.clone(),
             principal,
-            hall: self.clone(),
+            state: self.clone(),
         })
     }
 
@@ -165,7 +165,7 @@ impl Hall {
         action: impl FnOnce() -> String,
     ) -> Result<(), Response> {
         if !principal.scopes.has(scope) {
-            return Err(self.denied(&Denied::Scope(scope), Some(principal)));
+            return Err(self.denied(&AuthError::InsufficientScope(scope), Some(principal)));
         }
         if scope != Scope::Read {
             let (tenant, subject) = (principal.tenant.clone(), principal.subject.clone());
@@ -176,7 +176,7 @@ impl Hall {
     }
 
     /// What whoever is not let in is told, and whoever watches.
-    fn denied(&self, denied: &Denied, principal: Option<&Principal>) -> Response {
+    fn denied(&self, denied: &AuthError, principal: Option<&Principal>) -> Response {
         self.tell_denied(denied.word(), principal);
         let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
         let challenge = self.authentication.challenge(denied);
@@ -202,9 +202,13 @@ impl Hall {
 }
 
 /// Lets a request through with what its principal has, or answers it.
-pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next) -> Response {
+pub(super) async fn admit(
+    State(state): State<HttpState>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
-    match hall.admitted(&parts).await {
+    match state.admitted(&parts).await {
         Ok(app) => {
             parts.extensions.insert(app);
             next.run(Request::from_parts(parts, body)).await
@@ -216,11 +220,11 @@ pub(super) async fn admit(State(hall): State<Hall>, request: Request, next: Next
 /// Refuses a request where the server is at capacity. The permit belongs to the work of the request,
 /// and is released when that ends.
 pub(super) async fn limit_concurrency(
-    State(hall): State<Hall>,
+    State(state): State<HttpState>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Ok(permit) = Arc::clone(&hall.room).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&state.room).try_acquire_owned() else {
         let said = "server is at capacity; retry later";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
     };

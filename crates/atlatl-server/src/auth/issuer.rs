@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::auth::{KeySet, Principal, Rotation, TokenError, TokenRules, verify};
+use crate::auth::{JwksRefresh, KeySet, Principal, TokenError, TokenRules, verify};
 use chrono::{DateTime, Utc};
 use lro::Moment;
 use serde::Deserialize;
@@ -21,12 +21,12 @@ pub trait Fetch: Send + Sync {
 pub struct Issuer {
     rules: TokenRules,
     fetch: Arc<dyn Fetch>,
-    keys: Mutex<Known>,
+    keys: Mutex<IssuerState>,
 }
 
 #[derive(Default)]
-struct Known {
-    keys: Rotation,
+struct IssuerState {
+    keys: JwksRefresh,
     /// Whether someone fetches.
     fetching: bool,
 }
@@ -89,7 +89,7 @@ impl Issuer {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, IssuerState> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

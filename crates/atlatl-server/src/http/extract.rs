@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::LONGEST_BODY;
-use super::hall::Hall;
+use super::admission::HttpState;
 
 /// How long a body may take: whoever sends none keeps a place that others want.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,15 +27,15 @@ const DISCARDED_AT_ONCE: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A whole body, no longer than [`LONGEST_BODY`].
-pub(super) struct Body(pub(super) Bytes);
+pub(super) struct LimitedBody(pub(super) Bytes);
 
-impl FromRequest<Hall> for Body {
+impl FromRequest<HttpState> for LimitedBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, hall: &Hall) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &HttpState) -> Result<Self, Problem> {
         // Who sends too much may have to wait for others who do: that is not what they are told.
         let mut too_long = is_too_long(request.headers());
-        match timeout(PATIENCE, taken(request, &hall.discard, &mut too_long)).await {
+        match timeout(PATIENCE, taken(request, &state.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
             Err(_) if too_long => Err(refused()),
             Err(_) => {
@@ -92,9 +92,9 @@ fn refused() -> Problem {
 }
 
 /// The id in a path. What is no text is no id.
-pub(super) struct Id(pub(super) String);
+pub(super) struct MemoryIdPath(pub(super) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for MemoryIdPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

@@ -16,30 +16,30 @@ const SIGNATURE_BYTES: usize = 16;
 
 /// Signs with the store's secret.
 #[derive(Clone)]
-pub(crate) struct Seal([u8; 32]);
+pub(crate) struct Signer([u8; 32]);
 
 /// The seal of a store that may not be there yet.
-pub(crate) struct StoreSeal {
+pub(crate) struct StoreSigner {
     store: Arc<dyn MemoryStore>,
-    seal: OnceLock<Seal>,
+    seal: OnceLock<Signer>,
 }
 
-impl StoreSeal {
+impl StoreSigner {
     pub(crate) fn new(store: Arc<dyn MemoryStore>) -> Self {
         Self { store, seal: OnceLock::new() }
     }
 
     /// The seal, whose key is fetched once.
-    pub(crate) fn get(&self) -> Result<&Seal, StoreError> {
+    pub(crate) fn get(&self) -> Result<&Signer, StoreError> {
         if let Some(seal) = self.seal.get() {
             return Ok(seal);
         }
-        let seal = Seal::new(self.store.secret()?);
+        let seal = Signer::new(self.store.secret()?);
         Ok(self.seal.get_or_init(|| seal))
     }
 }
 
-impl Seal {
+impl Signer {
     /// Of a signature as text.
     pub(crate) const SIGNATURE_CHARS: usize = 22;
 
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn only_what_was_sealed_for_the_purpose_opens() {
-        let seal = Seal::new([7; 32]);
+        let seal = Signer::new([7; 32]);
         let sealed = seal.seal("cursor", "where I was ✓");
         assert_eq!(seal.open("cursor", &sealed).as_deref(), Some("where I was ✓"));
         assert!(sealed.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
         assert_eq!(seal.open("task", &sealed), None);
-        assert_eq!(Seal::new([8; 32]).open("cursor", &sealed), None);
+        assert_eq!(Signer::new([8; 32]).open("cursor", &sealed), None);
         for at in 0..sealed.len() {
             let mut other = sealed.clone().into_bytes();
             other[at] = if other[at] == b'A' { b'B' } else { b'A' };

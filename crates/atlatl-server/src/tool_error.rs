@@ -7,7 +7,7 @@ use mif::MemoryId;
 use crate::arguments::ArgumentError;
 
 /// Why a tool has no answer.
-pub(crate) enum Trouble {
+pub(crate) enum ToolError {
     Arguments(ArgumentError),
     Missing(MemoryId),
     /// There are as many memories as there may be.
@@ -15,7 +15,7 @@ pub(crate) enum Trouble {
     Store(StoreError),
 }
 
-impl Trouble {
+impl ToolError {
     /// Which kind, in a word that clients are told too.
     pub(crate) fn class(&self) -> &'static str {
         match self {
@@ -58,13 +58,13 @@ impl Trouble {
     }
 }
 
-impl From<ArgumentError> for Trouble {
+impl From<ArgumentError> for ToolError {
     fn from(error: ArgumentError) -> Self {
         Self::Arguments(error)
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(

@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use lro::Links;
 use lro_core::ResultId;
 
-use crate::seal::{Seal, StoreSeal};
+use crate::signing::{Signer, StoreSigner};
 
 const PURPOSE: &str = "link";
 /// How long a link is good.
@@ -25,12 +25,12 @@ pub struct SignedLinks {
     tenant: String,
     /// Where the server is reached, without a path.
     base: String,
-    seal: StoreSeal,
+    seal: StoreSigner,
 }
 
 /// What became of a link that somebody brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Brought {
+pub enum SignedUrl {
     /// It opens the result.
     Good,
     /// It did once.
@@ -43,7 +43,7 @@ impl SignedLinks {
     /// Links to results of `tenant` on the server that clients reach at `base`.
     pub fn new(store: Arc<dyn MemoryStore>, tenant: &str, base: &str) -> Self {
         let base = base.trim_end_matches('/').to_owned();
-        Self { tenant: tenant.to_owned(), base, seal: StoreSeal::new(store) }
+        Self { tenant: tenant.to_owned(), base, seal: StoreSigner::new(store) }
     }
 
     /// Whose result a link says that it opens, by its last part.
@@ -52,7 +52,7 @@ impl SignedLinks {
         let (encoded, until) = (parts.next()?, parts.next()?);
         let signature = parts.next().filter(|_| parts.next().is_none())?;
         // What cannot be one of ours is not worth looking for whose it would be.
-        until.parse::<i64>().ok().filter(|_| signature.len() == Seal::SIGNATURE_CHARS)?;
+        until.parse::<i64>().ok().filter(|_| signature.len() == Signer::SIGNATURE_CHARS)?;
         let name = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
         Some(name).filter(|name| is_tenant(name))
     }
@@ -63,22 +63,22 @@ impl SignedLinks {
         id: ResultId,
         part: &str,
         now: DateTime<Utc>,
-    ) -> Result<Brought, StoreError> {
+    ) -> Result<SignedUrl, StoreError> {
         let mut parts = part.split('.');
         let (Some(tenant), Some(until), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Ok(Brought::None);
+            return Ok(SignedUrl::None);
         };
         let ours = tenant == self.encoded();
         let Some(end) = until.parse::<i64>().ok().filter(|_| ours) else {
-            return Ok(Brought::None);
+            return Ok(SignedUrl::None);
         };
         // As it is spelled: a time with a plus or a zero before it was never signed.
         if !self.seal.get()?.signed(PURPOSE, &self.said(id, until), signature) {
-            return Ok(Brought::None);
+            return Ok(SignedUrl::None);
         }
-        Ok(if now.timestamp() < end { Brought::Good } else { Brought::Over })
+        Ok(if now.timestamp() < end { SignedUrl::Good } else { SignedUrl::Over })
     }
 
     /// What a signature is for.
@@ -126,25 +126,25 @@ mod tests {
         // Another process has the same store.
         let other = links("ann", home.path());
         for links in [&ours, &other] {
-            assert_eq!(brought(links, id, part, 0), Brought::Good);
-            assert_eq!(brought(links, id, part, 299), Brought::Good);
-            assert_eq!(brought(links, id, part, 300), Brought::Over);
+            assert_eq!(brought(links, id, part, 0), SignedUrl::Good);
+            assert_eq!(brought(links, id, part, 299), SignedUrl::Good);
+            assert_eq!(brought(links, id, part, 300), SignedUrl::Over);
         }
-        assert_eq!(brought(&links("bea", home.path()), id, part, 0), Brought::None);
-        assert_eq!(brought(&ours, ResultId::new(1_800_000_000_000, 43), part, 0), Brought::None);
+        assert_eq!(brought(&links("bea", home.path()), id, part, 0), SignedUrl::None);
+        assert_eq!(brought(&ours, ResultId::new(1_800_000_000_000, 43), part, 0), SignedUrl::None);
         // A change of any sign breaks it.
         for at in 0..part.len() {
             let mut changed = part.to_owned().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).expect("ASCII");
-            assert_eq!(brought(&ours, id, &changed, 0), Brought::None, "{changed}");
+            assert_eq!(brought(&ours, id, &changed, 0), SignedUrl::None, "{changed}");
         }
         let later = part.replacen(".1800000300.", ".1800009300.", 1);
         assert_ne!(later, part);
         // Found by the fuzz target `link`: the same time in another spelling.
         let [plus, zero] = [".+", ".0"].map(|sign| part.replacen('.', sign, 1));
         for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later, &plus, &zero] {
-            assert_eq!(brought(&ours, id, odd, 0), Brought::None, "{odd}");
+            assert_eq!(brought(&ours, id, odd, 0), SignedUrl::None, "{odd}");
         }
     }
 }
