@@ -5,7 +5,7 @@ use atlatl_memory::{
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
-use lro::mcp::Fate;
+use lro::mcp::Disposition;
 use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use mif::{Detail, Memory, MemoryId, Status};
 
@@ -138,13 +138,13 @@ impl ServerInner {
             let at = (self.clock)();
             let instead = interceptor.instead(call, result, at)?;
             let fate = match instead.fate {
-                Fate::Stored => "stored",
+                Disposition::Stored => "stored",
                 _ => "truncated",
             };
             span.say(DELIVERY, fate);
             // Only now is it known that there was something to store.
             let part = span.part_since("offload", at.now);
-            if instead.fate != Fate::Stored {
+            if instead.fate != Disposition::Stored {
                 part.fail("storage");
             }
             Some(instead.result)

@@ -1,4 +1,4 @@
-//! Custodian: what a server does when nobody asks: `memory_expiry`, `index_repair`, `vector_index`, and
+//! Sweeper: what a server does when nobody asks: `memory_expiry`, `index_repair`, `vector_index`, and
 //! `offload_cleanup` where stored results are in a place that all servers share. Elsewhere that
 //! belongs to whoever keeps them.
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use atlatl_memory::StoreError;
 use chrono::TimeDelta;
-use lro::Custodian;
+use lro::MaintenanceTask;
 
 use crate::event::EventKind;
 use crate::server::MemoryServer;
@@ -23,16 +23,17 @@ const BATCH: usize = 500;
 
 impl MemoryServer {
     /// Starts the tasks; they end when what this returns is dropped.
-    pub fn keep_house(&self) -> std::io::Result<Vec<Custodian>> {
+    pub fn start_maintenance(&self) -> std::io::Result<Vec<MaintenanceTask>> {
         let (expiry, repair, index, cleanup) =
             (self.clone(), self.clone(), self.clone(), self.clone());
         let mut house = vec![
-            Custodian::sweeping(HOUR, move || expiry.memory_expiry())?,
-            Custodian::sweeping(DAY, move || repair.index_repair())?,
-            Custodian::sweeping(INDEX, move || index.vector_index())?,
+            MaintenanceTask::every(HOUR, move || expiry.memory_expiry())?,
+            MaintenanceTask::every(DAY, move || repair.index_repair())?,
+            MaintenanceTask::every(INDEX, move || index.vector_index())?,
         ];
         if let Some(interval) = self.0.cleanup {
-            house.push(Custodian::sweeping(interval, move || cleanup.offload_cleanup(interval))?);
+            house
+                .push(MaintenanceTask::every(interval, move || cleanup.offload_cleanup(interval))?);
         }
         Ok(house)
     }

@@ -3,26 +3,26 @@
 //! [`Relay`] decides: a message in, what becomes of it out, and nothing else touched. [`upstream`] is
 //! the server, a process or a URL; [`session`] moves the bytes between it and a client.
 
-mod alone;
-mod announce;
-mod aside;
-mod awaited;
-mod called;
-mod client_side;
+mod from_client;
+mod from_server;
 mod lenient;
-mod long;
-mod outlet;
-mod own;
+mod line_writer;
+mod local_tools;
+mod oversize_message;
+mod oversize_spill;
+mod pending;
+mod proxy_capability;
 mod reference;
 mod relay;
-mod server_side;
-mod tasks;
+mod stub_server;
+mod task_table;
+mod tool_call;
 
 pub mod downstream;
 pub mod session;
 pub mod upstream;
 
-pub use alone::Greeting;
-pub use own::OwnCall;
+pub use local_tools::LocalToolCall;
 pub use reference::Passing;
 pub use relay::{Forward, FromClient, Relay};
+pub use stub_server::Greeting;

@@ -4,7 +4,7 @@
 //! is `lro:ULID`, and nothing else, stands for the payload as its server sent it;
 //! `lro:ULID|FILTER` for what a jq filter makes of it (companion specification §12).
 
-mod place;
+mod position;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use lro_wire::{Id, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::place::{Place, Takes, places};
+use self::position::{Place, Takes, places};
 
 /// What all references of one call may come to.
 const BYTES_AT_MOST: u64 = 16 << 20;

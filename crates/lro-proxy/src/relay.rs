@@ -1,10 +1,10 @@
 //! Relay: a message in, what becomes of it out.
 //!
 //! No stream, no process, no clock of its own: what a session does with real bytes, a test does with
-//! texts. Both directions run at the same time and share only [`State`].
+//! texts. Both directions run at the same time and share only [`ConnectionState`].
 //!
 //! Where many clients ask one server, each conversation has a relay: request ids are its own. The
-//! [`House`] is common to all.
+//! [`RelayConfig`] is common to all.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use lro_wire::{Failure, INTERNAL, Id, IdKey};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::awaited::{Requests, Serial};
-use crate::own::OwnCall;
+use crate::local_tools::LocalToolCall;
+use crate::pending::{PendingRequests, Serial};
 use crate::reference::Passing;
-use crate::tasks::Tasks;
+use crate::task_table::TaskTable;
 
 /// What becomes of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,21 +39,21 @@ pub struct FromClient {
     /// What goes to the server.
     pub forward: Forward,
     /// Calls of our own tools, to be answered here.
-    pub calls: Vec<OwnCall>,
+    pub calls: Vec<LocalToolCall>,
     /// What the client is told at once; no line breaks at their ends.
     pub replies: Vec<String>,
 }
 
 /// Decides what becomes of each message.
 pub struct Relay {
-    pub(crate) house: Arc<House>,
-    known: Arc<Mutex<Known>>,
-    state: Mutex<State>,
+    pub(crate) house: Arc<RelayConfig>,
+    known: Arc<Mutex<UpstreamCatalog>>,
+    state: Mutex<ConnectionState>,
     strict: bool,
 }
 
 /// What every relay before the same server has.
-pub(crate) struct House {
+pub(crate) struct RelayConfig {
     pub(crate) interceptor: Interceptor,
     pub(crate) tools: Option<Tools>,
     /// The definitions of our own tools.
@@ -66,8 +66,8 @@ pub(crate) struct House {
 
 /// What was learned of the server.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) tasks: Tasks,
+pub(crate) struct UpstreamCatalog {
+    pub(crate) tasks: TaskTable,
     /// The server's tools with their input schemas, as far as they were listed.
     pub(crate) listed: HashMap<String, Option<Arc<RawValue>>>,
     /// The names under which tools of the server are listed, where they have others.
@@ -76,8 +76,8 @@ pub(crate) struct Known {
 
 /// What the two directions have to know of each other.
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) requests: Requests,
+pub(crate) struct ConnectionState {
+    pub(crate) requests: PendingRequests,
     /// Calls of our own tools that are running.
     pub(crate) running: HashMap<IdKey, (Id, Cancel)>,
     /// Whether all tools were listed once.
@@ -93,7 +93,7 @@ impl Relay {
         server: impl Into<String>,
         clock: impl Fn() -> Moment + Send + Sync + 'static,
     ) -> Self {
-        let house = House {
+        let house = RelayConfig {
             interceptor,
             tools: None,
             own: Vec::new(),
@@ -128,7 +128,7 @@ impl Relay {
     }
 
     /// Before it is shared: what is set up then is common to all.
-    fn set_up(&mut self) -> &mut House {
+    fn set_up(&mut self) -> &mut RelayConfig {
         Arc::get_mut(&mut self.house).expect("a relay is set up before it is shared")
     }
 
@@ -194,11 +194,11 @@ impl Relay {
         (self.house.clock)()
     }
 
-    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn known(&self) -> MutexGuard<'_, UpstreamCatalog> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ConnectionState> {
         // Every change is one call: nothing in it is ever half-changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

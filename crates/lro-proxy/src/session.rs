@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro_wire::{Line, Lines};
 
 use self::pool::Pool;
 pub use self::remote::run_remote;
-use crate::alone::Greeting;
-use crate::aside::set_aside;
-use crate::outlet::Outlet;
+use crate::line_writer::SharedLineWriter;
+use crate::oversize_spill::set_aside;
 use crate::relay::{Forward, Relay};
+use crate::stub_server::Greeting;
 use crate::upstream::stdio::{Process, code};
 
 /// How long a server may go on after its input ended.
@@ -36,7 +36,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 /// Why a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum EndReason {
     /// The client closed its end.
     Client,
     /// The server closed its end.
@@ -51,7 +51,7 @@ pub enum End {
     Signal(i32),
 }
 
-impl End {
+impl EndReason {
     /// The exit code that says so.
     fn code(self) -> u8 {
         match self {
@@ -68,10 +68,10 @@ pub fn run(
     relay: &Arc<Relay>,
     client: (impl Read + Send + 'static, impl Write + Send + 'static),
     (mut upstream, input, output): (Process, ChildStdin, ChildStdout),
-    (ends, ended): (Sender<End>, &Receiver<End>),
+    (ends, ended): (Sender<EndReason>, &Receiver<EndReason>),
 ) -> u8 {
     let (from_client, to_client) = client;
-    let to_client = Arc::new(Outlet::new(to_client));
+    let to_client = Arc::new(SharedLineWriter::new(to_client));
     let to_server = Arc::new(Mutex::new(Some(input)));
     let pool = Arc::new(Pool::new(Arc::clone(relay), Arc::clone(&to_client)));
     spawn("client", {
@@ -79,9 +79,9 @@ pub fn run(
             (relay.clone(), to_client.clone(), to_server.clone(), pool.clone(), ends.clone());
         move || {
             let end = from_the_client(&relay, from_client, &to_client, &pool, |sent| {
-                let Ok(mut server) = to_server.lock() else { return Err(End::Server) };
-                let Some(server) = server.as_mut() else { return Err(End::Client) };
-                sent.write_to(server).map_err(|_| End::ServerInput)
+                let Ok(mut server) = to_server.lock() else { return Err(EndReason::Server) };
+                let Some(server) = server.as_mut() else { return Err(EndReason::Client) };
+                sent.write_to(server).map_err(|_| EndReason::ServerInput)
             });
             let _ = ends.send(end);
         }
@@ -96,10 +96,10 @@ pub fn run(
     let end = loop {
         match ended.recv_timeout(GLANCE) {
             Ok(end) => break end,
-            Err(RecvTimeoutError::Disconnected) => break End::Client,
+            Err(RecvTimeoutError::Disconnected) => break EndReason::Client,
             // A child of the server may hold its streams open, and then nobody closes them.
             Err(RecvTimeoutError::Timeout) if upstream.wait(Duration::ZERO).is_some() => {
-                break ended.recv_timeout(LAST_WORDS).unwrap_or(End::ServerProcess);
+                break ended.recv_timeout(LAST_WORDS).unwrap_or(EndReason::ServerProcess);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -109,12 +109,14 @@ pub fn run(
     if let Ok(mut input) = to_server.try_lock() {
         input.take();
     }
-    let mut heard = matches!(end, End::Server | End::Endless);
+    let mut heard = matches!(end, EndReason::Server | EndReason::Endless);
     let by_itself = match end {
-        End::Endless => None,
-        End::Server | End::ServerInput | End::ServerProcess => upstream.wait(LAST_WORDS),
-        End::Client => upstream.wait(AFTER_EOF),
-        End::Signal(_) => upstream.wait(AFTER_EOF / 2),
+        EndReason::Endless => None,
+        EndReason::Server | EndReason::ServerInput | EndReason::ServerProcess => {
+            upstream.wait(LAST_WORDS)
+        }
+        EndReason::Client => upstream.wait(AFTER_EOF),
+        EndReason::Signal(_) => upstream.wait(AFTER_EOF / 2),
     };
     // Also where the server itself has ended: what it started has not.
     let status = by_itself.or(upstream.stop());
@@ -123,23 +125,26 @@ pub fn run(
     let until = began + ALL;
     while !heard {
         match ended.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(End::Server) | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
+            Ok(EndReason::Server)
+            | Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
                 heard = true;
             }
             Ok(_) => {}
         }
     }
     let why = match end {
-        End::Endless => "the server sent a line that is too long to be carried".to_owned(),
-        End::Server | End::ServerInput | End::ServerProcess => match status {
+        EndReason::Endless => "the server sent a line that is too long to be carried".to_owned(),
+        EndReason::Server | EndReason::ServerInput | EndReason::ServerProcess => match status {
             Some(status) => format!("the server ended: {status}"),
             None => "the server ended".to_owned(),
         },
-        End::Client | End::Signal(_) => "the proxy was stopped".to_owned(),
+        EndReason::Client | EndReason::Signal(_) => "the proxy was stopped".to_owned(),
     };
     last_replies(relay.server_gone(&why), &to_client);
     match end {
-        End::Server | End::ServerInput | End::ServerProcess => status.map_or(1, code),
+        EndReason::Server | EndReason::ServerInput | EndReason::ServerProcess => {
+            status.map_or(1, code)
+        }
         _ => end.code(),
     }
 }
@@ -151,7 +156,7 @@ enum Sent<'a> {
     /// Changed; no line break at its end.
     Text(String),
     /// A long one, as it came.
-    Held(&'a Held),
+    SpillBuffer(&'a SpillBuffer),
 }
 
 impl Sent<'_> {
@@ -162,7 +167,7 @@ impl Sent<'_> {
                 text.push('\n');
                 server.write_all(text.as_bytes())
             }
-            Self::Held(held) => held.write_to(server),
+            Self::SpillBuffer(held) => held.write_to(server),
         }
     }
 }
@@ -171,10 +176,10 @@ impl Sent<'_> {
 fn from_the_client<W: Write + Send + 'static>(
     relay: &Relay,
     stream: impl Read,
-    client: &Outlet<W>,
+    client: &SharedLineWriter<W>,
     pool: &Pool<W>,
-    send: impl Fn(Sent<'_>) -> Result<(), End>,
-) -> End {
+    send: impl Fn(Sent<'_>) -> Result<(), EndReason>,
+) -> EndReason {
     let mut lines = Lines::new(stream);
     loop {
         let sent = match lines.next() {
@@ -182,7 +187,7 @@ fn from_the_client<W: Write + Send + 'static>(
                 let became = relay.from_client(line);
                 for reply in &became.replies {
                     if client.line(reply).is_err() {
-                        return End::Client;
+                        return EndReason::Client;
                     }
                 }
                 for call in became.calls {
@@ -195,11 +200,11 @@ fn from_the_client<W: Write + Send + 'static>(
                 }
             }
             Ok(Some(Line::Long(line))) => {
-                let Some(message) = set_aside(line, relay) else { return End::Client };
+                let Some(message) = set_aside(line, relay) else { return EndReason::Client };
                 relay.long_from_client(&message);
-                send(Sent::Held(&message))
+                send(Sent::SpillBuffer(&message))
             }
-            Ok(None) | Err(_) => return End::Client,
+            Ok(None) | Err(_) => return EndReason::Client,
         };
         if let Err(end) = sent {
             return end;
@@ -209,7 +214,10 @@ fn from_the_client<W: Write + Send + 'static>(
 
 /// Tells the client what will not come, as long as it listens: one that does not read must not keep
 /// us from ending.
-fn last_replies<W: Write + Send + 'static>(replies: Vec<String>, client: &Arc<Outlet<W>>) {
+fn last_replies<W: Write + Send + 'static>(
+    replies: Vec<String>,
+    client: &Arc<SharedLineWriter<W>>,
+) {
     if replies.is_empty() {
         return;
     }
@@ -222,7 +230,11 @@ fn last_replies<W: Write + Send + 'static>(replies: Vec<String>, client: &Arc<Ou
     let _ = done.recv_timeout(LAST_WORDS);
 }
 
-fn from_the_server<W: Write>(relay: &Relay, stream: ChildStdout, client: &Outlet<W>) -> End {
+fn from_the_server<W: Write>(
+    relay: &Relay,
+    stream: ChildStdout,
+    client: &SharedLineWriter<W>,
+) -> EndReason {
     let mut lines = Lines::new(stream);
     loop {
         let sent = match lines.next() {
@@ -236,12 +248,12 @@ fn from_the_server<W: Write>(relay: &Relay, stream: ChildStdout, client: &Outlet
                     Some(changes) => client.held(&message, &changes),
                     None => Ok(()),
                 },
-                None => return End::Endless,
+                None => return EndReason::Endless,
             },
-            Ok(None) | Err(_) => return End::Server,
+            Ok(None) | Err(_) => return EndReason::Server,
         };
         if sent.is_err() {
-            return End::Client;
+            return EndReason::Client;
         }
     }
 }
@@ -257,7 +269,7 @@ pub fn run_alone(
     greeting: &Greeting,
     (from_client, to_client): (impl Read, impl Write + Send + 'static),
 ) {
-    let to_client = Arc::new(Outlet::new(to_client));
+    let to_client = Arc::new(SharedLineWriter::new(to_client));
     let pool = Pool::new(Arc::clone(relay), Arc::clone(&to_client));
     let mut lines = Lines::new(from_client);
     // No question to us is that long: whoever sends it is no client.

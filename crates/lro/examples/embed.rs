@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lro::{CLEANUP_INTERVAL, Custodian, Delivered, Incoming, Moment, Offloader};
+use lro::{CLEANUP_INTERVAL, Delivered, Incoming, MaintenanceTask, Moment, Offloader};
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spool = DirSpool::open(&directory, DirOptions::private())?;
     let offloader = Arc::new(Offloader::new(Arc::new(spool), &Config::default()));
     let clock = || Moment::of_system().now;
-    let custodian = Custodian::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
+    let custodian = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
 
     // For every call of a tool, after the tool has done its work.
     for count in [10, 10_000] {

@@ -32,45 +32,45 @@
 //! of any size, goes through [`Offloader::receive`]: the same outcome, with memory that does not grow.
 //! One that lies in a file goes through [`Scanned`] and [`Offloader::deliver_scanned`].
 
-mod arriving;
 mod call;
+mod clock;
 mod counter;
-mod custodian;
 mod delivered;
 mod event;
 mod extract_error;
 mod extractor;
 mod frame;
-mod held;
 mod incoming;
 mod ledger;
 mod links;
+mod maintenance;
 #[cfg(feature = "mcp")]
 pub mod mcp;
-mod moment;
 mod offloader;
 mod question;
 mod reply;
 mod scanned;
+mod spill_buffer;
 mod spools;
+mod streaming;
 mod truncated;
 
-pub use arriving::{Arrived, Arriving};
 pub use call::Call;
+pub use clock::Moment;
 pub use counter::Counter;
-pub use custodian::{CLEANUP_INTERVAL, Custodian};
 pub use delivered::{Delivered, Offloaded, Warning};
 pub use event::{Event, EventKind, EventSink, NoEvents, Reader};
 pub use extract_error::ExtractError;
 pub use extractor::{Extractor, Offers};
-pub use held::Held;
 pub use incoming::{Body, Incoming};
 pub use ledger::Ledger;
 pub use links::Links;
-pub use moment::Moment;
+pub use maintenance::{CLEANUP_INTERVAL, MaintenanceTask};
 pub use offloader::Offloader;
 pub use question::{Question, Values, Wanted};
 pub use reply::{Reply, Unit};
 pub use scanned::{Scanned, WhiteSpace};
+pub use spill_buffer::SpillBuffer;
 pub use spools::Spools;
+pub use streaming::{OffloadOutcome, StreamingOffload};
 pub use truncated::Truncated;

@@ -10,7 +10,9 @@ mod listing;
 mod lookalike;
 mod tools;
 
-pub use intercept::{Changes as LongChanges, Fate, Instead, Interceptor, LargeFile, LargePayload};
+pub use intercept::{
+    Changes as LongChanges, Disposition, Interceptor, LargeFile, LargePayload, Replaced,
+};
 pub use listing::{Changes, Page, Renamed};
 pub use lookalike::{NoticeIn, mark_error_lookalike, mark_long_lookalike, mark_lookalike};
 pub use tools::{Called, Tools};

@@ -15,14 +15,14 @@ use lro_core::{
 };
 use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, Swept, ToStore, store_arrived};
 
-use crate::arriving::{Arriving, MEMORY_CAP};
 use crate::call::Call;
+use crate::clock::Moment;
 use crate::delivered::{Delivered, Offloaded, Warning};
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::extract_error::with_causes;
 use crate::incoming::{Body, Incoming};
 use crate::links::Links;
-use crate::moment::Moment;
+use crate::streaming::{MEMORY_CAP, StreamingOffload};
 use crate::truncated::{Budget, Copies, Truncated};
 
 /// How much of a payload without records is at hand for its preview.
@@ -192,8 +192,8 @@ impl Offloader {
     /// assert!(matches!(arrived.delivered, Delivered::Inline(_)));
     /// assert!(arrived.payload.whole().unwrap().starts_with(b"line 0\n"));
     /// ```
-    pub fn receive<'a>(&'a self, call: Call<'a>) -> Arriving<'a> {
-        Arriving::new(self, call)
+    pub fn receive<'a>(&'a self, call: Call<'a>) -> StreamingOffload<'a> {
+        StreamingOffload::new(self, call)
     }
 
     pub(crate) fn deliver_assessed(

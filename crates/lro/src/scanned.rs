@@ -5,8 +5,8 @@ use lro_core::records::{Content, Finder, Found, Surveyed};
 use lro_core::{LinesError, assess_arrived, lines_arrived};
 
 use crate::call::Call;
+use crate::clock::Moment;
 use crate::delivered::Delivered;
-use crate::moment::Moment;
 use crate::offloader::{Beside, Offloader};
 use crate::truncated::Copies;
 

@@ -167,7 +167,7 @@ fn relay(keep: &Keep, settings: &Settings, label: String) -> Relay {
 }
 
 /// Where the end of a session is told, by a signal first of all.
-fn ends() -> Result<(Sender<session::End>, Receiver<session::End>), Error> {
+fn ends() -> Result<(Sender<session::EndReason>, Receiver<session::EndReason>), Error> {
     let (ends, ended) = mpsc::channel();
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
@@ -175,7 +175,7 @@ fn ends() -> Result<(Sender<session::End>, Receiver<session::End>), Error> {
         let ends = ends.clone();
         move || {
             for signal in signals.forever() {
-                let _ = ends.send(session::End::Signal(signal));
+                let _ = ends.send(session::EndReason::Signal(signal));
             }
         }
     });

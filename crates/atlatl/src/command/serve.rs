@@ -97,7 +97,7 @@ fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
     parts.cleanup = links.is_some().then(|| Keep::interval(settings));
     let server = MemoryServer::new(parts);
     keep.clean(settings);
-    let house = server.keep_house().map_err(|error| Error::failure(error.to_string()))?;
+    let house = server.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
     let served = match door {
         None => {
             stdio::serve(&server, io::stdin(), io::stdout());

@@ -1,10 +1,10 @@
 //! HTTP: MCP at `/mcp`, in front of a server that is reached by URL or runs as processes of ours.
 
-mod feed;
+mod body_writer;
 mod gateway;
-mod host;
+mod id_map;
 mod local;
-mod number;
+mod process_host;
 mod route;
 
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use lro_http::{
 use lro_wire::{Failure, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
 
 use self::gateway::Gateway;
-use self::host::Host;
-pub use self::host::Start;
+use self::process_host::Host;
+pub use self::process_host::Start;
 use crate::relay::Relay;
 use crate::upstream::http::Remote;
 

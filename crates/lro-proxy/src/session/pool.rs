@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::outlet::Outlet;
-use crate::own::OwnCall;
+use crate::line_writer::SharedLineWriter;
+use crate::local_tools::LocalToolCall;
 use crate::relay::Relay;
 
 /// Calls that run at the same time; the engines have bounds of their own.
@@ -17,23 +17,23 @@ const THREADS: usize = 4;
 /// Answers calls beside the traffic.
 pub(super) struct Pool<W> {
     relay: Arc<Relay>,
-    client: Arc<Outlet<W>>,
-    calls: Sender<OwnCall>,
-    waiting: Arc<Mutex<Receiver<OwnCall>>>,
+    client: Arc<SharedLineWriter<W>>,
+    calls: Sender<LocalToolCall>,
+    waiting: Arc<Mutex<Receiver<LocalToolCall>>>,
     /// Calls that are not answered yet.
     open: Arc<AtomicUsize>,
     threads: AtomicUsize,
 }
 
 impl<W: Write + Send + 'static> Pool<W> {
-    pub(super) fn new(relay: Arc<Relay>, client: Arc<Outlet<W>>) -> Self {
+    pub(super) fn new(relay: Arc<Relay>, client: Arc<SharedLineWriter<W>>) -> Self {
         let (calls, waiting) = mpsc::channel();
         let waiting = Arc::new(Mutex::new(waiting));
         Self { relay, client, calls, waiting, open: Arc::default(), threads: AtomicUsize::new(0) }
     }
 
     /// Answers `call` as soon as a thread is free.
-    pub(super) fn answer(&self, call: OwnCall) {
+    pub(super) fn answer(&self, call: LocalToolCall) {
         let open = self.open.fetch_add(1, Ordering::AcqRel) + 1;
         if open > self.threads.load(Ordering::Acquire) && open <= THREADS {
             self.threads.fetch_add(1, Ordering::AcqRel);
@@ -55,8 +55,8 @@ impl<W: Write + Send + 'static> Pool<W> {
 
 fn work<W: Write + Send>(
     relay: &Relay,
-    client: &Outlet<W>,
-    waiting: &Mutex<Receiver<OwnCall>>,
+    client: &SharedLineWriter<W>,
+    waiting: &Mutex<Receiver<LocalToolCall>>,
     open: &AtomicUsize,
 ) {
     loop {

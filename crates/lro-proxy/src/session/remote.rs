@@ -8,10 +8,10 @@ use std::time::Instant;
 use lro_wire::{Failure, NO_JSON};
 
 use super::pool::Pool;
-use super::{AFTER_EOF, End, LAST_WORDS, Sent, from_the_client, last_replies, spawn};
-use crate::outlet::Outlet;
+use super::{AFTER_EOF, EndReason, LAST_WORDS, Sent, from_the_client, last_replies, spawn};
+use crate::line_writer::SharedLineWriter;
 use crate::relay::{Forward, Relay};
-use crate::upstream::http::{Arrived, Link, Remote};
+use crate::upstream::http::{HttpSession, InboundMessage, Remote};
 
 /// A longer message of a client is not carried: it would have to be held.
 const LONGEST: u64 = 256 << 20;
@@ -24,18 +24,18 @@ pub fn run_remote(
     relay: Relay,
     (from_client, to_client): (impl Read + Send + 'static, impl Write + Send + 'static),
     remote: Remote,
-    (ends, ended): (Sender<End>, &Receiver<End>),
+    (ends, ended): (Sender<EndReason>, &Receiver<EndReason>),
 ) -> std::io::Result<u8> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let relay = Arc::new(relay.strict());
-    let to_client = Arc::new(Outlet::new(to_client));
+    let to_client = Arc::new(SharedLineWriter::new(to_client));
     let pool = Arc::new(Pool::new(Arc::clone(&relay), Arc::clone(&to_client)));
-    let link = Link::new(remote, Arc::clone(&relay), runtime.handle(), {
+    let link = HttpSession::new(remote, Arc::clone(&relay), runtime.handle(), {
         let (relay, to_client, ends) = (relay.clone(), to_client.clone(), ends.clone());
         move |arrived| {
             if hear(&relay, &to_client, arrived).is_err() {
-                let _ = ends.send(End::Client);
+                let _ = ends.send(EndReason::Client);
             }
         }
     });
@@ -47,7 +47,7 @@ pub fn run_remote(
                 let body = sent.bytes()?;
                 if std::str::from_utf8(&body).is_err() {
                     let failure = Failure::new(NO_JSON, "what came is no UTF-8");
-                    return to_client.line(&failure.nameless()).map_err(|_| End::Client);
+                    return to_client.line(&failure.nameless()).map_err(|_| EndReason::Client);
                 }
                 link.send(body);
                 Ok(())
@@ -55,15 +55,15 @@ pub fn run_remote(
             let _ = ends.send(end);
         }
     });
-    let end = ended.recv().unwrap_or(End::Client);
+    let end = ended.recv().unwrap_or(EndReason::Client);
     let began = Instant::now();
-    if end == End::Client {
+    if end == EndReason::Client {
         link.finish(began + AFTER_EOF);
         pool.finish(began + AFTER_EOF);
     }
     link.end(LAST_WORDS * 2);
     let why = match end {
-        End::Endless => "the client sent a message that is too long to be carried",
+        EndReason::Endless => "the client sent a message that is too long to be carried",
         _ => "the proxy was stopped",
     };
     last_replies(relay.server_gone(why), &to_client);
@@ -71,14 +71,18 @@ pub fn run_remote(
     Ok(end.code())
 }
 
-fn hear<W: Write>(relay: &Relay, client: &Outlet<W>, arrived: Arrived) -> std::io::Result<()> {
+fn hear<W: Write>(
+    relay: &Relay,
+    client: &SharedLineWriter<W>,
+    arrived: InboundMessage,
+) -> std::io::Result<()> {
     match arrived {
-        Arrived::Whole(line) => match relay.from_server(&line) {
+        InboundMessage::Whole(line) => match relay.from_server(&line) {
             Forward::AsItCame => client.bytes(&line),
             Forward::Changed(text) => client.line(&text),
             Forward::Nothing => Ok(()),
         },
-        Arrived::Long(held) => match relay.long_from_server(&held) {
+        InboundMessage::Long(held) => match relay.long_from_server(&held) {
             Some(changes) => client.held(&held, &changes),
             None => Ok(()),
         },
@@ -87,14 +91,14 @@ fn hear<W: Write>(relay: &Relay, client: &Outlet<W>, arrived: Arrived) -> std::i
 
 impl Sent<'_> {
     /// As the body of a request.
-    fn bytes(self) -> Result<Vec<u8>, End> {
+    fn bytes(self) -> Result<Vec<u8>, EndReason> {
         Ok(match self {
             Self::Line(line) => line.trim_ascii_end().to_owned(),
             Self::Text(text) => text.into_bytes(),
-            Self::Held(held) if held.bytes() > LONGEST => return Err(End::Endless),
-            Self::Held(held) => {
+            Self::SpillBuffer(held) if held.bytes() > LONGEST => return Err(EndReason::Endless),
+            Self::SpillBuffer(held) => {
                 let mut bytes = Vec::new();
-                held.write_to(&mut bytes).map_err(|_| End::Client)?;
+                held.write_to(&mut bytes).map_err(|_| EndReason::Client)?;
                 bytes
             }
         })

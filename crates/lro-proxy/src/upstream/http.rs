@@ -3,24 +3,24 @@
 //! [`Remote`] sends a request and says what is wrong with the answer; `reading` cuts an answer into
 //! messages; `link` is one client's conversation with it, in whichever era.
 
-mod arrived;
+mod backoff;
+mod client;
+mod client_session;
 mod credentials;
 mod endpoint;
-mod fault;
-mod greeted;
-mod link;
-mod outgoing;
-mod param;
-mod reading;
-mod remote;
-mod waiting;
+mod error;
+mod header_params;
+mod inbound;
+mod request;
+mod response_reader;
+mod session_state;
 
-pub(crate) use arrived::{Arrived, Gathering};
+pub(crate) use client::Ask;
+pub use client::{Remote, RemoteOptions};
+pub(crate) use client_session::HttpSession;
 pub use credentials::{Credentials, Presented};
 pub use endpoint::{Endpoint, EndpointError};
-pub use fault::Fault;
-pub(crate) use link::Link;
-pub(crate) use param::param_headers;
-pub(crate) use reading::{Form, Reading};
-pub(crate) use remote::Ask;
-pub use remote::{Remote, RemoteOptions};
+pub use error::UpstreamError;
+pub(crate) use header_params::param_headers;
+pub(crate) use inbound::{Gathering, InboundMessage};
+pub(crate) use response_reader::{Form, ResponseReader};

@@ -1,13 +1,13 @@
 //! A message that is not in memory is treated as one that is.
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro_spool::MemorySpool;
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, long_text, reference};
 
-fn held(line: &str) -> Held {
-    let mut held = Held::new(100);
+fn held(line: &str) -> SpillBuffer {
+    let mut held = SpillBuffer::new(100);
     held.append(line.as_bytes(), &MemorySpool::default());
     assert!(held.whole().is_none(), "set aside");
     held

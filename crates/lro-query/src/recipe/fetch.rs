@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use lro_spool::PositionedRead;
 
-use self::held::Held;
+use self::held::SpillBuffer;
 use super::error::RecipeError;
 use crate::in_turn::in_turn;
 use crate::lines::fill;
@@ -68,7 +68,7 @@ impl Fetch<'_> {
         if self.in_batches(lead, take)?.is_break() || rest.is_empty() {
             return Ok(());
         }
-        match Held::read(self, rest)? {
+        match SpillBuffer::read(self, rest)? {
             Some(held) => held.give(self, rest, take),
             None => self.in_batches(rest, take).map(|_| ()),
         }

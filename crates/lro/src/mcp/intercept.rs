@@ -5,13 +5,13 @@
 
 mod acknowledge;
 mod large;
-mod long;
-mod replaced;
+mod replace;
+mod streamed;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Arrived, Body, Call, Delivered, Incoming, Moment, Offloader};
+use crate::{Body, Call, Delivered, Incoming, Moment, OffloadOutcome, Offloader};
 use chrono::{DateTime, Utc};
 use lro_core::Operation;
 use lro_core::outline::{Form, Node};
@@ -23,8 +23,8 @@ use crate::mcp::listing::cost;
 
 use self::acknowledge::acknowledged;
 pub use self::large::{LargeFile, LargePayload};
-use self::long::{Lost, Main, Parts};
-use self::replaced::{Replacement, described, is_object, replaced, text_block};
+use self::replace::{Replacement, described, is_object, replaced, text_block};
+use self::streamed::{Lost, Main, Parts};
 
 /// Offloads results that are too large for a client.
 #[derive(Debug)]
@@ -38,17 +38,17 @@ pub struct Interceptor {
 /// A tool result that stands for a larger one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Instead {
+pub struct Replaced {
     /// The result to send.
     pub result: String,
     /// What became of the other.
-    pub fate: Fate,
+    pub fate: Disposition,
 }
 
 /// What became of a result that was too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum Disposition {
     /// It is stored, and described.
     Stored,
     /// Spec L3: it could not be stored, and its beginning is sent.
@@ -114,7 +114,7 @@ impl Interceptor {
     }
 
     /// The same, with what became of the result that it stands for.
-    pub fn instead(&self, call: Call<'_>, result: &str, at: Moment) -> Option<Instead> {
+    pub fn instead(&self, call: Call<'_>, result: &str, at: Moment) -> Option<Replaced> {
         let offloader = self.offloader(call.tool);
         // No payload is longer than what it stands in.
         if offloader.surely_inline(call, result.len() as u64) {
@@ -129,11 +129,11 @@ impl Interceptor {
                 let payload = read.payload().map_or("", |part| &part.payload);
                 let descriptor = acknowledged(call.tool, payload, &offloaded.descriptor);
                 let result = described(result, &read, &descriptor)?;
-                Some(Instead { result, fate: Fate::Stored })
+                Some(Replaced { result, fate: Disposition::Stored })
             }
             Delivered::Truncated(truncated) => {
                 let result = replaced(result, &Replacement::Truncated(&truncated))?;
-                Some(Instead { result, fate: Fate::Truncated })
+                Some(Replaced { result, fate: Disposition::Truncated })
             }
             _ => None,
         }
@@ -181,7 +181,7 @@ fn receive(
     message: &dyn Payload,
     parts: &Parts,
     at: Moment,
-) -> Result<Arrived, Lost> {
+) -> Result<OffloadOutcome, Lost> {
     let mut arriving = offloader.receive(call);
     parts.main.each(message, |part| arriving.feed(part))?;
     let beside: Vec<&str> = parts.beside.iter().map(String::as_str).collect();

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lro::{
-    CLEANUP_INTERVAL, Custodian, Delivered, Event, EventSink, Incoming, Ledger, Moment, Offloader,
+    CLEANUP_INTERVAL, Delivered, Event, EventSink, Incoming, Ledger, MaintenanceTask, Moment,
+    Offloader,
 };
 use lro_core::Extraction;
 use lro_core::config::Config;
@@ -105,7 +106,7 @@ fn l2_the_custodian_sweeps_at_once_and_stops_when_dropped() {
     offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
     let later = moment().now + Duration::from_hours(2);
     let offloader = Arc::new(offloader);
-    let custodian = Custodian::start(Arc::clone(&offloader), CLEANUP_INTERVAL, move || later);
+    let custodian = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, move || later);
     let patience = Instant::now();
     while !watcher.names().contains(&"OffloadFileExpired") {
         assert!(patience.elapsed() < Duration::from_secs(10), "nothing was swept");

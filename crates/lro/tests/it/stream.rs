@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lro::{Arrived, Call, Delivered, EventSink, Incoming, Offloader, Scanned, WhiteSpace};
+use lro::{Call, Delivered, EventSink, Incoming, OffloadOutcome, Offloader, Scanned, WhiteSpace};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::payload::{Payload, Unreadable};
@@ -52,7 +52,7 @@ fn offloader(spool: impl Spool + 'static) -> Offloader {
     Offloader::new(Arc::new(spool), &Config::default()).with_tokenizer(O200k).with_memory_cap(CAP)
 }
 
-fn arrive(offloader: &Offloader, tool: &str, payload: &[u8], seed: u64) -> Arrived {
+fn arrive(offloader: &Offloader, tool: &str, payload: &[u8], seed: u64) -> OffloadOutcome {
     let mut arriving = offloader.receive(Call::of(tool));
     let (mut random, mut rest) = (SplitMix64::new(seed), payload);
     // Odd chunks, from single bytes to more than is held.
@@ -65,7 +65,7 @@ fn arrive(offloader: &Offloader, tool: &str, payload: &[u8], seed: u64) -> Arriv
     arriving.finish(moment())
 }
 
-fn whole(arrived: &Arrived) -> Vec<u8> {
+fn whole(arrived: &OffloadOutcome) -> Vec<u8> {
     let mut bytes = Vec::new();
     arrived.payload.write_to(&mut bytes).unwrap();
     bytes

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro_core::{
     Operation,
     payload::{self, Payload, Unreadable},
@@ -42,7 +42,7 @@ enum Bytes {
     /// A regular file, read where it is.
     File { file: File, length: u64, opened: (i64, i64, u64) },
     /// What came through a pipe, in an unnamed file of the spool's directory.
-    Held(Held),
+    SpillBuffer(SpillBuffer),
 }
 
 /// Reads `file`, or standard input.
@@ -74,7 +74,7 @@ fn input(name: String, mut file: File, stores: &Stores) -> Result<Input, Error> 
         return Ok(Input::Large(Large { name, bytes }));
     }
     let mut progress = ByteProgress::new("reading", metadata.is_file().then_some(length));
-    let mut held = Held::new(IN_MEMORY);
+    let mut held = SpillBuffer::new(IN_MEMORY);
     let spool = stores.of_operation(&Operation::of_tool(""));
     let mut piece = vec![0; PIECE];
     loop {
@@ -91,7 +91,7 @@ fn input(name: String, mut file: File, stores: &Stores) -> Result<Input, Error> 
     drop(progress);
     Ok(match held.into_memory() {
         Ok(input) => Input::Memory(input),
-        Err(held) => Input::Large(Large { name, bytes: Bytes::Held(held) }),
+        Err(held) => Input::Large(Large { name, bytes: Bytes::SpillBuffer(held) }),
     })
 }
 
@@ -112,7 +112,7 @@ impl Large {
             Bytes::File { file, opened, .. } => {
                 file.metadata().is_ok_and(|metadata| changed(&metadata) != *opened)
             }
-            Bytes::Held(_) => false,
+            Bytes::SpillBuffer(_) => false,
         }
     }
 
@@ -131,7 +131,7 @@ impl Payload for Large {
     fn bytes(&self) -> u64 {
         match &self.bytes {
             Bytes::File { length, .. } => *length,
-            Bytes::Held(held) => held.bytes(),
+            Bytes::SpillBuffer(held) => held.bytes(),
         }
     }
 
@@ -142,7 +142,7 @@ impl Payload for Large {
     fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
         let (file, length) = match &self.bytes {
             Bytes::File { file, length, .. } => (file, *length),
-            Bytes::Held(held) => return held.chunk_at(at, space),
+            Bytes::SpillBuffer(held) => return held.chunk_at(at, space),
         };
         let wanted = usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(PIECE);
         space.resize(wanted, 0);

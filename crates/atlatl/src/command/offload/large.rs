@@ -3,7 +3,7 @@
 use std::{cell::RefCell, ops::Range, sync::Arc};
 
 use lro::mcp::{LargeFile, LargePayload};
-use lro::{Call, Held, Moment, Offloader, Scanned, WhiteSpace};
+use lro::{Call, Moment, Offloader, Scanned, SpillBuffer, WhiteSpace};
 use lro_core::{
     O200k, Operation,
     payload::{Payload, Unreadable},
@@ -116,9 +116,9 @@ fn decoded(
     input: &dyn Payload,
     result: &LargePayload,
     stores: &Stores,
-) -> Result<Option<Held>, Unreadable> {
+) -> Result<Option<SpillBuffer>, Unreadable> {
     let spool = stores.of_operation(&Operation::of_tool(""));
-    let mut held = Held::new(IN_MEMORY);
+    let mut held = SpillBuffer::new(IN_MEMORY);
     let whole = result.decode(input, |piece| held.append(piece, &*spool))?;
     Ok(whole.then_some(held))
 }

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use lro::mcp::{Interceptor, Tools};
-use lro::{Counter, Custodian, Event, EventSink, Extractor, Links, Moment, Offloader, Spools};
+use lro::{
+    Counter, Event, EventSink, Extractor, Links, MaintenanceTask, Moment, Offloader, Spools,
+};
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_query::worker::Program;
 use lro_spool::Spool;
@@ -177,7 +179,7 @@ impl Keep {
         let events = self.events.clone();
         let sweep = move || drop(stores.sweep(Moment::of_system().now, &*events));
         // It ends with the process: a sweep may be cut short at any point.
-        if let Ok(custodian) = Custodian::sweeping(interval, sweep) {
+        if let Ok(custodian) = MaintenanceTask::every(interval, sweep) {
             std::mem::forget(custodian);
         }
     }

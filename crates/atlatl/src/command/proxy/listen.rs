@@ -6,7 +6,7 @@ use lro_http::{Guard, stop};
 use lro_proxy::{
     Relay,
     downstream::http::{self, Behind},
-    session::End,
+    session::EndReason,
     upstream::stdio::Process,
 };
 
@@ -23,7 +23,7 @@ pub(super) fn run(
     server: Server<'_>,
     keep: &Keep,
     settings: &Settings,
-    ended: Receiver<End>,
+    ended: Receiver<EndReason>,
 ) -> Result<Status, Error> {
     let config = &settings.config.server;
     let door = Door::open(address, settings)?;

@@ -15,7 +15,7 @@ use lro_spool::{StoredForm, StoredResult, records_begin};
 use ratatui::crossterm::event;
 
 pub(super) use self::asker::Asker;
-use self::terminal::{Held, Interrupts};
+use self::terminal::{Interrupts, SpillBuffer};
 use super::entry::Entry;
 use crate::{
     error::{Error, Status, with_causes},
@@ -58,7 +58,7 @@ pub(super) fn run(
     let (source, begin, content) = source(stored)?;
     let mut screen = Screen::new(source, begin, content, about(entry), look);
     let interrupts = Interrupts::watched()?;
-    let mut terminal = Held::taken()?;
+    let mut terminal = SpillBuffer::taken()?;
     let ended = show(&mut screen, &mut terminal, entry, &mut asker, &interrupts);
     // Given back before anything else is printed, and before a signal does what it came for.
     drop(terminal);
@@ -112,7 +112,7 @@ fn expires(entry: &Entry) -> String {
 
 fn show(
     screen: &mut Screen,
-    terminal: &mut Held,
+    terminal: &mut SpillBuffer,
     entry: &Entry,
     asker: &mut Asker,
     interrupts: &Interrupts,

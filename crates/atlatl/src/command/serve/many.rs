@@ -15,7 +15,7 @@ use atlatl_server::{
     event::EventBus,
     http::{Metrics, Tenant, Tenants, run_for_many},
 };
-use lro::{Custodian, Moment};
+use lro::{MaintenanceTask, Moment};
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
 
@@ -75,7 +75,7 @@ pub(super) fn serve(
     }
     let bucket = objects::bucket(settings)?;
     let many = Arc::new(Many::new(settings, database, bucket, base, events.clone())?);
-    let house = many.keep_house().map_err(|error| Error::failure(error.to_string()))?;
+    let house = many.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
     let options = http::options(settings, metrics);
     let served = http::until_told(door, options, |Door { listener, .. }, options, stopped| {
         run_for_many(many, Arc::new(authenticator), events, listener, options, stopped)
@@ -142,12 +142,12 @@ impl Many {
     }
 
     /// What is done for every tenant when nobody asks.
-    fn keep_house(self: &Arc<Self>) -> std::io::Result<Vec<Custodian>> {
+    fn start_maintenance(self: &Arc<Self>) -> std::io::Result<Vec<MaintenanceTask>> {
         let (all, used) = (Arc::clone(self), Arc::clone(self));
         let interval = Keep::interval(&self.settings);
         Ok(vec![
-            Custodian::sweeping(interval, move || all.tidy())?,
-            Custodian::sweeping(INDEX, move || used.index())?,
+            MaintenanceTask::every(interval, move || all.tidy())?,
+            MaintenanceTask::every(INDEX, move || used.index())?,
         ])
     }
 

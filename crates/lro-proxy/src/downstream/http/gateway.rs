@@ -18,11 +18,13 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::feed::{Feed, Told, Unread};
+use super::body_writer::{Feed, Outbound, Unread};
 use super::{Answering, Asked, Front, STILL_THERE, failed, local, no_request};
-use crate::awaited::Serial;
+use crate::pending::Serial;
 use crate::relay::{Forward, Relay};
-use crate::upstream::http::{Arrived, Ask, Fault, Form, Gathering, Reading, Remote, param_headers};
+use crate::upstream::http::{
+    Ask, Form, Gathering, InboundMessage, Remote, ResponseReader, UpstreamError, param_headers,
+};
 
 /// Of so many sessions is remembered what was asked. One that is forgotten goes on all the same.
 const SESSIONS: usize = 1024;
@@ -103,7 +105,7 @@ impl Gateway {
         if status == StatusCode::UNAUTHORIZED {
             // The client's own login is not what is asked for.
             let told = format!("{} wants a login", self.remote.name());
-            return refused(&Fault::Login(told), &text, &relay);
+            return refused(&UpstreamError::Login(told), &text, &relay);
         }
         let headers = passed(response.headers(), &ANSWERED);
         self.remember(&ask, &headers, &relay, status);
@@ -112,7 +114,8 @@ impl Gateway {
         };
         let silence = self.remote.silence().filter(|_| !ask.patient);
         let gathering = Gathering::new(relay.spool());
-        let mut reading = Reading::new(response, form, gathering, silence, self.remote.name());
+        let mut reading =
+            ResponseReader::new(response, form, gathering, silence, self.remote.name());
         if form == Form::Json {
             let answer = match reading.next().await {
                 Ok(Some(item)) => item.message,
@@ -120,7 +123,7 @@ impl Gateway {
                 Err(fault) => return refused(&fault, &text, &relay),
             };
             let told = answer.and_then(|answer| through(&relay, answer));
-            let body = told.map_or_else(Body::empty, Told::body);
+            let body = told.map_or_else(Body::empty, Outbound::body);
             return (status, headers, body).into_response();
         }
         let (feed, body) = Feed::new();
@@ -146,7 +149,7 @@ impl Gateway {
         let status = response.status();
         let request = Message::read(text).is_some_and(|message| message.is_request());
         if request {
-            let fault = Fault::Status { server: self.remote.name(), status };
+            let fault = UpstreamError::Status { server: self.remote.name(), status };
             // A request that is merely accepted is not answered.
             let status = if status.is_success() { StatusCode::BAD_GATEWAY } else { status };
             forget(text, relay);
@@ -212,7 +215,12 @@ impl Requested {
 
 /// Carries events until one side ends. A stream that can be asked for again just ends when it breaks
 /// off; any other is answered.
-async fn stream(relay: &Relay, mut reading: Reading, feed: &Feed, request: Option<Requested>) {
+async fn stream(
+    relay: &Relay,
+    mut reading: ResponseReader,
+    feed: &Feed,
+    request: Option<Requested>,
+) {
     let mut again = false;
     loop {
         let next = tokio::select! {
@@ -240,7 +248,7 @@ async fn stream(relay: &Relay, mut reading: Reading, feed: &Feed, request: Optio
                 }
                 continue;
             }
-            Ok(Ok(None)) => Fault::Dropped { server: reading.server().to_owned() },
+            Ok(Ok(None)) => UpstreamError::Dropped { server: reading.server().to_owned() },
             Ok(Err(fault)) => fault,
         };
         let waits = |request: &Requested| {
@@ -248,7 +256,7 @@ async fn stream(relay: &Relay, mut reading: Reading, feed: &Feed, request: Optio
         };
         if let Some(request) = request.filter(waits) {
             let answer = Bytes::from(fault.failure().response(&request.id));
-            if let Some(told) = through(relay, Arrived::Whole(answer.into())) {
+            if let Some(told) = through(relay, InboundMessage::Whole(answer.into())) {
                 let mut event = lro_wire::sse::Event::default();
                 event.has_data = true;
                 let _ = feed.event(&event, Some(told)).await;
@@ -259,15 +267,15 @@ async fn stream(relay: &Relay, mut reading: Reading, feed: &Feed, request: Optio
 }
 
 /// What becomes of a message from the server; `None` for nothing.
-fn through(relay: &Relay, arrived: Arrived) -> Option<Told> {
+fn through(relay: &Relay, arrived: InboundMessage) -> Option<Outbound> {
     let becomes = |arrived| match arrived {
-        Arrived::Whole(line) => match relay.from_server(&line) {
-            Forward::AsItCame => Some(Told::Text(line.into())),
-            Forward::Changed(text) => Some(Told::Text(text.into())),
+        InboundMessage::Whole(line) => match relay.from_server(&line) {
+            Forward::AsItCame => Some(Outbound::Text(line.into())),
+            Forward::Changed(text) => Some(Outbound::Text(text.into())),
             Forward::Nothing => None,
         },
-        Arrived::Long(held) => {
-            relay.long_from_server(&held).map(|changes| Told::Long(held, changes))
+        InboundMessage::Long(held) => {
+            relay.long_from_server(&held).map(|changes| Outbound::Long(held, changes))
         }
     };
     if arrived.is_small() {
@@ -316,7 +324,7 @@ fn forget(text: &str, relay: &Relay) {
     }
 }
 
-fn refused(fault: &Fault, text: &str, relay: &Relay) -> Response {
+fn refused(fault: &UpstreamError, text: &str, relay: &Relay) -> Response {
     forget(text, relay);
     if text.is_empty() {
         return Problem::new(StatusCode::BAD_GATEWAY, fault.to_string()).into_response();

@@ -7,10 +7,10 @@ use http::StatusCode;
 use lro_query::Cancel;
 use lro_wire::sse::Event;
 
-use super::feed::{Feed, Told, events};
+use super::body_writer::{Feed, Outbound, events};
+use super::id_map::{Called, named};
 use super::json;
-use super::number::{Called, named};
-use crate::own::OwnCall;
+use crate::local_tools::LocalToolCall;
 use crate::relay::Relay;
 
 /// Cancels calls when whoever waits goes away: over HTTP that is how a request is cancelled.
@@ -27,12 +27,12 @@ impl Drop for WhileWanted {
 /// gets a stream.
 pub(super) async fn answered(
     relay: Arc<Relay>,
-    calls: Vec<OwnCall>,
+    calls: Vec<LocalToolCall>,
     replies: Vec<String>,
     called: Option<Called>,
 ) -> Response {
     let wanted = WhileWanted(calls.iter().map(|call| call.cancel.clone()).collect());
-    let streams = calls.iter().any(OwnCall::wants_progress);
+    let streams = calls.iter().any(LocalToolCall::wants_progress);
     let named = move |message: &str| {
         let named = called.as_ref().and_then(|called| named(message, called));
         named.unwrap_or_else(|| message.to_owned())
@@ -62,7 +62,7 @@ pub(super) async fn answered(
                 () = feed.unread() => return,
             };
             let Some(message) = message else { return };
-            if feed.event(&event, Some(Told::Text(message.into()))).await.is_err() {
+            if feed.event(&event, Some(Outbound::Text(message.into()))).await.is_err() {
                 return;
             }
         }

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use lro_wire::IdKey;
 use tokio::sync::mpsc::Sender;
 
-use super::feed::Told;
-use super::number::{BelongsTo, Called};
+use super::body_writer::Outbound;
+use super::id_map::{BelongsTo, Called};
 
 /// What a server says unasked while nobody listens is kept so long.
 const KEPT: usize = 256;
@@ -15,7 +15,7 @@ pub(super) const WAITING: usize = 1024;
 
 /// A message, and whether it is the last one of its stream.
 pub(super) struct Routed {
-    pub(super) told: Told,
+    pub(super) told: Outbound,
     pub(super) last: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Open {
 
 impl Open {
     /// Sends a message. Who does not read loses what comes before the answer, and never the answer.
-    pub(super) fn tell(&self, told: Told, last: bool) {
+    pub(super) fn tell(&self, told: Outbound, last: bool) {
         if last || self.to.capacity() > WAITING / 2 {
             let _ = self.to.try_send(Routed { told, last });
         }
@@ -44,7 +44,7 @@ pub(super) struct Routes {
     tokens: HashMap<IdKey, IdKey>,
     /// The stream for what the server says unasked.
     unasked: Option<Sender<Routed>>,
-    kept: VecDeque<Told>,
+    kept: VecDeque<Outbound>,
     opened: u64,
 }
 
@@ -93,7 +93,7 @@ impl Routes {
 
     /// Sends what belongs to no request in particular: to the only one there is, where servers ask
     /// back, else to who listens, else to the first that waits, else it is kept.
-    pub(super) fn unasked(&mut self, told: Told) {
+    pub(super) fn unasked(&mut self, told: Outbound) {
         self.unasked = self.unasked.take().filter(|to| !to.is_closed());
         let first = self.open.values().min_by_key(|open| open.order);
         let listener = match (&self.unasked, first) {

@@ -23,7 +23,7 @@ pub(crate) struct Client {
     to: Option<PipeWriter>,
     lines: Receiver<String>,
     session: Option<JoinHandle<u8>>,
-    _ended: mpsc::Sender<session::End>,
+    _ended: mpsc::Sender<session::EndReason>,
 }
 
 /// How the proxy speaks to the server.

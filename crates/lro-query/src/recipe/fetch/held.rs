@@ -17,7 +17,7 @@ const LEAD: u64 = 16;
 const PIECE: usize = 1 << 20;
 const RECORDS: usize = 4096;
 
-pub(super) struct Held {
+pub(super) struct SpillBuffer {
     begin: u64,
     bytes: Vec<u8>,
 }
@@ -40,7 +40,7 @@ fn span<P: Place>(places: &[P]) -> Option<(u64, u64)> {
     Some((begin, end))
 }
 
-impl Held {
+impl SpillBuffer {
     /// Reads all there is between the records; `None` where the source has less than they say.
     pub(super) fn read<P: Place>(
         fetch: Fetch<'_>,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload, Unreadable};
 
-use super::long::{Lost, Main, Parts};
+use super::streamed::{Lost, Main, Parts};
 
 /// What a large file is.
 #[derive(Debug)]

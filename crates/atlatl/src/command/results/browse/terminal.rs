@@ -32,14 +32,14 @@ use crate::error::Error;
 const USUAL: (u16, u16) = (80, 24);
 
 /// The terminal, in raw mode and on its second screen. It is given back when this is dropped.
-pub(super) struct Held {
+pub(super) struct SpillBuffer {
     /// Never dropped by itself: it would show the cursor again and, where the terminal has gone, print
     /// that it cannot to one that has gone too.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     size: Option<(u16, u16)>,
 }
 
-impl Held {
+impl SpillBuffer {
     /// Takes it.
     pub(super) fn taken() -> Result<Self, Error> {
         // The program as released ends in a panic without dropping anything.
@@ -85,7 +85,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for SpillBuffer {
     fn drop(&mut self) {
         give_back();
     }

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro_spool::Spool;
 use lro_wire::LINE_IN_MEMORY;
 
-use crate::aside::{Aside, TooLong};
+use crate::oversize_spill::{Aside, TooLong};
 
 /// A message, which is a line with its line break.
-pub(crate) enum Arrived {
+pub(crate) enum InboundMessage {
     /// All of it.
     Whole(Vec<u8>),
     /// One that is too long to be held.
-    Long(Held),
+    Long(SpillBuffer),
 }
 
 /// What is no longer is not stored, as a rule.
 const SMALL: usize = 8 << 10;
 
-impl Arrived {
+impl InboundMessage {
     /// Whether it is dealt with at once. What is large is stored, which takes a disk's time.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self, Self::Whole(line) if line.len() <= SMALL)
@@ -66,18 +66,18 @@ impl Gathering {
     }
 
     /// What was gathered; `None` for nothing but white space.
-    pub(crate) fn take(&mut self) -> Option<Arrived> {
+    pub(crate) fn take(&mut self) -> Option<InboundMessage> {
         let mut whole = std::mem::take(&mut self.whole);
         match self.long.take() {
             Some(mut long) => {
                 // It is a line; that it has become too long by this one byte is no matter.
                 let _ = long.append(b"\n");
-                Some(Arrived::Long(long.held()))
+                Some(InboundMessage::Long(long.held()))
             }
             None if whole.trim_ascii().is_empty() => None,
             None => {
                 whole.push(b'\n');
-                Some(Arrived::Whole(whole))
+                Some(InboundMessage::Whole(whole))
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A client of the older era has a session, and a process of its own. Requests of the newer era stand
 //! for themselves: one process answers them all.
 
-mod child;
+mod process;
 mod refused;
 
 use std::collections::HashMap;
@@ -23,10 +23,10 @@ use lro_wire::{
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, timeout};
 
-use self::child::Child;
+use self::process::Child;
 use self::refused::Refused;
-use super::feed::{Feed, Told, events};
-use super::number::{Called, stands_alone};
+use super::body_writer::{Feed, Outbound, events};
+use super::id_map::{Called, stands_alone};
 use super::route::{Routed, WAITING};
 use super::{Answering, Asked, Front, STILL_THERE, failed, local, no_request};
 use crate::relay::Relay;
@@ -117,8 +117,8 @@ impl Host {
         let (to, mut heard) = channel(WAITING);
         let asked = tokio::task::block_in_place(|| child.ask(called, text, to));
         let wanted = match asked {
-            Ok(child::Asked::Forwarded(wanted)) => wanted,
-            Ok(child::Asked::Here(local)) => {
+            Ok(process::Asked::Forwarded(wanted)) => wanted,
+            Ok(process::Asked::Here(local)) => {
                 return local::answered(child.relay(), local.calls, local.replies, local.called)
                     .await;
             }
@@ -287,7 +287,7 @@ async fn carry(feed: &Feed, heard: &mut Receiver<Routed>) {
     }
 }
 
-async fn tell(feed: &Feed, told: Told) -> Result<(), super::feed::Unread> {
+async fn tell(feed: &Feed, told: Outbound) -> Result<(), super::body_writer::Unread> {
     let mut event = Event::default();
     event.has_data = true;
     feed.event(&event, Some(told)).await
@@ -303,8 +303,8 @@ fn headers_agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), Failu
 }
 
 /// The status of an answer of the newer era.
-fn status(told: &Told) -> StatusCode {
-    let Told::Text(text) = told else { return StatusCode::OK };
+fn status(told: &Outbound) -> StatusCode {
+    let Outbound::Text(text) = told else { return StatusCode::OK };
     let code = std::str::from_utf8(text).ok().and_then(Message::read).and_then(|message| {
         lro_wire::Object::read(message.error?.get())?.get("code")?.get().parse().ok()
     });

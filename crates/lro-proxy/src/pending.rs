@@ -5,17 +5,17 @@ use std::collections::{HashMap, VecDeque};
 use lro_wire::meta::Era;
 use lro_wire::{Id, IdKey};
 
-use crate::called::Called;
+use crate::tool_call::ToolCallInfo;
 
 /// What an answer will be, by the request it answers.
 #[derive(Debug)]
-pub(crate) enum Awaited {
+pub(crate) enum PendingRequest {
     /// `initialize` or `server/discover`.
     Greeting,
     /// `tools/list`.
     Listing { era: Era },
     /// `tools/call`.
-    Call(Called),
+    Call(ToolCallInfo),
     /// `tasks/result` (2025-11-25): a finished task's result.
     TaskResult(String),
     /// `tasks/get`: a task, which may hold its result (2026-07-28).
@@ -26,11 +26,11 @@ pub(crate) enum Awaited {
 
 /// All requests that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
-    waiting: HashMap<IdKey, (Id, Awaited, Serial)>,
+pub(crate) struct PendingRequests {
+    waiting: HashMap<IdKey, (Id, PendingRequest, Serial)>,
     last: u64,
     /// Calls that were answered not long ago: a stream that is asked for again says it once more.
-    answered: VecDeque<(IdKey, Called)>,
+    answered: VecDeque<(IdKey, ToolCallInfo)>,
 }
 
 /// Of so many calls is remembered that they were answered.
@@ -40,8 +40,8 @@ const REMEMBERED: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serial(u64);
 
-impl Requests {
-    pub(crate) fn await_answer(&mut self, id: Id, awaited: Awaited) {
+impl PendingRequests {
+    pub(crate) fn await_answer(&mut self, id: Id, awaited: PendingRequest) {
         self.last += 1;
         self.waiting.insert(id.key(), (id, awaited, Serial(self.last)));
     }
@@ -52,9 +52,9 @@ impl Requests {
     }
 
     /// The request that `id` answers; it is answered by that.
-    pub(crate) fn answered(&mut self, id: &Id) -> Option<Awaited> {
+    pub(crate) fn answered(&mut self, id: &Id) -> Option<PendingRequest> {
         let (_, awaited, _) = self.waiting.remove(&id.key())?;
-        if let Awaited::Call(called) = &awaited {
+        if let PendingRequest::Call(called) = &awaited {
             if self.answered.len() == REMEMBERED {
                 self.answered.pop_front();
             }
@@ -64,7 +64,7 @@ impl Requests {
     }
 
     /// The call that `id` answered before.
-    pub(crate) fn answered_before(&self, id: &Id) -> Option<Called> {
+    pub(crate) fn answered_before(&self, id: &Id) -> Option<ToolCallInfo> {
         let key = id.key();
         let found = self.answered.iter().rev().find(|(known, _)| *known == key);
         found.map(|(_, called)| called.clone())

@@ -22,14 +22,14 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::arrived::{Arrived, Gathering};
-use super::fault::Fault;
-use super::greeted::Greeted;
-use super::outgoing::Outgoing;
-use super::reading::{Form, Reading};
-use super::remote::{Ask, Remote};
-use super::waiting::Waiting;
-use crate::awaited::Serial;
+use super::backoff::Backoff;
+use super::client::{Ask, Remote};
+use super::error::UpstreamError;
+use super::inbound::{Gathering, InboundMessage};
+use super::request::OutboundRequest;
+use super::response_reader::{Form, ResponseReader};
+use super::session_state::NegotiatedSession;
+use crate::pending::Serial;
 use crate::relay::Relay;
 
 /// How long the client's next message may wait for one that it may rely on.
@@ -44,15 +44,15 @@ const REFUSAL_CAP: usize = 64 << 10;
 const INITIALIZED: &str = "notifications/initialized";
 
 /// A conversation.
-pub(crate) struct Link {
+pub(crate) struct HttpSession {
     remote: Remote,
     relay: Arc<Relay>,
-    hear: Box<dyn Fn(Arrived) + Send + Sync>,
+    hear: Box<dyn Fn(InboundMessage) + Send + Sync>,
     runtime: Handle,
-    greeted: Greeted,
+    greeted: NegotiatedSession,
     /// Exchanges under way.
     open: Mutex<HashMap<IdKey, Open>>,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<OutboundRequest>,
 }
 
 /// An exchange, from the moment the client said its request.
@@ -63,13 +63,13 @@ struct Open {
     exchange: Option<AbortHandle>,
 }
 
-impl Link {
+impl HttpSession {
     /// A conversation with `remote`; `hear` takes what it says, through the relay or not.
     pub(crate) fn new(
         remote: Remote,
         relay: Arc<Relay>,
         runtime: &Handle,
-        hear: impl Fn(Arrived) + Send + Sync + 'static,
+        hear: impl Fn(InboundMessage) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let (queue, mut queued) = mpsc::channel(QUEUE);
         let link = Arc::new(Self {
@@ -77,7 +77,7 @@ impl Link {
             relay,
             hear: Box::new(hear),
             runtime: runtime.clone(),
-            greeted: Greeted::default(),
+            greeted: NegotiatedSession::default(),
             open: Mutex::default(),
             queue,
         });
@@ -92,7 +92,7 @@ impl Link {
 
     /// Sends what the client says, in its order. Not to be called by a thread of the runtime.
     pub(crate) fn send(&self, body: Vec<u8>) {
-        let outgoing = Outgoing::of(body, &self.relay);
+        let outgoing = OutboundRequest::of(body, &self.relay);
         if let Some(id) = &outgoing.cancelled
             && let Some(open) = self.open().remove(&id.key())
         {
@@ -138,7 +138,7 @@ impl Link {
 
     /// Begins an exchange; waits for it where what comes next may rely on it, which exchanges could
     /// otherwise overtake: what nobody answers, and the first greeting.
-    async fn begin(self: &Arc<Self>, outgoing: Outgoing) {
+    async fn begin(self: &Arc<Self>, outgoing: OutboundRequest) {
         let link = Arc::clone(self);
         let relied_on = outgoing.requests.is_empty() || outgoing.is("initialize");
         let keys: Vec<_> =
@@ -166,13 +166,13 @@ impl Link {
         }
     }
 
-    async fn exchange(self: Arc<Self>, outgoing: &Outgoing) {
+    async fn exchange(self: Arc<Self>, outgoing: &OutboundRequest) {
         let outcome = self.carry(outgoing).await;
         // A stream that was given up is asked for again when the server is there again.
         if outcome.is_ok() && (outgoing.is(INITIALIZED) || self.greeted.misses_its_stream()) {
             self.listen();
         }
-        let fault = outcome.err().unwrap_or(Fault::Dropped { server: self.remote.name() });
+        let fault = outcome.err().unwrap_or(UpstreamError::Dropped { server: self.remote.name() });
         for (id, serial) in &outgoing.requests {
             if self.waits(id, *serial) {
                 self.hear(line(fault.failure().response(id)));
@@ -192,7 +192,7 @@ impl Link {
     }
 
     /// Sends a message and reads what answers it.
-    async fn carry(self: &Arc<Self>, outgoing: &Outgoing) -> Result<(), Fault> {
+    async fn carry(self: &Arc<Self>, outgoing: &OutboundRequest) -> Result<(), UpstreamError> {
         let (mut renewed, mut learned) = (false, false);
         loop {
             let agreed = self.greeted.now();
@@ -227,20 +227,24 @@ impl Link {
         }
     }
 
-    async fn read(&self, response: Response, outgoing: &Outgoing) -> Result<(), Fault> {
+    async fn read(
+        &self,
+        response: Response,
+        outgoing: &OutboundRequest,
+    ) -> Result<(), UpstreamError> {
         let Some(form) = Form::of(&response) else {
             let (server, status) = (self.remote.name(), response.status());
             return if outgoing.requests.is_empty() {
                 Ok(())
             } else if response.content_length() == Some(0) {
-                Err(Fault::Status { server, status })
+                Err(UpstreamError::Status { server, status })
             } else {
-                Err(Fault::Form { server })
+                Err(UpstreamError::Form { server })
             };
         };
         let silence = self.remote.silence().filter(|_| !outgoing.is("subscriptions/listen"));
         let mut reading = self.reading(response, form, silence);
-        let (mut last, mut waiting) = (None, Waiting::default());
+        let (mut last, mut waiting) = (None, Backoff::default());
         let mut heard = Instant::now();
         loop {
             let answered = !outgoing.requests.iter().any(|(id, serial)| self.waits(id, *serial));
@@ -262,7 +266,8 @@ impl Link {
                     if let Some(message) = item.message {
                         waiting.heard();
                         heard = Instant::now();
-                        if let (Arrived::Whole(line), true) = (&message, outgoing.is("initialize"))
+                        if let (InboundMessage::Whole(line), true) =
+                            (&message, outgoing.is("initialize"))
                         {
                             self.greeted.answered(line);
                         }
@@ -270,25 +275,30 @@ impl Link {
                     }
                     continue;
                 }
-                Ok(None) => Fault::Dropped { server: self.remote.name() },
+                Ok(None) => UpstreamError::Dropped { server: self.remote.name() },
                 Err(fault) => fault,
             };
             // What finds no room would find none the next time.
-            let may = outgoing.era == Era::Legacy && !matches!(fault, Fault::TooLong { .. });
+            let may =
+                outgoing.era == Era::Legacy && !matches!(fault, UpstreamError::TooLong { .. });
             let Some(last) = last.clone().filter(|_| may) else { return Err(fault) };
             if let Some(silence) = silence
                 && heard.elapsed() > silence
             {
-                return Err(Fault::Silent { server: self.remote.name(), silence });
+                return Err(UpstreamError::Silent { server: self.remote.name(), silence });
             }
             reading = self.resumed(&last, &mut waiting).await.ok_or(fault)?;
         }
     }
 
     /// What to tell the client where the server refused a request.
-    async fn refusal(&self, response: Response, outgoing: &Outgoing) -> Result<Refusal, Fault> {
+    async fn refusal(
+        &self,
+        response: Response,
+        outgoing: &OutboundRequest,
+    ) -> Result<Refusal, UpstreamError> {
         let status = response.status();
-        let fault = || Fault::Status { server: self.remote.name(), status };
+        let fault = || UpstreamError::Status { server: self.remote.name(), status };
         let [(id, _)] = &*outgoing.requests else { return Err(fault()) };
         if !Form::is_json_refusal(&response)
             || response.content_length().is_some_and(|length| length > REFUSAL_CAP as u64)
@@ -297,10 +307,10 @@ impl Link {
         }
         let mut reading = self.reading(response, Form::Json, self.remote.silence());
         let Ok(Some(item)) = reading.next().await else { return Err(fault()) };
-        let Some(Arrived::Whole(line)) = item.message else { return Err(fault()) };
+        let Some(InboundMessage::Whole(line)) = item.message else { return Err(fault()) };
         let text = String::from_utf8(line).map_err(|_| fault())?;
         let Some(error) = Message::read(&text).and_then(|message| message.error) else {
-            let problem = Fault::of_problem(&self.remote.name(), status, &text);
+            let problem = UpstreamError::of_problem(&self.remote.name(), status, &text);
             return Err(problem.unwrap_or_else(fault));
         };
         let code =
@@ -310,12 +320,12 @@ impl Link {
         Ok(Refusal { code, answer })
     }
 
-    fn reading(&self, response: Response, form: Form, silence: Option<Duration>) -> Reading {
+    fn reading(&self, response: Response, form: Form, silence: Option<Duration>) -> ResponseReader {
         let gathering = Gathering::new(self.relay.spool());
-        Reading::new(response, form, gathering, silence, self.remote.name())
+        ResponseReader::new(response, form, gathering, silence, self.remote.name())
     }
 
-    fn hear(&self, message: Arrived) {
+    fn hear(&self, message: InboundMessage) {
         if message.is_small() {
             (self.hear)(message);
         } else {
@@ -339,8 +349,8 @@ fn bare(method: Method, headers: HeaderMap) -> Ask {
     Ask { method, headers, body: Bytes::new(), patient }
 }
 
-fn line(text: String) -> Arrived {
+fn line(text: String) -> InboundMessage {
     let mut line = text.into_bytes();
     line.push(b'\n');
-    Arrived::Whole(line)
+    InboundMessage::Whole(line)
 }

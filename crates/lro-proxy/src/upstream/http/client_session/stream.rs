@@ -8,17 +8,21 @@ use lro_http::header::LAST_EVENT;
 use reqwest::Response;
 use tokio::time::sleep;
 
-use super::{Link, bare};
-use crate::upstream::http::reading::{Form, Reading};
-use crate::upstream::http::remote::Ask;
-use crate::upstream::http::waiting::Waiting;
+use super::{HttpSession, bare};
+use crate::upstream::http::backoff::Backoff;
+use crate::upstream::http::client::Ask;
+use crate::upstream::http::response_reader::{Form, ResponseReader};
 
 /// A stream that lasted so long did not fail.
 const LASTING: Duration = Duration::from_secs(10);
 
-impl Link {
+impl HttpSession {
     /// Goes on with a stream behind the event called `last`.
-    pub(super) async fn resumed(&self, last: &str, waiting: &mut Waiting) -> Option<Reading> {
+    pub(super) async fn resumed(
+        &self,
+        last: &str,
+        waiting: &mut Backoff,
+    ) -> Option<ResponseReader> {
         loop {
             let ask = Ask { patient: false, ..self.stream(Some(last)) };
             // Without where it broke off, another stream would come.
@@ -39,7 +43,7 @@ impl Link {
     pub(super) fn listen(self: &Arc<Self>) {
         let link = Arc::clone(self);
         let listening = self.runtime.spawn(async move {
-            let (mut last, mut waiting) = (None, Waiting::default());
+            let (mut last, mut waiting) = (None, Backoff::default());
             loop {
                 let response = link.remote.ask(&link.stream(last.as_deref())).await;
                 let began = Instant::now();

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro_spool::Spool;
 use lro_wire::LongLine;
 
@@ -22,13 +22,13 @@ pub(crate) struct TooLong;
 
 /// A long line that arrives.
 pub(crate) struct Aside {
-    held: Held,
+    held: SpillBuffer,
     spool: Arc<dyn Spool>,
 }
 
 impl Aside {
     pub(crate) fn new(spool: Arc<dyn Spool>) -> Self {
-        Self { held: Held::new(IN_MEMORY), spool }
+        Self { held: SpillBuffer::new(IN_MEMORY), spool }
     }
 
     /// Takes the next piece.
@@ -41,13 +41,13 @@ impl Aside {
     }
 
     /// All that came.
-    pub(crate) fn held(self) -> Held {
+    pub(crate) fn held(self) -> SpillBuffer {
         self.held
     }
 }
 
 /// Reads a line to its end; `None` where it has none, or where there is no room for it.
-pub(crate) fn set_aside<R: Read>(mut line: LongLine<'_, R>, relay: &Relay) -> Option<Held> {
+pub(crate) fn set_aside<R: Read>(mut line: LongLine<'_, R>, relay: &Relay) -> Option<SpillBuffer> {
     let mut aside = Aside::new(relay.spool());
     // A stream that ends in the middle of a line has said all it will.
     while let Ok(Some(piece)) = line.piece() {

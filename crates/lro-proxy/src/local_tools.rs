@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A call of one of our own tools.
 #[derive(Debug)]
-pub struct OwnCall {
+pub struct LocalToolCall {
     id: Id,
     name: String,
     arguments: Option<Box<RawValue>>,
@@ -28,7 +28,7 @@ pub struct OwnCall {
     pub(crate) cancel: Cancel,
 }
 
-impl OwnCall {
+impl LocalToolCall {
     pub(crate) fn of(id: Id, name: String, message: &Message<'_>) -> Self {
         let arguments = message.params().and_then(|params| params.get("arguments"));
         Self {
@@ -50,7 +50,7 @@ impl OwnCall {
 impl Relay {
     /// Answers a call of one of our own tools; `tell` gets the messages for the client. A call that
     /// was cancelled is not answered. Blocks as long as it takes.
-    pub fn answer(&self, call: &OwnCall, tell: &(dyn Fn(&str) + Sync)) {
+    pub fn answer(&self, call: &LocalToolCall, tell: &(dyn Fn(&str) + Sync)) {
         let Some(tools) = &self.house.tools else { return };
         let result = match &call.progress_token {
             None => self.result(tools, call),
@@ -75,7 +75,7 @@ impl Relay {
         }
     }
 
-    fn result(&self, tools: &Tools, call: &OwnCall) -> Value {
+    fn result(&self, tools: &Tools, call: &LocalToolCall) -> Value {
         let called =
             tools.call(&call.name, call.arguments.as_deref(), self.now().now, &call.cancel);
         let mut result = called.map_or(Value::Null, |called| called.result());

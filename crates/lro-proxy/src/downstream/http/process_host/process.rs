@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro_wire::{Failure, Id, Line, Lines, Message, NO_REQUEST};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
 use super::refused::Refused;
-use crate::aside::set_aside;
-use crate::downstream::http::feed::Told;
-use crate::downstream::http::number::{BelongsTo, Called, named, numbered};
+use crate::downstream::http::body_writer::Outbound;
+use crate::downstream::http::id_map::{BelongsTo, Called, named, numbered};
 use crate::downstream::http::route::{Routed, Routes};
-use crate::long::LongId;
-use crate::own::OwnCall;
+use crate::local_tools::LocalToolCall;
+use crate::oversize_message::LongId;
+use crate::oversize_spill::set_aside;
 use crate::relay::{Forward, Relay};
 use crate::upstream::stdio::Process;
 
@@ -46,7 +46,7 @@ pub(super) enum Asked {
 
 /// What is answered without the process.
 pub(super) struct Local {
-    pub(super) calls: Vec<OwnCall>,
+    pub(super) calls: Vec<LocalToolCall>,
     pub(super) replies: Vec<String>,
     /// What the client calls it, where it went by a number.
     pub(super) called: Option<Called>,
@@ -213,30 +213,30 @@ impl Child {
         let mut routes = self.routes();
         let Some((id, open)) = BelongsTo::of(&message).and_then(|of| routes.of(&of)) else {
             if !last && !self.shared {
-                routes.unasked(Told::Text(text.into()));
+                routes.unasked(Outbound::Text(text.into()));
             }
             return;
         };
         let named = self.shared.then(|| named(&text, &open.called)).flatten();
-        open.tell(Told::Text(named.unwrap_or(text).into()), last);
+        open.tell(Outbound::Text(named.unwrap_or(text).into()), last);
         if last {
             routes.close(&id);
         }
     }
 
-    fn route_long(&self, held: Held) {
+    fn route_long(&self, held: SpillBuffer) {
         let answers = LongId::of(&held).filter(|id| !id.asks);
         let Some(mut changes) = self.relay.long_from_server(&held) else { return };
         let Some(LongId { id, at, .. }) = answers else {
             if !self.shared {
-                self.routes().unasked(Told::Long(held, changes));
+                self.routes().unasked(Outbound::Long(held, changes));
             }
             return;
         };
         let Some(open) = self.routes().close(&id.key()) else { return };
         changes.push((at, open.called.id.as_json().to_owned()));
         changes.sort_by_key(|(range, _)| range.start);
-        open.tell(Told::Long(held, changes), true);
+        open.tell(Outbound::Long(held, changes), true);
     }
 
     fn routes(&self) -> MutexGuard<'_, Routes> {

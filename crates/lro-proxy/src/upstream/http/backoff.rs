@@ -11,12 +11,12 @@ const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Attempts to go on with a stream.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct Backoff {
     attempts: u32,
     asked: Option<Duration>,
 }
 
-impl Waiting {
+impl Backoff {
     /// Something was heard: the next break is a first one.
     pub(super) fn heard(&mut self) {
         self.attempts = 0;
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn it_waits_longer_each_time_and_gives_up() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Backoff::default();
         let waits: Vec<u128> =
             std::iter::from_fn(|| waiting.next()).map(|wait| wait.as_millis()).collect();
         assert_eq!(waits, [250, 500, 1000, 2000, 4000]);

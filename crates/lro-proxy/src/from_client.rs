@@ -6,18 +6,18 @@ use lro_wire::meta::{self, Era};
 use lro_wire::{Failure, INVALID_PARAMS, Id, Message, Messages};
 use serde_json::Value;
 
-use crate::announce::announce;
-use crate::awaited::Awaited;
-use crate::called::Called;
 use crate::lenient::LenientLine;
-use crate::own::OwnCall;
+use crate::local_tools::LocalToolCall;
+use crate::pending::PendingRequest;
+use crate::proxy_capability::announce;
 use crate::relay::{Forward, FromClient, Relay};
+use crate::tool_call::ToolCallInfo;
 
 /// What becomes of one message.
 enum Became {
     AsItCame,
     Changed(String),
-    Own(OwnCall),
+    Own(LocalToolCall),
     Refused(String),
 }
 
@@ -101,7 +101,7 @@ impl Relay {
         let mut edits = Edits::of(text);
         announce(message, &mut edits);
         let mut awaited = awaited(method, message);
-        if let Awaited::Call(called) = &mut awaited
+        if let PendingRequest::Call(called) = &mut awaited
             // Also for a client that knows the listing from an earlier session.
             && let Some(tool) = Renamed::original(&called.tool).map(ToOwned::to_owned)
             && let Some(name) = message.params().and_then(|params| params.get("name"))
@@ -109,7 +109,7 @@ impl Relay {
             edits.replace(name.get(), Value::from(tool.as_str()).to_string());
             called.rename(tool);
         }
-        if let (Awaited::Call(called), Some(passing)) = (&awaited, &self.house.passing)
+        if let (PendingRequest::Call(called), Some(passing)) = (&awaited, &self.house.passing)
             // To a tool that asks results a reference is what it takes.
             && !Tools::is_name(&called.tool)
         {
@@ -137,11 +137,11 @@ impl Relay {
 
     /// A call of one of our own tools. Their names are reserved, even if the server has a tool of that name: guidance
     /// leads to them. `None` if the tool is not offered here.
-    fn own_call(&self, id: &Id, name: String, message: &Message<'_>) -> Option<OwnCall> {
+    fn own_call(&self, id: &Id, name: String, message: &Message<'_>) -> Option<LocalToolCall> {
         if !self.house.tools.as_ref()?.has(&name) {
             return None;
         }
-        let call = OwnCall::of(id.clone(), name, message);
+        let call = LocalToolCall::of(id.clone(), name, message);
         self.state().running.insert(id.key(), (id.clone(), call.cancel.clone()));
         Some(call)
     }
@@ -166,14 +166,18 @@ fn not_offered(id: &Id) -> String {
 }
 
 /// What the answer to a request will be.
-fn awaited(method: &str, message: &Message<'_>) -> Awaited {
+fn awaited(method: &str, message: &Message<'_>) -> PendingRequest {
     let task = || message.params().and_then(|params| Some(params.text("taskId")?.into_owned()));
     match method {
-        "initialize" | "server/discover" => Awaited::Greeting,
-        "tools/list" => Awaited::Listing { era: Era::of_request(message).unwrap_or(Era::Legacy) },
-        "tools/call" => Called::of(message).map_or(Awaited::Other, Awaited::Call),
-        "tasks/result" => task().map_or(Awaited::Other, Awaited::TaskResult),
-        "tasks/get" => task().map_or(Awaited::Other, Awaited::Task),
-        _ => Awaited::Other,
+        "initialize" | "server/discover" => PendingRequest::Greeting,
+        "tools/list" => {
+            PendingRequest::Listing { era: Era::of_request(message).unwrap_or(Era::Legacy) }
+        }
+        "tools/call" => {
+            ToolCallInfo::of(message).map_or(PendingRequest::Other, PendingRequest::Call)
+        }
+        "tasks/result" => task().map_or(PendingRequest::Other, PendingRequest::TaskResult),
+        "tasks/get" => task().map_or(PendingRequest::Other, PendingRequest::Task),
+        _ => PendingRequest::Other,
     }
 }

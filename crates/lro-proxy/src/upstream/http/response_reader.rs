@@ -8,8 +8,8 @@ use lro_wire::sse::{Event, Events, Part};
 use reqwest::Response;
 use tokio::time::timeout;
 
-use super::arrived::{Arrived, Gathering};
-use super::fault::Fault;
+use super::error::UpstreamError;
+use super::inbound::{Gathering, InboundMessage};
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,12 @@ fn essence(response: &Response) -> Option<&str> {
 /// What comes out of an answer.
 pub(crate) struct Item {
     /// A message; events without one say only where the stream is.
-    pub(crate) message: Option<Arrived>,
+    pub(crate) message: Option<InboundMessage>,
     pub(crate) event: Event,
 }
 
 /// An answer that is being read.
-pub(crate) struct Reading {
+pub(crate) struct ResponseReader {
     response: Response,
     form: Form,
     gathering: Gathering,
@@ -65,7 +65,7 @@ pub(crate) struct Reading {
     ended: bool,
 }
 
-impl Reading {
+impl ResponseReader {
     /// Reads `response`, which nothing may come from for `silence` at most.
     pub(crate) fn new(
         response: Response,
@@ -95,7 +95,7 @@ impl Reading {
     }
 
     /// What comes next; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Item>, Fault> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Item>, UpstreamError> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Ok(Some(item));
@@ -108,7 +108,7 @@ impl Reading {
                 None => chunk.await,
                 Some(silence) => timeout(silence, chunk)
                     .await
-                    .map_err(|_| Fault::Silent { server: self.server.clone(), silence })?,
+                    .map_err(|_| UpstreamError::Silent { server: self.server.clone(), silence })?,
             };
             match chunk {
                 Ok(Some(bytes)) => self.take(&bytes)?,
@@ -120,13 +120,13 @@ impl Reading {
                         .map(|message| Item { message: Some(message), event: Event::default() });
                     self.ready.extend(item);
                 }
-                Err(_) => return Err(Fault::Dropped { server: self.server.clone() }),
+                Err(_) => return Err(UpstreamError::Dropped { server: self.server.clone() }),
             }
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let too_long = |_| Fault::TooLong { server: self.server.clone() };
+    fn take(&mut self, bytes: &[u8]) -> Result<(), UpstreamError> {
+        let too_long = |_| UpstreamError::TooLong { server: self.server.clone() };
         if self.form == Form::Json {
             return self.gathering.append(bytes).map_err(too_long);
         }

@@ -11,7 +11,7 @@ use serde_json::json;
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum UpstreamError {
     /// It could not be asked.
     #[error("{server} cannot be reached: {why}")]
     Unreachable {
@@ -78,7 +78,7 @@ pub enum Fault {
 /// As much is shown of what a server says.
 const SAID: usize = 200;
 
-impl Fault {
+impl UpstreamError {
     /// A refusal with the `detail` of a problem, if `text` is one.
     pub(crate) fn of_problem(server: &str, status: StatusCode, text: &str) -> Option<Self> {
         let detail = Object::read(text)?.text("detail")?;

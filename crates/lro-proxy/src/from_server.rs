@@ -9,10 +9,10 @@ use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::awaited::Awaited;
-use crate::called::Called;
 use crate::lenient::{LenientLine, looks_like_json};
+use crate::pending::PendingRequest;
 use crate::relay::{Forward, Relay};
+use crate::tool_call::ToolCallInfo;
 
 /// Whether a result may be stored and replaced by its descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,18 +97,20 @@ impl Relay {
 
     /// Whether `message` answers a request that the server was not asked: the client's next request, or one that
     /// Atlatl answers itself.
-    fn is_unsolicited(&self, message: &Message<'_>, awaited: Option<&Awaited>) -> bool {
+    fn is_unsolicited(&self, message: &Message<'_>, awaited: Option<&PendingRequest>) -> bool {
         message.method.is_none() && awaited.is_none() && (message.id.is_some() || self.is_strict())
     }
 
     /// The request that `message` answers, which is answered by that. Where the same answer may come
     /// twice on purpose, the call that it answered before.
-    fn take(&self, message: &Message<'_>) -> Option<Awaited> {
+    fn take(&self, message: &Message<'_>) -> Option<PendingRequest> {
         let id = message.id().filter(|_| message.method.is_none())?;
         let mut state = self.state();
         let awaited = state.requests.answered(&id);
         match awaited {
-            None if !self.is_strict() => state.requests.answered_before(&id).map(Awaited::Call),
+            None if !self.is_strict() => {
+                state.requests.answered_before(&id).map(PendingRequest::Call)
+            }
             awaited => awaited,
         }
     }
@@ -118,7 +120,7 @@ impl Relay {
         &self,
         text: &str,
         message: &Message<'_>,
-        awaited: Option<Awaited>,
+        awaited: Option<PendingRequest>,
         may_offload: MayOffload,
     ) -> Option<String> {
         if let Some(method) = &message.method {
@@ -137,22 +139,27 @@ impl Relay {
                 .or_else(|| marked_error(text, message, &awaited));
         };
         let changed = match awaited {
-            Awaited::Call(called) => self.called(called, result.get(), may_offload),
-            Awaited::Listing { .. } => self.listing(result.get()),
-            Awaited::Greeting => self.greeting(result.get()),
-            Awaited::TaskResult(task) => {
+            PendingRequest::Call(called) => self.called(called, result.get(), may_offload),
+            PendingRequest::Listing { .. } => self.listing(result.get()),
+            PendingRequest::Greeting => self.greeting(result.get()),
+            PendingRequest::TaskResult(task) => {
                 let called = self.known().tasks.call_of(&task);
                 self.intercept(&called, result.get(), may_offload)
             }
-            Awaited::Task(task) => self.task_state(&task, result.get(), may_offload),
-            Awaited::Other => None,
+            PendingRequest::Task(task) => self.task_state(&task, result.get(), may_offload),
+            PendingRequest::Other => None,
         };
         Some(spliced(text, result, changed?))
     }
 
     /// What a call came to. Spec A3: a task instead of a result is remembered, and its result looked
     /// at when it is there.
-    fn called(&self, called: Called, result: &str, may_offload: MayOffload) -> Option<String> {
+    fn called(
+        &self,
+        called: ToolCallInfo,
+        result: &str,
+        may_offload: MayOffload,
+    ) -> Option<String> {
         if let Some(task) = task_begun(result) {
             self.known().tasks.begin(&task, called);
             return None;
@@ -160,7 +167,12 @@ impl Relay {
         self.intercept(&called, result, may_offload)
     }
 
-    fn intercept(&self, called: &Called, result: &str, may_offload: MayOffload) -> Option<String> {
+    fn intercept(
+        &self,
+        called: &ToolCallInfo,
+        result: &str,
+        may_offload: MayOffload,
+    ) -> Option<String> {
         let interceptor = &self.house.interceptor;
         // Spec A4: a page that a cursor leads to is never offloaded.
         let replaced = (!called.continuation && may_offload == MayOffload::Yes)
@@ -259,8 +271,8 @@ impl Relay {
     }
 
     /// A server that has no tools does not know how to list them.
-    fn unlisted(&self, message: &Message<'_>, awaited: &Awaited) -> Option<String> {
-        let Awaited::Listing { era, .. } = awaited else { return None };
+    fn unlisted(&self, message: &Message<'_>, awaited: &PendingRequest) -> Option<String> {
+        let PendingRequest::Listing { era, .. } = awaited else { return None };
         let code = Object::read(message.error?.get())?.get("code")?;
         if self.house.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
             return None;
@@ -277,8 +289,11 @@ impl Relay {
 }
 
 /// `text`, whose error answers a call, with a notice if the error has the form of a descriptor.
-fn marked_error(text: &str, message: &Message<'_>, awaited: &Awaited) -> Option<String> {
-    if !matches!(awaited, Awaited::Call(_) | Awaited::TaskResult(_) | Awaited::Task(_)) {
+fn marked_error(text: &str, message: &Message<'_>, awaited: &PendingRequest) -> Option<String> {
+    if !matches!(
+        awaited,
+        PendingRequest::Call(_) | PendingRequest::TaskResult(_) | PendingRequest::Task(_)
+    ) {
         return None;
     }
     let error = message.error?;

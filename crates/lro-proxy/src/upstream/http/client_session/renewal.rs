@@ -6,16 +6,17 @@ use std::time::Instant;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::json;
 
-use super::{INITIALIZED, Link};
-use crate::upstream::http::fault::Fault;
-use crate::upstream::http::remote::Ask;
+use super::{HttpSession, INITIALIZED};
+use crate::upstream::http::client::Ask;
+use crate::upstream::http::error::UpstreamError;
 
-impl Link {
+impl HttpSession {
     /// Greets the server anew: it has forgotten what was agreed upon in that `generation`. One greets
     /// for all who wait, and fails for all; whoever goes away meanwhile does not cut it short.
-    pub(super) async fn renew(self: &Arc<Self>, generation: u64) -> Result<(), Fault> {
+    pub(super) async fn renew(self: &Arc<Self>, generation: u64) -> Result<(), UpstreamError> {
         let server = self.remote.name();
-        let gone = || Fault::Status { server: server.clone(), status: StatusCode::NOT_FOUND };
+        let gone =
+            || UpstreamError::Status { server: server.clone(), status: StatusCode::NOT_FOUND };
         let began = Instant::now();
         let mut failed = self.greeted.renewing.lock().await;
         if self.greeted.now().generation != generation {
@@ -31,9 +32,10 @@ impl Link {
         greeted
     }
 
-    async fn greet_again(self: &Arc<Self>) -> Result<(), Fault> {
+    async fn greet_again(self: &Arc<Self>) -> Result<(), UpstreamError> {
         let server = self.remote.name();
-        let gone = || Fault::Status { server: server.clone(), status: StatusCode::NOT_FOUND };
+        let gone =
+            || UpstreamError::Status { server: server.clone(), status: StatusCode::NOT_FOUND };
         let agreed = self.greeted.now();
         let initialize = agreed.initialize.ok_or_else(gone)?;
         let answer = self.answer(&initialize, HeaderMap::new()).await?;

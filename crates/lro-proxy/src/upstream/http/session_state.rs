@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 /// The agreement.
 #[derive(Debug, Default)]
-pub(super) struct Greeted {
+pub(super) struct NegotiatedSession {
     now: Mutex<Agreement>,
     /// One at a time greets anew; when it last failed.
     pub(super) renewing: tokio::sync::Mutex<Option<Instant>>,
@@ -33,7 +33,7 @@ pub(super) struct Agreement {
     listening: Option<AbortHandle>,
 }
 
-impl Greeted {
+impl NegotiatedSession {
     pub(super) fn now(&self) -> Agreement {
         self.lock().clone()
     }

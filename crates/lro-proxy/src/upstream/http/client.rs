@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::credentials::Credentials;
 use super::endpoint::Endpoint;
-use super::fault::Fault;
+use super::error::UpstreamError;
 
 /// How long may pass until there is a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub(crate) struct Ask {
 
 impl Remote {
     /// The server at `endpoint`. Nothing is asked yet.
-    pub fn new(endpoint: Endpoint, options: RemoteOptions) -> Result<Self, Fault> {
+    pub fn new(endpoint: Endpoint, options: RemoteOptions) -> Result<Self, UpstreamError> {
         // Another one may be installed already, which does as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
@@ -69,14 +69,15 @@ impl Remote {
         }
         if let Some(socket) = endpoint.socket() {
             // Another user who could replace the socket would get what is meant for the server.
-            let socket = checked_socket(socket).map_err(|error| Fault::Unreachable {
+            let socket = checked_socket(socket).map_err(|error| UpstreamError::Unreachable {
                 server: endpoint.origin(),
                 why: error.to_string(),
             })?;
             builder = builder.unix_socket(socket);
         }
-        let client =
-            builder.build().map_err(|error| Fault::unreachable(&endpoint.origin(), error))?;
+        let client = builder
+            .build()
+            .map_err(|error| UpstreamError::unreachable(&endpoint.origin(), error))?;
         Ok(Self(Arc::new(Inner { client, endpoint, options })))
     }
 
@@ -92,9 +93,9 @@ impl Remote {
     }
 
     /// Asks, with what the user is known by; once more where the server wants to see something else.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Result<Response, Fault> {
+    pub(crate) async fn ask(&self, ask: &Ask) -> Result<Response, UpstreamError> {
         let mut authorization = match &self.0.options.credentials {
-            Some(credentials) => credentials.present().await.map_err(Fault::Login)?,
+            Some(credentials) => credentials.present().await.map_err(UpstreamError::Login)?,
             None => None,
         };
         let mut asked_again = false;
@@ -102,7 +103,7 @@ impl Remote {
             let response = self.once(ask, authorization.clone()).await?;
             let status = response.status();
             if status.is_redirection() {
-                return Err(Fault::Redirect { server: self.name() });
+                return Err(UpstreamError::Redirect { server: self.name() });
             }
             let Some(credentials) = &self.0.options.credentials else { return Ok(response) };
             let challenge = response.headers().get(header::WWW_AUTHENTICATE).cloned();
@@ -114,7 +115,7 @@ impl Remote {
             }
             // The second time it is for what the user has to do.
             let other = credentials.refused(authorization.as_ref(), challenge).await;
-            authorization = Some(other.map_err(Fault::Login)?);
+            authorization = Some(other.map_err(UpstreamError::Login)?);
             if asked_again {
                 return Ok(response);
             }
@@ -122,7 +123,11 @@ impl Remote {
         }
     }
 
-    async fn once(&self, ask: &Ask, authorization: Option<HeaderValue>) -> Result<Response, Fault> {
+    async fn once(
+        &self,
+        ask: &Ask,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Response, UpstreamError> {
         let mut request = self.0.client.request(ask.method.clone(), self.0.endpoint.url().clone());
         let mut headers = ask.headers.clone();
         if !headers.contains_key(header::ACCEPT) {
@@ -144,9 +149,9 @@ impl Remote {
             None => sent.await,
             Some(silence) => timeout(silence, sent)
                 .await
-                .map_err(|_| Fault::Silent { server: self.name(), silence })?,
+                .map_err(|_| UpstreamError::Silent { server: self.name(), silence })?,
         };
-        sent.map_err(|error| Fault::unreachable(&self.name(), error))
+        sent.map_err(|error| UpstreamError::unreachable(&self.name(), error))
     }
 }
 

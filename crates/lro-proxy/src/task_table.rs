@@ -2,21 +2,21 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::called::Called;
+use crate::tool_call::ToolCallInfo;
 
 /// A server that never ends its tasks must not fill our memory.
 const KEPT: usize = 4096;
 
 /// The calls behind the tasks that were seen last.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
-    calls: HashMap<String, Called>,
+pub(crate) struct TaskTable {
+    calls: HashMap<String, ToolCallInfo>,
     order: VecDeque<String>,
 }
 
-impl Tasks {
+impl TaskTable {
     /// The task called `id` is that of `called`.
-    pub(crate) fn begin(&mut self, id: &str, called: Called) {
+    pub(crate) fn begin(&mut self, id: &str, called: ToolCallInfo) {
         if self.calls.insert(id.to_owned(), called).is_none() {
             self.order.push_back(id.to_owned());
         }
@@ -29,8 +29,8 @@ impl Tasks {
 
     /// The call behind a task. A proxy that was started again knows no tool for it (Spec P5), and
     /// its result is large all the same.
-    pub(crate) fn call_of(&self, id: &str) -> Called {
-        let unknown = || Called { tool: "task".to_owned(), ..Called::default() };
+    pub(crate) fn call_of(&self, id: &str) -> ToolCallInfo {
+        let unknown = || ToolCallInfo { tool: "task".to_owned(), ..ToolCallInfo::default() };
         self.calls.get(id).cloned().unwrap_or_else(unknown)
     }
 }

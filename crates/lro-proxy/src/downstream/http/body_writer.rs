@@ -7,12 +7,12 @@ use std::io::{self, Write};
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use lro::Held;
+use lro::SpillBuffer;
 use lro::mcp::LongChanges;
 use lro_wire::sse::Event;
 use tokio::sync::mpsc;
 
-use crate::outlet::Outlet;
+use crate::line_writer::SharedLineWriter;
 
 /// How much may wait for a client that reads slowly.
 const AHEAD: usize = 16;
@@ -28,11 +28,11 @@ pub(super) struct Feed(mpsc::Sender<Bytes>);
 pub(super) struct Unread;
 
 /// A message for a client.
-pub(super) enum Told {
+pub(super) enum Outbound {
     /// All of it.
     Text(Bytes),
     /// One that was set aside, with its changes.
-    Long(Held, LongChanges),
+    Long(SpillBuffer, LongChanges),
 }
 
 impl Feed {
@@ -56,7 +56,7 @@ impl Feed {
     }
 
     /// An event with a message, or with where the stream is.
-    pub(super) async fn event(&self, event: &Event, told: Option<Told>) -> Result<(), Unread> {
+    pub(super) async fn event(&self, event: &Event, told: Option<Outbound>) -> Result<(), Unread> {
         let mut head = String::new();
         // Writing into a text does not fail.
         if let Some(name) = &event.name {
@@ -69,7 +69,7 @@ impl Feed {
             let _ = writeln!(head, "retry: {}", retry.as_millis());
         }
         match told {
-            Some(Told::Text(text)) => {
+            Some(Outbound::Text(text)) => {
                 let text = text.trim_ascii_end();
                 let mut frame = Vec::with_capacity(head.len() + text.len() + 8);
                 frame.extend_from_slice(head.as_bytes());
@@ -78,7 +78,7 @@ impl Feed {
                 frame.extend_from_slice(b"\n\n");
                 self.bytes(frame).await
             }
-            Some(Told::Long(held, changes)) => {
+            Some(Outbound::Long(held, changes)) => {
                 head.push_str("data: ");
                 self.bytes(head).await?;
                 self.long(&held, &changes)?;
@@ -90,14 +90,14 @@ impl Feed {
     }
 
     /// A message as it is.
-    pub(super) fn long(&self, held: &Held, changes: &LongChanges) -> Result<(), Unread> {
+    pub(super) fn long(&self, held: &SpillBuffer, changes: &LongChanges) -> Result<(), Unread> {
         let pieces = Pieces { feed: self.0.clone(), piece: Vec::new() };
-        let outlet = Outlet::new(pieces);
+        let outlet = SharedLineWriter::new(pieces);
         tokio::task::block_in_place(|| outlet.held(held, changes)).map_err(|_| Unread)
     }
 }
 
-impl Told {
+impl Outbound {
     /// As the whole body of an answer.
     pub(super) fn body(self) -> Body {
         match self {

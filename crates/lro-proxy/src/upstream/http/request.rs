@@ -6,14 +6,14 @@ use lro_http::header::mirrored;
 use lro_wire::meta::{self, Era};
 use lro_wire::{Id, Message, Messages};
 
-use super::param::param_headers;
-use super::remote::Ask;
-use crate::awaited::Serial;
+use super::client::Ask;
+use super::header_params::param_headers;
+use crate::pending::Serial;
 use crate::relay::Relay;
 
 /// A message on its way.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutboundRequest {
     pub(super) body: Bytes,
     /// The requests in it.
     pub(super) requests: Vec<(Id, Serial)>,
@@ -26,7 +26,7 @@ pub(super) struct Outgoing {
     pub(super) cancelled: Option<Id>,
 }
 
-impl Outgoing {
+impl OutboundRequest {
     /// What `body` is, which went through the relay just now. A message that shows no era is of the
     /// older one, where not every message does.
     pub(super) fn of(body: Vec<u8>, relay: &Relay) -> Self {

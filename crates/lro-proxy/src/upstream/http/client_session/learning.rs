@@ -6,19 +6,19 @@ use lro_http::header::{SESSION, mirrored};
 use lro_wire::{Message, Object};
 use serde_json::{Value, json};
 
-use super::Link;
-use crate::upstream::http::arrived::Arrived;
-use crate::upstream::http::fault::Fault;
-use crate::upstream::http::outgoing::Outgoing;
-use crate::upstream::http::reading::Form;
-use crate::upstream::http::remote::Ask;
+use super::HttpSession;
+use crate::upstream::http::client::Ask;
+use crate::upstream::http::error::UpstreamError;
+use crate::upstream::http::inbound::InboundMessage;
+use crate::upstream::http::request::OutboundRequest;
+use crate::upstream::http::response_reader::Form;
 
 /// How many pages of tools are read to learn a schema.
 const PAGES: usize = 50;
 
-impl Link {
+impl HttpSession {
     /// Learns the schemas of the server's tools, as the client of `outgoing` would.
-    pub(super) async fn learn(&self, outgoing: &Outgoing) {
+    pub(super) async fn learn(&self, outgoing: &OutboundRequest) {
         let Some(meta) = std::str::from_utf8(&outgoing.body).ok().and_then(|text| {
             let params = Message::read(text)?.params?;
             Object::read(params.get())?.get("_meta")?.get().parse::<Value>().ok()
@@ -53,7 +53,7 @@ impl Link {
         &self,
         body: &Bytes,
         headers: HeaderMap,
-    ) -> Result<Option<(Option<HeaderValue>, String)>, Fault> {
+    ) -> Result<Option<(Option<HeaderValue>, String)>, UpstreamError> {
         let ask = Ask { method: Method::POST, headers, body: body.clone(), patient: false };
         let response = self.remote.ask(&ask).await?;
         let session = response.headers().get(SESSION).cloned();
@@ -62,7 +62,7 @@ impl Link {
         };
         let mut reading = self.reading(response, form, self.remote.silence());
         while let Some(item) = reading.next().await? {
-            let Some(Arrived::Whole(line)) = item.message else { continue };
+            let Some(InboundMessage::Whole(line)) = item.message else { continue };
             let Ok(line) = String::from_utf8(line) else { continue };
             if Message::read(&line).is_some_and(|message| message.result.is_some()) {
                 return Ok(Some((session, line)));

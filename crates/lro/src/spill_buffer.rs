@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 20;
 ///
 /// Its first bytes may lie in a file without a name, which goes with it; what could not be put there
 /// stays in memory, however much that is: a byte that arrived is never given up.
-pub struct Held {
+pub struct SpillBuffer {
     /// What was set aside, the beginning of the payload.
     aside: Option<Box<dyn Scratch>>,
     /// What follows it.
@@ -22,7 +22,7 @@ pub struct Held {
     stays: bool,
 }
 
-impl Held {
+impl SpillBuffer {
     /// Nothing yet; beyond `memory_cap` bytes it is set aside.
     pub fn new(memory_cap: usize) -> Self {
         Self { aside: None, memory: Vec::new(), memory_cap, stays: false }
@@ -105,7 +105,7 @@ impl Held {
     }
 }
 
-impl Payload for Held {
+impl Payload for SpillBuffer {
     fn bytes(&self) -> u64 {
         self.bytes()
     }
@@ -132,7 +132,7 @@ impl Payload for Held {
     }
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for SpillBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Contents are nobody's business.
         f.debug_struct("Held")

@@ -16,12 +16,12 @@ pub const CLEANUP_INTERVAL: Duration = Duration::from_hours(1);
 /// Sweeps at once and then at every interval, until it is dropped; dropping it waits for a sweep
 /// that is under way.
 #[derive(Debug)]
-pub struct Custodian {
+pub struct MaintenanceTask {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Custodian {
+impl MaintenanceTask {
     /// Starts to sweep for `offloader`. `clock` says what time it is.
     pub fn start(
         offloader: Arc<Offloader>,
@@ -29,14 +29,11 @@ impl Custodian {
         clock: impl Fn() -> DateTime<Utc> + Send + 'static,
     ) -> std::io::Result<Self> {
         // What cannot be swept now is tried again at the next interval.
-        Self::sweeping(interval, move || drop(offloader.sweep(clock())))
+        Self::every(interval, move || drop(offloader.sweep(clock())))
     }
 
     /// Calls `sweep` at once and then at every interval.
-    pub fn sweeping(
-        interval: Duration,
-        sweep: impl Fn() + Send + 'static,
-    ) -> std::io::Result<Self> {
+    pub fn every(interval: Duration, sweep: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let thread =
             std::thread::Builder::new().name("offload_cleanup".to_owned()).spawn(move || {
@@ -52,7 +49,7 @@ impl Custodian {
     }
 }
 
-impl Drop for Custodian {
+impl Drop for MaintenanceTask {
     fn drop(&mut self) {
         // The thread wakes when the sender goes.
         drop(self.stop.take());

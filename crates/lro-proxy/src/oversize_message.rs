@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro::mcp::{LongChanges, mark_long_lookalike};
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload};
 use lro_wire::{Failure, INTERNAL, Id};
 use serde_json::value::RawValue;
 
-use crate::awaited::Awaited;
-use crate::called::Called;
+use crate::pending::PendingRequest;
 use crate::relay::Relay;
+use crate::tool_call::ToolCallInfo;
 
 /// What we look into: the message, what it carries, and the blocks of a tool result.
 fn enter(path: &[&str]) -> bool {
@@ -33,21 +33,22 @@ fn enter(path: &[&str]) -> bool {
 
 impl Relay {
     /// A long line from the client. It goes on as it came; what it asks for is remembered.
-    pub fn long_from_client(&self, message: &Held) {
+    pub fn long_from_client(&self, message: &SpillBuffer) {
         let Some(root) = outline(message) else { return };
         let (Some(id), Some(method)) = (id(message, &root), root.text("method")) else { return };
         let awaited = match (method, root.get("params").and_then(|params| params.text("name"))) {
-            ("tools/call", Some(tool)) => {
-                Awaited::Call(Called { tool: tool.to_owned(), ..Called::default() })
-            }
-            _ => Awaited::Other,
+            ("tools/call", Some(tool)) => PendingRequest::Call(ToolCallInfo {
+                tool: tool.to_owned(),
+                ..ToolCallInfo::default()
+            }),
+            _ => PendingRequest::Other,
         };
         self.state().requests.await_answer(id, awaited);
     }
 
     /// A long line from the server: what to put in the place of which of its ranges; `None` where
     /// nothing goes on.
-    pub fn long_from_server(&self, message: &Held) -> Option<LongChanges> {
+    pub fn long_from_server(&self, message: &SpillBuffer) -> Option<LongChanges> {
         // Not JSON: no message, and far too long for a line of a log.
         let root = outline(message)?;
         let answers = id(message, &root).filter(|_| root.get("method").is_none());
@@ -55,7 +56,8 @@ impl Relay {
         if root.get("method").is_none() && awaited.is_none() {
             return None;
         }
-        if let (Some(id), Some(Awaited::Greeting | Awaited::Listing { .. })) = (&answers, &awaited)
+        if let (Some(id), Some(PendingRequest::Greeting | PendingRequest::Listing { .. })) =
+            (&answers, &awaited)
         {
             // Too long to be inspected, and such a response must be.
             let failure = Failure::new(INTERNAL, "the server's response is too large");
@@ -66,9 +68,9 @@ impl Relay {
 
     fn long_message(
         &self,
-        message: &Held,
+        message: &SpillBuffer,
         root: &Node,
-        awaited: Option<Awaited>,
+        awaited: Option<PendingRequest>,
     ) -> Option<LongChanges> {
         if let Some(method) = root.text("method") {
             let params = root.get("params")?;
@@ -80,19 +82,24 @@ impl Relay {
         let awaited = awaited?;
         let result = root.get("result")?;
         match awaited {
-            Awaited::Call(called) => self.long_result(&called, message, result),
-            Awaited::TaskResult(task) => self.long_task(&task, message, result),
-            Awaited::Task(task) => self.long_task(&task, message, result.get("result")?),
+            PendingRequest::Call(called) => self.long_result(&called, message, result),
+            PendingRequest::TaskResult(task) => self.long_task(&task, message, result),
+            PendingRequest::Task(task) => self.long_task(&task, message, result.get("result")?),
             _ => None,
         }
     }
 
-    fn long_task(&self, task: &str, message: &Held, result: &Node) -> Option<LongChanges> {
+    fn long_task(&self, task: &str, message: &SpillBuffer, result: &Node) -> Option<LongChanges> {
         let called = self.known().tasks.call_of(task);
         self.long_result(&called, message, result)
     }
 
-    fn long_result(&self, called: &Called, message: &Held, result: &Node) -> Option<LongChanges> {
+    fn long_result(
+        &self,
+        called: &ToolCallInfo,
+        message: &SpillBuffer,
+        result: &Node,
+    ) -> Option<LongChanges> {
         let interceptor = &self.house.interceptor;
         let call = called.call(&self.house.server);
         // Spec A4: a page that a cursor leads to is never offloaded.
@@ -112,19 +119,19 @@ pub(crate) struct LongId {
 }
 
 impl LongId {
-    pub(crate) fn of(message: &Held) -> Option<Self> {
+    pub(crate) fn of(message: &SpillBuffer) -> Option<Self> {
         let root = outline(message)?;
         let at = root.get("id")?.range.clone();
         Some(Self { id: id(message, &root)?, at, asks: root.get("method").is_some() })
     }
 }
 
-fn outline(message: &Held) -> Option<Node> {
+fn outline(message: &SpillBuffer) -> Option<Node> {
     // What cannot be read any more is noticed when it is written on.
     Node::of(message, enter).ok().flatten().filter(|root| root.form == Form::Object)
 }
 
-fn id(message: &Held, root: &Node) -> Option<Id> {
+fn id(message: &SpillBuffer, root: &Node) -> Option<Id> {
     let range = root.get("id")?.range.clone();
     // No id is that long.
     let json =

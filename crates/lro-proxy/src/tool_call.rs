@@ -6,7 +6,7 @@ use lro_wire::Message;
 
 /// A `tools/call` on its way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Called {
+pub(crate) struct ToolCallInfo {
     pub(crate) tool: String,
     pub(crate) query: Option<String>,
     pub(crate) detail: Option<Detail>,
@@ -15,7 +15,7 @@ pub(crate) struct Called {
     pub(crate) continuation: bool,
 }
 
-impl Called {
+impl ToolCallInfo {
     /// What `message` asks for; `None` where it names no tool.
     pub(crate) fn of(message: &Message<'_>) -> Option<Self> {
         let params = message.params()?;

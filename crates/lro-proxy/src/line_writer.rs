@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use lro::Held;
+use lro::SpillBuffer;
 use lro::mcp::LongChanges;
 use lro_core::payload::Payload;
 
 /// The stream to the client.
 #[derive(Debug)]
-pub(crate) struct Outlet<W>(Mutex<Ending<W>>);
+pub(crate) struct SharedLineWriter<W>(Mutex<Ending<W>>);
 
 /// A stream, and whether what was written last ended with a line break. A server may die in the
 /// middle of a line: what comes behind it must not be taken for the rest.
@@ -30,7 +30,7 @@ impl<W: Write> Ending<W> {
     }
 }
 
-impl<W: Write> Outlet<W> {
+impl<W: Write> SharedLineWriter<W> {
     pub(crate) fn new(stream: W) -> Self {
         Self(Mutex::new(Ending { stream, ended: true }))
     }
@@ -54,7 +54,7 @@ impl<W: Write> Outlet<W> {
     }
 
     /// Writes a message that was set aside, with its changes.
-    pub(crate) fn held(&self, message: &Held, changes: &LongChanges) -> io::Result<()> {
+    pub(crate) fn held(&self, message: &SpillBuffer, changes: &LongChanges) -> io::Result<()> {
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = out.begin()?;
         let (mut at, mut space) = (0, Vec::new());
@@ -72,7 +72,7 @@ impl<W: Write> Outlet<W> {
 }
 
 fn copy(
-    message: &Held,
+    message: &SpillBuffer,
     range: Range<u64>,
     space: &mut Vec<u8>,
     stream: &mut impl Write,
