@@ -4,14 +4,14 @@ mod access;
 mod args;
 mod command;
 mod error;
-mod installs;
-mod logins;
-mod memories;
-mod objects;
+mod install_journal;
+mod ledger_sink;
+mod login_store;
+mod memory_config;
+mod object_store_config;
 mod output;
 mod settings;
-mod stores;
-mod watch;
+mod spool_config;
 
 fn main() -> std::process::ExitCode {
     // Before anything else: this process may be the worker of another one.

@@ -1,6 +1,6 @@
 //! Client: which programs there are, where their configuration lies and what it looks like.
 
-use crate::clients::node::Notation;
+use crate::clients::syntax_tree::Notation;
 
 /// Where in a file servers stand, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::clients::client::{Place, Shape, UrlTransport};
-use crate::clients::node::{Broken, Member, Node};
+use crate::clients::syntax_tree::{Broken, Member, Node};
 
 /// A server in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::clients::client::{Place, Shape};
 use crate::clients::edit::{applied, elements, quoted};
 use crate::clients::entry::{Kind, entry};
-use crate::clients::journal::{Added, Journal, Replaced, Wrapped};
-use crate::clients::node::{Broken, Is, Node, Notation};
+use crate::clients::syntax_tree::{Broken, Node, NodeKind, Notation};
+use crate::clients::undo_log::{Added, Journal, Replaced, Wrapped};
 
 /// What is to be changed.
 #[derive(Debug, Clone)]
@@ -193,7 +193,7 @@ fn wrap(
         added_args: None,
     };
     if let Some(args) = value.get("args") {
-        let there = if let Is::List(there) = &args.is { there.len() } else { 0 };
+        let there = if let NodeKind::List(there) = &args.is { there.len() } else { 0 };
         let comma = if there == 0 { "" } else { ", " };
         wrapped.inserted = format!("{}{comma}", elements(words));
         let at = args.range.start + 1;

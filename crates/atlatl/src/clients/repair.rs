@@ -7,8 +7,8 @@ use crate::clients::client::{Place, Shape};
 use crate::clients::edit::{applied, elements, quoted};
 use crate::clients::entry::{Kind, entry, kind, own_arguments};
 use crate::clients::install::{Wish, args_member, has_cwd, through_the_proxy, words_before};
-use crate::clients::journal::{Added, Journal, Replaced, Wrapped};
-use crate::clients::node::{Broken, Member, Node, Notation};
+use crate::clients::syntax_tree::{Broken, Member, Node, Notation};
+use crate::clients::undo_log::{Added, Journal, Replaced, Wrapped};
 
 /// A file whose entries were repaired.
 #[derive(Debug, Clone, PartialEq, Eq)]

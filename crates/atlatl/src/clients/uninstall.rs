@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::clients::client::Place;
 use crate::clients::edit::{applied, quoted};
 use crate::clients::entry::{Kind, entry};
-use crate::clients::journal::{Journal, Wrapped};
-use crate::clients::node::{Broken, Is, Member, Node, Notation};
+use crate::clients::syntax_tree::{Broken, Member, Node, NodeKind, Notation};
+use crate::clients::undo_log::{Journal, Wrapped};
 
 /// Changes a file back. What nobody touched since becomes the bytes it was; of what was edited only
 /// what is ours is taken out.
@@ -106,7 +106,7 @@ fn unwrap(
 
 /// The server's own words in a list that was edited.
 fn strip(member: &Member, place: &Place, command: &Node, edits: &mut Vec<(Range<usize>, String)>) {
-    if let (Kind::Ours(words), Is::List(_)) = (entry(member, place).kind, &command.is)
+    if let (Kind::Ours(words), NodeKind::List(_)) = (entry(member, place).kind, &command.is)
         && let Some(at) = words.iter().position(|word| word == "--")
     {
         edits.push((command.range.clone(), list(&words[at + 1..])));

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::{
     error::{Error, Status},
-    memories::{self, Place},
+    memory_config::{self, Place},
     output::Output,
     settings::{Settings, Sources},
 };
@@ -40,7 +40,7 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let Place::Database(database) = memories::place(&settings)? else {
+    let Place::Database(database) = memory_config::place(&settings)? else {
         return Err(Error::usage("memory.store names no PostgreSQL database")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };

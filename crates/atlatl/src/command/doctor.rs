@@ -8,25 +8,25 @@ mod embedder;
 mod expand;
 mod extraction;
 mod finding;
+mod fix;
 mod http;
 mod installs;
 mod ledger;
 mod logins;
 mod memories;
-mod mend;
 mod names;
 mod probe;
 mod queries;
+mod render;
 mod search;
 mod server;
 mod servers;
-mod shown;
 mod sizes;
+mod spool;
 mod storage;
 mod storage_key;
-mod stored;
 
-use self::{clients::Surroundings, finding::Group, shown::Report};
+use self::{clients::Surroundings, finding::Group, render::Report};
 use crate::{
     error::{Error, Status},
     output::{Mode, Output},
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let report = Report::of(&groups);
     match output.mode() {
         Mode::Json => output.json(&report)?,
-        Mode::Human => output.text(&shown::text(&groups, args.all, sources.home()))?,
+        Mode::Human => output.text(&render::text(&groups, args.all, sources.home()))?,
     }
     Ok(if report.has_faults() { Status::Failure } else { Status::Success })
 }

@@ -1,6 +1,6 @@
 //! `atlatl extract`: a question to a stored result.
 
-mod asked;
+mod request;
 mod table;
 
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use lro_spool::{Address, Spool};
 
 use crate::{
     error::{Error, Status},
+    ledger_sink::LedgerSink,
     output::{Form, Output, Waiting},
     settings::{Settings, Sources},
-    stores::{Reach, Stores},
-    watch::Watch,
+    spool_config::{Reach, Stores},
 };
 
-pub(crate) use self::asked::Args;
+pub(crate) use self::request::Args;
 
 /// One way of asking at a time.
 pub(crate) const USAGE: &str = "\
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let settings = Settings::load(sources)?;
     let question = args.question()?;
     let stores = Stores::of(&settings, args.scope.as_deref())?;
-    let watch = Arc::new(Watch::new(&settings));
+    let watch = Arc::new(LedgerSink::new(&settings));
     let now = Moment::of_system().now;
     let spools = spools(&question, &stores, args.reach(), now)?;
     let mut extractor = Extractor::new(spools, &settings.config)

@@ -1,9 +1,9 @@
 //! `atlatl install`: clients' servers behind the proxy, in one line.
 
-pub(crate) mod found;
+pub(crate) mod discover;
 mod launcher;
 mod plan;
-mod shown;
+mod render;
 mod tracked;
 
 use std::{fs, path::PathBuf};
@@ -11,14 +11,14 @@ use std::{fs, path::PathBuf};
 use atlatl_lro::clients::Journal;
 
 use self::{
-    found::find,
+    discover::find,
     launcher::{Location, installed_on_path},
     plan::{Change, FilePlan, OwnCommand, Servers, plan},
-    shown::{Passed, Summary, diff},
+    render::{Passed, Summary, diff},
 };
 use crate::{
     error::{Error, Status},
-    installs::{Install, Installs, failed, rewrite},
+    install_journal::{Install, Installs, failed, rewrite},
     output::{Mode, Output, counted},
     settings::{Settings, Sources},
 };
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             FilePlan { change: None, servers, .. } => {
                 summary.add(None, &servers);
                 if output.mode() == Mode::Human {
-                    let unchanged = shown::unchanged(&servers);
+                    let unchanged = render::unchanged(&servers);
                     if !unchanged.is_empty() {
                         output.text(&format!(
                             "{}\n{unchanged}",
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         summary.add(Some(change), servers);
         if output.mode() == Mode::Human {
             output.text(&diff(change))?;
-            output.text(&shown::unchanged(servers))?;
+            output.text(&render::unchanged(servers))?;
         }
     }
     let of_user = |change: &Change| !change.found.is_of_project(settings.surroundings());
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     }
     match output.mode() {
         Mode::Json => {
-            output.json(&shown::report(&changes, (&summary, &passed), args.dry_run))?;
+            output.json(&render::report(&changes, (&summary, &passed), args.dry_run))?;
         }
         Mode::Human if changes.is_empty() => output.note("nothing to change"),
         Mode::Human => {}
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     if passed.unreadable.is_empty() {
         return Ok(Status::Success);
     }
-    Err(Error::failure(shown::unreadable(&passed))
+    Err(Error::failure(render::unreadable(&passed))
         .with_hint("All other files are done. Fix these and run `atlatl install` again."))
 }
 
@@ -235,7 +235,7 @@ fn own_command(settings: &Settings, sources: &Sources) -> Result<OwnCommand, Err
 }
 
 fn apply(change: &Change, installs: &Installs) -> Result<(), Error> {
-    let found::Found { file, place, .. } = &change.found;
+    let discover::Found { file, place, .. } = &change.found;
     let earlier = installs.of(file, place)?;
     let original = earlier.map_or_else(|| change.before.clone(), |one| one.original);
     let mut journal = change.earlier.clone();

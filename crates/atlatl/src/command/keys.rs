@@ -9,7 +9,7 @@ use serde_json::json;
 use super::owner::{Owner, examples};
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output, Table, distance, printable},
 };
 
@@ -97,7 +97,7 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
 }
 
 fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
-    let now = memories::moment().now;
+    let now = memory_config::moment().now;
     let key = ApiKey::new(random()?);
     let expires = match args.lifetime {
         Lifetime::Days(days) => Some(now + TimeDelta::days(i64::from(days))),
@@ -112,7 +112,7 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
         name: &args.name,
         expires,
     });
-    if !kept.map_err(memories::of_database)? {
+    if !kept.map_err(memory_config::of_database)? {
         let name = printable(&args.tenant);
         return Err(Error::failure(format!("there is no tenant {name}"))
             .with_hint("atlatl tenants create NAME --as URL"));
@@ -140,8 +140,8 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
 }
 
 fn list(tenant: Option<&str>, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
-    let keys = owner.registry()?.keys(tenant).map_err(memories::of_database)?;
-    let now = memories::moment().now;
+    let keys = owner.registry()?.keys(tenant).map_err(memory_config::of_database)?;
+    let now = memory_config::moment().now;
     match output.mode() {
         Mode::Json => {
             let of = |key: &ListedKey| {
@@ -196,7 +196,7 @@ fn revoke(key: &str, owner: &Owner, output: &mut Output) -> Result<Status, Error
     if parsed.is_none() && !key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(Error::usage("that is neither a key nor the id of one").with_hint(list));
     }
-    if !owner.registry()?.revoke_key(id).map_err(memories::of_database)? {
+    if !owner.registry()?.revoke_key(id).map_err(memory_config::of_database)? {
         let said = format!("there is no key {}, or it is revoked already", printable(id));
         return Err(Error::failure(said).with_hint(list));
     }

@@ -10,7 +10,7 @@ use lro::Moment;
 
 use crate::{
     error::{Error, Status},
-    logins::{self, Entry},
+    login_store::{self, Entry},
     output::{Facts, Mode, Output},
     settings::{Settings, Sources},
 };
@@ -55,8 +55,8 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let logins = logins::open(&settings)?;
-    let mut request = LoginRequest::new(logins::server(&args.server)?);
+    let logins = login_store::open(&settings)?;
+    let mut request = LoginRequest::new(login_store::server(&args.server)?);
     let scopes = args.scope.as_deref().unwrap_or_default();
     request.scopes = scopes.split_whitespace().map(str::to_owned).collect();
     request.client_id.clone_from(&args.client_id);
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     // Nobody looks at a browser that a program opened.
     let opens = !args.no_browser && std::io::stderr().is_terminal();
     output.note("asking the server where to log in");
-    let made = logins::wait(login(&logins, &request, |url| {
+    let made = login_store::wait(login(&logins, &request, |url| {
         output.note(format!("open this page and log in: {url}"));
         if opens && !browser::open(url) {
             output.note("no browser could be opened from here");

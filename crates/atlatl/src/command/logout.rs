@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     error::{Error, Status},
-    logins,
+    login_store,
     output::{Mode, Output, counted},
     settings::{Settings, Sources},
 };
@@ -20,9 +20,9 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let logins = logins::open(&settings)?;
-    let server = logins::server(&args.server)?;
-    let forgotten = logins::wait(logins.forget(&server))?;
+    let logins = login_store::open(&settings)?;
+    let server = login_store::server(&args.server)?;
+    let forgotten = login_store::wait(logins.forget(&server))?;
     if forgotten.removed == 0 {
         return Err(
             Error::failure(format!("you are not logged in at {server}")).with_hint("atlatl whoami")

@@ -7,11 +7,11 @@ mod fields;
 mod forget;
 pub(super) mod import;
 mod list;
+mod render;
 mod repair;
+mod resolve_id;
 mod search;
 mod show;
-mod shown;
-mod which;
 
 use clap::Subcommand;
 

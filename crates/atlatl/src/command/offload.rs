@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Status},
     output::{Mode, Output},
     settings::{Settings, Sources},
-    stores::{Stores, output_dir},
+    spool_config::{Stores, output_dir},
 };
 
 /// Shown below the help.

@@ -2,7 +2,7 @@
 
 use atlatl_memory::Registry;
 
-use crate::{error::Error, memories};
+use crate::{error::Error, memory_config};
 
 /// Shown below the help of every command that runs as the owner.
 macro_rules! examples {
@@ -30,8 +30,9 @@ pub(crate) struct Owner {
 impl Owner {
     /// Tenants and keys of that database.
     pub(crate) fn registry(&self) -> Result<Registry, Error> {
-        let options = memories::options(&self.url, memories::plain_text(self.allow_plain))
-            .map_err(|error| memories::wrong_url("--as", &error))?;
-        Registry::open(&options).map_err(memories::of_database)
+        let options =
+            memory_config::options(&self.url, memory_config::plain_text(self.allow_plain))
+                .map_err(|error| memory_config::wrong_url("--as", &error))?;
+        Registry::open(&options).map_err(memory_config::of_database)
     }
 }

@@ -2,8 +2,8 @@
 
 mod credentials;
 mod headers;
-mod keep;
 mod listen;
+mod offload_stack;
 mod remote;
 mod server;
 
@@ -29,7 +29,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-pub(crate) use self::keep::Keep;
+pub(crate) use self::offload_stack::OffloadStack;
 use crate::{
     error::{Error, Status},
     settings::{Settings, Sources},
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         Some(_) => Settings::load(&sources)?,
         None => Settings::load_valid(&sources)?,
     };
-    let keep = Keep::new(&settings, args.scope.as_deref())?;
+    let keep = OffloadStack::new(&settings, args.scope.as_deref())?;
     // Before the server runs: a signal in between must not leave it behind.
     let (ends, ended) = ends()?;
     let server = match &args.url {
@@ -149,7 +149,7 @@ impl Server<'_> {
 }
 
 /// The relay in front of the server called `label`.
-fn relay(keep: &Keep, settings: &Settings, label: String) -> Relay {
+fn relay(keep: &OffloadStack, settings: &Settings, label: String) -> Relay {
     let config = &settings.config.proxy;
     let mut relay = Relay::new(keep.interceptor(settings), label, Moment::of_system);
     if config.tools == ProxyTools::All {

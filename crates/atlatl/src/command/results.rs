@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Status},
     output::Output,
     settings::{Settings, Sources},
-    stores::Reach,
+    spool_config::Reach,
 };
 
 /// The commands below `atlatl results`.

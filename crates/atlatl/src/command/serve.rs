@@ -1,10 +1,10 @@
 //! `atlatl serve`: the memory server.
 
 mod audit;
+mod event_sink;
 mod http;
-mod many;
 mod parts;
-mod told;
+mod tenants;
 #[cfg(feature = "otel")]
 mod traces;
 
@@ -15,12 +15,12 @@ use atlatl_server::{MemoryServer, SignedLinks, event::EventBus, http::Metrics, s
 use lro::Moment;
 
 use self::audit::Audit;
-use self::told::Told;
+use self::event_sink::ServerEventSink;
 use crate::{
     access::{Auth, Door},
-    command::proxy::Keep,
+    command::proxy::OffloadStack,
     error::{Error, Status},
-    memories, objects,
+    memory_config, object_store_config,
     settings::{Settings, Sources},
 };
 
@@ -69,18 +69,18 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         Auth::SameUser | Auth::Tokens(_) => None,
     });
     match (door, principals) {
-        (Some(door), Some(principals)) => many::serve(&settings, &principals, door),
+        (Some(door), Some(principals)) => tenants::serve(&settings, &principals, door),
         (door, _) => one(&settings, door),
     }
 }
 
 /// Serves one tenant, whoever asks.
 fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
-    let store = memories::served(settings)?;
+    let store = memory_config::served(settings)?;
     let (mut keep, links) = keep(settings, door.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let mut events = EventBus::new(Moment::of_system)
-        .with(Arc::new(Told::new(keep.events())))
+        .with(Arc::new(ServerEventSink::new(keep.events())))
         .with(Arc::clone(&metrics) as _);
     // On standard streams there is nobody to refuse.
     if door.is_some()
@@ -90,11 +90,11 @@ fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
     }
     keep.tell(Arc::new(events.clone()));
     let mut parts = parts::of(settings, store, events);
-    parts.embedder = memories::embedder(settings)?;
-    parts.backfill = parts.embedder.as_ref().and_then(|one| memories::backfill(one, 1));
+    parts.embedder = memory_config::embedder(settings)?;
+    parts.backfill = parts.embedder.as_ref().and_then(|one| memory_config::backfill(one, 1));
     parts::offload(&mut parts, settings, &keep);
     parts.links = links.is_some();
-    parts.cleanup = links.is_some().then(|| Keep::interval(settings));
+    parts.cleanup = links.is_some().then(|| OffloadStack::interval(settings));
     let server = MemoryServer::new(parts);
     keep.clean(settings);
     let house = server.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
@@ -116,12 +116,16 @@ fn keep(
     settings: &Settings,
     door: Option<&Door>,
     store: &Arc<dyn MemoryStore>,
-) -> Result<(Keep, Option<Arc<SignedLinks>>), Error> {
+) -> Result<(OffloadStack, Option<Arc<SignedLinks>>), Error> {
     let config = &settings.config;
     let door = door.filter(|_| !config.prompt.offload.shared_filesystem);
-    let shared = door.map(|door| Ok::<_, Error>((door, objects::open(settings)?))).transpose()?;
-    let Some((door, Some(spool))) = shared else { return Ok((Keep::new(settings, None)?, None)) };
+    let shared = door
+        .map(|door| Ok::<_, Error>((door, object_store_config::open(settings)?)))
+        .transpose()?;
+    let Some((door, Some(spool))) = shared else {
+        return Ok((OffloadStack::new(settings, None)?, None));
+    };
     let base = http::base(settings, door)?;
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
-    Ok((Keep::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
+    Ok((OffloadStack::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
 }

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::{
     error::{Error, Status},
+    ledger_sink::ledger_path,
     output::{Mode, Output, counted, grouped},
     settings::{Settings, Sources},
-    watch::ledger_path,
 };
 
 pub(crate) const EXAMPLES: &str = "\

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::owner::{Owner, examples};
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output, Table, Waiting, counted, distance, grouped, printable},
 };
 
@@ -114,12 +114,12 @@ fn may_use(args: &Create) -> String {
 fn of_name(error: atlatl_memory::StoreError) -> Error {
     match error {
         atlatl_memory::StoreError::NotAStore { why, .. } => Error::usage(why),
-        other => memories::of_database(other),
+        other => memory_config::of_database(other),
     }
 }
 
 fn list(owner: &Owner, output: &mut Output) -> Result<Status, Error> {
-    let tenants = owner.registry()?.tenants().map_err(memories::of_database)?;
+    let tenants = owner.registry()?.tenants().map_err(memory_config::of_database)?;
     match output.mode() {
         Mode::Json => {
             let of = |tenant: &ListedTenant| {
@@ -136,7 +136,7 @@ fn list(owner: &Owner, output: &mut Output) -> Result<Status, Error> {
         }
         Mode::Human if tenants.is_empty() => output.note("there is no tenant yet"),
         Mode::Human => {
-            let now = memories::moment().now;
+            let now = memory_config::moment().now;
             let bound = |most: Option<u64>| most.map_or_else(|| "–".to_owned(), grouped);
             let mut table =
                 Table::new(["TENANT", "MADE", "MEMORIES", "AT MOST", "A MINUTE", "KEYS"]);

@@ -6,7 +6,7 @@ use lro::Moment;
 use lro_proxy::{Greeting, Relay, session};
 
 use crate::{
-    command::proxy::Keep,
+    command::proxy::OffloadStack,
     error::{Error, Status},
     settings::{Settings, Sources},
 };
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
-    let keep = Keep::with_scopes(&settings, &args.scopes)?;
+    let keep = OffloadStack::with_scopes(&settings, &args.scopes)?;
     let relay = Relay::new(keep.interceptor(&settings), "atlatl", Moment::of_system)
         .with_tools(keep.tools(&settings));
     keep.clean(&settings);

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     command::install::remove_leftovers,
     error::{Error, Status},
-    installs::{Install, Installs, rewrite},
+    install_journal::{Install, Installs, rewrite},
     output::{Mode, Output, counted, printable},
     settings::{Settings, Sources},
 };

@@ -4,7 +4,7 @@ use lro::Moment;
 
 use crate::{
     error::{Error, Status},
-    logins::{self, Entry},
+    login_store::{self, Entry},
     output::{Mode, Output, Table},
     settings::{Settings, Sources},
 };
@@ -16,7 +16,7 @@ pub(crate) struct Args {}
 /// Runs it.
 pub(crate) fn run(_: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let listed = logins::open(&settings)?.list()?;
+    let listed = login_store::open(&settings)?.list()?;
     let entries: Vec<Entry> = listed.into_iter().map(Entry::from).collect();
     match output.mode() {
         Mode::Json => output.json(&entries)?,

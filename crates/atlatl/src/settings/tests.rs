@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs, path::Path};
 use lro_core::{FixedPolicy, Policy};
 use tempfile::TempDir;
 
-use crate::stores::output_dir;
+use crate::spool_config::output_dir;
 
 use super::{
     origin::FileLayer,

@@ -5,12 +5,12 @@ use serde_json::json;
 
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output, grouped},
 };
 
 pub(super) fn run(database: &Postgres, output: &mut Output) -> Result<Status, Error> {
-    let about = database.about().map_err(memories::of_database)?;
+    let about = database.about().map_err(memory_config::of_database)?;
     if output.mode() == Mode::Json {
         output.json(&json!({
             "place": about.place,

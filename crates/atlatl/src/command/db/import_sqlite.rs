@@ -8,7 +8,7 @@ use mif::MemoryId;
 use crate::{
     command::memory::import::importer::Importer,
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Output, Progress},
     settings::Settings,
 };
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
         return Err(Error::failure(format!("{}: there is no such file", args.file.display())));
     }
     let from = SqliteStore::open(&args.file)?;
-    let to = memories::open(settings)?;
+    let to = memory_config::open(settings)?;
     let clash = if args.replace { Clash::Replace } else { Clash::Keep };
     let (first, last) = (MemoryId::from_u128(0), MemoryId::from_u128(u128::MAX));
     // What is counted are memories: what they take is known only when they are read.

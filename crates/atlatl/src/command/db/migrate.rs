@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output, Waiting},
     settings::Settings,
 };
@@ -28,11 +28,11 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let config = &settings.config.memory;
-    let plain_text = memories::plain_text(config.allow_plain);
-    let owner = memories::options(&args.owner, plain_text)
-        .map_err(|error| memories::wrong_url("--as", &error))?;
-    let user = memories::options(&config.store, plain_text)
-        .map_err(|error| memories::wrong_url("memory.store", &error))?;
+    let plain_text = memory_config::plain_text(config.allow_plain);
+    let owner = memory_config::options(&args.owner, plain_text)
+        .map_err(|error| memory_config::wrong_url("--as", &error))?;
+    let user = memory_config::options(&config.store, plain_text)
+        .map_err(|error| memory_config::wrong_url("memory.store", &error))?;
     if owner.role == user.role {
         return Err(Error::usage(format!(
             "{} would own the schema and use it: policies do not bind an owner",
@@ -41,7 +41,8 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
         .with_hint("--as with another user, who may create in the database"));
     }
     let waiting = Waiting::start("migrating");
-    let applied = Postgres::migrate(&owner.for_role(user.role)).map_err(memories::of_database)?;
+    let applied =
+        Postgres::migrate(&owner.for_role(user.role)).map_err(memory_config::of_database)?;
     drop(waiting);
     match output.mode() {
         Mode::Json => output.json(&json!({"applied": applied}))?,

@@ -10,13 +10,13 @@ use super::{
     expand::expand,
     extraction,
     finding::{Finding, Group},
-    mend::word,
+    fix::word,
     search::{DEFAULT_PATH, found},
     server::{Behind, Server, What, ours},
     sizes,
 };
 use crate::{
-    command::install::found::{Found, find},
+    command::install::discover::{Found, find},
     error::Error,
     output::counted,
     settings::{Settings, Sources},

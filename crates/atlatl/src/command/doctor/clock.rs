@@ -7,7 +7,7 @@ use lro::Moment;
 
 use super::{
     finding::{Finding, Group},
-    mend::word,
+    fix::word,
     storage::Newest,
 };
 use crate::settings::Settings;

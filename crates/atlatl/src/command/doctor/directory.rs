@@ -8,7 +8,7 @@ use std::{
 
 use lro_core::config::ReadableBy;
 
-use super::{finding::Finding, mend::word};
+use super::{finding::Finding, fix::word};
 
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

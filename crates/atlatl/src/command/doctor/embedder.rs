@@ -9,7 +9,7 @@ use std::{
 
 use atlatl_memory::embed::{self, EmbedderChoice};
 
-use super::{finding::Finding, mend};
+use super::{finding::Finding, fix};
 use crate::{error::with_causes, settings::Settings};
 
 /// How long an endpoint on this machine may take to be reached.
@@ -65,7 +65,7 @@ pub(super) fn check(settings: &Settings) -> Embedder {
 }
 
 fn trouble(settings: &Settings, about: &str, why: &str) -> Finding {
-    let fix = mend::set(settings, "memory.embedder", "\"none\"");
+    let fix = fix::set(settings, "memory.embedder", "\"none\"");
     Finding::fault(CHECK, about, why, format!("put it right, or {fix}"))
 }
 

@@ -6,7 +6,7 @@ use lro_http::{AuthError, BearerTokens, LOCAL_TOKEN, SocketError, UNIX, checked_
 
 use super::{
     finding::{Finding, Group},
-    mend::{self, word},
+    fix::{self, word},
 };
 use crate::{access::TOKEN_FILE, error::with_causes, settings::Settings};
 
@@ -29,7 +29,7 @@ fn auth(settings: &Settings, auth: &str) -> Option<Finding> {
     }
     let Some(path) = auth.strip_prefix(TOKEN_FILE).map(Path::new) else {
         // Not the value: it may be a token that was put in the wrong place.
-        let fix = mend::set(settings, "server.auth", "\"token-file:PATH\"");
+        let fix = fix::set(settings, "server.auth", "\"token-file:PATH\"");
         return Some(Finding::fault("server-auth", "server.auth", "it is no token-file:PATH", fix));
     };
     // A pipe would never end.
@@ -98,6 +98,6 @@ fn listen(settings: &Settings) -> Option<Finding> {
         format!(
             "{address} can be reached from other machines, and server.auth is not set: `serve` refuses"
         ),
-        mend::set(settings, "server.listen", here),
+        fix::set(settings, "server.listen", here),
     ))
 }

@@ -6,11 +6,11 @@ use atlatl_lro::clients::{Kind, Wish, entries, repair, uninstall};
 
 use super::{
     finding::{Finding, Group},
-    mend::word,
+    fix::word,
 };
 use crate::{
-    command::install::found::find,
-    installs::{Install, Installs},
+    command::install::discover::find,
+    install_journal::{Install, Installs},
     settings::Settings,
 };
 

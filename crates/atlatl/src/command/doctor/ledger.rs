@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use super::{directory::unusable, finding::Finding, mend};
-use crate::{settings::Settings, watch::ledger_path};
+use super::{directory::unusable, finding::Finding, fix};
+use crate::{ledger_sink::ledger_path, settings::Settings};
 
 /// Looks at the file, or at where it would be made.
 pub(super) fn check(settings: &Settings) -> Option<Finding> {
@@ -34,6 +34,6 @@ fn trouble(settings: &Settings, path: &Path, why: &str) -> Finding {
         "ledger",
         path.display(),
         format!("the ledger cannot be written to, and figures are lost: {why}"),
-        mend::set(settings, "ledger.path", "\"/a/file/that/you/can/write.jsonl\""),
+        fix::set(settings, "ledger.path", "\"/a/file/that/you/can/write.jsonl\""),
     )
 }

@@ -5,12 +5,12 @@ use lro::Moment;
 
 use super::{
     finding::{Finding, Group},
-    mend::{shell_word, word},
+    fix::{shell_word, word},
     server::{Behind, Server, What},
 };
 use crate::{
     error::with_causes,
-    logins::{Entry, open},
+    login_store::{Entry, open},
     output::counted,
     settings::Settings,
 };

@@ -9,11 +9,11 @@ use atlatl_memory::{Health, SqliteStore, StoreError};
 use super::{
     embedder,
     finding::{Finding, Group},
-    mend::word,
+    fix::word,
 };
 use crate::{
     error::{Error, with_causes},
-    memories::{self, Place},
+    memory_config::{self, Place},
     output::{Waiting, counted},
     settings::Settings,
 };
@@ -22,7 +22,7 @@ use crate::{
 pub(super) fn check(settings: &Settings) -> Group {
     let mut group = Group::new("memories");
     let embedder = embedder::check(settings);
-    let path = match memories::place(settings) {
+    let path = match memory_config::place(settings) {
         Ok(Place::File(path)) => path,
         Ok(Place::Database(found)) => {
             let vectors = settings.config.memory.embedder != "none";

@@ -7,7 +7,7 @@ use lro_query::{
 
 use super::{
     finding::{Finding, Group},
-    mend,
+    fix,
 };
 use crate::{error::with_causes, settings::Settings};
 
@@ -60,11 +60,11 @@ fn failed(settings: &Settings, engine: &str, why: &str) -> Finding {
     let defaults = lro_core::config::QueryConfig::default();
     let query = &settings.config.query;
     let fix = if query.wall_ms < defaults.wall_ms {
-        mend::set(settings, "query.wall_ms", defaults.wall_ms)
+        fix::set(settings, "query.wall_ms", defaults.wall_ms)
     } else if query.memory_bytes != defaults.memory_bytes {
-        mend::set(settings, "query.memory_bytes", defaults.memory_bytes)
+        fix::set(settings, "query.memory_bytes", defaults.memory_bytes)
     } else if query.output_bytes < defaults.output_bytes {
-        mend::set(settings, "query.output_bytes", defaults.output_bytes)
+        fix::set(settings, "query.output_bytes", defaults.output_bytes)
     } else {
         "ulimit -a, and raise what is low: a query runs in a process of its own".to_owned()
     };

@@ -9,7 +9,7 @@ use lro_core::config::ProxyTools;
 use super::{clients::Surroundings, storage_key::StorageKey};
 use crate::{
     args::{Args, Command},
-    command::install::found::Found,
+    command::install::discover::Found,
     settings::{Settings, Sources},
 };
 

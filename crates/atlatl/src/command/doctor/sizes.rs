@@ -6,7 +6,7 @@ use lro_core::config::DescriptorForm;
 
 use super::{
     finding::Finding,
-    mend,
+    fix,
     server::{Server, What},
 };
 use crate::{output::grouped, settings::Settings};
@@ -68,7 +68,7 @@ fn answers(settings: &Settings, name: &str, title: &str) -> Vec<Finding> {
             "client-sizes",
             "prompt.offload.reply_tokens",
             format!("a reply may take {} tokens; {lets}", grouped(offload.reply_tokens.into())),
-            mend::set(settings, "prompt.offload.reply_tokens", limit),
+            fix::set(settings, "prompt.offload.reply_tokens", limit),
         ));
     }
     if offload.preview_tokens.saturating_add(around) > limit {
@@ -79,7 +79,7 @@ fn answers(settings: &Settings, name: &str, title: &str) -> Vec<Finding> {
                 "a descriptor may take {} tokens; {lets}",
                 grouped(u64::from(offload.preview_tokens) + u64::from(around))
             ),
-            mend::set(settings, "prompt.offload.preview_tokens", limit - around),
+            fix::set(settings, "prompt.offload.preview_tokens", limit - around),
         ));
     }
     found
@@ -93,7 +93,7 @@ fn threshold(settings: &Settings, server: &Server) -> Option<Finding> {
         return None;
     }
     let fix = if threshold == settings.config.proxy.threshold_tokens {
-        mend::set(settings, "proxy.threshold_tokens", limit)
+        fix::set(settings, "proxy.threshold_tokens", limit)
     } else {
         format!("in {}, write {limit} in place of {threshold}", server.file.display())
     };

@@ -8,12 +8,12 @@ use super::{
     directory::{There, output, planted, private},
     finding::{Finding, Group},
     ledger,
-    stored::{Lying, room},
+    spool::{Lying, room},
 };
 use crate::{
     output::{counted, size},
     settings::Settings,
-    stores::Stores,
+    spool_config::Stores,
 };
 
 /// The newest result of all: when it was made, and where it lies.

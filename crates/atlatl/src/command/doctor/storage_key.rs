@@ -10,7 +10,7 @@ use super::{
 use crate::{
     args::Global,
     settings::{Settings, Sources},
-    stores::scope_of,
+    spool_config::scope_of,
 };
 
 /// Variables from which the directory of stored results follows.

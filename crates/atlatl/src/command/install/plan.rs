@@ -7,8 +7,8 @@ use atlatl_lro::clients::{
     wrappable_urls,
 };
 
-use super::{Args, found::Found, launcher::Location, tracked::is_tracked};
-use crate::{error::Error, installs::Installs, settings::Surroundings};
+use super::{Args, discover::Found, launcher::Location, tracked::is_tracked};
+use crate::{error::Error, install_journal::Installs, settings::Surroundings};
 
 /// What the server of the extraction tools is called.
 const TOOLS: &str = "atlatl";

@@ -8,7 +8,7 @@ use mif::{MAX_CONTENT_BYTES, Map, MemoryType, Namespace, Value};
 use super::fields::tags;
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Facts, Mode, Output},
     settings::Settings,
 };
@@ -52,8 +52,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let fields = if args.json { object()? } else { args.fields()? };
-    let store = memories::open(settings)?;
-    let memory = CaptureService::new(store).capture(fields, memories::moment())?;
+    let store = memory_config::open(settings)?;
+    let memory = CaptureService::new(store).capture(fields, memory_config::moment())?;
     match output.mode() {
         Mode::Json => output.lexemes(&memory.to_json())?,
         Mode::Human => {

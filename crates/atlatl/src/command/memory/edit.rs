@@ -6,10 +6,10 @@ use atlatl_memory::CaptureService;
 use mif::{Detail, Map, Memory, MemoryType, Namespace, Status as Life, Value};
 
 use self::editor::Draft;
-use super::{add::typed, fields::tags, shown, which};
+use super::{add::typed, fields::tags, render, resolve_id};
 use crate::{
     error::{Error, Status, with_causes},
-    memories,
+    memory_config,
     output::{Mode, Output},
     settings::Settings,
 };
@@ -41,9 +41,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let store = memories::expected(settings)?;
-    let id = which::id(&args.id, &*store)?;
-    let before = store.get(&id)?.ok_or_else(|| which::missing(&args.id))?;
+    let store = memory_config::expected(settings)?;
+    let id = resolve_id::id(&args.id, &*store)?;
+    let before = store.get(&id)?.ok_or_else(|| resolve_id::missing(&args.id))?;
     let mut fields = args.fields()?;
     let mut draft = None;
     if fields.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
         };
         draft = Some(written);
     }
-    let now = memories::moment().now;
+    let now = memory_config::moment().now;
     let after = if fields.is_empty() {
         output.note("nothing was changed");
         before
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
         let changed = CaptureService::new(store).update(&id, &fields, now);
         match (changed, draft) {
             (Ok(Some(after)), _) => after,
-            (Ok(None), None) => return Err(which::missing(&args.id)),
+            (Ok(None), None) => return Err(resolve_id::missing(&args.id)),
             (Ok(None), Some(draft)) => return Err(draft.kept("the memory is gone meanwhile")),
             (Err(error), None) => return Err(error.into()),
             (Err(error), Some(draft)) => return Err(draft.kept(&with_causes(&error))),
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     };
     match output.mode() {
         Mode::Json => output.lexemes(&after.to_json())?,
-        Mode::Human => output.facts(&shown::facts(&after, now))?,
+        Mode::Human => output.facts(&render::facts(&after, now))?,
     }
     Ok(Status::Success)
 }

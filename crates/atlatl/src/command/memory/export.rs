@@ -16,7 +16,7 @@ use tempfile::NamedTempFile;
 use super::fields::Chosen;
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Output, counted},
     settings::Settings,
 };
@@ -64,9 +64,9 @@ enum Form {
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let walk = Walk {
-        store: memories::existing(settings)?,
+        store: memory_config::existing(settings)?,
         filter: args.chosen.filter(None),
-        now: memories::moment().now,
+        now: memory_config::moment().now,
     };
     let count = match (args.form, &args.to) {
         (Form::Markdown, None) => {

@@ -4,10 +4,10 @@ use atlatl_memory::CaptureService;
 use mif::MemoryId;
 use serde::Serialize;
 
-use super::which;
+use super::resolve_id;
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output, counted},
     settings::Settings,
 };
@@ -31,10 +31,10 @@ struct Forgotten {
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let store = memories::expected(settings)?;
+    let store = memory_config::expected(settings)?;
     // All are known before the first is gone: a slip in one id costs no other memory.
     let mut ids: Vec<MemoryId> =
-        args.ids.iter().map(|typed| which::id(typed, &*store)).collect::<Result<_, _>>()?;
+        args.ids.iter().map(|typed| resolve_id::id(typed, &*store)).collect::<Result<_, _>>()?;
     ids.sort();
     ids.dedup();
     if !args.yes {

@@ -19,7 +19,7 @@ use mif::{Memory, MifError};
 use self::{folder::Visited, importer::Importer};
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Output, Progress},
     settings::Settings,
 };
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     // All are looked at before the first is read: a slip in a name shows at once.
     let paths: Vec<(&Path, Kind)> =
         args.paths.iter().map(|path| Ok((&**path, kind(path)?))).collect::<Result<_, Error>>()?;
-    let store = memories::open(settings)?;
+    let store = memory_config::open(settings)?;
     let clash = if args.replace { Clash::Replace } else { Clash::Keep };
     let progress = Progress::new("importing", || paths.iter().map(|path| amount(*path)).sum());
     let mut importer = Importer::new(store, clash, args.strict, progress, output);

@@ -3,10 +3,10 @@
 use atlatl_memory::Order;
 use mif::{Memory, Status as Life};
 
-use super::{fields::Chosen, shown};
+use super::{fields::Chosen, render};
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output, counted, grouped},
     settings::Settings,
 };
@@ -29,9 +29,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = memories::moment().now;
+    let now = memory_config::moment().now;
     let filter = args.chosen.filter(Some(Life::Active));
-    let (memories, total) = match memories::existing(settings)? {
+    let (memories, total) = match memory_config::existing(settings)? {
         None => (Vec::new(), 0),
         Some(store) => {
             let listed =
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     let memories: Vec<&Memory> = memories.iter().collect();
     match output.mode() {
         Mode::Json => {
-            let answer = shown::Answer {
+            let answer = render::Answer {
                 count: memories.len(),
                 total_matches: total,
                 detail: "full",
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
             output.lexemes(&serde_json::to_string(&answer).map_err(std::io::Error::from)?)?;
         }
         Mode::Human if memories.is_empty() => {}
-        Mode::Human => output.table(&shown::table(&memories, None, now))?,
+        Mode::Human => output.table(&render::table(&memories, None, now))?,
     }
     say_how_many(memories.len(), total, output);
     Ok(Status::Success)

@@ -4,13 +4,13 @@ use serde_json::json;
 
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output},
     settings::Settings,
 };
 
 pub(super) fn run(settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let repaired = memories::expected(settings)?.repair()?;
+    let repaired = memory_config::expected(settings)?.repair()?;
     let (missing, orphaned) = (repaired.missing, repaired.orphaned);
     match output.mode() {
         Mode::Json => output.json(&json!({"missing": missing, "orphaned": orphaned}))?,

@@ -6,11 +6,11 @@ use mif::{Memory, Status as Life};
 use super::{
     fields::Chosen,
     list::{limit, say_how_many},
-    shown,
+    render,
 };
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output},
     settings::Settings,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = memories::moment().now;
+    let now = memory_config::moment().now;
     let found = args.found(settings, limit(args.limit, output), now)?;
     let memories: Vec<&Memory> =
         found.iter().flat_map(|found| &found.hits).map(|hit| &hit.memory).collect();
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     let total = found.as_ref().map_or(0, |found| found.total_matches);
     match output.mode() {
         Mode::Json => {
-            let answer = shown::Answer {
+            let answer = render::Answer {
                 count: memories.len(),
                 total_matches: total,
                 detail: "full",
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
             output.lexemes(&serde_json::to_string(&answer).map_err(std::io::Error::from)?)?;
         }
         Mode::Human if memories.is_empty() => {}
-        Mode::Human => output.table(&shown::table(&memories, scores.as_deref(), now))?,
+        Mode::Human => output.table(&render::table(&memories, scores.as_deref(), now))?,
     }
     say_how_many(memories.len(), total, output);
     if let Some(warning) = found.and_then(|found| found.warning) {
@@ -80,8 +80,8 @@ impl Args {
         limit: usize,
         now: chrono::DateTime<chrono::Utc>,
     ) -> Result<Option<Found>, Error> {
-        let Some(store) = memories::existing(settings)? else { return Ok(None) };
-        let embedder = memories::embedder(settings)?;
+        let Some(store) = memory_config::existing(settings)? else { return Ok(None) };
+        let embedder = memory_config::embedder(settings)?;
         let filter = self.chosen.filter(Some(Life::Active));
         let found = if self.all_words {
             let mut request = SearchRequest::new(&*self.query, now);

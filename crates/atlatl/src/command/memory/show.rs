@@ -1,9 +1,9 @@
 //! `atlatl memory show`.
 
-use super::{shown, which};
+use super::{render, resolve_id};
 use crate::{
     error::{Error, Status},
-    memories,
+    memory_config,
     output::{Mode, Output},
     settings::Settings,
 };
@@ -28,16 +28,16 @@ enum Form {
 }
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let store = memories::expected(settings)?;
-    let id = which::id(&args.id, &*store)?;
-    let memory = store.get(&id)?.ok_or_else(|| which::missing(&args.id))?;
+    let store = memory_config::expected(settings)?;
+    let id = resolve_id::id(&args.id, &*store)?;
+    let memory = store.get(&id)?.ok_or_else(|| resolve_id::missing(&args.id))?;
     let form = args.form.or((output.mode() == Mode::Json).then_some(Form::Json));
     match form {
         Some(Form::Json) => output.lexemes(&memory.to_json())?,
         Some(Form::JsonLd) => output.lexemes(&memory.to_json_ld_value().to_string())?,
         Some(Form::Markdown) => output.foreign(memory.to_markdown().as_bytes())?,
         None => {
-            output.facts(&shown::facts(&memory, memories::moment().now))?;
+            output.facts(&render::facts(&memory, memory_config::moment().now))?;
             output.text("\n")?;
             memory.content.lines().try_for_each(|line| output.line(line))?;
         }

@@ -8,10 +8,10 @@ use lro_core::{O200k, Operation, payload::Payload, tool_result::ToolResult};
 use super::{Args, report::Tool};
 use crate::{
     error::Error,
+    ledger_sink::LedgerSink,
     output::{Mode, Output, indent},
     settings::Settings,
-    stores::Stores,
-    watch::Watch,
+    spool_config::Stores,
 };
 
 /// Delivers `input` to standard output.
@@ -27,7 +27,7 @@ pub(super) fn run(
         Some(name) => name.clone(),
         None => Tool::assumed(input, result.as_ref())?.map_or_else(String::new, |tool| tool.name),
     };
-    let watch = Arc::new(Watch::new(settings));
+    let watch = Arc::new(LedgerSink::new(settings));
     let spool = stores.of_operation(&Operation::of_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(watch.clone());
@@ -57,7 +57,7 @@ pub(super) fn print(
     beside: &Beside<'_>,
     output: &mut Output,
     stores: &Stores,
-    watch: &Watch,
+    watch: &LedgerSink,
     at: Moment,
 ) -> Result<(), Error> {
     // Remarks come behind the data, which must not depend on them.

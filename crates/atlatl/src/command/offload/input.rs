@@ -17,7 +17,7 @@ use lro_core::{
 };
 use lro_wire::LINE_IN_MEMORY;
 
-use crate::{error::Error, output::ByteProgress, stores::Stores};
+use crate::{error::Error, output::ByteProgress, spool_config::Stores};
 
 /// A larger input does not lie in memory: the same size from which the proxy treats one so.
 const IN_MEMORY: usize = LINE_IN_MEMORY;

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     error::Error,
+    ledger_sink::LedgerSink,
     output::{ByteProgress, Output},
     settings::Settings,
-    stores::{Stores, output_dir},
-    watch::Watch,
+    spool_config::{Stores, output_dir},
 };
 
 /// A decoded payload up to this size stays in memory.
@@ -94,7 +94,7 @@ pub(super) fn run(
         let memories = scanned.is_of_memories(&payload).map_err(|_| PayloadChanged)?;
         Tool::assumed_of(scanned.found(), memories).map_or_else(String::new, |tool| tool.name)
     };
-    let watch = Arc::new(Watch::new(settings));
+    let watch = Arc::new(LedgerSink::new(settings));
     let spool = stores.of_operation(&Operation::of_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(watch.clone());

@@ -10,7 +10,7 @@ use lro_proxy::{
     upstream::stdio::Process,
 };
 
-use super::{Keep, Server, program};
+use super::{OffloadStack, Server, program};
 use crate::{
     access::{Auth, Door, descriptors},
     error::{Error, Status},
@@ -21,7 +21,7 @@ pub(super) fn run(
     address: &str,
     relay: Relay,
     server: Server<'_>,
-    keep: &Keep,
+    keep: &OffloadStack,
     settings: &Settings,
     ended: Receiver<EndReason>,
 ) -> Result<Status, Error> {

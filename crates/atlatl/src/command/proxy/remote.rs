@@ -9,7 +9,7 @@ use lro_spool::Scope;
 use super::{credentials::OfLogin, headers::headers};
 use crate::{
     error::Error,
-    logins,
+    login_store,
     settings::{Settings, Sources},
 };
 
@@ -27,7 +27,7 @@ pub(super) fn remote(
     // A header that somebody set is what they want to be known by.
     if !options.headers.contains_key(header::AUTHORIZATION)
         && endpoint.socket().is_none()
-        && let Ok(logins) = logins::open(settings)
+        && let Ok(logins) = login_store::open(settings)
     {
         options.credentials = Some(Arc::new(OfLogin::new(logins.of(endpoint.url()))));
     }

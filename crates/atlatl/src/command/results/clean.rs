@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::entry::{Entry, table};
 use crate::{
     error::{Error, Status, with_causes},
+    ledger_sink::LedgerSink,
     output::{Mode, Output, counted, size},
     settings::Settings,
-    stores::{Reach, Stores},
-    watch::Watch,
+    spool_config::{Reach, Stores},
 };
 
 /// What was typed behind it.
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     if args.dry_run {
         cleaned.look(&stores, args.all, now);
     } else {
-        let watch = Watch::new(settings);
+        let watch = LedgerSink::new(settings);
         cleaned.swept(&stores.sweep(now, &watch), now);
         if args.all {
             cleaned.remove_all(&stores, now);

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Status, with_causes},
     output::{Mode, Output},
     settings::Settings,
-    stores::{Reach, Stores},
+    spool_config::{Reach, Stores},
 };
 
 /// What was typed behind it.

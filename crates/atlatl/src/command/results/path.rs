@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Status},
     output::Output,
     settings::Settings,
-    stores::Stores,
+    spool_config::Stores,
 };
 
 /// What was typed behind it.

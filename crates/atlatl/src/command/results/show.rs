@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Status},
     output::{Facts, Mode, Output, counted, distance, size},
     settings::Settings,
-    stores::Stores,
+    spool_config::Stores,
 };
 
 /// How much of a result is shown, in tokens as for a descriptor's preview.

@@ -15,7 +15,7 @@ use signal_hook::{
 use super::traces::Traces;
 use crate::{
     access::{Auth, Door, descriptors},
-    command::proxy::Keep,
+    command::proxy::OffloadStack,
     error::{Error, Status},
     settings::Settings,
 };
@@ -24,7 +24,7 @@ use crate::{
 pub(super) fn serve(
     door: Door,
     settings: &Settings,
-    keep: &Keep,
+    keep: &OffloadStack,
     links: Option<Arc<SignedLinks>>,
     server: MemoryServer,
     metrics: Arc<Metrics>,

@@ -7,7 +7,7 @@ use atlatl_server::{ServerConfig, event::EventBus};
 use lro::Moment;
 use lro_core::{O200k, config::ProxyTools, tokens};
 
-use crate::{command::proxy::Keep, settings::Settings};
+use crate::{command::proxy::OffloadStack, settings::Settings};
 
 /// A server of memories alone.
 pub(super) fn of(
@@ -27,7 +27,7 @@ pub(super) fn of(
 }
 
 /// The same, which keeps large results in `keep`.
-pub(super) fn offload(parts: &mut ServerConfig, settings: &Settings, keep: &Keep) {
+pub(super) fn offload(parts: &mut ServerConfig, settings: &Settings, keep: &OffloadStack) {
     let config = &settings.config;
     if config.prompt.offload.enabled {
         parts.interceptor = Some(keep.interceptor(settings));

@@ -5,7 +5,7 @@ use atlatl_memory::{Postgres, StoreError};
 use super::{Finding, Group};
 use crate::{
     error::with_causes,
-    memories::{MIGRATE, wants_migration},
+    memory_config::{MIGRATE, wants_migration},
 };
 
 pub(super) fn check(group: &mut Group, database: &Postgres, vectors: bool) {

@@ -1,7 +1,7 @@
 //! Launch: how a client starts a server, beside its command.
 
 use crate::clients::client::Place;
-use crate::clients::node::{Broken, Node};
+use crate::clients::syntax_tree::{Broken, Node};
 
 /// How a client starts a server, beside its command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub fn launches(text: &str, place: &Place) -> Result<Vec<Launch>, Broken> {
         .map(|member| {
             let entry = &member.value;
             let env = entry.get("env").or_else(|| entry.get("environment"));
-            let pair = |member: &crate::clients::node::Member| {
+            let pair = |member: &crate::clients::syntax_tree::Member| {
                 Some((member.name.clone(), member.value.text()?.to_owned()))
             };
             Launch {

@@ -19,15 +19,15 @@ use lro::{MaintenanceTask, Moment};
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
 
-use super::{audit::Audit, http, parts, told::Told};
+use super::{audit::Audit, event_sink::ServerEventSink, http, parts};
 use crate::{
     access::{Door, Fetched, Principals},
-    command::proxy::Keep,
+    command::proxy::OffloadStack,
     error::{Error, Status},
-    memories::{self, Place},
-    objects,
+    ledger_sink::LedgerSink,
+    memory_config::{self, Place},
+    object_store_config,
     settings::Settings,
-    watch::Watch,
 };
 
 /// For how long a tenant is taken to be as it was.
@@ -49,17 +49,17 @@ pub(super) fn serve(
     principals: &Principals,
     door: Door,
 ) -> Result<Status, Error> {
-    let Place::Database(database) = memories::place(settings)? else {
+    let Place::Database(database) = memory_config::place(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };
-    memories::waited_for(&database)?;
+    memory_config::waited_for(&database)?;
     let config = &settings.config;
     let base = http::base(settings, &door)?;
     let metrics = Arc::new(Metrics::default());
-    let watch = Arc::new(Remarked(Watch::new(settings)));
+    let watch = Arc::new(Remarked(LedgerSink::new(settings)));
     let mut events = EventBus::new(Moment::of_system)
-        .with(Arc::new(Told::new(watch)))
+        .with(Arc::new(ServerEventSink::new(watch)))
         .with(Arc::clone(&metrics) as _);
     if let Some(audit) = Audit::open(&config.server.audit)? {
         events = events.with(Arc::new(audit));
@@ -73,8 +73,8 @@ pub(super) fn serve(
         let rules = TokenRules::new(issuer, [resource], &config.server.tenant_claim);
         authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
     }
-    let bucket = objects::bucket(settings)?;
-    let many = Arc::new(Many::new(settings, database, bucket, base, events.clone())?);
+    let bucket = object_store_config::bucket(settings)?;
+    let many = Arc::new(TenantRegistry::new(settings, database, bucket, base, events.clone())?);
     let house = many.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
     let options = http::options(settings, metrics);
     let served = http::until_told(door, options, |Door { listener, .. }, options, stopped| {
@@ -86,7 +86,7 @@ pub(super) fn serve(
 }
 
 /// All tenants of a database.
-struct Many {
+struct TenantRegistry {
     settings: Settings,
     database: Postgres,
     bucket: Option<Storage>,
@@ -117,7 +117,7 @@ struct Rate {
     bucket: Arc<Mutex<TokenBucket>>,
 }
 
-impl Many {
+impl TenantRegistry {
     fn new(
         settings: &Settings,
         database: Postgres,
@@ -125,9 +125,11 @@ impl Many {
         base: String,
         events: EventBus,
     ) -> Result<Self, Error> {
-        let embedder = memories::embedder(settings)?;
+        let embedder = memory_config::embedder(settings)?;
         Ok(Self {
-            backfill: embedder.as_ref().and_then(|one| memories::backfill(one, EMBEDDING_THREADS)),
+            backfill: embedder
+                .as_ref()
+                .and_then(|one| memory_config::backfill(one, EMBEDDING_THREADS)),
             embedder,
             task_slots: TaskSlots::default(),
             settings: settings.clone(),
@@ -144,7 +146,7 @@ impl Many {
     /// What is done for every tenant when nobody asks.
     fn start_maintenance(self: &Arc<Self>) -> std::io::Result<Vec<MaintenanceTask>> {
         let (all, used) = (Arc::clone(self), Arc::clone(self));
-        let interval = Keep::interval(&self.settings);
+        let interval = OffloadStack::interval(&self.settings);
         Ok(vec![
             MaintenanceTask::every(interval, move || all.tidy())?,
             MaintenanceTask::every(INDEX, move || used.index())?,
@@ -183,10 +185,11 @@ impl Many {
         let spool = ObjectSpool::new(bucket, name, quota)
             .map_err(|error| StoreError::Engine(error.into()))?;
         let links = Arc::new(SignedLinks::new(store, name, &self.base));
-        let keep = Keep::of_tenant(Arc::new(spool), links.clone(), Arc::new(self.events.clone()));
+        let keep =
+            OffloadStack::of_tenant(Arc::new(spool), links.clone(), Arc::new(self.events.clone()));
         parts::offload(&mut parts, &self.settings, &keep);
         parts.links = true;
-        parts.cleanup = Some(Keep::interval(&self.settings));
+        parts.cleanup = Some(OffloadStack::interval(&self.settings));
         let mut tenant = of_many(MemoryServer::new(parts));
         tenant.spools = Some(keep.spools());
         tenant.links = Some(links);
@@ -229,7 +232,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Tenants for Many {
+impl Tenants for TenantRegistry {
     fn known(&self, name: &str) -> Option<Tenant> {
         let now = Instant::now();
         let mut all = lock(&self.known);
@@ -284,7 +287,7 @@ impl Tenants for Many {
 }
 
 /// Tells the ledger, and the person of what went wrong.
-struct Remarked(Watch);
+struct Remarked(LedgerSink);
 
 impl lro::EventSink for Remarked {
     fn publish(&self, event: lro::Event) {

@@ -7,7 +7,7 @@ use lro_query::{Page, read, search};
 use lro_spool::Address;
 use serde_json::value::RawValue;
 
-use crate::{command::results::typed_address, error::Error, stores::Reach};
+use crate::{command::results::typed_address, error::Error, spool_config::Reach};
 
 /// What was typed.
 #[derive(Debug, clap::Args)]

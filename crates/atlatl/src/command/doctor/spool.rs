@@ -12,7 +12,7 @@ use lro_spool::{FileName, Scope};
 
 use super::{
     finding::Finding,
-    mend::{self, word},
+    fix::{self, word},
 };
 use crate::{
     output::{counted, grouped, size},
@@ -169,7 +169,7 @@ pub(super) fn room(
     let full = |used: u64, most: u64, what: String, key: &str| {
         let percent = u128::from(used) * 100 / u128::from(most.max(1));
         let says = format!("{what} is {percent} % of {key}");
-        let more = mend::set(settings, key, most.saturating_mul(2));
+        let more = fix::set(settings, key, most.saturating_mul(2));
         let fix = format!("{clean} (--all for what has not expired), or {more}");
         match percent {
             0..90 => None,
@@ -194,7 +194,7 @@ pub(super) fn room(
                 size(free),
                 size(min_free_bytes)
             ),
-            format!("{clean} --all, or {}", mend::set(settings, "spool.min_free_bytes", free / 2)),
+            format!("{clean} --all, or {}", fix::set(settings, "spool.min_free_bytes", free / 2)),
         ));
     }
     found

@@ -15,7 +15,7 @@ use crate::{output::Output, settings::Settings};
 const SHOWN_CHARS: usize = 80;
 
 /// Writes every event to the ledger, and keeps what went wrong.
-pub(crate) struct Watch {
+pub(crate) struct LedgerSink {
     path: Option<PathBuf>,
     retention: TimeDelta,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ struct State {
     failures: Vec<String>,
 }
 
-impl Watch {
+impl LedgerSink {
     /// With the ledger that `settings` name, which is opened when something happens.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-impl EventSink for Watch {
+impl EventSink for LedgerSink {
     fn publish(&self, event: Event) {
         let mut state = self.state();
         if let EventKind::OffloadWriteFailed { error, .. } = &event.kind {

@@ -24,11 +24,11 @@ pub struct Broken(pub String);
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) range: Range<usize>,
-    pub(crate) is: Is,
+    pub(crate) is: NodeKind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Is {
+pub(crate) enum NodeKind {
     Text(String),
     List(Vec<Node>),
     Table(Vec<Member>),
@@ -54,7 +54,7 @@ impl Node {
     }
 
     pub(crate) fn members(&self) -> &[Member] {
-        if let Is::Table(members) = &self.is { members } else { &[] }
+        if let NodeKind::Table(members) = &self.is { members } else { &[] }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Self> {
@@ -66,12 +66,12 @@ impl Node {
     }
 
     pub(crate) fn text(&self) -> Option<&str> {
-        if let Is::Text(text) = &self.is { Some(text) } else { None }
+        if let NodeKind::Text(text) = &self.is { Some(text) } else { None }
     }
 
     /// The texts of a list of texts.
     pub(crate) fn texts(&self) -> Option<Vec<String>> {
-        let Is::List(nodes) = &self.is else { return None };
+        let NodeKind::List(nodes) = &self.is else { return None };
         nodes.iter().map(|node| node.text().map(str::to_owned)).collect()
     }
 }
@@ -95,9 +95,9 @@ fn of_json(value: &ast::Value<'_>) -> Node {
     use jsonc_parser::common::Ranged;
     let range = |ranged: jsonc_parser::common::Range| ranged.start..ranged.end;
     let is = match value {
-        ast::Value::StringLit(text) => Is::Text(text.value.clone().into_owned()),
-        ast::Value::Array(array) => Is::List(array.elements.iter().map(of_json).collect()),
-        ast::Value::Object(object) => Is::Table(
+        ast::Value::StringLit(text) => NodeKind::Text(text.value.clone().into_owned()),
+        ast::Value::Array(array) => NodeKind::List(array.elements.iter().map(of_json).collect()),
+        ast::Value::Object(object) => NodeKind::Table(
             object
                 .properties
                 .iter()
@@ -108,7 +108,7 @@ fn of_json(value: &ast::Value<'_>) -> Node {
                 })
                 .collect(),
         ),
-        _ => Is::Other,
+        _ => NodeKind::Other,
     };
     Node { range: range(value.range()), is }
 }
@@ -118,14 +118,14 @@ fn toml(text: &str) -> Result<Node, Broken> {
     Ok(Node { range: 0..text.len(), is: of_table(document.as_table()) })
 }
 
-fn of_table(table: &dyn TableLike) -> Is {
+fn of_table(table: &dyn TableLike) -> NodeKind {
     let member = |(name, item): (&str, &Item)| {
         let value = of_item(item)?;
         let key = table.key(name).and_then(toml_edit::Key::span);
         let start = key.map_or(value.range.start, |key| key.start);
         Some(Member { name: name.to_owned(), range: start..value.range.end, value })
     };
-    Is::Table(table.iter().filter_map(member).collect())
+    NodeKind::Table(table.iter().filter_map(member).collect())
 }
 
 fn of_item(item: &Item) -> Option<Node> {
@@ -142,10 +142,10 @@ fn of_item(item: &Item) -> Option<Node> {
 
 fn of_value(value: &Value) -> Option<Node> {
     let is = match value {
-        Value::String(text) => Is::Text(text.value().clone()),
-        Value::Array(array) => Is::List(array.iter().filter_map(of_value).collect()),
+        Value::String(text) => NodeKind::Text(text.value().clone()),
+        Value::Array(array) => NodeKind::List(array.iter().filter_map(of_value).collect()),
         Value::InlineTable(table) => of_table(table),
-        _ => Is::Other,
+        _ => NodeKind::Other,
     };
     Some(Node { range: value.span()?, is })
 }

@@ -10,7 +10,7 @@ use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_query::worker::Program;
 use lro_spool::Spool;
 
-use crate::{error::Error, settings::Settings, stores::Stores, watch::Watch};
+use crate::{error::Error, ledger_sink::LedgerSink, settings::Settings, spool_config::Stores};
 
 /// Spec L2: how often is cleaned, unless results live shorter.
 const HOUR: Duration = Duration::from_hours(1);
@@ -22,7 +22,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const PAYLOAD_IN_MEMORY: usize = 32 << 20;
 
 /// Where results are kept, and who is told of it.
-pub(crate) struct Keep {
+pub(crate) struct OffloadStack {
     /// Where results of this machine are; none where it keeps none.
     stores: Option<Arc<Stores>>,
     events: Arc<dyn EventSink>,
@@ -35,15 +35,15 @@ pub(crate) struct Keep {
 }
 
 /// Tells the ledger of everything and the person of what went wrong.
-struct Told {
-    watch: Arc<Watch>,
+struct LedgerAndConsole {
+    watch: Arc<LedgerSink>,
     counter: Arc<Counter>,
 }
 
 /// How long the end of a process waits for results to be counted: a client kills what takes longer.
 const COUNTING: Duration = Duration::from_secs(1);
 
-impl Keep {
+impl OffloadStack {
     /// Results lie in directories of this machine.
     pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let stores = Stores::of(settings, scope)?;
@@ -96,10 +96,10 @@ impl Keep {
         memory: Arc<dyn Spool>,
         other: Arc<dyn Spool>,
     ) -> Result<Self, Error> {
-        let watch = Arc::new(Watch::new(settings));
+        let watch = Arc::new(LedgerSink::new(settings));
         let spools = Spools::new(vec![other.clone(), memory.clone()]);
         let counter = Arc::new(Counter::start(spools, O200k, watch.clone())?);
-        let events = Arc::new(Told { watch, counter: counter.clone() });
+        let events = Arc::new(LedgerAndConsole { watch, counter: counter.clone() });
         Ok(Self {
             stores: Some(Arc::new(stores)),
             events,
@@ -185,7 +185,7 @@ impl Keep {
     }
 }
 
-impl Drop for Keep {
+impl Drop for OffloadStack {
     fn drop(&mut self) {
         if let Some(counter) = &self.counter {
             counter.finish(COUNTING);
@@ -193,7 +193,7 @@ impl Drop for Keep {
     }
 }
 
-impl EventSink for Told {
+impl EventSink for LedgerAndConsole {
     fn publish(&self, event: Event) {
         self.counter.watch(&event);
         self.watch.publish_aloud(event);

@@ -7,15 +7,15 @@ use atlatl_server::event::{Event, EventKind, EventSink};
 use crate::output::Output;
 
 /// Hands on what is about stored results, and says what went wrong.
-pub(super) struct Told(Arc<dyn lro::EventSink>);
+pub(super) struct ServerEventSink(Arc<dyn lro::EventSink>);
 
-impl Told {
+impl ServerEventSink {
     pub(super) fn new(keep: Arc<dyn lro::EventSink>) -> Self {
         Self(keep)
     }
 }
 
-impl EventSink for Told {
+impl EventSink for ServerEventSink {
     fn publish(&self, event: &Event) {
         match &event.kind {
             EventKind::Offload(event) => self.0.publish(event.clone()),
