@@ -1,6 +1,6 @@
 //! Drawing: a screen as a picture.
 
-mod bars;
+mod header_footer;
 mod help;
 mod record;
 mod table;
@@ -21,7 +21,7 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     let bars = screen.bars();
     let mut inner = area;
     if bars.title {
-        bars::title(screen, styles, line(area, 0), buffer);
+        header_footer::title(screen, styles, line(area, 0), buffer);
         inner = below(inner, 1);
     }
     if bars.status {
@@ -37,9 +37,9 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     if bars.status {
         let at = line(area, area.height.saturating_sub(1));
         match &screen.message {
-            Some(message) => bars::message(message, styles, area, buffer),
+            Some(message) => header_footer::message(message, styles, area, buffer),
             None => {
-                if let Some(cursor) = bars::status(screen, styles, at, buffer) {
+                if let Some(cursor) = header_footer::status(screen, styles, at, buffer) {
                     frame.set_cursor_position((cursor, at.y));
                 }
             }

@@ -25,25 +25,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod body;
 mod cell;
 mod columns;
+mod command;
 mod draw;
-mod effect;
 mod fields;
 mod key;
 mod lines;
 mod pattern;
 mod pretty;
+mod rows;
 mod screen;
 mod source;
 mod text;
 
-pub use body::Content;
+pub use command::{Answer, Ask, Effect, Rows};
 pub use draw::draw;
-pub use effect::{Answer, Ask, Effect, Rows};
 pub use key::Key;
 pub use pretty::spread;
+pub use rows::Content;
 pub use screen::{About, Look, Screen};
 pub use source::Source;
 pub use text::grouped;

@@ -2,7 +2,7 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::body::{Content, LONGEST};
+use crate::rows::{Content, LONGEST};
 use crate::text::unescape;
 
 /// The largest automaton that is built for what a person typed.

@@ -1,7 +1,7 @@
 //! Screen: what is seen and what a key does to it.
 
+mod cursor;
 mod filter;
-mod moving;
 mod prompt;
 mod record;
 mod search;
@@ -14,10 +14,10 @@ pub(crate) use self::sort::{Direction, Sorted};
 
 use self::search::Searching;
 use self::sort::Sorting;
-use crate::body::{Body, Content, Row};
-use crate::effect::{Ask, Effect};
+use crate::command::{Ask, Effect};
 use crate::key::Key;
 use crate::pattern::Pattern;
+use crate::rows::{Body, Content, Row};
 use crate::source::Source;
 
 /// What is said of a result above its records.

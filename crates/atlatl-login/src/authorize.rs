@@ -6,17 +6,17 @@ use rmcp::transport::auth::{AuthorizationManager, OAuthClientConfig};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::bearer::Secret;
 use crate::callback::Callback;
 use crate::discovery::{Authority, discover, reason};
 use crate::error::LoginError;
-use crate::guarded::Guarded;
-use crate::kept::{Kept, now};
 use crate::listener::Listener;
 use crate::logins::{Login, Logins};
+use crate::metadata_rules::{Refusal, Rule};
 use crate::policy::Policy;
-use crate::rule::{Refusal, Rule};
+use crate::secret::Secret;
 use crate::server::ServerKey;
+use crate::ssrf_guard::Guarded;
+use crate::stored_token::{Kept, now};
 use crate::token::{Granted, scopes_in};
 
 /// How long a person may take in the browser.

@@ -1,7 +1,7 @@
 //! The callback: what a browser brings back from the authority.
 
-use crate::bearer::Secret;
-use crate::shown::shown;
+use crate::sanitize::shown;
+use crate::secret::Secret;
 
 /// The path that the authority sends the browser to.
 pub(crate) const PATH: &str = "/callback";

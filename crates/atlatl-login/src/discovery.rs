@@ -5,10 +5,10 @@ use serde_json::Value;
 use url::Url;
 
 use crate::error::LoginError;
-use crate::guarded::Guarded;
-use crate::kept::SecretIn;
+use crate::metadata_rules::{Refusal, Rule};
 use crate::policy::Policy;
-use crate::rule::{Refusal, Rule};
+use crate::ssrf_guard::Guarded;
+use crate::stored_token::SecretIn;
 
 /// An authorization server that keeps to the rules.
 pub(crate) struct Authority {

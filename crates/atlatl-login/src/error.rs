@@ -5,8 +5,8 @@ use std::{io, path::PathBuf};
 use thiserror::Error;
 use url::Url;
 
-use crate::rule::Refusal;
-use crate::shown::quoted;
+use crate::metadata_rules::Refusal;
+use crate::sanitize::quoted;
 
 /// Why there is no token. No text in it holds a secret, and foreign text is neutralised.
 #[derive(Debug, Error)]

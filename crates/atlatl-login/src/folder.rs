@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use crate::error::LoginError;
-use crate::kept::Kept;
 use crate::lock::Lock;
-use crate::private::PrivateDir;
+use crate::private_dir::PrivateDir;
 use crate::server::ServerKey;
+use crate::stored_token::Kept;
 
 /// What a file that is being written begins with.
 const PART: &str = ".part-";

@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use crate::callback::{Callback, PATH, read_callback};
+use crate::callback_page::page;
 use crate::error::LoginError;
-use crate::page::page;
 
 /// A request's head is no longer.
 const LARGEST_HEAD: usize = 16 * 1024;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tokio::time::{Instant, sleep};
 
 use crate::error::LoginError;
-use crate::private::PrivateDir;
+use crate::private_dir::PrivateDir;
 
 /// Longer than an authority may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,15 +5,15 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use serde::Serialize;
 use url::Url;
 
-use crate::carrier::{Carrier, Internet};
 use crate::error::LoginError;
 use crate::folder::Folder;
-use crate::guarded::Guarded;
-use crate::kept::Kept;
+use crate::http_transport::{Carrier, Internet};
 use crate::policy::Policy;
 use crate::revoke::revoke;
 use crate::server::ServerKey;
 use crate::session::ServerLogin;
+use crate::ssrf_guard::Guarded;
+use crate::stored_token::Kept;
 
 /// A directory of logins: mode 0700, a file of mode 0600 per server and issuer.
 #[derive(Clone)]

@@ -6,8 +6,8 @@
 use url::Url;
 
 use crate::address::Class;
-use crate::carrier::Reach;
-use crate::rule::{Refusal, Rule};
+use crate::http_transport::Reach;
+use crate::metadata_rules::{Refusal, Rule};
 
 const LONGEST: usize = 4096;
 

@@ -10,11 +10,11 @@ use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
-use crate::bearer::Secret;
 use crate::error::LoginError;
-use crate::guarded::Guarded;
-use crate::kept::{Kept, SecretIn};
-use crate::shown::shown;
+use crate::sanitize::shown;
+use crate::secret::Secret;
+use crate::ssrf_guard::Guarded;
+use crate::stored_token::{Kept, SecretIn};
 use crate::token::Granted;
 
 /// What came of it.

@@ -8,8 +8,8 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::address::Class;
-use crate::carrier::Reach;
-use crate::rule::{Refusal, Rule};
+use crate::http_transport::Reach;
+use crate::metadata_rules::{Refusal, Rule};
 
 /// The machine's resolver, filtered.
 #[derive(Debug, Clone, Copy)]

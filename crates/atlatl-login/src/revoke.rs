@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::guarded::Guarded;
-use crate::kept::Kept;
 use crate::refresh::ask;
+use crate::ssrf_guard::Guarded;
+use crate::stored_token::Kept;
 
 /// Whoever logs out does not wait for long.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::bearer::{Bearer, Secret};
 use crate::challenge::missing_scopes;
 use crate::error::LoginError;
 use crate::folder::Found;
-use crate::kept::now;
 use crate::logins::Logins;
 use crate::refresh::{Refreshed, refresh};
+use crate::secret::{Bearer, Secret};
 use crate::server::ServerKey;
+use crate::stored_token::now;
 
 /// A token that is refused within this time was never any good.
 const A_WHILE: Duration = Duration::from_mins(1);

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::bearer::Secret;
-use crate::rule::{Refusal, Rule};
+use crate::metadata_rules::{Refusal, Rule};
+use crate::secret::Secret;
 
 /// Longer ones do not fit into a header.
 const LONGEST: usize = 16 * 1024;

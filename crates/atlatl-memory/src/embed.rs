@@ -3,32 +3,32 @@
 mod backfill;
 #[cfg(feature = "local")]
 mod bert;
-mod choice;
+#[cfg(feature = "openai")]
+mod circuit_breaker;
+mod config;
 mod endpoint;
 mod error;
 #[cfg(feature = "local")]
 mod model_dir;
+#[cfg(any(feature = "local", feature = "openai"))]
+mod normalize;
 #[cfg(feature = "openai")]
 mod openai;
-#[cfg(feature = "openai")]
-mod remote;
 #[cfg(feature = "local")]
-mod table;
-#[cfg(any(feature = "local", feature = "openai"))]
-mod unit;
+mod static_model;
 
 use std::sync::Arc;
 
 pub use backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_missing};
 #[cfg(feature = "local")]
 pub use bert::Bert;
-pub use choice::{EmbedderChoice, NotAChoice};
+pub use config::{EmbedderChoice, NotAChoice};
 pub use endpoint::{Endpoint, NotAnEndpoint};
 pub use error::EmbedError;
 #[cfg(feature = "openai")]
 pub use openai::{OpenAi, OpenAiLimits};
 #[cfg(feature = "local")]
-pub use table::Table;
+pub use static_model::Table;
 
 /// What every model has a vector for.
 const CHECKED_TEXT: &str = "one short sentence";
@@ -85,7 +85,7 @@ pub fn open(
         EmbedderChoice::None => Ok(None),
         #[cfg(feature = "openai")]
         EmbedderChoice::OpenAi { endpoint, model } => {
-            Ok(Some(Arc::new(remote::Remote::open(endpoint, model, api_key)?)))
+            Ok(Some(Arc::new(circuit_breaker::Remote::open(endpoint, model, api_key)?)))
         }
         #[cfg(not(feature = "openai"))]
         EmbedderChoice::OpenAi { .. } => {

@@ -30,39 +30,39 @@ mod capture;
 pub mod contract;
 pub mod embed;
 mod filter;
-mod find;
+mod fusion;
 mod hit;
+mod hybrid_search;
 mod order;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod prompt;
-mod rank;
+mod query_text;
 mod recall;
 mod search;
 mod sqlite;
 mod store;
-mod terms;
 
 pub use capture::{CaptureService, Moment};
 pub use embed::{
     BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, embed_missing,
 };
 pub use filter::Filter;
-pub use find::{MOST_HITS, Mode};
 pub use hit::{Found, RankPosition, RankedBy, SearchHit};
+pub use hybrid_search::{MOST_HITS, Mode};
 pub use order::{Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    About, Bounds, KnownTenant, ListedKey, ListedTenant, NewKey, PlainText, Postgres,
+    Bounds, DatabaseInfo, KnownTenant, ListedKey, ListedTenant, NewKey, PlainText, Postgres,
     PostgresOptions, PostgresStore, Registry, StoredKey,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{Recorded, Sent, recorded};
 pub use prompt::{Context, Estimate, PromptIntegration};
+pub use query_text::{Need, Phrase, Terms, indexed};
 pub use recall::{RecallRequest, RecallService};
 pub use search::{SearchRequest, SearchService};
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, Source, StoreError, Unembedded,
 };
-pub use terms::{Need, Phrase, Terms, indexed};

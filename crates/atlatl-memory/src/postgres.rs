@@ -4,59 +4,59 @@
 //! statement sees is decided in the database, by policies that bind the role it runs as: a statement
 //! that does not say whose they are sees none.
 
-mod about;
 mod access;
 mod connection;
+mod crud;
 mod database;
 mod error;
 mod find;
 mod guarded;
-mod keep;
+mod idle_connections;
+mod info;
 mod lexemes;
 mod list;
 mod maintain;
-mod near;
-mod nearest;
-mod opening;
 mod options;
-mod policies;
 mod pool;
 mod porter;
-#[cfg(feature = "contract")]
-mod recorded;
 mod registry;
+mod row_level_security;
 mod rows;
 mod schema;
 mod session;
-mod shelf;
+#[cfg(feature = "contract")]
+mod statement_recorder;
+mod transaction_prologue;
+mod tsquery;
 mod value;
-mod words;
+mod vector_index;
+mod vector_search;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-pub use self::about::About;
 pub use self::access::{Bounds, KnownTenant, StoredKey};
+use self::crud::Tenant;
 use self::database::{Database, Pgvector};
-use self::keep::Tenant;
+pub use self::info::DatabaseInfo;
 use self::lexemes::Asked;
 use self::list::Condition;
-use self::nearest::Wanted;
-use self::opening::Access;
 pub use self::options::{PlainText, PostgresOptions};
 use self::pool::Pool;
-#[cfg(feature = "contract")]
-pub use self::recorded::{Recorded, Sent, recorded};
 pub use self::registry::{ListedKey, ListedTenant, NewKey, Registry};
 use self::session::Session;
+#[cfg(feature = "contract")]
+pub use self::statement_recorder::{Recorded, Sent, recorded};
+use self::transaction_prologue::Access;
+use self::vector_search::Wanted;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
+use crate::query_text::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
 };
-use crate::terms::Terms;
 
 /// The most bytes of a tenant's name.
 const LONGEST_NAME: usize = 128;
@@ -86,7 +86,7 @@ impl Postgres {
     }
 
     /// What there is.
-    pub fn about(&self) -> Result<About, StoreError> {
+    pub fn about(&self) -> Result<DatabaseInfo, StoreError> {
         self.0.about()
     }
 
@@ -151,7 +151,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| keep::put(db, tenant, memories, clash))
+        self.pool()?.write(&tenant.name, |db| crud::put(db, tenant, memories, clash))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -163,7 +163,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.read(&tenant.name, Access::Keys, &|db| keep::get_all(db, tenant, ids))
+        self.pool()?.read(&tenant.name, Access::Keys, &|db| crud::get_all(db, tenant, ids))
     }
 
     fn ids(
@@ -174,17 +174,17 @@ impl MemoryStore for PostgresStore {
     ) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?
-            .read(&tenant.name, Access::Keys, &|db| keep::ids(db, tenant, first, last, limit))
+            .read(&tenant.name, Access::Keys, &|db| crud::ids(db, tenant, first, last, limit))
     }
 
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| keep::update(db, tenant, id, &mut *change))
+        self.pool()?.write(&tenant.name, |db| crud::update(db, tenant, id, &mut *change))
     }
 
     fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
         let (tenant, ids) = (&self.tenant, [id.into()]);
-        let gone = self.pool()?.write(&tenant.name, |db| keep::delete(db, tenant, &ids))?;
+        let gone = self.pool()?.write(&tenant.name, |db| crud::delete(db, tenant, &ids))?;
         Ok(!gone.is_empty())
     }
 
@@ -254,7 +254,7 @@ impl MemoryStore for PostgresStore {
             };
             let condition = self.condition(filter, now);
             let matches = find::lexical(db, asked, terms.need, condition, limit)?;
-            let read = keep::get_all(db, &self.tenant, &matches.first(first))?;
+            let read = crud::get_all(db, &self.tenant, &matches.first(first))?;
             Ok((matches, read))
         })
     }
@@ -271,12 +271,12 @@ impl MemoryStore for PostgresStore {
         let (pool, pgvector) = self.database.checked()?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
         let all = |db: &Session| {
-            nearest::nearest(db, schema, &wanted, self.condition(filter, now), limit)
+            vector_search::nearest(db, schema, &wanted, self.condition(filter, now), limit)
         };
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
             let found = pool.read(&self.tenant.name, Access::Condition, &|db| {
                 let condition = self.condition(filter, now);
-                match near::search(db, schema, &wanted, condition, limit)? {
+                match vector_index::search(db, schema, &wanted, condition, limit)? {
                     Some(found) => Ok(found),
                     None => all(db),
                 }
@@ -295,13 +295,13 @@ impl MemoryStore for PostgresStore {
             return Ok(false);
         }
         let (tenant, from) = (&self.tenant, self.database.index_from);
-        pool.read(&tenant.name, Access::Condition, &|db| near::due(db, tenant, from))
+        pool.read(&tenant.name, Access::Condition, &|db| vector_index::due(db, tenant, from))
     }
 
     fn advance_index(&self) -> Result<u64, StoreError> {
         match self.database.checked()? {
             (pool, Some(Pgvector { schema, indexes: true })) => {
-                near::step(pool, &self.tenant, schema, self.database.index_from)
+                vector_index::step(pool, &self.tenant, schema, self.database.index_from)
             }
             _ => Ok(0),
         }
@@ -315,13 +315,13 @@ impl MemoryStore for PostgresStore {
     ) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            nearest::unembedded(db, tenant, model, after, limit)
+            vector_search::unembedded(db, tenant, model, after, limit)
         })
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| nearest::put(db, tenant, model, vectors))
+        self.pool()?.write(&tenant.name, |db| vector_search::put(db, tenant, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {

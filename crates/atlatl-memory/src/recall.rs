@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 
 use crate::embed::Embedder;
 use crate::filter::Filter;
-use crate::find::{Finder, MOST_HITS, Mode, Question};
 use crate::hit::{Found, RankPosition, SearchHit};
+use crate::hybrid_search::{Finder, MOST_HITS, Mode, Question};
+use crate::query_text::Need;
 use crate::store::{MemoryStore, StoreError};
-use crate::terms::Need;
 
 /// A wish to remember.
 #[derive(Debug, Clone)]

@@ -5,13 +5,13 @@
 //! still waits for a vector is what has a key above the last that got one.
 
 mod check;
+mod crud;
 mod find;
-mod keep;
 mod list;
 mod maintain;
-mod nearest;
 mod pool;
 mod schema;
+mod vector_search;
 
 pub use self::check::Health;
 
@@ -21,14 +21,14 @@ use std::sync::{Arc, Mutex, RwLock};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-use self::nearest::Flat;
 use self::pool::Pool;
+use self::vector_search::Flat;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
+use crate::query_text::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
 };
-use crate::terms::Terms;
 
 /// A store in an `SQLite` file.
 #[derive(Debug)]
@@ -64,15 +64,15 @@ impl SqliteStore {
 
 impl MemoryStore for SqliteStore {
     fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
-        self.pool.write(|change| keep::put(change, memories, clash))
+        self.pool.write(|change| crud::put(change, memories, clash))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
-        self.pool.read_once(|db| keep::get(db, id))
+        self.pool.read_once(|db| crud::get(db, id))
     }
 
     fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read(|db| keep::get_all(db, ids))
+        self.pool.read(|db| crud::get_all(db, ids))
     }
 
     fn ids(
@@ -81,15 +81,15 @@ impl MemoryStore for SqliteStore {
         last: &MemoryId,
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError> {
-        self.pool.read_once(|db| keep::ids(db, first, last, limit))
+        self.pool.read_once(|db| crud::ids(db, first, last, limit))
     }
 
     fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
-        self.pool.write(|db| keep::update(db, id, change))
+        self.pool.write(|db| crud::update(db, id, change))
     }
 
     fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
-        let deleted = self.pool.write(|db| keep::delete(db, id))?;
+        let deleted = self.pool.write(|db| crud::delete(db, id))?;
         if deleted {
             self.pool.scrub();
         }
@@ -140,8 +140,8 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Match>, StoreError> {
-        let flat = nearest::of_model(&self.flat, model, vector.len());
-        self.pool.read(|db| nearest::nearest(db, &flat, vector, filter, limit, now))
+        let flat = vector_search::of_model(&self.flat, model, vector.len());
+        self.pool.read(|db| vector_search::nearest(db, &flat, vector, filter, limit, now))
     }
 
     fn unembedded(
@@ -150,11 +150,11 @@ impl MemoryStore for SqliteStore {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| nearest::unembedded(db, model, after, limit))
+        self.pool.read(|db| vector_search::unembedded(db, model, after, limit))
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
-        self.pool.write(|db| nearest::put(db, model, vectors))
+        self.pool.write(|db| vector_search::put(db, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {

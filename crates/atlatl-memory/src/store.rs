@@ -5,7 +5,7 @@ use mif::{Memory, MemoryId, MifError};
 
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
-use crate::terms::Terms;
+use crate::query_text::Terms;
 
 /// Keeps memories and finds them again. Blocking: whoever has a runtime uses its blocking threads.
 ///

@@ -11,7 +11,8 @@ use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
 use lro_wire::version::{self, MODERN};
 use lro_wire::{
-    Failure, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object, meta,
+    INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
+    meta,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -29,11 +30,11 @@ const KEEP_LISTS_MS: u64 = 60_000;
 /// How the result of a call begins that has become a task; no other result of ours does.
 const TASK_BEGUN: &str = r#"{"resultType":"task""#;
 
-type Result<T> = std::result::Result<T, Failure>;
+type Result<T> = std::result::Result<T, JsonRpcError>;
 
 /// Checks what every request from 2026-07-28 on says of itself.
 pub(crate) fn envelope(message: &Message<'_>) -> Result<()> {
-    let missing = |name: &str| Failure::new(INVALID_PARAMS, format!("_meta lacks {name}"));
+    let missing = |name: &str| JsonRpcError::new(INVALID_PARAMS, format!("_meta lacks {name}"));
     let meta = meta::meta(message).ok_or_else(|| missing(PROTOCOL_VERSION))?;
     let version = meta.text(PROTOCOL_VERSION).ok_or_else(|| missing(PROTOCOL_VERSION))?;
     meta.clone().at(&[CLIENT_CAPABILITIES]).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
@@ -78,7 +79,7 @@ impl MemoryServer {
         let answer = || self.dispatch(message, client, cancel, span);
         catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
             span.fail("panic");
-            Err(Failure::new(INTERNAL, "internal error"))
+            Err(JsonRpcError::new(INTERNAL, "internal error"))
         })
     }
 
@@ -116,14 +117,14 @@ impl MemoryServer {
             (Era::Legacy, "tasks/cancel") => {
                 let task = self.named_task(&params, client, span)?;
                 if !task.cancel(self.0.now()) {
-                    return Err(Failure::new(INVALID_PARAMS, "the task has ended already"));
+                    return Err(JsonRpcError::new(INVALID_PARAMS, "the task has ended already"));
                 }
                 task.legacy().to_string()
             }
             (Era::Modern, "tasks/get" | "tasks/update" | "tasks/cancel") => {
                 self.modern_task(method, &params, client, span)?
             }
-            _ => return Err(Failure::new(METHOD_NOT_FOUND, "there is no such method")),
+            _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method")),
         };
         Ok(self.finished(result, method, client.era))
     }
@@ -183,7 +184,7 @@ impl MemoryServer {
     ) -> Result<String> {
         let name = params
             .text("name")
-            .ok_or_else(|| Failure::new(INVALID_PARAMS, "the name of the tool is missing"))?;
+            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "the name of the tool is missing"))?;
         let arguments = params.get("arguments").filter(|arguments| arguments.get() != "null");
         let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
@@ -199,11 +200,11 @@ impl MemoryServer {
             return Ok(called.result().to_string());
         }
         if self.0.extraction_for(client).is_some_and(|tools| tools.has(&name)) {
-            return Err(Failure::new(METHOD_NOT_FOUND, "this tool does not run as a task"));
+            return Err(JsonRpcError::new(METHOD_NOT_FOUND, "this tool does not run as a task"));
         }
         let tool = Tool::named(&name).ok_or_else(|| {
             let name: String = lro_core::neutralise(&name).chars().take(60).collect();
-            Failure::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
+            JsonRpcError::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
         match client.era {
@@ -229,7 +230,7 @@ impl MemoryServer {
     ) -> Result<String> {
         if !tool.may_be_a_task() {
             let said = format!("{} does not run as a task", tool.name());
-            return Err(Failure::new(METHOD_NOT_FOUND, said));
+            return Err(JsonRpcError::new(METHOD_NOT_FOUND, said));
         }
         let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
         span.say(DELIVERY, "task");
@@ -267,7 +268,7 @@ impl MemoryServer {
     ) -> Result<std::sync::Arc<crate::task::Task>> {
         let id = params
             .text("taskId")
-            .ok_or_else(|| Failure::new(INVALID_PARAMS, "taskId is missing"))?;
+            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "taskId is missing"))?;
         self.task(&id, client, span)
     }
 
@@ -285,7 +286,7 @@ impl MemoryServer {
                 let related = json!({"io.modelcontextprotocol/related-task": {"taskId": task.id}});
                 Ok(format!(r#"{{"_meta":{related},{}"#, &result[1..]))
             }
-            _ => Err(Failure::new(INVALID_PARAMS, "the task was cancelled")),
+            _ => Err(JsonRpcError::new(INVALID_PARAMS, "the task was cancelled")),
         }
     }
 
@@ -299,7 +300,7 @@ impl MemoryServer {
         if !client.tasks {
             let needed = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
             let said = format!("the request does not declare {TASKS}");
-            return Err(Failure::new(MISSING_CAPABILITY, said).with(needed));
+            return Err(JsonRpcError::new(MISSING_CAPABILITY, said).with(needed));
         }
         let task = self.named_task(params, client, span)?;
         if method == "tasks/cancel" {

@@ -1,7 +1,7 @@
 //! Prompt: what is remembered, put into a conversation by a person; and help while typing.
 
 use atlatl_memory::RecallRequest;
-use lro_wire::{Failure, INVALID_PARAMS, Object};
+use lro_wire::{INVALID_PARAMS, JsonRpcError, Object};
 use mif::MemoryId;
 use serde_json::{Value, json};
 
@@ -28,8 +28,8 @@ impl MemoryServer {
         .to_string()
     }
 
-    pub(crate) fn prompt(&self, params: &Object<'_>) -> Result<String, Failure> {
-        let wrong = |said: &str| Failure::new(INVALID_PARAMS, said);
+    pub(crate) fn prompt(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
+        let wrong = |said: &str| JsonRpcError::new(INVALID_PARAMS, said);
         if params.text("name").as_deref() != Some(NAME) {
             return Err(wrong("there is no such prompt"));
         }
@@ -56,8 +56,8 @@ impl MemoryServer {
 
     /// What may be meant by what was typed so far: the ids of memories for a template, titles for
     /// the topic of a prompt, nothing for what we do not know.
-    pub(crate) fn complete(&self, params: &Object<'_>) -> Result<String, Failure> {
-        let wrong = |said: &str| Failure::new(INVALID_PARAMS, said);
+    pub(crate) fn complete(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
+        let wrong = |said: &str| JsonRpcError::new(INVALID_PARAMS, said);
         let about = params.clone().at(&["ref"]).ok_or_else(|| wrong("ref is missing"))?;
         let argument =
             params.clone().at(&["argument"]).ok_or_else(|| wrong("argument is missing"))?;

@@ -2,7 +2,7 @@
 
 use atlatl_memory::{Filter, Order, StoreError};
 use lro_wire::meta::Era;
-use lro_wire::{Failure, INTERNAL, INVALID_PARAMS, Object};
+use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError, Object};
 use mif::{Memory, MemoryId};
 use serde_json::{Value, json};
 
@@ -26,15 +26,17 @@ enum Form {
 
 impl MemoryServer {
     /// The memories, the newest first.
-    pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, Failure> {
+    pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let now = self.0.now();
         let seal = self.0.seal().map_err(|error| broken(&error))?;
         let after = match params.text("cursor") {
             None => None,
             Some(cursor) => match cursor::read(seal, QUESTION, &cursor, now) {
                 Ok(Place::Listing(position)) => Some(position),
-                Ok(_) => return Err(Failure::new(INVALID_PARAMS, "the cursor is another list's")),
-                Err(error) => return Err(Failure::new(INVALID_PARAMS, error.message)),
+                Ok(_) => {
+                    return Err(JsonRpcError::new(INVALID_PARAMS, "the cursor is another list's"));
+                }
+                Err(error) => return Err(JsonRpcError::new(INVALID_PARAMS, error.message)),
             },
         };
         let order = Order::Newest;
@@ -72,12 +74,17 @@ impl MemoryServer {
         .to_string()
     }
 
-    pub(crate) fn read_resource(&self, params: &Object<'_>, era: Era) -> Result<String, Failure> {
-        let uri =
-            params.text("uri").ok_or_else(|| Failure::new(INVALID_PARAMS, "uri is missing"))?;
+    pub(crate) fn read_resource(
+        &self,
+        params: &Object<'_>,
+        era: Era,
+    ) -> Result<String, JsonRpcError> {
+        let uri = params
+            .text("uri")
+            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "uri is missing"))?;
         let missing = || {
             let code = if era == Era::Legacy { NOT_FOUND } else { INVALID_PARAMS };
-            Failure::new(code, "there is no such memory").with(json!({"uri": uri}))
+            JsonRpcError::new(code, "there is no such memory").with(json!({"uri": uri}))
         };
         let (id, form) = parsed(&uri).ok_or_else(missing)?;
         let memory = self.0.memory(&id).map_err(|error| broken(&error))?;
@@ -111,6 +118,6 @@ fn resource(memory: &Memory) -> Value {
 }
 
 /// What an engine says may name paths, which are nobody's business.
-pub(crate) fn broken(error: &StoreError) -> Failure {
-    Failure::new(INTERNAL, error.to_string())
+pub(crate) fn broken(error: &StoreError) -> JsonRpcError {
+    JsonRpcError::new(INTERNAL, error.to_string())
 }

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use lro_query::Cancel;
 use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
-use lro_wire::{Failure, INTERNAL, Id, IdKey, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST};
+use lro_wire::{
+    INTERNAL, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST,
+};
 
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, is_brief};
@@ -180,7 +182,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             Line::Whole(line) => line,
             Line::Long(_) => {
                 // No request is that long; what comes after it may be one.
-                connection.say(Failure::new(NO_REQUEST, "the line is too long").nameless());
+                connection.say(JsonRpcError::new(NO_REQUEST, "the line is too long").without_id());
                 continue;
             }
         };
@@ -188,7 +190,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             Ok(text) if text.trim().is_empty() => continue,
             Ok(text) => text,
             Err(_) => {
-                connection.say(Failure::new(NO_JSON, "the line is no UTF-8").nameless());
+                connection.say(JsonRpcError::new(NO_JSON, "the line is no UTF-8").without_id());
                 continue;
             }
         };
@@ -201,7 +203,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
                     }
                 }
             }
-            _ => connection.say(Failure::new(NO_JSON, "the line is no JSON-RPC").nameless()),
+            _ => connection.say(JsonRpcError::new(NO_JSON, "the line is no JSON-RPC").without_id()),
         }
     }
     connection.requests.wait(Instant::now() + SHUTDOWN_TIMEOUT);
@@ -241,7 +243,7 @@ impl<W: Write + Send + 'static> Connection<W> {
             Submitted::Run(request) => self.run(request),
             Submitted::Queued => {}
             Submitted::Refused(request) => {
-                let failure = Failure::new(INTERNAL, "server is at capacity; retry later");
+                let failure = JsonRpcError::new(INTERNAL, "server is at capacity; retry later");
                 self.say(failure.response(&request.id));
             }
         }
@@ -267,7 +269,7 @@ impl<W: Write + Send + 'static> Connection<W> {
         if spawned.is_err() {
             // Nothing is queued: there are fewer threads than there may be.
             drop(self.requests.finished(&id.key()));
-            self.say(Failure::new(INTERNAL, "no thread could be started").response(&id));
+            self.say(JsonRpcError::new(INTERNAL, "no thread could be started").response(&id));
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use atlatl_memory::StoreError;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use lro_query::Cancel;
-use lro_wire::{Failure, INTERNAL, INVALID_PARAMS};
+use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -131,7 +131,7 @@ impl Tasks {
     }
 
     /// Takes a task in, unless there are too many.
-    fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, Failure> {
+    fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, JsonRpcError> {
         let mut known = self.known();
         // What still works counts, whatever its time: its thread is there.
         known.retain(|_, task| task.works() || !task.is_over(now));
@@ -139,7 +139,7 @@ impl Tasks {
         let held: usize = known.values().map(|task| task.bytes()).sum();
         let full = running >= MOST_RUNNING || known.len() >= MOST || held >= MOST_BYTES;
         let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
-            return Err(Failure::new(INTERNAL, "too many tasks: try again in a moment"));
+            return Err(JsonRpcError::new(INTERNAL, "too many tasks: try again in a moment"));
         };
         known.insert(task.id.clone(), Arc::clone(task));
         Ok(slot)
@@ -243,8 +243,8 @@ impl Task {
     }
 }
 
-fn lost(error: &StoreError) -> Failure {
-    Failure::new(INTERNAL, error.to_string())
+fn lost(error: &StoreError) -> JsonRpcError {
+    JsonRpcError::new(INTERNAL, error.to_string())
 }
 
 fn written(time: DateTime<Utc>) -> String {
@@ -266,7 +266,7 @@ impl MemoryServer {
         client: Client,
         ttl_ms: Option<u64>,
         span: &Traced,
-    ) -> Result<Arc<Task>, Failure> {
+    ) -> Result<Arc<Task>, JsonRpcError> {
         let at = (self.0.clock)();
         let ttl = ttl_ms.map_or(TTL, |ms| {
             let asked = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
@@ -292,8 +292,9 @@ impl MemoryServer {
         id: &str,
         client: Client,
         span: &Traced,
-    ) -> Result<Arc<Task>, Failure> {
-        let unknown = || Failure::new(INVALID_PARAMS, "there is no such task, or it has expired");
+    ) -> Result<Arc<Task>, JsonRpcError> {
+        let unknown =
+            || JsonRpcError::new(INVALID_PARAMS, "there is no such task, or it has expired");
         let now = self.0.now();
         if let Some(task) = self.0.tasks.known().get(id).filter(|task| !task.is_over(now)) {
             return Ok(Arc::clone(task));
@@ -318,7 +319,7 @@ impl MemoryServer {
         client: Client,
         (created, ttl): (DateTime<Utc>, TimeDelta),
         span: &Traced,
-    ) -> Result<Arc<Task>, Failure> {
+    ) -> Result<Arc<Task>, JsonRpcError> {
         let state = Mutex::new(State::Working);
         let updated = Mutex::new(created);
         let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
@@ -336,7 +337,7 @@ impl MemoryServer {
         });
         if started.is_err() {
             self.0.tasks.forget(&task.id);
-            return Err(Failure::new(INTERNAL, "the task could not be started"));
+            return Err(JsonRpcError::new(INTERNAL, "the task could not be started"));
         }
         Ok(task)
     }

@@ -9,7 +9,7 @@ mod parent;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use lro_wire::{Failure, Message};
+use lro_wire::{JsonRpcError, Message};
 
 pub(crate) use self::names::{code, method, tool};
 pub use self::parent::Parent;
@@ -129,7 +129,7 @@ impl Traced {
     }
 
     /// Says that the request is answered with an error of the protocol.
-    pub(crate) fn refuse(&self, failure: &Failure) {
+    pub(crate) fn refuse(&self, failure: &JsonRpcError) {
         self.say("rpc.response.status_code", code(failure));
         self.fail(code(failure));
     }

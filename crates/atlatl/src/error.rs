@@ -15,7 +15,7 @@ pub(crate) enum Status {
     /// It worked.
     Success,
     /// It failed.
-    Failure,
+    JsonRpcError,
     /// The command line or the configuration is wrong.
     Usage,
     /// What a proxied server ended with.
@@ -35,7 +35,7 @@ impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         Self::from(match status {
             Status::Success => 0,
-            Status::Failure => 1,
+            Status::JsonRpcError => 1,
             Status::Usage => 2,
             Status::OfServer(code) => code,
         })
@@ -61,7 +61,7 @@ pub(crate) struct Report {
 impl Error {
     /// What was asked for could not be done.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
-        Self::new(Status::Failure, message)
+        Self::new(Status::JsonRpcError, message)
     }
 
     /// What was asked for makes no sense.
@@ -99,7 +99,7 @@ impl From<io::Error> for Error {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { status: Status::Success, reports: Vec::new() };
         }
-        Self::new(Status::Failure, format!("cannot write the output: {error}"))
+        Self::new(Status::JsonRpcError, format!("cannot write the output: {error}"))
     }
 }
 

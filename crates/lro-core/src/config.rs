@@ -23,12 +23,12 @@ mod key;
 mod keys;
 mod ledger;
 mod memory;
-mod nearest;
 mod prompt;
 mod proxy;
 mod query;
 mod server;
 mod spool;
+mod suggest;
 mod values;
 
 use serde::{Deserialize, Serialize};
@@ -39,12 +39,12 @@ pub use self::{
     keys::{KEYS, is_section, key},
     ledger::LedgerConfig,
     memory::MemoryConfig,
-    nearest::{nearest, nearest_section},
     prompt::{DescriptorForm, OffloadConfig, PromptConfig},
     proxy::{PathMap, ProxyConfig, ProxyTools, References},
     query::QueryConfig,
     server::ServerConfig,
     spool::{ReadableBy, SpoolConfig},
+    suggest::{nearest, nearest_section},
 };
 
 /// The whole configuration. [`Default`] is the table's defaults.

@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 use crate::detail::Detail;
 use crate::guidance::{self, Extraction};
 use crate::header::saturating;
+use crate::location::Place;
 use crate::operation::Operation;
-use crate::place::Place;
 use crate::preview::{Cut, Preview};
 use crate::recipe::{JqRecipe, Optional, recipes};
 use crate::records::{Content, Found};
 use crate::reference::{Reference, ResultId};
 use crate::shape::LeftOut;
-use crate::survey::Survey;
+use crate::stats::Survey;
 use crate::tokens::{Measure, Tokens};
 
 /// What the field list of a compact descriptor may cost, in tokens.

@@ -4,10 +4,10 @@
 //! that came from a result, not even a field's name, is ever put in here.
 
 use crate::detail::Detail;
-use crate::neutral::neutralise;
-use crate::place::Place;
+use crate::location::Place;
 use crate::records::Content;
 use crate::reference::Reference;
+use crate::sanitize::neutralise;
 use crate::tokens::Tokens;
 
 /// How the client can get at a stored result.

@@ -17,30 +17,30 @@
 //! assert_eq!(assessment.decision.delivery, Delivery::Inline);
 //! ```
 
-mod assess;
 pub mod config;
+mod decide;
 mod descriptor;
 mod detail;
 pub mod guidance;
 mod header;
-mod neutral;
+mod location;
 mod operation;
 pub mod outline;
 pub mod payload;
-mod place;
 mod policy;
 mod preview;
-mod quote;
 mod recipe;
 pub mod records;
 mod reference;
+mod sanitize;
 mod shape;
-mod survey;
+mod shell_quote;
+mod stats;
 pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
 
-pub use assess::{
+pub use decide::{
     Assessment, LinesError, assess, assess_arrived, assess_result, assess_result_found, lines,
     lines_arrived,
 };
@@ -51,16 +51,16 @@ pub use descriptor::{
 pub use detail::Detail;
 pub use guidance::Extraction;
 pub use header::{INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult};
+pub use location::Place;
 pub use lro_json::{NoText, Unescape};
-pub use neutral::{escape_hidden, excerpt, is_hidden, is_neutral, neutralise};
 pub use operation::{Operation, Slug};
-pub use place::Place;
 pub use policy::{FixedPolicy, Policies, Policy};
 pub use preview::{Cut, Preview};
 pub use recipe::{Input, JqRecipe, Optional, RECIPES, Recipe, recipes};
 pub use reference::{NotAReference, Reference, ResultId};
+pub use sanitize::{escape_hidden, excerpt, is_hidden, is_neutral, neutralise};
 pub use shape::{LeftOut, Presence, Shape};
-pub use survey::Survey;
+pub use stats::Survey;
 pub use threshold::{
     DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, Rules, Threshold,
 };

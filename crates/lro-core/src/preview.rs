@@ -4,13 +4,13 @@
 //! what cannot be text is said to be so, and a first record too large for the budget is shown with
 //! its long strings, arrays and objects cut and marked. The stored data has none of this.
 
-mod abridge;
+mod truncate;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use self::abridge::{Limits, show};
-use crate::neutral::neutralise;
+use self::truncate::{Limits, show};
+use crate::sanitize::neutralise;
 use crate::tokens::{Measure, Tokens};
 use lro_json::encode;
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::detail::Detail;
-use crate::place::Place;
+use crate::location::Place;
 use crate::shape::{Presence, Shape};
 
 /// Spec R3: how many recipes there always are.

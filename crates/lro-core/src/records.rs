@@ -10,10 +10,10 @@
 //! holds objects only and has less than a kilobyte around it. Anything else is one document, and is
 //! kept as one.
 
+mod detect;
 mod envelope;
-mod finder;
+mod first_pass_stats;
 mod lines;
-mod surveyed;
 mod table;
 mod utf8;
 
@@ -21,10 +21,10 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+pub use self::detect::Finder;
 pub use self::envelope::Envelope;
-pub use self::finder::Finder;
+pub use self::first_pass_stats::Surveyed;
 pub use self::lines::{PayloadChanged, RecordLines};
-pub use self::surveyed::Surveyed;
 pub use self::table::{Column, Delimiter};
 use crate::tokens::Measure;
 

@@ -8,7 +8,7 @@ mod builder;
 mod schema;
 
 pub(crate) use self::builder::ShapeBuilder;
-use crate::neutral;
+use crate::sanitize;
 use crate::tokens::Measure;
 use lro_json::Kind;
 
@@ -142,7 +142,7 @@ impl Shape {
         node.fields.iter().filter(move |field| {
             !dictionary
                 && field.name.chars().count() <= NAME_CAP
-                && neutral::is_neutral(&field.name)
+                && sanitize::is_neutral(&field.name)
         })
     }
 

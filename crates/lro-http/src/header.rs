@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use lro_wire::meta::{self, PROTOCOL_VERSION};
-use lro_wire::{Failure, HEADER_MISMATCH, Message};
+use lro_wire::{HEADER_MISMATCH, JsonRpcError, Message};
 
 /// The version of the protocol.
 pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -85,7 +85,7 @@ fn named(message: &Message<'_>) -> Option<&'static str> {
 }
 
 /// Whether the headers say the method and the subject that the body says.
-pub fn agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), Failure> {
+pub fn agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
     if text(headers, &METHOD) != message.method.as_deref() {
         return Err(differs(&METHOD));
     }
@@ -100,8 +100,8 @@ pub fn agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), Failure> 
 }
 
 /// A header does not say what the body says.
-pub fn differs(name: &HeaderName) -> Failure {
-    Failure::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
+pub fn differs(name: &HeaderName) -> JsonRpcError {
+    JsonRpcError::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
 }
 
 #[cfg(test)]

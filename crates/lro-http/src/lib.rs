@@ -6,9 +6,9 @@
 pub mod header;
 
 mod bearer;
-mod guard;
 mod listen;
 mod local_token;
+mod origin_guard;
 mod places;
 mod problem;
 mod route;
@@ -17,9 +17,9 @@ mod unix;
 mod watched;
 
 pub use bearer::{AuthError, BearerTokens};
-pub use guard::Guard;
 pub use listen::{ListenError, Listener, UNIX, listen};
 pub use local_token::{LOCAL_TOKEN, local_token};
+pub use origin_guard::Guard;
 pub use problem::{Problem, no_such_method, no_such_path};
 pub use route::{Exposure, Route};
 pub use serve::{Bounds, Stop, Stopped, serve, stop};

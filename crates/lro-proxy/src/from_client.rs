@@ -3,7 +3,7 @@
 use lro::mcp::{Renamed, Tools};
 use lro_wire::edit::Edits;
 use lro_wire::meta::{self, Era};
-use lro_wire::{Failure, INVALID_PARAMS, Id, Message, Messages};
+use lro_wire::{INVALID_PARAMS, Id, JsonRpcError, Message, Messages};
 use serde_json::Value;
 
 use crate::lenient::LenientLine;
@@ -162,7 +162,7 @@ impl Relay {
 fn not_offered(id: &Id) -> String {
     let reason = "This server does not offer this tool. Call the tool of this name that the MCP server `atlatl` offers; \
         if there is none, the user has to run `atlatl install`.";
-    Failure::new(INVALID_PARAMS, reason).response(id)
+    JsonRpcError::new(INVALID_PARAMS, reason).response(id)
 }
 
 /// What the answer to a request will be.

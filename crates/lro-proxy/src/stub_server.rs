@@ -5,7 +5,7 @@
 
 use lro_wire::meta::{Era, PROTOCOL_VERSION};
 use lro_wire::version::{self, MODERN};
-use lro_wire::{Failure, METHOD_NOT_FOUND, Message, Messages};
+use lro_wire::{JsonRpcError, METHOD_NOT_FOUND, Message, Messages};
 use serde_json::{Value, json};
 
 /// What a server without anything of its own says.
@@ -71,7 +71,7 @@ impl Greeting {
     }
 }
 
-fn unknown(message: &Message<'_>) -> Failure {
+fn unknown(message: &Message<'_>) -> JsonRpcError {
     let asked = lro_wire::meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     match asked {
         Some(asked)
@@ -80,6 +80,6 @@ fn unknown(message: &Message<'_>) -> Failure {
         {
             version::unsupported(&MODERN, &asked)
         }
-        _ => Failure::new(METHOD_NOT_FOUND, "there is no such method"),
+        _ => JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method"),
     }
 }

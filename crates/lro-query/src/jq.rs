@@ -8,18 +8,18 @@
 //! A record that a filter lets through unchanged comes out as the bytes it was stored as. Other
 //! values are written anew; numbers keep their spelling unless the filter computes with them.
 
-mod allowed;
+mod allowlist;
 mod compile;
-mod needed;
 mod number;
 mod parse;
+mod prune_defs;
 mod records;
 mod regex;
-mod row;
 mod setpath;
+mod slurp;
 mod terms;
-mod unknown;
-mod whole;
+mod tsv;
+mod unknown_fields;
 mod write;
 
 use std::sync::Arc;
@@ -89,10 +89,10 @@ pub(crate) fn answer(
     let (source, filter) = (Arc::new(source), query.filter.clone());
     let (mut done, counted) = match query.over {
         Over::EachRecord => records::answer(query, &source, crew, emit),
-        Over::WholeSet => whole::answer(query, Arc::clone(&source), crew, emit),
+        Over::WholeSet => slurp::answer(query, Arc::clone(&source), crew, emit),
     }?;
     if counted && emit.says_nothing() {
-        done.unknown_fields = unknown::fields(filter, &source, crew);
+        done.unknown_fields = unknown_fields::fields(filter, &source, crew);
     }
     Ok((done, counted))
 }

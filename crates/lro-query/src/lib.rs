@@ -45,14 +45,12 @@ mod cancel;
 mod characters;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod error;
-mod in_turn;
 #[cfg(feature = "jq")]
 pub mod jq;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod limits;
 mod lines;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod nearest;
+mod ordered_map;
 mod page;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod params;
@@ -64,6 +62,8 @@ pub mod search;
 mod source;
 #[cfg(feature = "sql")]
 pub mod sql;
+#[cfg(any(feature = "jq", feature = "sql"))]
+mod suggest;
 #[cfg(any(feature = "jq", feature = "sql"))]
 pub mod worker;
 

@@ -12,7 +12,7 @@ use std::thread;
 use lro_spool::{PositionedRead, SpoolError};
 use memchr::{memchr, memchr_iter, memrchr};
 
-use crate::in_turn::in_turn;
+use crate::ordered_map::in_turn;
 
 /// What is read at first of a line that goes on behind its span.
 const EXTENSION: usize = 64 * 1024;

@@ -4,8 +4,8 @@
 //! of the following one, and all pieces together are the whole. The result streams through a small
 //! buffer: only the piece itself is kept. A byte that is no UTF-8 reads as one U+FFFD.
 
-mod by_character;
-mod by_line;
+mod chars;
+mod lines;
 
 use std::ops::Range;
 
@@ -84,9 +84,9 @@ pub fn read(
     asked: &Asked,
 ) -> Result<Piece, SpoolError> {
     match asked.unit {
-        Unit::Characters => by_character::read(source, asked),
-        Unit::Lines => by_line::read(source, 0, asked),
-        Unit::Records => by_line::read(source, records_begin, asked),
+        Unit::Characters => chars::read(source, asked),
+        Unit::Lines => lines::read(source, 0, asked),
+        Unit::Records => lines::read(source, records_begin, asked),
     }
 }
 

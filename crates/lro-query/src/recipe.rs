@@ -8,18 +8,18 @@
 //! A field that is absent or of another kind counts as empty text (an empty array, 0), as in the
 //! recipes for such records; records that are no objects have no fields.
 
-mod counted;
-mod each;
 mod error;
-mod fetch;
+mod group_by;
+mod json_cursor;
+mod json_string;
 mod key;
 mod keyword;
-mod lexeme;
-mod outlet;
 mod params;
+mod random_access;
 mod record;
-mod sorted;
-mod text;
+mod scan;
+mod sort_by;
+mod window;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -31,11 +31,11 @@ use lro_spool::PositionedRead;
 pub use error::RecipeError;
 pub use params::Params;
 
-use self::counted::Counted;
-use self::each::Each;
+use self::group_by::Counted;
 use self::keyword::Keyword;
-use self::outlet::Outlet;
-use self::sorted::Sorted;
+use self::scan::Each;
+use self::sort_by::Sorted;
+use self::window::Outlet;
 use crate::lines::{Chunk, Spans, available_threads};
 use crate::page::{Page, Rest, Total};
 

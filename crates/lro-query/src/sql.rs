@@ -17,28 +17,28 @@
 //!
 //! [`Answer::kept_as_text`]: crate::Answer::kept_as_text
 
+mod authorizer;
 mod bind;
 mod cell;
 mod clock;
+mod column_usage;
 mod columns;
 mod database;
-mod fault;
+mod error;
 mod fields;
-mod guard;
-mod load;
-mod reads;
+mod ingest;
+mod output;
 mod regexp;
-mod rows;
 mod scan;
 
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use self::authorizer::Guard;
 use self::columns::Columns;
 use self::database::Database;
-use self::guard::Guard;
-use self::load::Loaded;
+use self::ingest::Loaded;
 use crate::params::{NotAName, ParamName, Params};
 use crate::worker::{Crew, Done, Emit, Fault, Opened, Outcome};
 
@@ -109,21 +109,21 @@ pub(crate) fn answer(
         let mut statement = match database.prepare(&query.statement) {
             Ok(statement) => statement,
             Err(error) => {
-                let unknown = fault::missing_column(&error).is_some();
+                let unknown = error::missing_column(&error).is_some();
                 if unknown && !tables.iter().all(|table| table.complete) {
                     scan::complete(&mut tables, crew)?;
                     continue;
                 }
-                return Err(fault::preparing(&error, &guard, &tables));
+                return Err(error::preparing(&error, &guard, &tables));
             }
         };
         bind::check(&statement)?;
         bind::params(&mut statement, &query.params)?;
-        match load::all(&database, &mut tables, &query.statement, &guard, crew)? {
+        match ingest::all(&database, &mut tables, &query.statement, &guard, crew)? {
             Loaded::All(loaded) => {
                 let bytes = tables.iter().map(|table| table.source.end - table.source.begin);
                 emit.read(loaded.records, bytes.sum());
-                let counted = rows::emit(&mut statement, &loaded, emit)?;
+                let counted = output::emit(&mut statement, &loaded, emit)?;
                 let done = Done {
                     records_read: loaded.records,
                     kept_as_text: loaded.kept_as_text(),

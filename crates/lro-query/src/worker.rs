@@ -5,28 +5,28 @@
 //! program starts itself again, the copy bounds itself before it reads anything, and whatever then
 //! happens to it is an error of a class.
 
-mod bounds;
-mod crew;
+mod child_main;
 mod descriptors;
-mod emit;
-mod inside;
 mod lines;
+mod output;
 mod process;
 mod program;
-mod slots;
+mod protocol;
+mod sandbox;
+mod semaphore;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod system_calls;
-mod wire;
+mod thread_pool;
 mod workers;
 
-pub use bounds::files_can_be_closed;
 pub use program::{Program, enter};
+pub use sandbox::files_can_be_closed;
 pub use workers::Workers;
 
-pub(crate) use crew::{Crew, InOrder};
-pub(crate) use emit::Emit;
-#[cfg(feature = "jq")]
-pub(crate) use emit::Flood;
-pub(crate) use inside::Outcome;
+pub(crate) use child_main::Outcome;
 pub(crate) use lines::{Opened, lines};
-pub(crate) use wire::{Done, Fault, Question};
+pub(crate) use output::Emit;
+#[cfg(feature = "jq")]
+pub(crate) use output::Flood;
+pub(crate) use protocol::{Done, Fault, Question};
+pub(crate) use thread_pool::{Crew, InOrder};

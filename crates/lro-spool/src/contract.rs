@@ -17,7 +17,7 @@ use lro_core::{Detail, OffloadHeader, Operation, ResultId, Tokens};
 pub use self::faulty_os::{Fault, FaultyOs, Lasting};
 use crate::{
     Address, Extension, Limit, NewResult, PartNumber, PartRole, PositionedRead, Quota, Spool,
-    SpoolError, StoredForm, ToStore, original, store,
+    SpoolError, StoreRequest, StoredForm, original, store,
 };
 
 const NOON: i64 = 1_800_000_000_000;
@@ -283,7 +283,7 @@ fn payloads_come_back(spool: &dyn Spool) {
     ];
     for (n, payload) in (1..).zip(same) {
         let found = Found::of(payload);
-        let what = ToStore {
+        let what = StoreRequest {
             id: id(n),
             tool: "export",
             server: None,

@@ -5,11 +5,11 @@
 //! that the system drops with their process, so that a leftover is known by not being locked.
 
 mod account;
+mod checked_dir;
 mod draft;
-mod folder;
-mod on_demand;
 mod options;
 mod reader;
+mod reopening;
 mod scratch;
 mod sweep;
 
@@ -21,19 +21,19 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use self::account::{Account, Pending};
+use self::checked_dir::{Folder, Found, Locked};
 use self::draft::DirDraft;
-use self::folder::{Folder, Found, Locked};
-pub use self::on_demand::DirOnDemand;
 pub use self::options::{DirKind, DirOptions, Sharing};
 use self::reader::DirReader;
+pub use self::reopening::DirOnDemand;
 use self::scratch::DirScratch;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
-use crate::gone::Gone;
 use crate::name::{Entry, FileName, Piece};
 use crate::os::Lock;
 use crate::scope::Scope;
 use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
+use crate::tombstones::Gone;
 
 /// A spool in a directory. Clones share it.
 #[derive(Debug, Clone)]

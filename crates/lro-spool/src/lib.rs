@@ -45,38 +45,38 @@
 //! ```
 
 mod address;
-mod behind;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod dir;
+mod encode;
 mod error;
-mod gone;
 mod memory;
 mod name;
 #[cfg(feature = "object")]
 mod object;
-mod original;
 pub mod os;
 mod quota;
 mod remote;
+mod restore;
 mod scope;
 mod sidecar;
 mod spool;
-mod stored;
+mod tombstones;
+mod write_behind;
 
 pub use address::{Address, NotAnAddress};
 pub use dir::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing};
+pub use encode::{StoreError, StoreRequest, StoreWriter, store, store_arrived};
 pub use error::{Damage, Foreign, Limit, SpoolError};
 pub use memory::MemorySpool;
 pub use name::{Extension, FileName, NotAName};
 #[cfg(feature = "object")]
 pub use object::{Bucket, NotATenant, ObjectOptions, ObjectSpool};
-pub use original::{OriginalError, original, original_part, records_begin};
 pub use quota::Quota;
 pub use remote::{RemoteError, RemoteKind};
+pub use restore::{OriginalError, original, original_part, records_begin};
 pub use scope::{NotAScope, Scope};
 pub use sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 pub use spool::{
     Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
 };
-pub use stored::{StoreError, Storing, ToStore, store, store_arrived};

@@ -21,22 +21,22 @@
 //!   ends them after some days is the safety net; so is one that removes whatever is older than the
 //!   longest time to live. Nothing here relies on either.
 
-mod blocks;
+mod block_digests;
+mod block_reader;
 mod bucket;
 mod draft;
-mod entry;
 mod failure;
-mod fetch;
-mod holds;
-mod inventory;
+mod index_entry;
 mod key;
-mod local;
+mod leases;
+mod listing;
+mod local_cache;
 mod options;
 mod reader;
 mod sweep;
 mod upload;
 mod url;
-mod usage;
+mod usage_cache;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,19 +47,19 @@ use lro_core::ResultId;
 pub use self::bucket::Bucket;
 use self::bucket::Remote;
 use self::draft::ObjectDraft;
-use self::entry::{Claim, ENTRY_CAP, Entry, Stored, Why};
-use self::holds::{Busy, Holds};
-use self::inventory::Entries;
+use self::index_entry::{Claim, ENTRY_CAP, Entry, Stored, Why};
 pub use self::key::NotATenant;
 use self::key::{Keys, Nonce};
+use self::leases::{Busy, Holds};
+use self::listing::Entries;
 pub use self::options::ObjectOptions;
 use self::reader::ObjectReader;
-use self::usage::Usage;
+use self::usage_cache::Usage;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
-use crate::gone::Gone;
 use crate::quota::Quota;
 use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
+use crate::tombstones::Gone;
 
 /// What one tenant has in a bucket. Clones share it; of one tenant a process has only one, since
 /// two would not know of each other's readers.

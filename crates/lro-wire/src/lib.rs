@@ -23,13 +23,13 @@ pub mod meta;
 pub mod sse;
 pub mod version;
 
-mod failure;
+mod error;
 mod id;
 mod line;
 mod message;
 
-pub use failure::{
-    Failure, HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+pub use error::{
+    HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY,
     NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,
 };
 pub use id::{Id, IdKey};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::failure::{Failure, UNSUPPORTED_VERSION};
+use crate::error::{JsonRpcError, UNSUPPORTED_VERSION};
 use crate::meta::Era;
 
 /// Revisions with `initialize`, the newest first.
@@ -25,8 +25,8 @@ pub fn is_spoken(version: &str, era: Era) -> bool {
 }
 
 /// What to answer to a request of a version that is not spoken, where `spoken` are.
-pub fn unsupported(spoken: &[&str], requested: &str) -> Failure {
+pub fn unsupported(spoken: &[&str], requested: &str) -> JsonRpcError {
     let said = format!("this server speaks {}", spoken.join(", "));
     let data = json!({"supported": spoken, "requested": requested});
-    Failure::new(UNSUPPORTED_VERSION, said).with(data)
+    JsonRpcError::new(UNSUPPORTED_VERSION, said).with(data)
 }

@@ -13,7 +13,7 @@ use lro_core::{
     Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Place, Policies, Rules, Stored,
     Survey, Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
 };
-use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, Swept, ToStore, store_arrived};
+use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, StoreRequest, Swept, store_arrived};
 
 use crate::call::Call;
 use crate::clock::Moment;
@@ -265,7 +265,7 @@ impl Offloader {
         let memory = operation.is_memory();
         let ttl =
             if memory { Duration::from_secs(self.offload.ttl_seconds) } else { self.generic_ttl };
-        let mut what = ToStore {
+        let mut what = StoreRequest {
             id: at.result_id(),
             tool: call.tool,
             server: call.server,

@@ -5,9 +5,9 @@ use chrono::{DateTime, FixedOffset};
 use crate::{
     duration::IsoDuration,
     error::{Form, MifError},
+    extensible_enum::{open_list, open_list_part},
     fields::{Key, Located, Part},
     object::ObjectWriter,
-    open_list::{open_list, open_list_part},
     timestamp::Timestamp,
     unit_interval::UnitInterval,
     value::{Map, Value},

@@ -2,9 +2,9 @@
 
 use crate::{
     error::{Form, MifError},
+    extensible_enum::{open_list, open_list_part},
     fields::{Key, Located, Part},
     object::ObjectWriter,
-    open_list::{open_list, open_list_part},
     reference::Reference,
     value::{Map, Value},
 };

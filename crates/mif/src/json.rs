@@ -7,7 +7,7 @@ use crate::{
     detail::Detail,
     error::{Form, MifError},
     fields::Located,
-    json_text,
+    json_parser,
     memory::Memory,
     node::Node,
     value::Value,
@@ -18,7 +18,7 @@ impl Memory {
     ///
     /// Every digit of a number is kept. A key given twice is an error.
     pub fn from_json(text: &str) -> Result<Self, MifError> {
-        let node = json_text::read(text, Form::Json)?;
+        let node = json_parser::read(text, Form::Json)?;
         Self::read(Located { path: String::new(), node }.fields()?, Form::Json)
     }
 

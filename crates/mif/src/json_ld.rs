@@ -6,7 +6,7 @@
 use crate::{
     error::{Form, MifError},
     fields::Located,
-    json_text,
+    json_parser,
     memory::{MEMORY_TYPE, Memory},
     value::{Map, Value},
 };
@@ -22,7 +22,7 @@ impl Memory {
     /// Keys are taken at their word: the context is kept, not expanded, because expanding needs
     /// the network and would rename the keys of others.
     pub fn from_json_ld(text: &str) -> Result<Self, MifError> {
-        let node = json_text::read(text, Form::JsonLd)?;
+        let node = json_parser::read(text, Form::JsonLd)?;
         Self::read(Located { path: String::new(), node }.fields()?, Form::JsonLd)
     }
 

@@ -45,23 +45,23 @@
 mod citation;
 mod classification;
 mod decay;
-mod derived;
 mod detail;
 mod duration;
 mod embedding;
 mod entity;
 mod error;
+mod extensible_enum;
 mod fields;
 mod id;
+mod inference;
 mod json;
 mod json_ld;
-mod json_text;
+mod json_parser;
 mod markdown;
 mod memory;
 mod namespace;
 mod node;
 mod object;
-mod open_list;
 mod provenance;
 mod reference;
 mod relationship;
@@ -75,13 +75,13 @@ pub use crate::{
     citation::Citation,
     classification::{MemoryType, Status},
     decay::{Decay, DecayModel},
-    derived::{title_from, title_or_untitled, wiki_links_in},
     detail::Detail,
     duration::IsoDuration,
     embedding::EmbeddingInfo,
     entity::{Entity, EntityType},
     error::{Form, MifError, Position},
     id::MemoryId,
+    inference::{title_from, title_or_untitled, wiki_links_in},
     memory::{MAX_CONTENT_BYTES, MAX_SUMMARY_CHARS, Memory},
     namespace::Namespace,
     provenance::{Provenance, SourceType, TrustLevel},

@@ -7,12 +7,12 @@ use chrono::{DateTime, FixedOffset};
 use crate::{
     citation::Citation,
     classification::{MemoryType, Status},
-    derived::title_or_untitled,
     embedding::EmbeddingInfo,
     entity::Entity,
     error::{Form, MifError},
     fields::{Fields, Key, Located, Part},
     id::MemoryId,
+    inference::title_or_untitled,
     namespace::Namespace,
     node::Node,
     object::ObjectWriter,

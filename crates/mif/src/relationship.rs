@@ -2,9 +2,9 @@
 
 use crate::{
     error::{Form, MifError},
+    extensible_enum::open_list,
     fields::{Key, Located, Part},
     object::ObjectWriter,
-    open_list::open_list,
     reference::Reference,
     unit_interval::UnitInterval,
     value::{Map, Value},

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     error::{Form, MifError, quoted},
-    json_text,
+    json_parser,
 };
 
 /// A JSON object; its keys stay in order, and equality ignores the order.
@@ -125,7 +125,7 @@ impl FromStr for Value {
     type Err = MifError;
 
     fn from_str(text: &str) -> Result<Self, MifError> {
-        json_text::read(text, Form::Json).map(Self::from)
+        json_parser::read(text, Form::Json).map(Self::from)
     }
 }
 

@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Styles, below, line, write};
-use crate::body::{Content, Row};
 use crate::cell::{Cell, Kind};
 use crate::columns::{Column, GAP, Place};
+use crate::rows::{Content, Row};
 use crate::screen::{Direction, Screen};
 use crate::text::{end_of, fit, grouped, width};
 

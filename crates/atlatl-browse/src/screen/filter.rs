@@ -1,8 +1,8 @@
 //! Filter: some of the records, or the rows of a statement.
 
 use super::Screen;
-use crate::body::{Body, Content};
-use crate::effect::{Answer, Ask, Effect, Rows};
+use crate::command::{Answer, Ask, Effect, Rows};
+use crate::rows::{Body, Content};
 use crate::text::harmless;
 
 /// What is seen instead of all records.

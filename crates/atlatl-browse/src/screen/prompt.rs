@@ -1,9 +1,9 @@
 //! Prompt: a line that a person types.
 
 use super::{Mode, Screen};
-use crate::body::Content;
-use crate::effect::Effect;
+use crate::command::Effect;
 use crate::key::Key;
+use crate::rows::Content;
 
 /// More than a statement may have.
 const MOST_BYTES: usize = 8 * 1024;

@@ -1,10 +1,10 @@
 //! Record: one of them, whole.
 
 use super::{Mode, Screen};
-use crate::body::{Content, LONGEST};
-use crate::effect::Effect;
+use crate::command::Effect;
 use crate::key::Key;
 use crate::pretty;
+use crate::rows::{Content, LONGEST};
 
 /// A record spread over rows.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Sort: the records in the order of one column, read a piece at a time.
 
 use super::{Job, Screen};
-use crate::body::Content;
 use crate::cell::Key;
 use crate::fields::fields;
+use crate::rows::Content;
 
 /// What is read between two looks at the keyboard.
 const PIECE_LINES: usize = 8192;

@@ -7,10 +7,10 @@ use mif::{Memory, MemoryId};
 
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
+use crate::query_text::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
 };
-use crate::terms::Terms;
 
 /// A store that calls a function with the name of each method before the method. The function may wait,
 /// fail or panic.

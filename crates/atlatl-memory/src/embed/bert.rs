@@ -11,7 +11,7 @@ use tokenizers::{Encoding, PostProcessor as _, Tokenizer, TruncationParams};
 
 use self::encoder::{Config, Encoder};
 use super::model_dir::ModelDir;
-use super::unit::unit;
+use super::normalize::normalize;
 use super::{EmbedError, Embedder, none_blank};
 
 const CONFIG: &str = "config.json";
@@ -120,7 +120,7 @@ impl Embedder for Bert {
                 .forward(&batch)
                 .map_err(|error| self.files.wrong(WEIGHTS, "it failed", Some(error.into())))?;
             for (&index, vector) in now.iter().zip(computed) {
-                vectors[index] = unit(vector).ok_or_else(|| {
+                vectors[index] = normalize(vector).ok_or_else(|| {
                     self.files.wrong(WEIGHTS, "it computes zeros or numbers that are none", None)
                 })?;
             }

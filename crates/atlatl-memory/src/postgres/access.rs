@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
-use super::opening::Access;
 use super::schema::NOBODY;
+use super::transaction_prologue::Access;
 use super::{Postgres, Session};
 use crate::store::StoreError;
 

@@ -19,8 +19,8 @@ use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
 use super::error::no_connection;
 use super::guarded;
+use super::idle_connections::Slot;
 use super::options::is_local;
-use super::shelf::Slot;
 use crate::store::StoreError;
 
 /// Statements that are kept prepared: more than there are kinds of questions. What a tenant's own

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::about::About;
+use super::info::DatabaseInfo;
 use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::schema;
@@ -52,9 +52,9 @@ impl Database {
         Ok((&self.pool, known.pgvector.as_ref()))
     }
 
-    pub(super) fn about(&self) -> Result<About, StoreError> {
+    pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
         self.checked()?;
-        About::of(&self.pool, &self.role)
+        DatabaseInfo::of(&self.pool, &self.role)
     }
 
     /// Which database, without a password.

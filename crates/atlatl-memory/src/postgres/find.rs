@@ -6,8 +6,8 @@ use super::lexemes::Asked;
 use super::list::Condition;
 use super::session::Session;
 use super::value::{Uuid, rows};
+use crate::query_text::Need;
 use crate::store::{Match, Matches, StoreError};
-use crate::terms::Need;
 
 pub(super) fn lexical(
     db: &Session,

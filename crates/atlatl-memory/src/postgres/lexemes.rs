@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use mif::Memory;
 
-use super::words::{cut, words};
-use crate::terms::{Need, Phrase, Terms};
+use super::tsquery::{cut, words};
+use crate::query_text::{Need, Phrase, Terms};
 
 /// The last place that a word can have in the index.
 const PLACES: u16 = 16_383;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use mif::Memory;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::keep::{Tenant, read};
+use super::crud::{Tenant, read};
 use super::session::{Session, Value};
 use super::value::{Uuid, rows, storable};
 use crate::filter::Filter;

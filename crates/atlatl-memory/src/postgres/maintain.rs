@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use tokio_postgres::types::Type;
 
-use super::keep::{Tenant, delete, read};
+use super::crud::{Tenant, delete, read};
 use super::lexemes::index;
 use super::session::Session;
 use super::value::{Uuid, rows, storable};
@@ -43,7 +43,7 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, StoreErr
         );
         orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)])?;
     }
-    let (mut missing, stale) = super::near::repair(db, tenant)?;
+    let (mut missing, stale) = super::vector_index::repair(db, tenant)?;
     orphaned += stale;
     let wordless = "SELECT key, json FROM atlatl.document \
                     WHERE tenant = $1 AND words IS NULL ORDER BY key LIMIT $2";

@@ -8,10 +8,10 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connection::Connection;
-use super::opening::{Access, Opening};
+use super::idle_connections::{Found, IdleConnections};
 use super::options::{PostgresOptions, place};
 use super::session::Session;
-use super::shelf::{Found, Shelf};
+use super::transaction_prologue::{Access, Prologue};
 use crate::store::StoreError;
 
 /// How often is asked what became of a transaction.
@@ -19,7 +19,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The connections of a process.
 pub(super) struct Pool {
-    shelf: Shelf,
+    shelf: IdleConnections,
     config: Config,
     options: PostgresOptions,
     /// Which database, without a password.
@@ -30,7 +30,7 @@ impl Pool {
     /// Connects to nothing yet.
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let config = options.config()?;
-        let (place, shelf) = (place(&config), Shelf::new(options.connections));
+        let (place, shelf) = (place(&config), IdleConnections::new(options.connections));
         Ok(Self { shelf, config, options: options.clone(), place })
     }
 
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
-        let opening = Opening::new(tenant, access, &self.options, self.config.get_user());
+        let opening = Prologue::new(tenant, access, &self.options, self.config.get_user());
         Ok(Session::new(self.connection()?, opening, self.options.statement_timeout))
     }
 

@@ -184,8 +184,8 @@ fn is_short(stem: &str) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::words::words;
-    use crate::terms::indexed;
+    use super::super::tsquery::words;
+    use crate::query_text::indexed;
 
     /// The words that `SQLite` puts into its index.
     fn of_sqlite(text: &str) -> BTreeSet<String> {

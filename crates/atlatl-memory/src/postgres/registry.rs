@@ -4,10 +4,10 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
 use super::access::Bounds;
-use super::opening::Access;
 use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::schema::{self, NOBODY};
+use super::transaction_prologue::Access;
 use super::{Session, check_name};
 use crate::store::StoreError;
 

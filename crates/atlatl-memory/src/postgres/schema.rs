@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::database::Pgvector;
-use super::opening::Access;
 use super::options::PostgresOptions;
-use super::policies;
 use super::pool::Pool;
+use super::row_level_security;
 use super::session::Session;
+use super::transaction_prologue::Access;
 use crate::store::StoreError;
 
 struct Migration {
@@ -98,7 +98,7 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
                 applied.push(name.to_owned());
             }
         }
-        if policies::bind(db)? {
+        if row_level_security::bind(db)? {
             applied.push("policies".to_owned());
         }
         db.batch(&grants(&role))?;
@@ -146,7 +146,7 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
                 quoted(role)
             )));
         }
-        policies::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
+        row_level_security::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 
@@ -162,7 +162,7 @@ pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
         if had < newest() {
             return Err(wrong(needs(had)));
         }
-        policies::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
+        row_level_security::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 

@@ -16,7 +16,7 @@ use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
 use super::connection::Connection;
 use super::error::{failed, is_lost};
-use super::opening::Opening;
+use super::transaction_prologue::Prologue;
 use crate::store::StoreError;
 
 /// How much longer than the database itself is waited for its word that time is over.
@@ -31,7 +31,7 @@ pub(super) struct Session {
     bound: Duration,
     lost: Cell<bool>,
     /// What goes before the first statement, until it went.
-    opening: RefCell<Option<Opening>>,
+    opening: RefCell<Option<Prologue>>,
     transaction: RefCell<Option<String>>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Unended {
 
 impl Session {
     /// A transaction that begins with its first statement.
-    pub(super) fn new(connection: Connection, opening: Opening, limit: Duration) -> Self {
+    pub(super) fn new(connection: Connection, opening: Prologue, limit: Duration) -> Self {
         Self {
             connection,
             bound: limit + GRACE,
@@ -57,7 +57,7 @@ impl Session {
     /// The rows that a statement gives.
     pub(super) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
         #[cfg(feature = "contract")]
-        super::recorded::note(sql, values);
+        super::statement_recorder::note(sql, values);
         let (types, values) = split(values);
         self.opened(async {
             let statement = self.connection.statement(sql, types).await?;
@@ -68,7 +68,7 @@ impl Session {
     /// How many rows a statement changed.
     pub(super) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         #[cfg(feature = "contract")]
-        super::recorded::note(sql, values);
+        super::statement_recorder::note(sql, values);
         let (types, values) = split(values);
         self.opened(async {
             let statement = self.connection.statement(sql, types).await?;

@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::keep::id_of;
+use super::crud::id_of;
 use super::list::Condition;
 use super::pool::failed;
 use crate::filter::Filter;
+use crate::query_text::{Need, Terms};
 use crate::store::{Match, Matches, StoreError};
-use crate::terms::{Need, Terms};
 
 /// A word in a title or a tag says more than one somewhere in the content.
 const WEIGHTS: &str = "bm25(4.0, 1.0, 2.0)";

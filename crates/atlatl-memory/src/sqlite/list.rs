@@ -7,7 +7,7 @@ use mif::Memory;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::keep::{blob, read_in};
+use super::crud::{blob, read_in};
 use super::pool::failed;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position, microseconds};

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::keep::{id_of, index, read, remove};
+use super::crud::{id_of, index, read, remove};
 use super::pool::failed;
 use crate::order::microseconds;
 use crate::store::{Repaired, StoreError};

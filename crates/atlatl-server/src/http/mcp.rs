@@ -14,7 +14,7 @@ use lro_query::Cancel;
 use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
 use lro_wire::version::{LEGACY, MODERN, unsupported};
 use lro_wire::{
-    Failure, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST, Object,
+    JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST, Object,
     UNSUPPORTED_VERSION,
 };
 
@@ -52,8 +52,9 @@ pub(super) async fn message(
     headers: HeaderMap,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let bad =
-        |code, said: &str| Ok(json(StatusCode::BAD_REQUEST, Failure::new(code, said).nameless()));
+    let bad = |code, said: &str| {
+        Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, said).without_id()))
+    };
     let Ok(text) = String::from_utf8(body.into()) else {
         return bad(NO_JSON, "the body is no UTF-8");
     };
@@ -154,12 +155,12 @@ fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
 
 /// Why a message is not taken.
 enum Refused {
-    Message(Failure),
+    Message(JsonRpcError),
     Session,
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
+impl From<JsonRpcError> for Refused {
+    fn from(failure: JsonRpcError) -> Self {
         Self::Message(failure)
     }
 }
@@ -210,7 +211,7 @@ fn modern_headers(
     headers: &HeaderMap,
     version: Option<&str>,
     in_body: Option<&str>,
-) -> Result<(), Failure> {
+) -> Result<(), JsonRpcError> {
     // A version that is not spoken is told below, when it is clear that it is meant.
     match envelope(message) {
         Err(failure) if failure.code != UNSUPPORTED_VERSION => return Err(failure),
@@ -225,7 +226,7 @@ fn modern_headers(
 
 /// The status of an answer that is an error. Clients of the older era take anything but 200 for a
 /// broken transport.
-fn status(failure: &Failure, era: Era) -> StatusCode {
+fn status(failure: &JsonRpcError, era: Era) -> StatusCode {
     match (era, failure.code) {
         (Era::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
         (Era::Modern, MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,

@@ -2,7 +2,7 @@
 
 use lro::mcp::Tools;
 use lro_wire::{
-    Failure, HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+    HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY,
     NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn tool(named: &str) -> Option<&'static str> {
 }
 
 /// The code of an error.
-pub(crate) fn code(failure: &Failure) -> &'static str {
+pub(crate) fn code(failure: &JsonRpcError) -> &'static str {
     match failure.code {
         NO_JSON => "-32700",
         NO_REQUEST => "-32600",
@@ -72,9 +72,9 @@ mod tests {
             MISSING_CAPABILITY,
             UNSUPPORTED_VERSION,
         ] {
-            assert_eq!(code(&Failure::new(number, "")), number.to_string());
+            assert_eq!(code(&JsonRpcError::new(number, "")), number.to_string());
         }
-        assert_eq!(code(&Failure::new(-1, "")), OTHER);
+        assert_eq!(code(&JsonRpcError::new(-1, "")), OTHER);
     }
 
     #[test]

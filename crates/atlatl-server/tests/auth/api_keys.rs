@@ -100,8 +100,8 @@ fn expired_revoked_and_foreign_keys_let_nobody_in() {
     let mixed = KeyRecord::new(key.id(), "acme", other.digest(), Scopes::MEMORY);
     assert_eq!(mixed.admits(&key, now()), None);
     assert_eq!(mixed.admits(&other, now()), None);
-    let nameless = KeyRecord::new(key.id(), "", key.digest(), Scopes::MEMORY);
-    assert_eq!(nameless.admits(&key, now()), None);
+    let without_id = KeyRecord::new(key.id(), "", key.digest(), Scopes::MEMORY);
+    assert_eq!(without_id.admits(&key, now()), None);
     assert_eq!(KeyRecord::none().admits(&key, now()), None);
 }
 

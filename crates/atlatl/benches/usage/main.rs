@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use lro::Moment;
 use lro_core::records::Found;
 use lro_core::{Detail, ResultId, Tokens};
-use lro_spool::{DirOptions, DirSpool, Quota, Scope, ToStore, store};
+use lro_spool::{DirOptions, DirSpool, Quota, Scope, StoreRequest, store};
 use serde_json::{Value, json};
 
 use self::disk::Disk;
@@ -55,7 +55,7 @@ impl Home {
         let found = Found::of(payload);
         for _ in 0..stored {
             let at = Moment::of_system();
-            let what = ToStore {
+            let what = StoreRequest {
                 id: ResultId::new(at.now.timestamp_millis().unsigned_abs(), at.random),
                 tool: "get_rows",
                 server: None,

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         Mode::Json => output.json(&report)?,
         Mode::Human => output.text(&render::text(&groups, args.all, sources.home()))?,
     }
-    Ok(if report.has_faults() { Status::Failure } else { Status::Success })
+    Ok(if report.has_faults() { Status::JsonRpcError } else { Status::Success })
 }
 
 fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {

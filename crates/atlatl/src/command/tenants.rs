@@ -164,7 +164,7 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
             Some(true) => {}
             Some(false) => {
                 output.note("nothing was changed");
-                return Ok(Status::Failure);
+                return Ok(Status::JsonRpcError);
             }
             None => {
                 return Err(Error::usage("nobody can be asked here").with_hint("--yes"));

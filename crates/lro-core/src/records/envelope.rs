@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finder::BYTE_ORDER_MARK;
+use super::detect::BYTE_ORDER_MARK;
 use super::{RecordForm, RecordSet};
 use lro_json::{Events, Scanner};
 

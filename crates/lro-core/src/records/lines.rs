@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use super::surveyed::{CompactLines, Surveyed};
+use super::first_pass_stats::{CompactLines, Surveyed};
 use super::table::TableLines;
 use super::{RecordForm, RecordSet};
-use crate::survey::{Survey, SurveyBuilder};
+use crate::stats::{Survey, SurveyBuilder};
 use lro_json::{Events, Kind, Scanner};
 
 /// Writes the record lines of a payload that is fed a second time.

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde::Serialize;
 
-use super::finder::BYTE_ORDER_MARK;
+use super::detect::BYTE_ORDER_MARK;
 use super::{PayloadChanged, RecordForm};
 use lro_json::encode;
 

@@ -19,7 +19,7 @@ use http::{Method, StatusCode, header};
 use lro_http::{
     Bounds, Exposure, Guard, Listener, Problem, Route, Stopped, no_such_method, no_such_path,
 };
-use lro_wire::{Failure, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
+use lro_wire::{JsonRpcError, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
 
 use self::gateway::Gateway;
 use self::process_host::Host;
@@ -132,8 +132,12 @@ async fn asked(request: Request) -> Result<Asked, Response> {
         let said = format!("a body has at most {LINE_IN_MEMORY} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said).into_response()
     })?;
-    let no_text =
-        |_| json(StatusCode::BAD_REQUEST, Failure::new(NO_JSON, "the body is no UTF-8").nameless());
+    let no_text = |_| {
+        json(
+            StatusCode::BAD_REQUEST,
+            JsonRpcError::new(NO_JSON, "the body is no UTF-8").without_id(),
+        )
+    };
     let body = String::from_utf8(bytes.into()).map_err(no_text)?;
     Ok(Asked { method: parts.method, headers: parts.headers, body })
 }
@@ -147,8 +151,8 @@ fn not_allowed() -> Response {
 }
 
 fn no_request() -> Response {
-    let failure = Failure::new(NO_REQUEST, "the body is no JSON-RPC message");
-    json(StatusCode::BAD_REQUEST, failure.nameless())
+    let failure = JsonRpcError::new(NO_REQUEST, "the body is no JSON-RPC message");
+    json(StatusCode::BAD_REQUEST, failure.without_id())
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
@@ -156,7 +160,7 @@ fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
 }
 
 /// `failure` as the answer to what `text` asks.
-fn failed(status: StatusCode, failure: &Failure, text: &str) -> Response {
+fn failed(status: StatusCode, failure: &JsonRpcError, text: &str) -> Response {
     let id = Message::read(text).filter(Message::is_request).and_then(|message| message.id());
-    json(status, id.map_or_else(|| failure.nameless(), |id| failure.response(&id)))
+    json(status, id.map_or_else(|| failure.without_id(), |id| failure.response(&id)))
 }

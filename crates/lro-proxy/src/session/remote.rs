@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
-use lro_wire::{Failure, NO_JSON};
+use lro_wire::{JsonRpcError, NO_JSON};
 
 use super::pool::Pool;
 use super::{AFTER_EOF, EndReason, LAST_WORDS, Sent, from_the_client, last_replies, spawn};
@@ -46,8 +46,8 @@ pub fn run_remote(
             let end = from_the_client(&relay, from_client, &to_client, &pool, |sent| {
                 let body = sent.bytes()?;
                 if std::str::from_utf8(&body).is_err() {
-                    let failure = Failure::new(NO_JSON, "what came is no UTF-8");
-                    return to_client.line(&failure.nameless()).map_err(|_| EndReason::Client);
+                    let failure = JsonRpcError::new(NO_JSON, "what came is no UTF-8");
+                    return to_client.line(&failure.without_id()).map_err(|_| EndReason::Client);
                 }
                 link.send(body);
                 Ok(())

@@ -5,7 +5,7 @@ use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, data::HasLut};
 use jaq_json::Val;
 
 use super::regex::Regexes;
-use super::{allowed, needed, parse, regex, row, setpath};
+use super::{allowlist, parse, prune_defs, regex, setpath, tsv};
 use crate::error::About;
 use crate::params::Params;
 use crate::worker::Fault;
@@ -51,16 +51,16 @@ impl Compiled {
         let ours = load::parse(PRELUDE, |parser| parser.defs());
         let ours = ours.expect("a test compiles the prelude");
         let arena = Arena::default();
-        let definitions = allowed::definitions().chain(ours).collect();
-        let loader = Loader::new(needed::by(filter, definitions));
+        let definitions = allowlist::definitions().chain(ours).collect();
+        let loader = Loader::new(prune_defs::by(filter, definitions));
         let program = File { code: filter, path: () };
         let modules = loader.load(&arena, program).map_err(|errors| not_loaded(filter, &errors))?;
         // Without this an `import … as $x` panics: the compiler takes a value for granted.
         load::import(&modules, |_| Err("not offered".to_owned()))
             .map_err(|errors| not_loaded(filter, &errors))?;
-        let natives = allowed::natives()
+        let natives = allowlist::natives()
             .chain(regex::natives())
-            .chain(row::natives())
+            .chain(tsv::natives())
             .chain(setpath::natives());
         let globals = std::iter::once("$params")
             .chain(names.iter().map(String::as_str).filter(|n| *n != "$params"));
@@ -148,7 +148,7 @@ fn not_compiled(errors: &jaq_core::compile::Errors<&str, ()>) -> Fault {
     let Some((name, kind)) = first else {
         return Fault::syntax("the filter is not understood", About::Text);
     };
-    if allowed::is_refused(name) {
+    if allowlist::is_refused(name) {
         return Fault::syntax(format!("`{name}` is not offered"), About::Refused);
     }
     match kind {

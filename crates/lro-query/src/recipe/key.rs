@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::error::Flaw;
-use super::lexeme::{Cursor, Kind, inside};
-use super::text;
+use super::json_cursor::{Cursor, Kind, inside};
+use super::json_string;
 
 /// Deeper than `jq` 1.6 reads at all.
 const DEPTH: usize = 256;
@@ -114,7 +114,7 @@ impl Key {
 
 fn string(lexeme: &[u8]) -> Result<Box<[u8]>, Flaw> {
     let inside = inside(lexeme).ok_or(Flaw::NotJson)?;
-    Ok(text::decode(inside, &mut Vec::new()).into())
+    Ok(json_string::decode(inside, &mut Vec::new()).into())
 }
 
 impl Ord for Key {

@@ -1,8 +1,8 @@
 //! Record: the fields of one line, borrowed.
 
 use super::error::Flaw;
-use super::lexeme::{Cursor, inside};
-use super::text;
+use super::json_cursor::{Cursor, inside};
+use super::json_string;
 
 /// The lexemes of the named fields of an object; the last one where a name stands twice, as with
 /// `jq`. Values other than objects have no fields.
@@ -24,7 +24,7 @@ pub(super) fn fields<'a, const N: usize>(
                 return Err(Flaw::NotJson);
             }
             let value = cursor.value()?;
-            if let Some(i) = names.iter().position(|wanted| text::is(name, wanted)) {
+            if let Some(i) = names.iter().position(|wanted| json_string::is(name, wanted)) {
                 found[i] = Some(value);
             }
             if cursor.take(b',') {

@@ -4,7 +4,7 @@ use rusqlite::Statement;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use super::cell::{Kinds, cell};
-use super::fault;
+use super::error;
 use crate::error::About;
 use crate::params::Params;
 use crate::worker::Fault;
@@ -37,7 +37,7 @@ pub(super) fn params(statement: &mut Statement<'_>, params: &Params) -> Result<(
         let cell = cell(json, 0..json.len(), &mut decoded, &mut kinds);
         let value: ValueRef<'_> = cell.value(json, &decoded);
         let bound = statement.raw_bind_parameter(i, ToSqlOutput::Borrowed(value));
-        bound.map_err(|error| fault::running(&error))?;
+        bound.map_err(|error| error::running(&error))?;
     }
     Ok(())
 }

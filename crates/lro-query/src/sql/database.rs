@@ -6,9 +6,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Statement};
 
+use super::authorizer::Guard;
 use super::columns::{NUMBER, RECORD, quoted};
-use super::guard::Guard;
-use super::{Bounds, Table, clock, fault, regexp};
+use super::{Bounds, Table, clock, error, regexp};
 use crate::worker::Fault;
 
 /// The database with its empty tables.
@@ -31,7 +31,7 @@ impl Database {
         guard: &Guard,
     ) -> Result<Self, Fault> {
         Self::try_open(bounds, deadline, tables, statement, guard)
-            .map_err(|error| fault::running(&error))
+            .map_err(|error| error::running(&error))
     }
 
     fn try_open(

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::bounds::Bounds;
+use super::child_main::{BROKEN, PANICKED};
 use super::descriptors;
-use super::inside::{BROKEN, PANICKED};
 use super::program::{Program, WORKER};
-use super::slots::Slot;
-use super::wire::{BODY_AT_MOST, DONE, Done, FAULT, Fault, HEAD, LINES, read_head};
+use super::protocol::{BODY_AT_MOST, DONE, Done, FAULT, Fault, HEAD, LINES, read_head};
+use super::sandbox::Bounds;
+use super::semaphore::Slot;
 use crate::answer::Answer;
 use crate::cancel::Cancel;
 use crate::error::{QueryError, shown};
@@ -328,7 +328,7 @@ fn why_it_died(
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::write_frame;
+    use super::super::protocol::write_frame;
     use super::*;
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
     fn g39_a_worker_that_keeps_its_stderr_open_is_not_waited_for_beyond_the_deadline() {
         use std::os::unix::fs::PermissionsExt as _;
 
-        use super::super::slots::Slots;
+        use super::super::semaphore::Slots;
 
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("worker");

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::inside;
+use super::child_main;
 
 /// What a worker is called in a list of processes, and how it knows that it is one.
 pub(super) const WORKER: &str = "lro-query-worker";
@@ -18,7 +18,7 @@ pub fn enter() {
     let mut arguments = std::env::args_os();
     if arguments.next().is_some_and(|name| name == WORKER) {
         let arguments: Vec<OsString> = arguments.collect();
-        inside::run(&arguments);
+        child_main::run(&arguments);
     }
     ENTERED.store(true, Ordering::Relaxed);
 }

@@ -4,12 +4,12 @@ use std::num::NonZero;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use super::bounds::Bounds;
 use super::descriptors::{AT_MOST, ORDER_AT_MOST, Opened};
 use super::process::Running;
 use super::program::Program;
-use super::slots::{NoSlot, Slots};
-use super::wire::{Handed, Order, Question};
+use super::protocol::{Handed, Order, Question};
+use super::sandbox::Bounds;
+use super::semaphore::{NoSlot, Slots};
 use crate::answer::Answer;
 use crate::ask::Ask;
 use crate::cancel::Cancel;

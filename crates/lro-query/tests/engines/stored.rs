@@ -7,14 +7,14 @@ use lro_core::records::Found;
 use lro_core::{Detail, ResultId, Tokens};
 use lro_query::{Ask, Source, jq, sql};
 use lro_spool::{
-    Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, StoredResult, ToStore, store,
+    Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, StoreRequest, StoredResult, store,
 };
 
 use crate::fixture::{lines, run};
 
 fn stored(spool: &dyn Spool, payload: &[u8]) -> Box<dyn StoredResult> {
     let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
-    let what = ToStore {
+    let what = StoreRequest {
         id: ResultId::new(1_800_000_000_000, 42),
         tool: "list_issues",
         server: None,

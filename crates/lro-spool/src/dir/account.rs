@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
 
-use super::folder::Folder;
+use super::checked_dir::Folder;
 use super::options::DirOptions;
 use crate::error::SpoolError;
 use crate::name::FileName;

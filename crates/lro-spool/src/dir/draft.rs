@@ -9,7 +9,7 @@ use lro_core::records::Envelope;
 
 use super::Shared;
 use super::account::Pending;
-use super::folder::{HEADER_CAP, Locked, SIDECAR_CAP};
+use super::checked_dir::{HEADER_CAP, Locked, SIDECAR_CAP};
 use crate::error::{Limit, SpoolError};
 use crate::name::{Extension, FileName, PART_CAP, Piece};
 use crate::os::{Lock, Os, again};

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::Shared;
-use super::folder::Found;
+use super::checked_dir::Found;
 use crate::error::SpoolError;
 use crate::name::Piece;
 use crate::os::again;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use chrono::{DateTime, Utc};
 
 use super::account::Pending;
-use super::folder::{Folder, Found, Locked};
+use super::checked_dir::{Folder, Found, Locked};
 use super::{Shared, results};
 use crate::error::SpoolError;
 use crate::name::{Entry, FileName, Piece};

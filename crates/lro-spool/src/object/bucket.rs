@@ -11,9 +11,9 @@ use object_store::{
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::entry::ENTRY_CAP;
 use super::failure::{Attempts, Failure};
-use super::local::Local;
+use super::index_entry::ENTRY_CAP;
+use super::local_cache::Local;
 use super::options::ObjectOptions;
 use crate::error::{Damage, SpoolError};
 

@@ -10,7 +10,7 @@ use lro_core::records::Envelope;
 
 use super::Shared;
 use super::bucket::Created;
-use super::entry::{ENTRY_CAP, Entry, Stored};
+use super::index_entry::{ENTRY_CAP, Entry, Stored};
 use super::key::Nonce;
 use super::upload::Upload;
 use crate::error::{Limit, SpoolError};

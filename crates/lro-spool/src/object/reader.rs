@@ -4,12 +4,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Shared;
-use super::blocks::BLOCK;
-use super::entry::Stored;
+use super::block_digests::BLOCK;
+use super::block_reader::{Blocks, Piece};
 use super::failure::Failure;
-use super::fetch::{Blocks, Piece};
-use super::holds::Hold;
-use super::local::LocalFile;
+use super::index_entry::Stored;
+use super::leases::Hold;
+use super::local_cache::LocalFile;
 use crate::error::SpoolError;
 use crate::spool::{Listed, PartNumber, PositionedRead, StoredResult};
 

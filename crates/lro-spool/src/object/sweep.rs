@@ -10,10 +10,10 @@ use object_store::path::Path;
 
 use super::Shared;
 use super::bucket::Created;
-use super::entry::{Claim, Entry, Stored, Why};
-use super::holds::Busy;
-use super::inventory::{Data, Inventory};
+use super::index_entry::{Claim, Entry, Stored, Why};
 use super::key::Nonce;
+use super::leases::Busy;
+use super::listing::{Data, Inventory};
 use crate::error::SpoolError;
 use crate::spool::{Listed, Swept};
 

@@ -10,7 +10,7 @@ use object_store::retry::{RetryContext, RetryPolicy};
 use object_store::{MultipartUpload, PutMultipartOptions, PutPayload};
 use tokio::task::JoinSet;
 
-use super::blocks::Digests;
+use super::block_digests::Digests;
 use super::bucket::Remote;
 use super::failure::{Attempts, Failure};
 use super::options::ObjectOptions;

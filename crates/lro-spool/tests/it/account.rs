@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lro_core::records::Found;
 use lro_spool::contract::{Fault, FaultyOs, Lasting};
 use lro_spool::{
-    DirOptions, DirSpool, Limit, Listed, Quota, Scope, Spool, SpoolError, StoreError, ToStore,
+    DirOptions, DirSpool, Limit, Listed, Quota, Scope, Spool, SpoolError, StoreError, StoreRequest,
     store,
 };
 
@@ -33,7 +33,7 @@ fn account(path: &Path) -> PathBuf {
 /// Stores a result at a time, counted from noon.
 fn put_at(spool: &DirSpool, n: u64, ms: i64) -> Result<Listed, StoreError> {
     let found = Found::of(ROWS);
-    let what = ToStore { created_at: at(ms), ..what("list_issues", id(n), &found) };
+    let what = StoreRequest { created_at: at(ms), ..what("list_issues", id(n), &found) };
     store(spool, what, ROWS, &[]).map(|(listed, _)| listed)
 }
 

@@ -15,7 +15,8 @@ use lro_core::ResultId;
 use lro_core::records::Found;
 use lro_spool::os::Os;
 use lro_spool::{
-    DirOptions, DirSpool, PartNumber, Quota, Scope, Spool, SpoolError, ToStore, original, store,
+    DirOptions, DirSpool, PartNumber, Quota, Scope, Spool, SpoolError, StoreRequest, original,
+    store,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -84,7 +85,7 @@ fn child_that_kills_itself_at_a_step() {
             say(&home, &format!("going {oldest}"));
         }
         let found = Found::of(payload);
-        let what = ToStore { created_at: at(made), ..what("list_issues", id, &found) };
+        let what = StoreRequest { created_at: at(made), ..what("list_issues", id, &found) };
         store(&spool, what, payload, &[TEXT]).unwrap();
         say(&home, &format!("stored {id}"));
     }

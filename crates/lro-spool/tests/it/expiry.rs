@@ -4,7 +4,7 @@ use std::fs;
 
 use lro_core::records::Found;
 use lro_spool::{
-    DirOptions, DirSpool, Limit, Quota, Scope, Spool, SpoolError, StoreError, ToStore, store,
+    DirOptions, DirSpool, Limit, Quota, Scope, Spool, SpoolError, StoreError, StoreRequest, store,
 };
 
 use crate::fixture::{HOUR, NOON, ROWS, at, entries, flat, id, id_at, private, put, what, whole};
@@ -104,7 +104,7 @@ fn f22_all_scopes_are_swept_and_counted() {
         "{full:?}"
     );
     let found = Found::of(ROWS);
-    let later = ToStore { created_at: at(3_600_000), ..what("list_issues", id(3), &found) };
+    let later = StoreRequest { created_at: at(3_600_000), ..what("list_issues", id(3), &found) };
     store(&blog, later, ROWS, &[]).unwrap();
     assert!(!path.exists(), "made room in the other scope");
     let swept = blog.sweep(at(3_600_000)).unwrap();
@@ -131,7 +131,7 @@ fn f23_only_expired_results_go_and_none_that_is_read() {
     let home = tempfile::tempdir().unwrap();
     let spool = private(&home.path().join("spool"));
     let found = Found::of(ROWS);
-    let day = ToStore { ttl: 24 * HOUR, ..what("list_issues", id(1), &found) };
+    let day = StoreRequest { ttl: 24 * HOUR, ..what("list_issues", id(1), &found) };
     store(&spool, day, ROWS, &[]).unwrap();
     put(&spool, id(2), ROWS).unwrap();
     put(&spool, id(3), ROWS).unwrap();

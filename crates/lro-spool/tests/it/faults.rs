@@ -37,7 +37,7 @@ fn prepared(path: &Path) {
     let spool = private(path);
     put(&spool, id(3), ROWS).unwrap();
     let found = lro_core::records::Found::of(ROWS);
-    let old = lro_spool::ToStore {
+    let old = lro_spool::StoreRequest {
         created_at: at(-7_200_000),
         ..crate::fixture::what("old", id_at(-7_200_000, 2), &found)
     };

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use lro_core::records::Found;
 use lro_core::{Detail, ResultId, Tokens};
 use lro_spool::{
-    DirOptions, DirSpool, FileName, Listed, Quota, Spool, StoreError, ToStore, original, store,
+    DirOptions, DirSpool, FileName, Listed, Quota, Spool, StoreError, StoreRequest, original, store,
 };
 
 pub(crate) const NOON: i64 = 1_800_000_000_000;
@@ -29,8 +29,8 @@ pub(crate) fn id_at(ms: i64, n: u64) -> ResultId {
     ResultId::new((NOON + ms).unsigned_abs(), u128::from(n))
 }
 
-pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Found) -> ToStore<'a> {
-    ToStore {
+pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Found) -> StoreRequest<'a> {
+    StoreRequest {
         id,
         tool,
         server: None,

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use lro_core::ResultId;
 use lro_core::records::Found;
-use lro_spool::{DirOptions, DirSpool, Listed, Quota, Spool, SpoolError, ToStore, original, store};
+use lro_spool::{
+    DirOptions, DirSpool, Listed, Quota, Spool, SpoolError, StoreRequest, original, store,
+};
 
 use crate::fixture::{ROWS, at, entries, fast, id, id_at, private, put, what};
 use crate::step_os::{Side, StepOs};
@@ -32,7 +34,7 @@ fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
     let context = format!("{act:?}, swept before call {number}");
     let other = private(path);
     let found = Found::of(payload);
-    let expired = ToStore { created_at: at(-7_200_000), ..what("list_issues", old(), &found) };
+    let expired = StoreRequest { created_at: at(-7_200_000), ..what("list_issues", old(), &found) };
     store(&other, expired, payload, &["a text"]).unwrap();
     put(&other, id(2), payload).unwrap();
     let whole_ones = other.list().unwrap();

@@ -12,7 +12,8 @@ use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 use lro_core::records::Found;
 use lro_spool::{
-    DirOptions, DirSpool, Listed, Quota, Spool, SpoolError, StoreError, ToStore, original, store,
+    DirOptions, DirSpool, Listed, Quota, Spool, SpoolError, StoreError, StoreRequest, original,
+    store,
 };
 use testkit::SplitMix64;
 
@@ -113,7 +114,7 @@ impl Process {
         let seed = self.random.next_u64();
         let payload = payload(seed);
         let found = Found::of(&payload);
-        let what = ToStore { created_at: now, ttl, ..what("list_issues", id, &found) };
+        let what = StoreRequest { created_at: now, ttl, ..what("list_issues", id, &found) };
         match store(&self.spool, what, &payload, &[]) {
             Ok((listed, _)) => {
                 let stored = Stored { id, seed, expires_at: listed.sidecar.expires_at };

@@ -10,7 +10,7 @@ use std::path::Path;
 use chrono::{DateTime, TimeDelta, Utc};
 use lro_core::ResultId;
 use lro_core::records::Found;
-use lro_spool::{DirSpool, Spool, SpoolError, StoredResult, Storing, ToStore, original};
+use lro_spool::{DirSpool, Spool, SpoolError, StoreRequest, StoreWriter, StoredResult, original};
 use testkit::SplitMix64;
 
 use crate::fixture::{ROWS, at, cases, fast, flat, what};
@@ -21,7 +21,7 @@ struct Model {
     next: u64,
     /// Since when and until when.
     stored: BTreeMap<ResultId, (DateTime<Utc>, DateTime<Utc>)>,
-    drafts: Vec<(ResultId, DateTime<Utc>, DateTime<Utc>, Storing)>,
+    drafts: Vec<(ResultId, DateTime<Utc>, DateTime<Utc>, StoreWriter)>,
     readers: Vec<(ResultId, Box<dyn StoredResult>)>,
     foreign: Vec<std::path::PathBuf>,
     swept: usize,
@@ -57,8 +57,8 @@ impl Model {
         let made = self.now.timestamp_millis().unsigned_abs();
         let id = ResultId::new(made, u128::from(self.next));
         let ttl = std::time::Duration::from_secs(1 + self.random.below(7200) as u64);
-        let what = ToStore { created_at: self.now, ttl, ..what("t", id, found) };
-        let mut storing = Storing::begin(spool, what).unwrap();
+        let what = StoreRequest { created_at: self.now, ttl, ..what("t", id, found) };
+        let mut storing = StoreWriter::begin(spool, what).unwrap();
         storing.feed(ROWS).unwrap();
         self.drafts.push((id, self.now, self.now + ttl, storing));
     }

@@ -2,7 +2,9 @@
 
 use lro_core::records::{Found, PayloadChanged};
 use lro_core::{Detail, OffloadHeader, Tokens};
-use lro_spool::{MemorySpool, Spool, StoreError, StoredForm, Storing, ToStore, original, store};
+use lro_spool::{
+    MemorySpool, Spool, StoreError, StoreRequest, StoreWriter, StoredForm, original, store,
+};
 use proptest::prelude::*;
 use testkit::SplitMix64;
 
@@ -22,7 +24,7 @@ fn f1_the_first_line_is_the_header_with_all_its_fields() {
     let payload = br#"{"memories": [{"id": "a"}, {"id": "b"}], "count": 2}"#;
     let found = Found::of(payload);
     for (n, query) in [(1, None), (2, Some("tea\nor \"coffee\"".to_owned()))] {
-        let what = ToStore {
+        let what = StoreRequest {
             query: query.clone(),
             detail: Detail::Medium,
             estimated: Tokens(1700),
@@ -89,7 +91,7 @@ fn f3_every_line_is_a_whole_memory_at_its_level() {
         let expected = testkit::corpus::lines(&memories, level);
         let payload = format!("{{\"count\": 200, \"memories\": [{}]}}", expected.join(" ,\n"));
         let found = Found::of(payload.as_bytes());
-        let what = ToStore { detail, ..what("recall_memories", id(n), &found) };
+        let what = StoreRequest { detail, ..what("recall_memories", id(n), &found) };
         store(&spool, what, payload.as_bytes(), &[]).unwrap();
         assert_eq!(lines(&spool, n)[1..], expected, "{level:?}");
     }
@@ -152,7 +154,7 @@ fn an_endless_query_or_tool_name_does_not_make_a_result_unreadable() {
     let spool = flat(home.path());
     let (payload, tool) = (b"[1, 2]", "t\n".repeat(1 << 20));
     let found = Found::of(payload);
-    let what = ToStore { query: Some("\u{1}".repeat(2 << 20)), ..what(&tool, id(1), &found) };
+    let what = StoreRequest { query: Some("\u{1}".repeat(2 << 20)), ..what(&tool, id(1), &found) };
     let (listed, _) = store(&spool, what, payload, &[]).unwrap();
     assert_eq!(spool.list().unwrap(), [listed]);
     assert_eq!(whole(&spool, id(1)), b"[1,2]");
@@ -176,7 +178,7 @@ fn f34_every_byte_is_safe_before_anyone_hears_of_it() {
     let spool = private(&home.path().join("spool"));
     let payload = format!("[{}1]", "\"a long record\",".repeat(50_000));
     let found = Found::of(payload.as_bytes());
-    let mut storing = Storing::begin(&spool, what("t", id(1), &found)).unwrap();
+    let mut storing = StoreWriter::begin(&spool, what("t", id(1), &found)).unwrap();
     for chunk in payload.as_bytes().chunks(10_000) {
         storing.feed(chunk).unwrap();
         let seen = entries(spool.path());
@@ -277,7 +279,7 @@ fn prop_the_original_of_what_was_stored_is_what_came() {
     proptest!(config, |(payload in payload(), seed in any::<u64>())| {
         let spool = MemorySpool::default();
         let found = Found::of(&payload);
-        let mut storing = Storing::begin(&spool, what("t", id(1), &found)).unwrap();
+        let mut storing = StoreWriter::begin(&spool, what("t", id(1), &found)).unwrap();
         let (mut random, mut rest) = (SplitMix64::new(seed), &payload[..]);
         while !rest.is_empty() {
             let (chunk, behind) = rest.split_at(1 + random.below(rest.len()));

@@ -1,6 +1,6 @@
 //! An answer finds its request, however the server spells the id.
 
-use lro_wire::{Failure, Id, Message, Messages};
+use lro_wire::{Id, JsonRpcError, Message, Messages};
 use serde_json::value::RawValue;
 
 fn id(json: &str) -> Id {
@@ -25,7 +25,7 @@ fn the_same_id_in_other_words_is_the_same() {
 
 #[test]
 fn a_failure_carries_the_id_as_it_was_spelled() {
-    let failure = Failure::new(-32603, "gone \"away\"\n");
+    let failure = JsonRpcError::new(-32603, "gone \"away\"\n");
     assert_eq!(
         failure.response(&id("1.0")),
         r#"{"jsonrpc":"2.0","id":1.0,"error":{"code":-32603,"message":"gone \"away\"\n"}}"#

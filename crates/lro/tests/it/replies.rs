@@ -9,7 +9,7 @@ use lro_core::config::Config;
 use lro_core::records::Found;
 use lro_core::{Detail, O200k, ResultId, Tokenizer, Tokens};
 use lro_query::{Cancel, Page, read, search};
-use lro_spool::{MemorySpool, Spool, ToStore, store};
+use lro_spool::{MemorySpool, Spool, StoreRequest, store};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn id() -> ResultId {
 fn stored(payload: &[u8]) -> Arc<dyn Spool> {
     let spool = MemorySpool::default();
     let found = Found::of(payload);
-    let what = ToStore {
+    let what = StoreRequest {
         id: id(),
         tool: "recall_memories",
         server: None,

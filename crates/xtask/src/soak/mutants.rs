@@ -74,7 +74,7 @@ const AREAS: &[Area] = &[
         package: "lro-http",
         files: &[
             "crates/lro-http/src/bearer.rs",
-            "crates/lro-http/src/guard.rs",
+            "crates/lro-http/src/origin_guard.rs",
             "crates/lro-http/src/local_token.rs",
             "crates/lro-http/src/unix.rs",
         ],

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::embed::EmbedError;
-use crate::embed::unit::unit;
+use crate::embed::normalize::normalize;
 
 #[derive(Deserialize)]
 struct Answer {
@@ -44,7 +44,7 @@ pub(super) fn vectors(
         }
         #[expect(clippy::cast_possible_truncation, reason = "a vector's numbers are that precise")]
         let embedding = embedding.into_iter().map(|number| number as f32).collect();
-        let Some(vector) = unit(embedding) else {
+        let Some(vector) = normalize(embedding) else {
             return Err(nonsense(format!("vector {index} is empty, all zeros or not finite")));
         };
         *place = Some(vector);

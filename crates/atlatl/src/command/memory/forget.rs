@@ -69,5 +69,5 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     for id in &result.missing {
         output.note(format_args!("{id} was not there"));
     }
-    Ok(if result.missing.is_empty() { Status::Success } else { Status::Failure })
+    Ok(if result.missing.is_empty() { Status::Success } else { Status::JsonRpcError })
 }

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     cleaned.bytes = cleaned.removed.iter().map(|entry| entry.bytes).sum();
     cleaned.removed.sort_by(|a, b| a.reference.cmp(&b.reference));
     cleaned.print(now, output)?;
-    Ok(if cleaned.failures.is_empty() { Status::Success } else { Status::Failure })
+    Ok(if cleaned.failures.is_empty() { Status::Success } else { Status::JsonRpcError })
 }
 
 impl Cleaned {

@@ -42,5 +42,5 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     for failure in &failures {
         output.note(with_causes(failure));
     }
-    Ok(if failures.is_empty() { Status::Success } else { Status::Failure })
+    Ok(if failures.is_empty() { Status::Success } else { Status::JsonRpcError })
 }

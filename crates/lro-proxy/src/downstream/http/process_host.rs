@@ -18,7 +18,7 @@ use lro_http::header::{SESSION, VERSION, agree, differs, one, text};
 use lro_wire::meta::{self, PROTOCOL_VERSION};
 use lro_wire::sse::Event;
 use lro_wire::{
-    Failure, INTERNAL, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, UNSUPPORTED_VERSION,
+    INTERNAL, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, UNSUPPORTED_VERSION,
 };
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, timeout};
@@ -123,7 +123,11 @@ impl Host {
                     .await;
             }
             Err(_) => {
-                return failed(StatusCode::OK, &Failure::new(INTERNAL, "the server ended"), text);
+                return failed(
+                    StatusCode::OK,
+                    &JsonRpcError::new(INTERNAL, "the server ended"),
+                    text,
+                );
             }
         };
         let first = timeout(AT_ONCE, heard.recv()).await;
@@ -294,7 +298,7 @@ async fn tell(feed: &Feed, told: Outbound) -> Result<(), super::body_writer::Unr
 }
 
 /// Whether headers and body of a request of the newer era say the same.
-fn headers_agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), Failure> {
+fn headers_agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
     let in_body = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     if in_body.is_some() && text(headers, &VERSION) != in_body.as_deref() {
         return Err(differs(&VERSION));

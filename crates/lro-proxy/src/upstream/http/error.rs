@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use lro_core::excerpt;
-use lro_wire::{Failure, INTERNAL, Object};
+use lro_wire::{INTERNAL, JsonRpcError, Object};
 use serde_json::json;
 
 /// What went wrong.
@@ -99,8 +99,8 @@ impl UpstreamError {
     }
 
     /// As the answer to a request.
-    pub(crate) fn failure(&self) -> Failure {
-        let failure = Failure::new(INTERNAL, self.to_string());
+    pub(crate) fn failure(&self) -> JsonRpcError {
+        let failure = JsonRpcError::new(INTERNAL, self.to_string());
         match self {
             Self::Status { status, .. } | Self::Refused { status, .. } => {
                 failure.with(json!({"status": status.as_u16()}))

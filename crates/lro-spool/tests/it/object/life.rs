@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use lro_core::records::Found;
 use lro_spool::{
     Address, Bucket, Draft, Extension, Listed, NewResult, ObjectSpool, Quota, Spool, SpoolError,
-    StoreError, StoredForm, ToStore, store,
+    StoreError, StoreRequest, StoredForm, store,
 };
 
 use super::store::{Fault, Faulty, Op};
@@ -44,7 +44,7 @@ fn put_expired(spool: &ObjectSpool, n: u64, now: DateTime<Utc>) -> lro_core::Res
     let created_at = now - 2 * HOUR;
     let id = lro_core::ResultId::new(created_at.timestamp_millis().unsigned_abs(), u128::from(n));
     let found = Found::of(b"[1]");
-    let new = ToStore { created_at, ..what("list_issues", id, &found) };
+    let new = StoreRequest { created_at, ..what("list_issues", id, &found) };
     store(spool, new, b"[1]", &[]).unwrap();
     id
 }

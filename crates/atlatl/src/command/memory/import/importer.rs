@@ -128,7 +128,7 @@ impl<'a> Importer<'a> {
             output.note("a different memory of the same id was kept; --replace takes the new one");
         }
         done?;
-        Ok(if tally.failed == 0 { Status::Success } else { Status::Failure })
+        Ok(if tally.failed == 0 { Status::Success } else { Status::JsonRpcError })
     }
 }
 

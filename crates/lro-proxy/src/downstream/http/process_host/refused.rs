@@ -5,7 +5,7 @@ use std::io;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use lro_http::Problem;
-use lro_wire::{Failure, NO_REQUEST};
+use lro_wire::{JsonRpcError, NO_REQUEST};
 
 use crate::downstream::http::json;
 
@@ -29,7 +29,10 @@ impl IntoResponse for Refused {
         let problem = match self {
             Self::NeedsSession => {
                 let said = "a session is needed: begin with initialize";
-                return json(StatusCode::BAD_REQUEST, Failure::new(NO_REQUEST, said).nameless());
+                return json(
+                    StatusCode::BAD_REQUEST,
+                    JsonRpcError::new(NO_REQUEST, said).without_id(),
+                );
             }
             Self::NoSession => Problem::new(StatusCode::NOT_FOUND, "there is no such session"),
             Self::TooMany => {

@@ -1,0 +1,180 @@
+//! The line above and the line below.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Styles, line, table, write};
+use crate::rows::Content;
+use crate::screen::{Direction, Filter, Mode, Prompt, Purpose, Screen};
+use crate::text::{end_of, fit, grouped, harmless, width};
+
+/// As much of a tool's name as is worth more than other facts.
+const TOOL: usize = 16;
+/// Between two things that are said.
+const DOT: &str = " \u{b7} ";
+
+pub(super) fn title(screen: &Screen, styles: Styles, at: Rect, buffer: &mut Buffer) {
+    let about = &screen.about;
+    let room = usize::from(at.width);
+    let dot = DOT.chars().count();
+    let x = write(buffer, at, 0, &fit(&harmless(&about.reference), room), styles.accent);
+    let others = [&about.holds, &about.size, &about.expires].map(|text| harmless(text));
+    let tool = harmless(&about.tool);
+    // Where there is no room for all, the size goes first, then what it holds: how many there are
+    // stands below as well.
+    let sets: [&[usize]; 4] = [&[0, 1, 2], &[0, 2], &[2], &[]];
+    let needs = |set: &[usize]| {
+        set.iter()
+            .map(|i| &others[*i])
+            .filter(|text| !text.is_empty())
+            .map(|t| width(t) + dot)
+            .sum::<usize>()
+    };
+    let tool_width = width(&tool).min(TOOL) + dot;
+    let fits = |set: &&&[usize]| x + tool_width + needs(set) <= room;
+    let set = sets.iter().find(fits).copied().unwrap_or_default();
+    // A tool may be called anything: it gets what the others leave.
+    let for_tool = room.saturating_sub(x + dot + needs(set));
+    let mut said = vec![(fit(&tool, for_tool), styles.heading)];
+    said.extend(set.iter().map(|i| (others[*i].as_ref().into(), styles.plain)));
+    let mut x = x;
+    for (text, style) in said.into_iter().filter(|(text, _)| !text.is_empty()) {
+        x = write(buffer, at, x, DOT, styles.faint);
+        x = write(buffer, at, x, &text, style);
+    }
+}
+
+/// Draws the line below, and says where the cursor stands in what is typed there.
+pub(super) fn status(
+    screen: &Screen,
+    styles: Styles,
+    at: Rect,
+    buffer: &mut Buffer,
+) -> Option<u16> {
+    if let Mode::Prompt(prompt) = &screen.mode {
+        return typed(prompt, styles, at, buffer);
+    }
+    let room = usize::from(at.width);
+    let mut left = match &screen.mode {
+        Mode::Record(record) => {
+            let number = grouped(screen.number(screen.cursor) as u64 + 1);
+            let shown = record.top + screen.record_height();
+            let rows = record.rows.len();
+            let part = if rows > screen.record_height() {
+                format!("{DOT}rows {}\u{2013}{} of {rows}", record.top + 1, shown.min(rows))
+            } else {
+                String::new()
+            };
+            let what = if screen.body().content == Content::Records { "record" } else { "line" };
+            let cut = if record.cut { " (cut; --original has all of it)" } else { "" };
+            format!("{what} {number}{part}{cut}")
+        }
+        _ => table::position(screen),
+    };
+    if let Some(doing) = screen.doing() {
+        left = format!("{left}{DOT}{doing}");
+    }
+    let mut x = write(buffer, at, 0, &fit(&left, room), styles.heading);
+    for text in restrictions(screen) {
+        let left = room.saturating_sub(x + DOT.chars().count());
+        if left < 8 {
+            break;
+        }
+        x = write(buffer, at, x, DOT, styles.faint);
+        x = write(buffer, at, x, &fit(&text, left), styles.plain);
+    }
+    for hints in hints(screen) {
+        let wide = width(hints);
+        if x + 2 + wide <= room {
+            write(buffer, at, room - wide, hints, styles.faint);
+            break;
+        }
+    }
+    None
+}
+
+/// Draws a message in the line below, and where it is too long for one in those above it too.
+pub(super) fn message(message: &str, styles: Styles, area: Rect, buffer: &mut Buffer) {
+    let room = usize::from(area.width);
+    let most = if area.height < 8 { 1 } else { 3 };
+    let mut rows = Vec::new();
+    let mut rest = message.trim();
+    while !rest.is_empty() && rows.len() + 1 < most && width(rest) > room {
+        let end = end_of(rest, room);
+        // Between two words, where there are two.
+        let end = rest[..end].rfind(' ').filter(|space| *space > 0).unwrap_or(end);
+        if end == 0 {
+            break;
+        }
+        rows.push(rest[..end].to_owned());
+        rest = rest[end..].trim_start();
+    }
+    rows.push(fit(rest, room).into_owned());
+    let blank = " ".repeat(room);
+    let above = area.height.saturating_sub(u16::try_from(rows.len()).unwrap_or(1));
+    for (y, row) in (above..).zip(&rows) {
+        let at = line(area, y);
+        write(buffer, at, 0, &blank, styles.plain);
+        write(buffer, at, 0, row, styles.accent);
+    }
+}
+
+/// What is sorted and left out.
+fn restrictions(screen: &Screen) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Some(more) = screen.filter.as_ref().and_then(Filter::more) {
+        said.push(format!("{more} in all"));
+    }
+    if let Some(sorted) = &screen.sorted {
+        let column = screen.body().columns.get(sorted.column);
+        let arrow = if sorted.direction == Direction::Up { "\u{2191}" } else { "\u{2193}" };
+        let title = column.map_or("", |column| column.title.as_str());
+        said.push(format!("sort {} {arrow}", fit(title, 20)));
+    }
+    if let Some(filter) = &screen.filter {
+        said.push(format!(":{}", harmless(filter.typed())));
+    }
+    if let Some(pattern) = &screen.pattern {
+        said.push(format!("/{}", harmless(&pattern.typed)));
+    }
+    said
+}
+
+/// The keys that matter, from many words to none.
+fn hints(screen: &Screen) -> [&'static str; 3] {
+    match (&screen.mode, screen.body().content) {
+        (Mode::Record(_), _) => {
+            ["\u{2190}\u{2192} neighbours  Esc back  ? help  q quit", "Esc back  q quit", ""]
+        }
+        (_, Content::Records) => {
+            ["/ search  s sort  : SQL  \u{23ce} record  ? help  q quit", "? help  q quit", ""]
+        }
+        _ => ["/ search  \u{23ce} line  ? help  q quit", "? help  q quit", ""],
+    }
+}
+
+fn typed(prompt: &Prompt, styles: Styles, at: Rect, buffer: &mut Buffer) -> Option<u16> {
+    let sign = match prompt.purpose {
+        Purpose::Search => "/",
+        Purpose::Filter => ":",
+    };
+    let from = write(buffer, at, 0, sign, styles.accent);
+    let room = usize::from(at.width).saturating_sub(from + 1);
+    let before = harmless(&prompt.text[..prompt.at]);
+    // Of a long line the end before the cursor is seen.
+    let over = width(&before).saturating_sub(room);
+    let mut skipped = end_of(&before, over);
+    if width(&before[skipped..]) > room {
+        skipped = end_of(&before, over + 1);
+    }
+    let cursor = write(buffer, at, from, &before[skipped..], styles.plain);
+    write(buffer, at, cursor, &harmless(&prompt.text[prompt.at..]), styles.plain);
+    if prompt.text.is_empty() {
+        let example = match prompt.purpose {
+            Purpose::Search => "text or regular expression; \u{2191} the last one",
+            Purpose::Filter => "price > 10 and name like 'a%', or select \u{2026} from results",
+        };
+        write(buffer, at, cursor + 1, &fit(example, room), styles.faint);
+    }
+    u16::try_from(cursor).ok().map(|x| at.x + x.min(at.width.saturating_sub(1)))
+}

@@ -1,0 +1,197 @@
+//! Keep: memories put, read, changed and removed.
+
+use mif::{Memory, MemoryId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::pool::failed;
+use crate::filter::{confidence, expires, status};
+use crate::order::{changed, microseconds};
+use crate::query_text::indexed;
+use crate::store::{Change, Clash, Put, StoreError};
+
+pub(super) fn put(
+    db: &Connection,
+    memories: &[Memory],
+    clash: Clash,
+) -> Result<Vec<Put>, StoreError> {
+    memories.iter().map(|memory| put_one(db, memory, clash)).collect()
+}
+
+fn put_one(db: &Connection, memory: &Memory, clash: Clash) -> Result<Put, StoreError> {
+    let json = memory.to_json();
+    let Some((key, stored)) = row(db, &memory.id)? else {
+        insert(db, memory, &json)?;
+        return Ok(Put::Stored);
+    };
+    if stored == json {
+        return Ok(Put::Unchanged);
+    }
+    if clash == Clash::Keep {
+        return Ok(Put::Kept);
+    }
+    remove(db, key, &stored)?;
+    insert(db, memory, &json)?;
+    Ok(Put::Replaced)
+}
+
+pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+    let mut found = get_all(db, std::slice::from_ref(id))?;
+    Ok(found.pop())
+}
+
+/// Those that are there, in order. Each is read where the engine has it, and not copied before.
+pub(super) fn get_all(db: &Connection, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+    let mut ask = db
+        .prepare_cached("SELECT json FROM memory JOIN document USING (key) WHERE id = ?1")
+        .map_err(failed)?;
+    let mut memories = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut rows = ask.query([blob(id)]).map_err(failed)?;
+        if let Some(row) = rows.next().map_err(failed)? {
+            memories.push(read_in(row, 0)?);
+        }
+    }
+    Ok(memories)
+}
+
+pub(super) fn ids(
+    db: &Connection,
+    first: &MemoryId,
+    last: &MemoryId,
+    limit: usize,
+) -> Result<Vec<MemoryId>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    db.prepare_cached("SELECT id FROM memory WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3")
+        .and_then(|mut ask| {
+            ask.query_map(params![blob(first), blob(last), limit], |row| row.get(0).map(id_of))?
+                .collect()
+        })
+        .map_err(failed)
+}
+
+pub(super) fn update(
+    db: &Connection,
+    id: &MemoryId,
+    change: Change<'_>,
+) -> Result<Option<Memory>, StoreError> {
+    let Some((key, stored)) = row(db, id)? else { return Ok(None) };
+    let before = read(&stored)?;
+    let same = before.id.clone();
+    let mut memory = change(before).map_err(StoreError::Invalid)?;
+    // A change is of one memory, whatever it says.
+    memory.id = same;
+    memory.validate().map_err(StoreError::Invalid)?;
+    let json = memory.to_json();
+    if json != stored {
+        remove(db, key, &stored)?;
+        insert(db, &memory, &json)?;
+    }
+    Ok(Some(memory))
+}
+
+pub(super) fn delete(db: &Connection, id: &MemoryId) -> Result<bool, StoreError> {
+    match row(db, id)? {
+        Some((key, json)) => remove(db, key, &json).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// A stored memory.
+pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
+    Memory::from_json(json).map_err(StoreError::Damaged)
+}
+
+/// The memory in a column.
+pub(super) fn read_in(row: &Row<'_>, column: usize) -> Result<Memory, StoreError> {
+    let json = row.get_ref(column).map_err(failed)?;
+    read(json.as_str().map_err(|error| failed(error.into()))?)
+}
+
+/// An id as the tables have it.
+pub(super) fn blob(id: &MemoryId) -> [u8; 16] {
+    id.as_u128().to_be_bytes()
+}
+
+pub(super) fn id_of(blob: [u8; 16]) -> MemoryId {
+    MemoryId::from_u128(u128::from_be_bytes(blob))
+}
+
+fn row(db: &Connection, id: &MemoryId) -> Result<Option<(i64, String)>, StoreError> {
+    db.prepare_cached("SELECT key, json FROM memory JOIN document USING (key) WHERE id = ?1")
+        .and_then(|mut ask| {
+            ask.query_row([blob(id)], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
+        .map_err(failed)
+}
+
+fn insert(db: &Connection, memory: &Memory, json: &str) -> Result<(), StoreError> {
+    let fades = memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some());
+    let key: i64 = db
+        .prepare_cached(
+            "INSERT INTO memory (id, memory_type, namespace, status, created, changed, expires, \
+             confidence, fades) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING key",
+        )
+        .and_then(|mut insert| {
+            insert.query_row(
+                params![
+                    blob(&memory.id),
+                    memory.memory_type.as_str(),
+                    memory.namespace.as_ref().map(mif::Namespace::as_str),
+                    status(memory).as_str(),
+                    microseconds(memory.created.instant().to_utc()),
+                    changed(memory),
+                    expires(memory).map(microseconds),
+                    confidence(memory),
+                    fades,
+                ],
+                |row| row.get(0),
+            )
+        })
+        .map_err(failed)?;
+    db.prepare_cached("INSERT INTO document (key, json) VALUES (?1, ?2)")
+        .and_then(|mut insert| insert.execute(params![key, json]))
+        .map_err(failed)?;
+    for tag in memory.tags() {
+        db.prepare_cached("INSERT OR IGNORE INTO tag (tag, key) VALUES (?1, ?2)")
+            .and_then(|mut insert| insert.execute(params![tag, key]))
+            .map_err(failed)?;
+    }
+    index(db, key, memory)
+}
+
+/// Puts the words of a memory into the index.
+pub(super) fn index(db: &Connection, key: i64, memory: &Memory) -> Result<(), StoreError> {
+    let statement = "INSERT INTO words (rowid, title, content, tags) VALUES (?1, ?2, ?3, ?4)";
+    words(db, statement, key, memory)
+}
+
+fn words(db: &Connection, statement: &str, key: i64, memory: &Memory) -> Result<(), StoreError> {
+    let values = params![
+        key,
+        memory.title.as_deref().map(indexed),
+        indexed(&memory.content),
+        indexed(&memory.tags().join(" ")),
+    ];
+    db.prepare_cached(statement)
+        .and_then(|mut change| change.execute(values))
+        .map(drop)
+        .map_err(failed)
+}
+
+/// Takes a version of a memory out of every table.
+pub(super) fn remove(db: &Connection, key: i64, json: &str) -> Result<(), StoreError> {
+    let statement = "INSERT INTO words (words, rowid, title, content, tags) \
+                     VALUES ('delete', ?1, ?2, ?3, ?4)";
+    words(db, statement, key, &read(json)?)?;
+    for statement in [
+        "DELETE FROM memory WHERE key = ?1",
+        "DELETE FROM document WHERE key = ?1",
+        "DELETE FROM tag WHERE key = ?1",
+        "DELETE FROM vector WHERE key = ?1",
+    ] {
+        db.prepare_cached(statement)
+            .and_then(|mut delete| delete.execute([key]))
+            .map_err(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! Nearest: memories by their vectors, all compared, none skipped.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+
+use super::crud::{id_of, read};
+use super::list::Condition;
+use super::pool::failed;
+use crate::filter::Filter;
+use crate::store::{Match, StoreError, Unembedded};
+
+/// The vectors of one model, one after the other. A copy of what is stored, brought up to date
+/// before each question: another process may have added some.
+#[derive(Debug)]
+pub(super) struct Flat {
+    model: String,
+    dimensions: usize,
+    numbers: Vec<f32>,
+    keys: Vec<i64>,
+    slots: HashMap<i64, usize>,
+    /// The last vector that is in it.
+    upto: i64,
+}
+
+/// The vectors of `model`, those of another one forgotten.
+pub(super) fn of_model(
+    kept: &RwLock<Option<Arc<Mutex<Flat>>>>,
+    model: &str,
+    dimensions: usize,
+) -> Arc<Mutex<Flat>> {
+    let is_it = |flat: &Arc<Mutex<Flat>>| {
+        let flat = flat.lock().unwrap_or_else(PoisonError::into_inner);
+        flat.model == model && flat.dimensions == dimensions
+    };
+    let found = kept.read().unwrap_or_else(PoisonError::into_inner).clone().filter(is_it);
+    found.unwrap_or_else(|| {
+        let flat = Arc::new(Mutex::new(Flat {
+            model: model.to_owned(),
+            dimensions,
+            numbers: Vec::new(),
+            keys: Vec::new(),
+            slots: HashMap::new(),
+            upto: 0,
+        }));
+        *kept.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&flat));
+        flat
+    })
+}
+
+impl Flat {
+    fn refresh(&mut self, db: &Connection) -> Result<(), StoreError> {
+        let mut ask = db
+            .prepare_cached(
+                "SELECT seq, key, vector FROM vector WHERE seq > ?1 AND model = ?2 ORDER BY seq",
+            )
+            .map_err(failed)?;
+        let mut rows = ask.query(params![self.upto, self.model]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let (seq, key) = (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?);
+            let bytes = row.get_ref(2).map_err(failed)?.as_blob();
+            let bytes = bytes.map_err(|error| failed(error.into()))?;
+            self.upto = seq;
+            // What is of another length cannot be compared: a text that no vector can be made from.
+            if bytes.len() != self.dimensions * size_of::<f32>() {
+                continue;
+            }
+            let vector = bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four));
+            if let Some(slot) = self.slots.get(&key) {
+                let place = slot * self.dimensions..(slot + 1) * self.dimensions;
+                self.numbers.splice(place, vector);
+            } else {
+                self.slots.insert(key, self.keys.len());
+                self.keys.push(key);
+                self.numbers.extend(vector);
+            }
+        }
+        Ok(())
+    }
+
+    /// All keys with how near they are: the cosine, as all vectors have length 1. A heap gives the
+    /// nearest first, and does not put those in order that nobody asks for.
+    fn ranked(&self, vector: &[f32]) -> BinaryHeap<Near> {
+        let dot = |row: &[f32]| row.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
+        let rows = self.numbers.chunks_exact(self.dimensions.max(1)).map(dot);
+        rows.zip(&self.keys).map(|(cosine, key)| Near { cosine, key: *key }).collect()
+    }
+}
+
+/// How near a vector is.
+#[derive(Debug)]
+struct Near {
+    cosine: f32,
+    key: i64,
+}
+
+impl Ord for Near {
+    /// Greater is nearer; between equals, the older.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.cosine.total_cmp(&other.cosine).then(other.key.cmp(&self.key))
+    }
+}
+
+impl PartialOrd for Near {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Near {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Near {}
+
+pub(super) fn nearest(
+    db: &Connection,
+    flat: &Mutex<Flat>,
+    vector: &[f32],
+    filter: &Filter,
+    limit: usize,
+    now: DateTime<Utc>,
+) -> Result<Vec<Match>, StoreError> {
+    let mut ranked = {
+        let mut flat = flat.lock().unwrap_or_else(PoisonError::into_inner);
+        flat.refresh(db)?;
+        flat.ranked(vector)
+    };
+    let condition = Condition::of(filter, now);
+    let sql = format!(
+        "SELECT memory.id, memory.fades FROM memory WHERE {} AND memory.key = ?",
+        condition.sql
+    );
+    let mut ask = db.prepare_cached(&sql).map_err(failed)?;
+    let mut found = Vec::new();
+    while found.len() < limit
+        && let Some(Near { cosine, key }) = ranked.pop()
+    {
+        let values = condition.values.iter().cloned().chain([key.into()]);
+        // What is gone, or not meant, or changed since, is passed over.
+        let admitted = ask
+            .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(failed)?;
+        if let Some((id, fades)) = admitted {
+            found.push(Match::new(id_of(id), f64::from(cosine), fades));
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn unembedded(
+    db: &Connection,
+    model: &str,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Unembedded>, StoreError> {
+    let mut ask = db
+        .prepare_cached(
+            "SELECT key, json FROM document \
+             WHERE key > max(?3, coalesce((SELECT upto FROM embedded WHERE model = ?1), 0)) \
+             AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
+             ORDER BY key LIMIT ?2",
+        )
+        .map_err(failed)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = ask.query(params![model, limit, after]).map_err(failed)?;
+    let mut waiting = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let key: i64 = row.get(0).map_err(failed)?;
+        let memory = read(&row.get::<_, String>(1).map_err(failed)?)?;
+        waiting.push(Unembedded::of(key.unsigned_abs(), memory));
+    }
+    Ok(waiting)
+}
+
+pub(super) fn put(
+    db: &Connection,
+    model: &str,
+    vectors: &[(u64, Vec<f32>)],
+) -> Result<(), StoreError> {
+    for (version, vector) in vectors {
+        let key = i64::try_from(*version).unwrap_or(i64::MAX);
+        let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+        db.prepare_cached(
+            "INSERT OR REPLACE INTO vector (key, model, vector) \
+             SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM memory WHERE key = ?1)",
+        )
+        .and_then(|mut insert| insert.execute(params![key, model, bytes]))
+        .map_err(failed)?;
+    }
+    // Up to the first memory that still has none: one that was left out goes on waiting.
+    db.prepare_cached(
+        "INSERT INTO embedded (model, upto) VALUES (?1, 0) \
+         ON CONFLICT (model) DO NOTHING",
+    )
+    .and_then(|mut insert| insert.execute(params![model]))
+    .map_err(failed)?;
+    db.prepare_cached(
+        "UPDATE embedded SET upto = coalesce( \
+             (SELECT key - 1 FROM document WHERE key > embedded.upto AND NOT EXISTS \
+                 (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
+              ORDER BY key LIMIT 1), \
+             (SELECT max(key) FROM document), upto) \
+         WHERE model = ?1",
+    )
+    .and_then(|mut update| update.execute(params![model]))
+    .map(drop)
+    .map_err(failed)
+}

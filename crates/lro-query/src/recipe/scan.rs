@@ -1,0 +1,172 @@
+//! Each: the recipes that look at one record after the other.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::{Flaw, RecipeError};
+use super::json_cursor::inside;
+use super::keyword::Keyword;
+use super::record::{any_element, fields};
+use super::window::Outlet;
+use super::{Scan, json_string};
+use crate::pattern::Scratch;
+
+pub(super) enum Each {
+    /// Recipe 1: title and namespace, tab-separated.
+    Titles,
+    /// Recipe 2: those whose namespace begins so.
+    Namespace(String),
+    /// Recipe 3: those with a match in their title.
+    Title(Box<Keyword>),
+    /// Recipe 4: id, title and namespace only.
+    Brief,
+    /// Recipe 5: those of this type.
+    MemoryType(String),
+    /// Recipe 7: those with this tag.
+    Tag(String),
+    /// Recipe 10: those with a match in their content.
+    Content(Box<Keyword>),
+}
+
+/// What a thread reuses.
+struct Workspace {
+    decoded: Vec<u8>,
+    search: Option<Scratch>,
+}
+
+/// The answers from one chunk, one behind the other.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Those that were only counted.
+    unseen: u64,
+}
+
+impl Each {
+    /// Gives the answers and says how many records there were.
+    pub(super) fn run(
+        &self,
+        scan: &Scan<'_>,
+        outlet: &mut Outlet<'_, '_>,
+    ) -> Result<u64, RecipeError> {
+        // Set once the page is full; chunks that come later in order are never on it.
+        let only_count = AtomicBool::new(outlet.only_counts());
+        scan.gather(
+            || self.workspace(),
+            |workspace, batch: &mut Batch, _, record| {
+                if only_count.load(Ordering::Relaxed) {
+                    batch.unseen += u64::from(self.selects(record, workspace)?);
+                } else if self.selects(record, workspace)? {
+                    self.write(record, workspace, &mut batch.bytes)?;
+                    batch.ends.push(batch.bytes.len());
+                }
+                Ok(())
+            },
+            |_| {},
+            |batch| {
+                let mut from = 0;
+                for to in batch.ends {
+                    if outlet.give(&batch.bytes[from..to]).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    from = to;
+                }
+                outlet.count(batch.unseen);
+                if outlet.only_counts() {
+                    only_count.store(true, Ordering::Relaxed);
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )
+    }
+
+    fn workspace(&self) -> Workspace {
+        let search = match self {
+            Self::Title(keyword) | Self::Content(keyword) => Some(keyword.scratch()),
+            _ => None,
+        };
+        Workspace { decoded: Vec::new(), search }
+    }
+
+    fn selects(&self, record: &[u8], workspace: &mut Workspace) -> Result<bool, Flaw> {
+        let one = |name| fields(record, [name]).map(|[field]| field);
+        match self {
+            Self::Titles | Self::Brief => Ok(true),
+            Self::Namespace(prefix) => {
+                let namespace = string(one("namespace")?, &mut workspace.decoded);
+                Ok(namespace.starts_with(prefix.as_bytes()))
+            }
+            Self::MemoryType(wanted) => {
+                let lexeme = one("memory_type")?.and_then(inside);
+                Ok(lexeme.is_some_and(|found| json_string::is(found, wanted)))
+            }
+            Self::Tag(wanted) => match one("tags")? {
+                Some(tags) => any_element(tags, |tag| {
+                    inside(tag).is_some_and(|found| json_string::is(found, wanted))
+                }),
+                None => Ok(false),
+            },
+            Self::Title(keyword) => found(keyword, one("title")?, workspace),
+            Self::Content(keyword) => found(keyword, one("content")?, workspace),
+        }
+    }
+
+    fn write(
+        &self,
+        record: &[u8],
+        workspace: &mut Workspace,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Flaw> {
+        match self {
+            Self::Titles => {
+                let [title, namespace] = fields(record, ["title", "namespace"])?;
+                cell(string(title, &mut workspace.decoded), out);
+                out.push(b'\t');
+                cell(string(namespace, &mut workspace.decoded), out);
+            }
+            Self::Brief => {
+                let [id, title, namespace] = fields(record, ["id", "title", "namespace"])?;
+                for (name, field) in [
+                    (&b"{\"id\":"[..], id),
+                    (b",\"title\":", title),
+                    (b",\"namespace\":", namespace),
+                ] {
+                    out.extend_from_slice(name);
+                    out.extend_from_slice(field.unwrap_or(b"null"));
+                }
+                out.push(b'}');
+            }
+            _ => out.extend_from_slice(record.trim_ascii()),
+        }
+        Ok(())
+    }
+}
+
+/// The text of a field; empty where it is none.
+#[inline]
+fn string<'a>(field: Option<&'a [u8]>, decoded: &'a mut Vec<u8>) -> &'a [u8] {
+    field.and_then(inside).map_or(b"", |inside| json_string::decode(inside, decoded))
+}
+
+fn found(keyword: &Keyword, field: Option<&[u8]>, workspace: &mut Workspace) -> Result<bool, Flaw> {
+    let scratch = workspace.search.get_or_insert_with(|| keyword.scratch());
+    Ok(keyword.is_in(string(field, &mut workspace.decoded), scratch)?)
+}
+
+/// A cell of tab-separated text, as `@tsv` of jq 1.6 writes it.
+fn cell(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(i) = rest.iter().position(|b| matches!(b, b'\t' | b'\n' | b'\r' | b'\\' | 0)) {
+        out.extend_from_slice(&rest[..i]);
+        out.extend_from_slice(match rest[i] {
+            b'\t' => b"\\t",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            0 => b"\\0",
+            _ => b"\\\\",
+        });
+        rest = &rest[i + 1..];
+    }
+    out.extend_from_slice(rest);
+}
