@@ -115,7 +115,7 @@ impl Input<'_> {
 fuzz_target!(|input: Input<'_>| {
     let payload = input.payload();
     let chunk = usize::from(input.chunk) + 1;
-    let found = Found::of(&payload);
+    let found = Found::detect(&payload);
     let mut finder = Finder::surveying();
     payload.chunks(chunk).for_each(|part| finder.feed(part));
     let (streamed, surveyed) = finder.finish_surveyed();
@@ -157,7 +157,7 @@ fuzz_target!(|input: Input<'_>| {
     let text = text.expect("records are text");
     match &records.form {
         RecordForm::Array { .. } => {
-            let envelope = Envelope::of(&payload, records).expect("an array has an envelope");
+            let envelope = Envelope::parse(&payload, records).expect("an array has an envelope");
             let whole = envelope.reassemble(lines.iter().map(String::as_str));
             assert_eq!(whole, compact(text.strip_prefix('\u{feff}').unwrap_or(text)));
         }

@@ -145,7 +145,7 @@ fn now() -> DateTime<chrono::Utc> {
 
 fn stored(payload: &[u8]) -> (Arc<dyn Spool>, Address) {
     let spool = MemorySpool::default();
-    let found = Found::of(payload);
+    let found = Found::detect(payload);
     let id = ResultId::new(1_800_000_000_000, 1);
     let what = ToStore {
         id,
@@ -171,7 +171,7 @@ fn within(reply: &Reply, limit: u64, tokenizer: bool) {
     } else {
         // The estimate of a whole may be higher than those of its parts: one line in a script that
         // is not Latin changes how all are counted.
-        let estimate = |line| tokens::count(Measure::of(str::as_bytes(line)), line, &NoTokenizer);
+        let estimate = |line| tokens::count(Measure::from_bytes(str::as_bytes(line)), line, &NoTokenizer);
         text.lines().map(|line| estimate(line).tokens.0).sum()
     };
     assert!(tokens <= limit, "{tokens} tokens, at most {limit}: {text}");

@@ -44,7 +44,7 @@ pub struct Answer {
 
 impl Ask {
     /// What a person typed: a condition, or a whole statement.
-    pub(crate) fn of(typed: &str) -> Self {
+    pub(crate) fn parse(typed: &str) -> Self {
         let typed = typed.trim().trim_end_matches(';').trim_end();
         // A column may begin with a keyword: `with_tax`, `select.x`.
         let end = typed.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(typed.len());
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_condition_becomes_a_statement_and_a_statement_stays() {
         let asked = |typed: &str| {
-            let ask = Ask::of(typed);
+            let ask = Ask::parse(typed);
             (ask.statement, ask.rows)
         };
         let condition = "SELECT _n FROM results WHERE (a > 1\n)".to_owned();

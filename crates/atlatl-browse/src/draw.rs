@@ -16,7 +16,7 @@ use crate::screen::{Look, Mode, Screen};
 /// and on a light one.
 pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     let area = frame.area();
-    let styles = Styles::of(screen.look);
+    let styles = Styles::new(screen.look);
     let buffer = frame.buffer_mut();
     let bars = screen.bars();
     let mut inner = area;
@@ -59,7 +59,7 @@ struct Styles {
 }
 
 impl Styles {
-    fn of(look: Look) -> Self {
+    fn new(look: Look) -> Self {
         let plain = Style::new();
         let accent = match look {
             Look::Colour => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),

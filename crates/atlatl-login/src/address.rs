@@ -22,8 +22,8 @@ impl Class {
     /// Of a URL's host.
     pub(crate) fn of_host(host: &Host<&str>) -> Self {
         match host {
-            Host::Ipv4(address) => Self::of((*address).into()),
-            Host::Ipv6(address) => Self::of((*address).into()),
+            Host::Ipv4(address) => Self::classify((*address).into()),
+            Host::Ipv6(address) => Self::classify((*address).into()),
             Host::Domain(name) => Self::of_name(name),
         }
     }
@@ -43,7 +43,7 @@ impl Class {
     }
 
     /// Of an address.
-    pub(crate) fn of(address: IpAddr) -> Self {
+    pub(crate) fn classify(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn class(address: &str) -> Class {
-        Class::of(address.parse().unwrap())
+        Class::classify(address.parse().unwrap())
     }
 
     #[test]

@@ -70,8 +70,8 @@ pub async fn login(
     let mut server = request.server.clone();
     server.set_query(None);
     server.set_fragment(None);
-    let policy = Policy::of(&server)?;
-    let key = ServerKey::of(&server);
+    let policy = Policy::for_server(&server)?;
+    let key = ServerKey::from_url(&server);
     // Before a person goes to any trouble: is there a place to keep it?
     drop(logins.folder.lock(&key).await?);
     let listener = Listener::bind(request.port).await?;
@@ -89,7 +89,7 @@ pub async fn login(
     manager.configure_client(registered.clone()).map_err(|error| reason(&client, &error))?;
     let url =
         manager.get_authorization_url(&refs).await.map_err(|error| reason(&client, &error))?;
-    let asked = Asked::of(&url, &policy)?;
+    let asked = Asked::parse(&url, &policy)?;
     open(&asked.url);
     let waited = timeout(PATIENCE, listener.wait(&asked.state)).await;
     let (callback, browser) =
@@ -112,7 +112,7 @@ pub async fn login(
             received_at: now(),
         };
         logins.folder.lock(&key).await?.keep(&kept)?;
-        Ok(Login::of(&kept))
+        Ok(Login::from_stored(&kept))
     };
     let outcome: Result<Login, LoginError> = outcome.await;
     browser.tell(outcome.as_ref().err()).await;
@@ -186,7 +186,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(text: &str, policy: &Policy) -> Result<Self, LoginError> {
+    fn parse(text: &str, policy: &Policy) -> Result<Self, LoginError> {
         let url = policy.parse(text)?;
         // An endpoint with parameters of its own could contradict ours.
         let one = |name: &str| {

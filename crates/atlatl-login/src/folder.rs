@@ -38,7 +38,7 @@ impl Folder {
     pub(crate) fn of(&self, server: &ServerKey) -> Result<Vec<Found>, LoginError> {
         let stem = server.stem();
         let mut found = self.found(|name| name.starts_with(&stem))?;
-        found.retain(|found| ServerKey::of(&found.kept.server) == *server);
+        found.retain(|found| ServerKey::from_url(&found.kept.server) == *server);
         found.sort_by_key(|found| std::cmp::Reverse(found.kept.received_at));
         Ok(found)
     }

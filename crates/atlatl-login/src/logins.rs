@@ -67,7 +67,7 @@ impl Logins {
     /// What there is, without secrets, by server.
     pub fn list(&self) -> Result<Vec<Login>, LoginError> {
         let mut all: Vec<Login> =
-            self.folder.all()?.iter().map(|found| Login::of(&found.kept)).collect();
+            self.folder.all()?.iter().map(|found| Login::from_stored(&found.kept)).collect();
         all.sort_by(|a, b| a.server.as_str().cmp(b.server.as_str()));
         Ok(all)
     }
@@ -75,7 +75,7 @@ impl Logins {
     /// Logs out: removes the login, then asks the authority to revoke it. The order keeps the
     /// promise even if the authority never answers.
     pub async fn forget(&self, server: &Url) -> Result<Forgotten, LoginError> {
-        let key = ServerKey::of(server);
+        let key = ServerKey::from_url(server);
         let mut forgotten = Forgotten::default();
         if self.folder.of(&key)?.is_empty() {
             return Ok(forgotten);
@@ -96,16 +96,16 @@ impl Logins {
 
     /// The login at one server, whether there is one or not.
     pub fn of(&self, server: &Url) -> ServerLogin {
-        ServerLogin::new(self.clone(), ServerKey::of(server))
+        ServerLogin::new(self.clone(), ServerKey::from_url(server))
     }
 
     pub(crate) fn client(&self, server: &Url) -> Result<Guarded, LoginError> {
-        Ok(Guarded::new(Policy::of(server)?, Arc::clone(&self.carrier)))
+        Ok(Guarded::new(Policy::for_server(server)?, Arc::clone(&self.carrier)))
     }
 }
 
 impl Login {
-    pub(crate) fn of(kept: &Kept) -> Self {
+    pub(crate) fn from_stored(kept: &Kept) -> Self {
         Self {
             server: kept.server.clone(),
             issuer: kept.issuer.clone(),

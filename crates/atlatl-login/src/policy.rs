@@ -19,7 +19,7 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// For `server`, which has to be one that secrets may be sent to.
-    pub(crate) fn of(server: &Url) -> Result<Self, Refusal> {
+    pub(crate) fn for_server(server: &Url) -> Result<Self, Refusal> {
         let policy = Self { server: server.clone() };
         policy.check(server)?;
         Ok(policy)
@@ -81,18 +81,18 @@ mod tests {
     use super::*;
 
     fn policy(server: &str) -> Policy {
-        Policy::of(&server.parse().unwrap()).unwrap()
+        Policy::for_server(&server.parse().unwrap()).unwrap()
     }
 
     #[test]
     fn a_server_is_reached_by_https_or_on_loopback() {
         for server in ["https://mcp.example.com", "http://127.0.0.1:1", "http://localhost:2/mcp"] {
-            assert!(Policy::of(&server.parse().unwrap()).is_ok(), "{server}");
+            assert!(Policy::for_server(&server.parse().unwrap()).is_ok(), "{server}");
         }
         for server in
             ["http://mcp.example.com", "http://10.0.0.1", "ftp://a.example", "https://u@a.example"]
         {
-            assert!(Policy::of(&server.parse().unwrap()).is_err(), "{server}");
+            assert!(Policy::for_server(&server.parse().unwrap()).is_err(), "{server}");
         }
     }
 

@@ -35,8 +35,8 @@ impl Resolve for Filtered {
 fn allows(reach: Reach, address: SocketAddr) -> bool {
     match reach {
         Reach::Anywhere => true,
-        Reach::Public => Class::of(address.ip()) == Class::Public,
-        Reach::Loopback => Class::of(address.ip()) == Class::Loopback,
+        Reach::Public => Class::classify(address.ip()) == Class::Public,
+        Reach::Loopback => Class::classify(address.ip()) == Class::Loopback,
     }
 }
 

@@ -10,7 +10,7 @@ use url::Url;
 pub(crate) struct ServerKey(Url);
 
 impl ServerKey {
-    pub(crate) fn of(server: &Url) -> Self {
+    pub(crate) fn from_url(server: &Url) -> Self {
         // The parser has made scheme and host lower case and dropped the scheme's own port.
         let mut url = server.clone();
         url.set_query(None);
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn one_server_has_one_key() {
-        let key = |text: &str| ServerKey::of(&text.parse().unwrap());
+        let key = |text: &str| ServerKey::from_url(&text.parse().unwrap());
         let one = key("https://mcp.example.com/a");
         for same in [
             "HTTPS://MCP.example.COM:443/a/",
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn file_names_hold_nothing_of_what_a_server_says() {
-        let name =
-            ServerKey::of(&"https://x.example/..%2f".parse().unwrap()).file("../../etc/passwd\0");
+        let name = ServerKey::from_url(&"https://x.example/..%2f".parse().unwrap())
+            .file("../../etc/passwd\0");
         assert!(
             name.strip_suffix(".json").unwrap().chars().all(|c| c.is_ascii_hexdigit() || c == '-')
         );

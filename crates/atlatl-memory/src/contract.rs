@@ -73,7 +73,7 @@ fn put(store: &dyn MemoryStore, memories: &[Memory]) {
 }
 
 fn found(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
-    let matches = store.lexical(&Terms::of(words, need), &Filter::default(), 100, at(1_000_000));
+    let matches = store.lexical(&Terms::parse(words, need), &Filter::default(), 100, at(1_000_000));
     let matches = matches.expect("a question");
     assert_eq!(matches.total, matches.best.len() as u64);
     matches.best.iter().map(|one| one.id.as_u128()).collect()
@@ -254,7 +254,7 @@ fn filters_agree_with_their_meaning(store: &dyn MemoryStore) {
                 let part = store.list_from(&filter, order, 3, 4, now).expect("list");
                 assert!(part.iter().eq(wanted.iter().skip(3).take(4).copied()), "{filter:?}");
             }
-            let terms = Terms::of("shared", Need::All);
+            let terms = Terms::parse("shared", Need::All);
             let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
             assert_eq!(matches.total, wanted.len() as u64, "{filter:?}");
             assert_eq!(matches.best.len(), wanted.len().min(10));
@@ -347,7 +347,7 @@ fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
     assert_eq!(found(store, "postgresql deploy", Need::All), [] as [u128; 0]);
     assert_eq!(found(store, "\"café service\"", Need::All), [4]);
     assert_eq!(found(store, "\"service café\"", Need::All), [] as [u128; 0]);
-    let (terms, filter) = (Terms::of("postgresql deploy", Need::Any), Filter::default());
+    let (terms, filter) = (Terms::parse("postgresql deploy", Need::Any), Filter::default());
     let now = at(1_000_000);
     let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
     for first in [0, 2, 10] {
@@ -500,7 +500,7 @@ fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {
             "created":"2026-06-01T12:00:00Z","temporal":{"ttl":"PT10M"}}"#,
     );
     put(store, &[short.clone(), memory(2, "long")]);
-    let terms = Terms::of("short", Need::Any);
+    let terms = Terms::parse("short", Need::Any);
     let asked = |now| store.lexical(&terms, &Filter::default(), 9, now).expect("asked").total;
     assert_eq!((asked(at(9)), asked(at(10))), (1, 0));
     assert_eq!(store.count(&Filter::default(), at(10)).expect("count"), 1);

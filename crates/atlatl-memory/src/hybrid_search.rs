@@ -53,7 +53,7 @@ pub(crate) struct Finder {
 
 impl Finder {
     pub(crate) fn find(&self, question: &Question<'_>) -> Result<Found, StoreError> {
-        let terms = Terms::of(question.query, question.need);
+        let terms = Terms::parse(question.query, question.need);
         if question.query.trim().is_empty() {
             return self.everything(question);
         }

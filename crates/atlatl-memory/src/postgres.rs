@@ -127,7 +127,7 @@ impl PostgresStore {
     }
 
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
-        Condition::of(&self.tenant, filter, now)
+        Condition::from_filter(&self.tenant, filter, now)
     }
 
     /// Whose it is.
@@ -230,7 +230,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Matches::default());
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
+            let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
                 return Ok(Matches::default());
             };
             find::lexical(db, asked, terms.need, self.condition(filter, now), limit)
@@ -249,7 +249,7 @@ impl MemoryStore for PostgresStore {
             return Ok((Matches::default(), Vec::new()));
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(asked) = Asked::of(&self.tenant.mark, terms) else {
+            let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
                 return Ok((Matches::default(), Vec::new()));
             };
             let condition = self.condition(filter, now);

@@ -59,9 +59,9 @@ impl Terms {
     /// The words of `question`. What stands in double quotes is one phrase. With [`Need::Any`] a run
     /// of Chinese, Japanese or Korean is as many phrases as it has pairs, and words that say nothing
     /// are left out unless there are no others.
-    pub fn of(question: &str, need: Need) -> Self {
-        let mut all = Phrases::of(need);
-        let mut telling = Phrases::of(need);
+    pub fn parse(question: &str, need: Need) -> Self {
+        let mut all = Phrases::new(need);
+        let mut telling = Phrases::new(need);
         for (part, quoted) in question.split('"').zip([false, true].into_iter().cycle()) {
             if quoted {
                 telling.push(quoted_phrase(part));
@@ -99,7 +99,7 @@ struct Phrases {
 }
 
 impl Phrases {
-    fn of(need: Need) -> Self {
+    fn new(need: Need) -> Self {
         let most = match need {
             Need::Any => MOST_PHRASES,
             Need::All => MOST_NEEDED,
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     fn words(question: &str, need: Need) -> Vec<String> {
-        Terms::of(question, need).phrases.into_iter().map(|phrase| phrase.words).collect()
+        Terms::parse(question, need).phrases.into_iter().map(|phrase| phrase.words).collect()
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
     fn a_question_asks_for_pairs_too() {
         assert_eq!(words("数据库连接", Need::Any), ["数据", "据库", "库连", "连接"]);
         assert_eq!(words("数据库", Need::All), ["数据 据库"]);
-        let alone = Terms::of("库", Need::Any);
+        let alone = Terms::parse("库", Need::Any);
         assert_eq!(alone.phrases, [Phrase { words: "库".to_owned(), prefix: true }]);
     }
 
@@ -300,14 +300,14 @@ mod tests {
     fn a_document_as_a_question_is_bounded_in_time_and_words() {
         let long: Vec<String> = (0..200_000).map(|n| format!("word{n}")).collect();
         let began = std::time::Instant::now();
-        let terms = Terms::of(&long.join(" "), Need::Any);
+        let terms = Terms::parse(&long.join(" "), Need::Any);
         assert_eq!((terms.phrases.len(), terms.cut), (MOST_PHRASES, true));
         for one in [long.join("-"), format!("\"{}\"", long.join(" ")), "库".repeat(100_000)] {
-            let terms = Terms::of(&one, Need::All);
+            let terms = Terms::parse(&one, Need::All);
             assert_eq!(terms.phrases.len(), 1);
             assert!(terms.cut && terms.phrases[0].words.len() < 400, "{:?}", terms.phrases);
         }
-        assert!(!Terms::of("as many as this", Need::All).cut);
+        assert!(!Terms::parse("as many as this", Need::All).cut);
         assert!(began.elapsed() < std::time::Duration::from_secs(2));
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn a_quoted_phrase_stands_as_the_index_has_it() {
         assert_eq!(words("\"使用PostgreSQL数据\"", Need::All), ["使用 用 PostgreSQL 数据"]);
         assert_eq!(words("\"数据库 连接\"", Need::All), ["数据 据库 库 连接"]);
-        let alone = Terms::of("\"库\"", Need::All);
+        let alone = Terms::parse("\"库\"", Need::All);
         assert_eq!(alone.phrases, [Phrase { words: "库".to_owned(), prefix: true }]);
     }
 }

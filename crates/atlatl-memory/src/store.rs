@@ -237,7 +237,7 @@ impl Unembedded {
     }
 
     /// This version of a memory: its title and its content, once where the one begins the other.
-    pub(crate) fn of(version: u64, memory: Memory) -> Self {
+    pub(crate) fn from_memory(version: u64, memory: Memory) -> Self {
         let text = match &memory.title {
             Some(title) if !memory.content.starts_with(title.as_str()) => {
                 format!("{title}\n{}", memory.content)

@@ -168,7 +168,7 @@ impl MemoryServer {
         let own = self.0.extraction_for(client).map(lro::mcp::Tools::definitions);
         let own = own.unwrap_or_default();
         let changes = Changes::none().appending(&own);
-        let page = Page::of(listing, changes, |tool| interceptor.may_replace(tool));
+        let page = Page::parse(listing, changes, |tool| interceptor.may_replace(tool));
         let Some(listed) = page.and_then(|page| page.json) else { return listing.to_owned() };
         interceptor.tools_listed("atlatl", listing, &listed, (self.0.clock)().now);
         listed

@@ -130,7 +130,7 @@ impl ServerInner {
         let call = Call {
             query: asked.query.as_deref(),
             detail: Some(level(asked.detail)),
-            ..Call::of(tool.name())
+            ..Call::new(tool.name())
         };
         let intercepted = |result: &str| {
             let interceptor =
@@ -236,7 +236,7 @@ impl ServerInner {
         }
         let tool = asked.tool.name();
         let lines = memories.map(|memory| memory.to_line(asked.detail));
-        interceptor.offloader(tool).inline_prefix(Call::of(tool), lines).max(1).min(all)
+        interceptor.offloader(tool).inline_prefix(Call::new(tool), lines).max(1).min(all)
     }
 
     fn place(

@@ -215,7 +215,7 @@ impl<W: Write + Send + 'static> Connection<W> {
             if message.method.as_deref() == Some("notifications/cancelled")
                 && let Some(id) = message.params().and_then(|params| params.get("requestId"))
             {
-                self.requests.cancel(&Id::of(id).key());
+                self.requests.cancel(&Id::from_raw(id).key());
             }
             return;
         };

@@ -77,7 +77,7 @@ pub struct RequestName {
 }
 
 impl RequestName {
-    fn of(message: &Message<'_>) -> Self {
+    fn from_message(message: &Message<'_>) -> Self {
         let method = method(message.method.as_deref().unwrap_or_default());
         let called = (method == "tools/call").then(|| lro_wire::meta::tool(message)).flatten();
         Self { method, tool: called.and_then(|name| tool(&name)) }
@@ -96,7 +96,7 @@ impl Traced {
         parent: impl FnOnce() -> Option<Parent>,
     ) -> Self {
         let Some(tracer) = tracer else { return Self(None) };
-        let name = RequestName::of(message);
+        let name = RequestName::from_message(message);
         let span = Self(Some(tracer.request(name, parent().as_ref())));
         span.say("rpc.system.name", "jsonrpc");
         span.say("mcp.method.name", name.method);

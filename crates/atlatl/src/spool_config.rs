@@ -57,7 +57,7 @@ pub(crate) enum Reach {
 
 impl Stores {
     /// Those that `settings` name, with the folder of what `--scope` says.
-    pub(crate) fn of(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
+    pub(crate) fn from_settings(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let config = &settings.config;
         let output_dir = output_dir(settings)?;
         let surroundings = settings.surroundings();
@@ -273,7 +273,7 @@ pub(crate) fn scope_of(surroundings: &Surroundings, typed: Option<&str>) -> Scop
         Some(dir) => (scope_dir(Path::new(dir), working_dir, surroundings.home.as_deref()), ""),
         None => (working_dir.to_owned(), typed.unwrap_or_default()),
     };
-    Scope::of([
+    Scope::from_fields([
         surroundings.uid.to_string().as_bytes(),
         dir.as_os_str().as_encoded_bytes(),
         name.as_bytes(),

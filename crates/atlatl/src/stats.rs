@@ -17,7 +17,7 @@
 //!         "definitions":{"tokens":600,"method":"counted"}}"#,
 //! ];
 //! let events = ledger.iter().map(|line| serde_json::from_str::<Event>(line).unwrap());
-//! let summary = Summary::of(events);
+//! let summary = Summary::from_events(events);
 //! assert_eq!(summary.all.net_tokens(), 29_000);
 //! assert_eq!(summary.servers[0].name, "tracker");
 //! ```

@@ -88,7 +88,7 @@ fn scans() -> Vec<Value> {
         .into_iter()
         .map(|(name, payload)| {
             let bytes = payload.as_bytes();
-            let found = Found::of(bytes);
+            let found = Found::detect(bytes);
             let records = found.records().expect("every payload is made of records");
             // In turn, round after round, so that all meet the same machine.
             let mut runs: [(&str, f64, &dyn Fn()); 4] = [
@@ -99,7 +99,7 @@ fn scans() -> Vec<Value> {
                     black_box(serde_json::from_slice::<&serde_json::value::RawValue>(bytes)).ok();
                 }),
                 ("find and measure", f64::MAX, &|| {
-                    black_box(Found::of(bytes));
+                    black_box(Found::detect(bytes));
                 }),
                 ("write the lines, with their shape", f64::MAX, &|| {
                     let mut writer = RecordLines::new(records);
@@ -156,7 +156,7 @@ fn peak_beyond(payload: &str) -> Option<u64> {
 
 fn memory_of(path: &str) -> u64 {
     let payload = std::fs::read(path).unwrap_or_default();
-    black_box(Found::of(&payload));
+    black_box(Found::detect(&payload));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
@@ -180,7 +180,7 @@ fn token_errors() -> Vec<Value> {
     samples
         .iter()
         .map(|(name, text)| {
-            let measure = Measure::of(text.as_bytes());
+            let measure = Measure::from_bytes(text.as_bytes());
             let ours = lro_core::tokens::estimate(measure, text, &O200k);
             let without = lro_core::tokens::estimate(measure, text, &NoTokenizer);
             json!({

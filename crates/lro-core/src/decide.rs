@@ -35,7 +35,7 @@ pub fn assess(
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
-    assess_parts(&payload, Found::of(payload), &[], tool, rules, tokenizer)
+    assess_parts(&payload, Found::detect(payload), &[], tool, rules, tokenizer)
 }
 
 /// Assesses a result of `tool` whose payload has been looked through while it arrived.
@@ -56,7 +56,7 @@ pub fn assess_result(
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
-    let found = Found::of(result.payload().map_or(&[], |part| part.payload.as_bytes()));
+    let found = Found::detect(result.payload().map_or(&[], |part| part.payload.as_bytes()));
     assess_result_found(result, found, tool, rules, tokenizer)
 }
 
@@ -106,7 +106,7 @@ fn assess_parts(
                 estimate_payload(payload, &found, threshold, tokenizer)
             };
             for part in further {
-                let more = estimate_payload(part, &Found::of(part), threshold, tokenizer);
+                let more = estimate_payload(part, &Found::detect(part), threshold, tokenizer);
                 all.tokens.0 += more.tokens.0;
                 if all.method == Method::Counted {
                     all.method = more.method;
@@ -351,7 +351,7 @@ mod tests {
             let tool =
                 if threshold == Threshold::From(10_000) { "fetch" } else { "recall_memories" };
             for tokenizer in [&Characters as &dyn Tokenizer, &NoTokenizer] {
-                let found = Found::of(text.as_bytes());
+                let found = Found::detect(text.as_bytes());
                 let lost = Lost(text.len() as u64);
                 let assessment = assess_arrived(&lost, found, tool, &rules, tokenizer);
                 assert_eq!(assessment.decision.delivery, Delivery::Offload, "{tool}");

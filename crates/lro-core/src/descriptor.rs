@@ -185,7 +185,7 @@ impl Stored<'_> {
     /// Spec R1: the full descriptor of a set of memories at `detail`.
     pub fn full_descriptor(&self, detail: Detail, look: Look) -> FullDescriptor {
         let (count, reference) = (self.survey.count, self.id.reference());
-        let optional = Optional::of(&self.survey.shape);
+        let optional = Optional::from_shape(&self.survey.shape);
         FullDescriptor {
             lro: self.lro(look.preview),
             response: OffloadResponse {
@@ -283,8 +283,9 @@ impl Stored<'_> {
         let mut room = FIELDS_COST;
         let mut listed = Map::new();
         for (name, types) in &all {
-            let cost =
-                Measure::of(name.as_bytes()).cost() + Measure::of(types.as_bytes()).cost() + 2;
+            let cost = Measure::from_bytes(name.as_bytes()).cost()
+                + Measure::from_bytes(types.as_bytes()).cost()
+                + 2;
             if cost > room {
                 break;
             }

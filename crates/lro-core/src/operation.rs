@@ -34,7 +34,7 @@ impl Operation {
             "search_memories" => Self::Search,
             "inject_context" => Self::Inject,
             "list_memories" => Self::List,
-            other => Self::Tool(Slug::of(other)),
+            other => Self::Tool(Slug::new(other)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Operation {
 }
 
 impl Slug {
-    fn of(name: &str) -> Self {
+    fn new(name: &str) -> Self {
         let slug: String = name
             .chars()
             .take(SLUG_CAP)

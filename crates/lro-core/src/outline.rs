@@ -48,7 +48,7 @@ impl Node {
     /// The outline of `payload`. `enter` says of a path of names whether to look inside; the path of
     /// the root is empty, and elements of an array have empty names. `None` where it is not one JSON
     /// document, or several.
-    pub fn of(
+    pub fn parse(
         payload: &dyn Payload,
         enter: impl Fn(&[&str]) -> bool,
     ) -> Result<Option<Self>, Unreadable> {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     fn outline(json: &str, paths: &[&[&str]]) -> Option<Node> {
-        Node::of(&json.as_bytes(), |path| paths.contains(&path)).unwrap()
+        Node::parse(&json.as_bytes(), |path| paths.contains(&path)).unwrap()
     }
 
     #[test]

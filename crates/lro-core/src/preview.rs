@@ -83,7 +83,7 @@ impl Preview {
 }
 
 fn cost(text: &str) -> u64 {
-    Measure::of(text.as_bytes()).cost()
+    Measure::from_bytes(text.as_bytes()).cost()
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Optional {
     };
 
     /// What the shape of the records says.
-    pub fn of(shape: &Shape) -> Self {
+    pub fn from_shape(shape: &Shape) -> Self {
         Self {
             title: shape.string(&["title"]),
             namespace: shape.string(&["namespace"]),

@@ -94,7 +94,7 @@ pub enum RecordForm {
 
 impl Found {
     /// Looks at a payload that lies in memory.
-    pub fn of(payload: &[u8]) -> Self {
+    pub fn detect(payload: &[u8]) -> Self {
         let mut finder = Finder::new();
         finder.feed(payload);
         finder.finish()

@@ -88,7 +88,7 @@ impl Field {
 
     /// What naming it costs the reader, with the punctuation and the type around the name.
     fn cost(&self) -> u64 {
-        Measure::of(self.name.as_bytes()).cost() + FIELD_COST
+        Measure::from_bytes(self.name.as_bytes()).cost() + FIELD_COST
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
             (0..60).map(|i| format!(r#""{}{i}":1"#, "\u{13080}".repeat(50))).collect();
         for record in [outer, glyphs] {
             let schema = shape(&format!("{{{}}}", record.join(","))).line_schema();
-            let cost = Measure::of(schema.to_string().as_bytes()).cost();
+            let cost = Measure::from_bytes(schema.to_string().as_bytes()).cost();
             assert!(cost < 2 * SCHEMA_COST, "{cost}: {schema}");
         }
     }

@@ -46,7 +46,7 @@ pub struct Measure {
 
 impl Measure {
     /// Measures `text`; parts of one text may be measured in turn and added, wherever they are cut.
-    pub fn of(text: &[u8]) -> Self {
+    pub fn from_bytes(text: &[u8]) -> Self {
         // Blocks of a fixed size, so that the compiler keeps the counters in vector lanes, and no
         // longer than a u8 can count.
         let (blocks, rest) = text.as_chunks::<128>();
@@ -210,7 +210,7 @@ pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Es
 
 /// Spec T2: the estimate for a text that lies in memory.
 pub fn estimate_text(text: &str, tokenizer: &dyn Tokenizer) -> Estimate {
-    estimate(Measure::of(text.as_bytes()), &sample(text), tokenizer)
+    estimate(Measure::from_bytes(text.as_bytes()), &sample(text), tokenizer)
 }
 
 /// The real number of tokens: counted where `sample` is the whole text, in proportion to the
@@ -223,7 +223,7 @@ pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estim
         }
         // A sample of nothing says nothing.
         Some(tokens) if !sample.is_empty() => {
-            let sampled = u128::from(Measure::of(sample.as_bytes()).chars);
+            let sampled = u128::from(Measure::from_bytes(sample.as_bytes()).chars);
             let all = u128::from(tokens.0) * u128::from(measure.chars);
             let tokens = u64::try_from(all.div_ceil(sampled)).unwrap_or(u64::MAX);
             Estimate { tokens: Tokens(tokens), method: Method::Sampled }
@@ -235,7 +235,7 @@ pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estim
 
 /// The tokens of a text that lies in memory, every one of them counted where `tokenizer` can.
 pub fn count_all(text: &str, tokenizer: &dyn Tokenizer) -> Estimate {
-    count(Measure::of(text.as_bytes()), text, tokenizer)
+    count(Measure::from_bytes(text.as_bytes()), text, tokenizer)
 }
 
 #[cfg(test)]
@@ -245,12 +245,12 @@ mod tests {
     #[test]
     fn a_measure_counts_the_same_wherever_it_is_cut() {
         let text = "a\u{e9}\u{4e2d}\u{1F600}\u{27f}\u{280}z".repeat(90);
-        let whole = Measure::of(text.as_bytes());
+        let whole = Measure::from_bytes(text.as_bytes());
         assert_eq!(whole.chars, text.chars().count() as u64);
         assert_eq!(whole.beyond_latin, text.chars().filter(|c| *c >= '\u{280}').count() as u64);
         for cut in 0..40 {
-            let mut sum = Measure::of(&text.as_bytes()[..cut]);
-            sum += Measure::of(&text.as_bytes()[cut..]);
+            let mut sum = Measure::from_bytes(&text.as_bytes()[..cut]);
+            sum += Measure::from_bytes(&text.as_bytes()[cut..]);
             assert_eq!(sum, whole);
         }
     }
@@ -258,14 +258,18 @@ mod tests {
     #[test]
     fn t2_characters_by_four_rounded_up_never_bytes() {
         for (text, tokens) in [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("éééé", 1)] {
-            assert_eq!(Measure::of(text.as_bytes()).latin_estimate(), Tokens(tokens), "{text}");
+            assert_eq!(
+                Measure::from_bytes(text.as_bytes()).latin_estimate(),
+                Tokens(tokens),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn f36_a_failing_tokenizer_never_counts_as_nothing() {
         let text = "\u{8a18}\u{61b6}".repeat(1000);
-        let measure = Measure::of(text.as_bytes());
+        let measure = Measure::from_bytes(text.as_bytes());
         let estimate = estimate(measure, &text, &NoTokenizer);
         assert_eq!(estimate.method, Method::WithoutTokenizer);
         assert!(estimate.tokens >= Tokens(measure.chars), "{estimate:?}");
@@ -276,7 +280,7 @@ mod tests {
     fn t2_a_real_tokenizer_counts_what_is_not_latin() {
         let text = "\u{5927}\u{304d}\u{306a}\u{7d50}\u{679c} and some Latin ".repeat(20);
         let real = bpe_openai::o200k_base().count(&text) as u64;
-        let measure = Measure::of(text.as_bytes());
+        let measure = Measure::from_bytes(text.as_bytes());
         let exact = estimate(measure, &text, &O200k);
         assert_eq!(exact, Estimate { tokens: Tokens(real), method: Method::Counted });
         assert!(measure.latin_estimate() < exact.tokens);
@@ -285,7 +289,7 @@ mod tests {
     #[cfg(feature = "tokenizer")]
     #[test]
     fn f36_an_empty_sample_never_counts_as_nothing() {
-        let measure = Measure::of("\u{8a18}".repeat(50_000).as_bytes());
+        let measure = Measure::from_bytes("\u{8a18}".repeat(50_000).as_bytes());
         let estimate = estimate(measure, "", &O200k);
         assert_eq!(estimate.method, Method::WithoutTokenizer);
         assert!(estimate.tokens >= Tokens(50_000), "{estimate:?}");
@@ -304,7 +308,7 @@ mod tests {
     fn a_long_text_is_sampled_in_proportion() {
         let text =
             "\u{5927}\u{304d}\u{306a}\u{7d50}\u{679c}\u{3092}\u{8aad}\u{3080}\n".repeat(40_000);
-        let measure = Measure::of(text.as_bytes());
+        let measure = Measure::from_bytes(text.as_bytes());
         let sampled = estimate(measure, &sample(&text), &O200k);
         assert_eq!(sampled.method, Method::Sampled);
         let real = bpe_openai::o200k_base().count(&text) as u64;

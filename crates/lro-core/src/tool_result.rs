@@ -177,7 +177,7 @@ fn joined(texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
 }
 
 fn is_container(text: &str) -> bool {
-    let one = match Found::of(text.as_bytes()).content {
+    let one = match Found::detect(text.as_bytes()).content {
         Content::Document => true,
         Content::Records(records) => matches!(records.form, RecordForm::Array { .. }),
         _ => false,

@@ -10,7 +10,7 @@ use crate::object::Object;
 /// Puts the members of `patch` into the object `json`, objects into objects and anything else in
 /// place of what was there; `None` where `json` is no object.
 pub fn merge(json: &str, patch: &Value) -> Option<String> {
-    let mut edits = Edits::of(json);
+    let mut edits = Edits::new(json);
     edits.merge(json, patch.as_object()?)?;
     Some(edits.applied().into_owned())
 }
@@ -25,7 +25,7 @@ pub struct Edits<'a> {
 
 impl<'a> Edits<'a> {
     /// No changes to `text` yet.
-    pub fn of(text: &'a str) -> Self {
+    pub fn new(text: &'a str) -> Self {
         Self { text, changes: Vec::new() }
     }
 

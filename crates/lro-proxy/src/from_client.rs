@@ -98,7 +98,7 @@ impl Relay {
                 None => Became::Refused(not_offered(&id)),
             };
         }
-        let mut edits = Edits::of(text);
+        let mut edits = Edits::new(text);
         announce(message, &mut edits);
         let mut awaited = awaited(method, message);
         if let PendingRequest::Call(called) = &mut awaited
@@ -141,14 +141,14 @@ impl Relay {
         if !self.house.tools.as_ref()?.has(&name) {
             return None;
         }
-        let call = LocalToolCall::of(id.clone(), name, message);
+        let call = LocalToolCall::new(id.clone(), name, message);
         self.state().running.insert(id.key(), (id.clone(), call.cancel.clone()));
         Some(call)
     }
 
     fn cancelled(&self, message: &Message<'_>) {
         let Some(id) = message.params().and_then(|params| params.get("requestId")) else { return };
-        let id = Id::of(id);
+        let id = Id::from_raw(id);
         let mut state = self.state();
         if let Some((_, cancel)) = state.running.get(&id.key()) {
             cancel.cancel();
@@ -174,7 +174,7 @@ fn awaited(method: &str, message: &Message<'_>) -> PendingRequest {
             PendingRequest::Listing { era: Era::of_request(message).unwrap_or(Era::Legacy) }
         }
         "tools/call" => {
-            ToolCallInfo::of(message).map_or(PendingRequest::Other, PendingRequest::Call)
+            ToolCallInfo::from_message(message).map_or(PendingRequest::Other, PendingRequest::Call)
         }
         "tasks/result" => task().map_or(PendingRequest::Other, PendingRequest::TaskResult),
         "tasks/get" => task().map_or(PendingRequest::Other, PendingRequest::Task),

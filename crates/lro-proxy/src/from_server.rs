@@ -61,10 +61,10 @@ impl Relay {
                 if self.is_unsolicited(&message, awaited.as_ref()) {
                     return Forward::Nothing;
                 }
-                Forward::of(self.message_from_server(text, &message, awaited, may_offload))
+                Forward::from_change(self.message_from_server(text, &message, awaited, may_offload))
             }
             Messages::Batch(batch) => {
-                let (mut edits, mut kept, count) = (Edits::of(text), Vec::new(), batch.len());
+                let (mut edits, mut kept, count) = (Edits::new(text), Vec::new(), batch.len());
                 for (text, message) in batch {
                     let Some(message) = message else {
                         kept.push(text.to_owned());
@@ -83,7 +83,9 @@ impl Relay {
                     }
                 }
                 if kept.len() == count {
-                    return Forward::of((!edits.is_empty()).then(|| edits.applied().into_owned()));
+                    return Forward::from_change(
+                        (!edits.is_empty()).then(|| edits.applied().into_owned()),
+                    );
                 }
                 if kept.is_empty() {
                     return Forward::Nothing;
@@ -204,7 +206,7 @@ impl Relay {
         if self.house.passing.is_some() {
             changes = changes.with_references();
         }
-        let page = Page::of(result, changes, |tool| self.house.interceptor.may_replace(tool))?;
+        let page = Page::parse(result, changes, |tool| self.house.interceptor.may_replace(tool))?;
         let mut known = self.known();
         for (name, schema) in page.tools {
             known.listed.insert(name, schema.map(Arc::from));
@@ -239,7 +241,7 @@ impl Relay {
     /// Learns what tools there are from the result of a `tools/list` that nobody but us asked for;
     /// where the next page begins.
     pub(crate) fn learn(&self, result: &str) -> Option<String> {
-        let page = Page::of(result, Changes::none(), |_| false)?;
+        let page = Page::parse(result, Changes::none(), |_| false)?;
         let tools = page.tools.into_iter().map(|(name, schema)| (name, schema.map(Arc::from)));
         self.known().listed.extend(tools);
         Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)
@@ -319,7 +321,7 @@ fn task_begun(result: &str) -> Option<String> {
 
 /// `text` with `new` in place of `part`.
 fn spliced(text: &str, part: &RawValue, new: String) -> String {
-    let mut edits = Edits::of(text);
+    let mut edits = Edits::new(text);
     edits.replace(part.get(), new);
     edits.applied().into_owned()
 }

@@ -29,7 +29,7 @@ pub struct LocalToolCall {
 }
 
 impl LocalToolCall {
-    pub(crate) fn of(id: Id, name: String, message: &Message<'_>) -> Self {
+    pub(crate) fn new(id: Id, name: String, message: &Message<'_>) -> Self {
         let arguments = message.params().and_then(|params| params.get("arguments"));
         Self {
             id,

@@ -119,7 +119,7 @@ pub(crate) struct LongId {
 }
 
 impl LongId {
-    pub(crate) fn of(message: &SpillBuffer) -> Option<Self> {
+    pub(crate) fn parse(message: &SpillBuffer) -> Option<Self> {
         let root = outline(message)?;
         let at = root.get("id")?.range.clone();
         Some(Self { id: id(message, &root)?, at, asks: root.get("method").is_some() })
@@ -128,7 +128,7 @@ impl LongId {
 
 fn outline(message: &SpillBuffer) -> Option<Node> {
     // What cannot be read any more is noticed when it is written on.
-    Node::of(message, enter).ok().flatten().filter(|root| root.form == Form::Object)
+    Node::parse(message, enter).ok().flatten().filter(|root| root.form == Form::Object)
 }
 
 fn id(message: &SpillBuffer, root: &Node) -> Option<Id> {
@@ -137,5 +137,5 @@ fn id(message: &SpillBuffer, root: &Node) -> Option<Id> {
     let json =
         payload::part(message as &dyn Payload, range.start..range.end.min(range.start + 4096));
     let raw: Box<RawValue> = serde_json::from_slice(&json.ok()?).ok()?;
-    Some(Id::of(&raw))
+    Some(Id::from_raw(&raw))
 }

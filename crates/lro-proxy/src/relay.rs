@@ -205,7 +205,7 @@ impl Relay {
 }
 
 impl Forward {
-    pub(crate) fn of(changed: Option<String>) -> Self {
+    pub(crate) fn from_change(changed: Option<String>) -> Self {
         changed.map_or(Self::AsItCame, Self::Changed)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct ToolCallInfo {
 
 impl ToolCallInfo {
     /// What `message` asks for; `None` where it names no tool.
-    pub(crate) fn of(message: &Message<'_>) -> Option<Self> {
+    pub(crate) fn from_message(message: &Message<'_>) -> Option<Self> {
         let params = message.params()?;
         let tool = params.text("name")?.into_owned();
         let arguments = params.at(&["arguments"]);
@@ -43,7 +43,7 @@ impl ToolCallInfo {
             server: Some(server),
             query: self.query.as_deref(),
             detail: self.detail,
-            ..Call::of(&self.tool)
+            ..Call::new(&self.tool)
         }
     }
 }

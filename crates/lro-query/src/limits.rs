@@ -41,7 +41,7 @@ const PROGRAM_BYTES: usize = 8 * 1024;
 
 impl Limits {
     /// The configured limits.
-    pub fn of(config: &QueryConfig) -> Self {
+    pub fn from_config(config: &QueryConfig) -> Self {
         Self {
             wall: Duration::from_millis(config.wall_ms),
             memory: match config.memory_bytes {
@@ -97,7 +97,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self::of(&QueryConfig::default())
+        Self::from_config(&QueryConfig::default())
     }
 }
 

@@ -282,7 +282,7 @@ fn payloads_come_back(spool: &dyn Spool) {
         b"",
     ];
     for (n, payload) in (1..).zip(same) {
-        let found = Found::of(payload);
+        let found = Found::detect(payload);
         let what = StoreRequest {
             id: id(n),
             tool: "export",

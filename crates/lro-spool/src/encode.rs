@@ -105,7 +105,7 @@ impl StoreWriter {
         what: StoreRequest<'_>,
         surveyed: Option<Surveyed>,
     ) -> Result<Self, StoreError> {
-        let form = StoredForm::of(&what.found.content).ok_or(PayloadChanged)?;
+        let form = StoredForm::from_content(&what.found.content).ok_or(PayloadChanged)?;
         let records = what.found.records();
         let extension = match form {
             _ if form.has_records() => Extension::Jsonl,
@@ -224,7 +224,7 @@ impl StoreWriter {
                     // The records are cut out already: what is left of their place is its start.
                     span.end = span.start;
                 }
-                envelope = Some(Envelope::of(&around, &records).ok_or(PayloadChanged)?);
+                envelope = Some(Envelope::parse(&around, &records).ok_or(PayloadChanged)?);
             }
         }
         let mut draft = self.writing.finish()?;

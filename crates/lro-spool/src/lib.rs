@@ -24,7 +24,7 @@
 //!     exact: false,
 //!     query: None,
 //!     detail: Detail::Light,
-//!     found: &Found::of(payload),
+//!     found: &Found::detect(payload),
 //!     estimated: Tokens(12),
 //!     created_at: now,
 //!     ttl: Duration::from_secs(3600),

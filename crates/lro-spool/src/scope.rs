@@ -12,9 +12,9 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// ```
 /// use lro_spool::Scope;
 ///
-/// let one = Scope::of([b"1000".as_slice(), b"/home/ann/shop", b""]);
-/// assert_eq!(one, Scope::of([b"1000".as_slice(), b"/home/ann/shop", b""]));
-/// assert_ne!(one, Scope::of([b"1000".as_slice(), b"/home/ann/shop2", b""]));
+/// let one = Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]);
+/// assert_eq!(one, Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]));
+/// assert_ne!(one, Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop2", b""]));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scope([u8; LEN]);
@@ -31,7 +31,7 @@ impl Scope {
     /// every version, so that a restarted proxy finds its folder. It keeps projects of one user
     /// apart by accident, not against an attacker: whoever can choose these fields to collide is
     /// that user already. A cryptographic hash would be a dependency for nothing.
-    pub fn of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    pub fn from_fields<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let mut add = |byte: u8| {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn f28_a_scope_is_the_same_in_every_version() {
-        let scope = Scope::of([b"1000".as_slice(), b"/home/ann/shop", b""]);
+        let scope = Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]);
         assert_eq!(scope.to_string(), "q9pvjbp4");
         assert_eq!(scope.to_string().parse(), Ok(scope));
     }
 
     #[test]
     fn fields_do_not_run_into_each_other() {
-        let of = |a: &str, b: &str| Scope::of([a.as_bytes(), b.as_bytes()]);
+        let of = |a: &str, b: &str| Scope::from_fields([a.as_bytes(), b.as_bytes()]);
         assert_ne!(of("ab", "c"), of("a", "bc"));
         assert_ne!(of("", "abc"), of("abc", ""));
         let many: std::collections::HashSet<Scope> =

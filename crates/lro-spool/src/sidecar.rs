@@ -73,7 +73,7 @@ impl StoredForm {
     }
 
     /// The form of what was found; `None` for a content this version does not know.
-    pub fn of(content: &Content) -> Option<Self> {
+    pub fn from_content(content: &Content) -> Option<Self> {
         match content {
             Content::Records(records) => match records.form {
                 RecordForm::Array { .. } => Some(Self::Array),

@@ -15,7 +15,7 @@ pub struct Id(Box<str>);
 
 impl Id {
     /// The id that `raw` spells.
-    pub fn of(raw: &RawValue) -> Self {
+    pub fn from_raw(raw: &RawValue) -> Self {
         Self(raw.get().into())
     }
 

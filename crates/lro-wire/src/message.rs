@@ -62,7 +62,7 @@ impl<'a> Message<'a> {
 
     /// The id of a request or a response.
     pub fn id(&self) -> Option<Id> {
-        self.id.map(Id::of)
+        self.id.map(Id::from_raw)
     }
 
     /// Whether it is a request: it has a method and wants an answer.

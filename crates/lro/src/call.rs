@@ -17,7 +17,7 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// A call of `tool`.
-    pub fn of(tool: &'a str) -> Self {
+    pub fn new(tool: &'a str) -> Self {
         Self { tool, server: None, query: None, detail: None }
     }
 }

@@ -94,7 +94,7 @@ impl Extractor {
     #[cfg(any(feature = "jq", feature = "sql"))]
     pub fn with_program(mut self, program: lro_query::worker::Program) -> Self {
         let workers = Workers::new(program, self.query.workers);
-        self.workers = Some((workers, Limits::of(&self.query)));
+        self.workers = Some((workers, Limits::from_config(&self.query)));
         self
     }
 

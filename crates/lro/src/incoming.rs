@@ -42,7 +42,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// The result of `call`.
-    pub fn of(call: Call<'a>, body: Body<'a>) -> Self {
+    pub fn new(call: Call<'a>, body: Body<'a>) -> Self {
         let Call { tool, server, query, detail } = call;
         Self { tool, server, query, detail, body }
     }

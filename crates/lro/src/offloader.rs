@@ -147,7 +147,7 @@ impl Offloader {
 
     /// Whether a result of `tool` may ever be offloaded.
     pub fn may_offload(&self, tool: &str) -> bool {
-        let call = Call::of(tool);
+        let call = Call::new(tool);
         !self.surely_inline(call, u64::MAX)
     }
 
@@ -184,7 +184,7 @@ impl Offloader {
     ///
     /// # let spool = std::sync::Arc::new(lro_spool::MemorySpool::default());
     /// # let offloader = lro::Offloader::new(spool, &lro_core::config::Config::default());
-    /// let mut arriving = offloader.receive(Call::of("read_log"));
+    /// let mut arriving = offloader.receive(Call::new("read_log"));
     /// for line in 0..9 {
     ///     arriving.feed(format!("line {line}\n").as_bytes());
     /// }
@@ -294,7 +294,7 @@ impl Offloader {
         let path = self.path_map.shown(path);
         let links = self.links.as_ref().filter(|_| listed.path.is_none());
         let link = links.and_then(|links| links.link(listed.id(), at.now));
-        let set = SetFacts::of(&listed);
+        let set = SetFacts::from_listed(&listed);
         let stored = Stored {
             id: listed.id(),
             place: link.as_deref().map_or(Place::File(&path), Place::Link),
@@ -413,7 +413,7 @@ struct SetFacts {
 }
 
 impl SetFacts {
-    fn of(listed: &Listed) -> Self {
+    fn from_listed(listed: &Listed) -> Self {
         #[derive(serde::Deserialize)]
         struct Set {
             #[serde(default)]

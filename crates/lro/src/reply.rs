@@ -191,7 +191,7 @@ pub(crate) fn cost(text: &str, limit: u64, tokenizer: &dyn Tokenizer) -> Option<
         return counted.map(|tokens| tokens.0);
     }
     // f36: a tokenizer that fails never counts as nothing.
-    let measure = Measure::of(text.as_bytes());
+    let measure = Measure::from_bytes(text.as_bytes());
     let Tokens(estimate) = tokens::count(measure, text, &NoTokenizer).tokens;
     (estimate <= limit).then_some(estimate)
 }

@@ -60,7 +60,7 @@ impl Truncated {
         let records = found.records()?;
         let form = match records.form {
             RecordForm::Array { .. } => {
-                Form::of(envelope(payload, records)?, records.count, budget)
+                Form::new(envelope(payload, records)?, records.count, budget)
             }
             RecordForm::Lines { .. } => Form::Lines,
             _ => return None,
@@ -136,7 +136,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(envelope: Envelope, count: u64, budget: &Budget<'_>) -> Self {
+    fn new(envelope: Envelope, count: u64, budget: &Budget<'_>) -> Self {
         let Some(mut frame) = Frame::read(&envelope, count) else { return Self::Array(envelope) };
         // What stands around the records must leave room for them.
         let around = tokens::estimate_text(
@@ -153,7 +153,7 @@ impl Form {
 /// What stood around the records, as long as memory is no matter.
 fn envelope(payload: &dyn Payload, records: &RecordSet) -> Option<Envelope> {
     if let Some(whole) = payload.whole() {
-        return Envelope::of(whole, records);
+        return Envelope::parse(whole, records);
     }
     let mut cut_out = records.clone();
     let RecordForm::Array { span, .. } = &mut cut_out.form else { return None };
@@ -163,5 +163,5 @@ fn envelope(payload: &dyn Payload, records: &RecordSet) -> Option<Envelope> {
     let mut around = payload::part(payload, 0..span.start).ok()?;
     around.append(&mut payload::part(payload, span.end..payload.bytes()).ok()?);
     span.end = span.start;
-    Envelope::of(&around, &cut_out)
+    Envelope::parse(&around, &cut_out)
 }

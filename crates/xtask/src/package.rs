@@ -28,7 +28,7 @@ pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {
     fs::create_dir_all(&args.out)?;
     let out = args.out.canonicalize()?;
     let stage = tempfile::tempdir()?;
-    let release = Release::of(repository, args, stage.path())?;
+    let release = Release::new(repository, args, stage.path())?;
     for (name, make) in [
         ("archive", archive::make as Make),
         ("wheel", wheel::make),

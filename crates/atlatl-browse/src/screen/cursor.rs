@@ -20,7 +20,7 @@ pub(crate) struct Bars {
 
 impl Bars {
     /// What a screen of this height has.
-    pub(crate) fn of(height: u16, content: Content) -> Self {
+    pub(crate) fn new(height: u16, content: Content) -> Self {
         let heading = height >= 3 && content == Content::Records;
         Self { title: height >= 5, heading, status: height >= 2 }
     }
@@ -32,7 +32,7 @@ impl Bars {
 
 impl Screen {
     pub(crate) fn bars(&self) -> Bars {
-        Bars::of(self.size.1, self.body().content)
+        Bars::new(self.size.1, self.body().content)
     }
 
     /// How many rows the table has.

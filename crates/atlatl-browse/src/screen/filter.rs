@@ -28,7 +28,7 @@ impl Filter {
 
 impl Screen {
     pub(super) fn ask(&mut self, typed: String) -> Effect {
-        let ask = Ask::of(&typed);
+        let ask = Ask::parse(&typed);
         self.asking = Some((typed, ask.clone()));
         Effect::Ask(ask)
     }

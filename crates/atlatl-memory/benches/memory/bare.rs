@@ -141,7 +141,7 @@ pub(crate) fn blob(id: &MemoryId) -> [u8; 16] {
 /// The words of a question in the index's own language.
 pub(crate) fn expression(question: &str, need: Need) -> String {
     let with = if need == Need::All { " AND " } else { " OR " };
-    let phrases = Terms::of(question, need).phrases.into_iter().map(|phrase| {
+    let phrases = Terms::parse(question, need).phrases.into_iter().map(|phrase| {
         let quoted = format!("\"{}\"", phrase.words);
         if phrase.prefix { format!("{quoted} *") } else { quoted }
     });

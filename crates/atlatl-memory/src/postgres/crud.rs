@@ -72,7 +72,9 @@ impl<'a> Ready<'a> {
 
     /// Those in these places.
     fn rows(&self, places: impl Iterator<Item = usize>) -> Rows<'_> {
-        Rows::of(places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.indexed[n])))
+        Rows::from_memories(
+            places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.indexed[n])),
+        )
     }
 }
 
@@ -202,7 +204,7 @@ pub(super) fn update(
     let json = memory.to_json();
     if json != stored {
         let indexed = index(&tenant.mark, &memory);
-        let rows = Rows::of([(&memory, json.as_str(), &indexed)].into_iter());
+        let rows = Rows::from_memories([(&memory, json.as_str(), &indexed)].into_iter());
         replace(db, tenant, &[key], &rows)?;
     }
     Ok(Some(memory))

@@ -54,7 +54,7 @@ impl Database {
 
     pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
         self.checked()?;
-        DatabaseInfo::of(&self.pool, &self.role)
+        DatabaseInfo::query(&self.pool, &self.role)
     }
 
     /// Which database, without a password.

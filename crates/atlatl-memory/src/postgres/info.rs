@@ -26,7 +26,7 @@ pub struct DatabaseInfo {
 }
 
 impl DatabaseInfo {
-    pub(super) fn of(pool: &Pool, role: &str) -> Result<Self, StoreError> {
+    pub(super) fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
         let asked = "SELECT current_setting('server_version'), \
                      current_setting('max_connections'), \
                      (SELECT max(number) FROM atlatl.migration), \

@@ -109,7 +109,7 @@ pub(super) struct Asked {
 
 impl Asked {
     /// The question, unless it has no words.
-    pub(super) fn of(mark: &str, terms: &Terms) -> Option<Self> {
+    pub(super) fn from_terms(mark: &str, terms: &Terms) -> Option<Self> {
         let phrases = |mark: &str, with: &str| -> Vec<String> {
             terms.phrases.iter().filter_map(|phrase| expression(mark, phrase, with)).collect()
         };
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn questions_are_quoted_words_and_what_joins_them() {
-        let asked = |text, need| Asked::of("m", &Terms::of(text, need));
+        let asked = |text, need| Asked::from_terms("m", &Terms::parse(text, need));
         let all = asked("o'neil deployed", Need::All).expect("words");
         assert_eq!(all.each, ["('mo' <-> 'mneil')", "('mdeploi')"]);
         assert_eq!(all.unordered, ["('~o' & '~neil')", "('~deploi')"]);

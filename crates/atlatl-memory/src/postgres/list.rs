@@ -22,7 +22,7 @@ pub(super) struct Condition {
 impl Condition {
     /// What `filter` admits at `now`. That the tenant is named, although the policies name it too,
     /// lets the database leave out the other partitions when it makes its plan.
-    pub(super) fn of(tenant: &Tenant, filter: &Filter, now: DateTime<Utc>) -> Self {
+    pub(super) fn from_filter(tenant: &Tenant, filter: &Filter, now: DateTime<Utc>) -> Self {
         let mut condition = Self { sql: String::new(), values: Vec::new() };
         let name = condition.value(tenant.name.clone(), Type::TEXT);
         condition.sql = format!("m.tenant = {name}");

@@ -38,7 +38,9 @@ const UNNESTED: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $
      AS r (id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades)";
 
 impl<'a> Rows<'a> {
-    pub(super) fn of(memories: impl Iterator<Item = (&'a Memory, &'a str, &'a Indexed)>) -> Self {
+    pub(super) fn from_memories(
+        memories: impl Iterator<Item = (&'a Memory, &'a str, &'a Indexed)>,
+    ) -> Self {
         let mut rows = Self::default();
         for (memory, json, indexed) in memories {
             rows.ids.push((&memory.id).into());

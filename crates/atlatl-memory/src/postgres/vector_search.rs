@@ -97,7 +97,7 @@ pub(super) fn unembedded(
     ];
     let waiting = db.query(sql, &values)?;
     let one =
-        |row: &Row| Ok(Unembedded::of(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?));
+        |row: &Row| Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?));
     waiting.iter().map(one).collect()
 }
 

@@ -24,7 +24,7 @@ pub(super) fn lexical(
     if terms.is_empty() || limit == 0 {
         return Ok(Matches::default());
     }
-    let condition = Condition::of(filter, now);
+    let condition = Condition::from_filter(filter, now);
     let mut values = vec![Value::from(expression(terms))];
     values.extend(condition.values);
     let tables = format!(

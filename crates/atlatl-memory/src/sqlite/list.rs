@@ -21,7 +21,7 @@ pub(super) struct Condition {
 
 impl Condition {
     /// What `filter` admits at `now`.
-    pub(super) fn of(filter: &Filter, now: DateTime<Utc>) -> Self {
+    pub(super) fn from_filter(filter: &Filter, now: DateTime<Utc>) -> Self {
         let mut condition = Self {
             sql: "(memory.expires IS NULL OR memory.expires > ?)".to_owned(),
             values: vec![microseconds(now).into()],
@@ -73,7 +73,7 @@ pub(super) fn after(
     limit: usize,
     now: DateTime<Utc>,
 ) -> Result<Listed, StoreError> {
-    let mut condition = Condition::of(filter, now);
+    let mut condition = Condition::from_filter(filter, now);
     let (column, direction) = column(order);
     if let Some(Position { at, id }) = after {
         let sign = if direction == "ASC" { ">" } else { "<" };
@@ -95,7 +95,7 @@ pub(super) fn from(
     limit: usize,
     now: DateTime<Utc>,
 ) -> Result<Vec<Memory>, StoreError> {
-    rows(db, &Condition::of(filter, now), order, offset, limit)
+    rows(db, &Condition::from_filter(filter, now), order, offset, limit)
 }
 
 pub(super) fn count(
@@ -103,7 +103,7 @@ pub(super) fn count(
     filter: &Filter,
     now: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
-    let condition = Condition::of(filter, now);
+    let condition = Condition::from_filter(filter, now);
     db.prepare_cached(&format!("SELECT count(*) FROM memory WHERE {}", condition.sql))
         .and_then(|mut ask| {
             ask.query_row(params_from_iter(&condition.values), |row| row.get::<_, i64>(0))

@@ -131,7 +131,7 @@ pub(super) fn nearest(
         flat.refresh(db)?;
         flat.ranked(vector)
     };
-    let condition = Condition::of(filter, now);
+    let condition = Condition::from_filter(filter, now);
     let sql = format!(
         "SELECT memory.id, memory.fades FROM memory WHERE {} AND memory.key = ?",
         condition.sql
@@ -175,7 +175,7 @@ pub(super) fn unembedded(
     while let Some(row) = rows.next().map_err(failed)? {
         let key: i64 = row.get(0).map_err(failed)?;
         let memory = read(&row.get::<_, String>(1).map_err(failed)?)?;
-        waiting.push(Unembedded::of(key.unsigned_abs(), memory));
+        waiting.push(Unembedded::from_memory(key.unsigned_abs(), memory));
     }
     Ok(waiting)
 }

@@ -116,7 +116,8 @@ fn an_index_that_lost_entries_is_mended() {
     assert_eq!((repaired.missing, repaired.orphaned), (0, 1));
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let title = format!("\"{}\"", memories[0].title.as_deref().unwrap());
-    let found = store.lexical(&Terms::of(&title, Need::All), &Filter::default(), 99, now).unwrap();
+    let found =
+        store.lexical(&Terms::parse(&title, Need::All), &Filter::default(), 99, now).unwrap();
     assert!(found.best.iter().any(|one| one.id == memories[0].id), "{title}");
     let repaired = store.repair().unwrap();
     assert_eq!((repaired.missing, repaired.orphaned), (0, 0));

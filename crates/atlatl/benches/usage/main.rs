@@ -46,13 +46,16 @@ impl Home {
     fn fill(&self, stored: usize) {
         let uid = rustix::process::geteuid().as_raw();
         let work = self.0.join("work");
-        let scope =
-            Scope::of([uid.to_string().as_bytes(), work.as_os_str().as_encoded_bytes(), b""]);
+        let scope = Scope::from_fields([
+            uid.to_string().as_bytes(),
+            work.as_os_str().as_encoded_bytes(),
+            b"",
+        ]);
         let options = DirOptions::private().scope(scope).quota(Quota::NONE).with_parents();
         let directory = self.0.join(".local/state/atlatl/results");
         let spool = DirSpool::open(&directory, options).expect("a spool");
         let payload = br#"[{"n":1},{"n":2}]"#;
-        let found = Found::of(payload);
+        let found = Found::detect(payload);
         for _ in 0..stored {
             let at = Moment::of_system();
             let what = StoreRequest {

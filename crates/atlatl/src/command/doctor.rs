@@ -59,7 +59,7 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let groups = groups(args, sources)?;
-    let report = Report::of(&groups);
+    let report = Report::new(&groups);
     match output.mode() {
         Mode::Json => output.json(&report)?,
         Mode::Human => output.text(&render::text(&groups, args.all, sources.home()))?,
@@ -75,7 +75,7 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
         Ok(settings) => (settings, true),
         Err(_) => (Settings::read(&sources.without_values())?, false),
     };
-    let here = Surroundings::of(&settings, sources);
+    let here = Surroundings::new(&settings, sources);
     let (mut clients, servers) = clients::check(&settings, &here, sources, whole)?;
     installs::check(&settings, &mut clients);
     if !whole {

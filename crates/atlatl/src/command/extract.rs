@@ -44,7 +44,7 @@ Examples:
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let question = args.question()?;
-    let stores = Stores::of(&settings, args.scope.as_deref())?;
+    let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
     let watch = Arc::new(LedgerSink::new(&settings));
     let now = Moment::of_system().now;
     let spools = spools(&question, &stores, args.reach(), now)?;

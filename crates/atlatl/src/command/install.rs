@@ -217,7 +217,7 @@ fn own_command(settings: &Settings, sources: &Sources) -> Result<OwnCommand, Err
         })
     };
     let project = vec!["atlatl".to_owned()];
-    match Location::of(&program, temp_dir) {
+    match Location::classify(&program, temp_dir) {
         Location::Cached(command) => {
             Ok(OwnCommand { user: command.clone(), project: command, temporary: false })
         }

@@ -50,7 +50,7 @@ pub(crate) struct Args {
 /// Runs it.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let stores = Stores::of(&settings, args.scope.as_deref())?;
+    let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
     let input = match input::read(args.file.as_deref(), &stores)? {
         Input::Memory(input) => input,
         Input::Large(file) => match large::run(args, &file, &settings, &stores, output)? {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         return Ok(Status::Success);
     }
     let directory = output_dir(&settings)?;
-    let report = Report::of(&input, args.tool.as_deref(), &settings.config, &directory)?;
+    let report = Report::new(&input, args.tool.as_deref(), &settings.config, &directory)?;
     print(&report, output)?;
     Ok(Status::Success)
 }

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             Err(error) => return Err(unread(&ledger, &error)),
         }
     }
-    let summary = Summary::of(events);
+    let summary = Summary::from_events(events);
     if unreadable > 0 {
         let lines = counted(unreadable, "line", "lines");
         output.note(format_args!("{}: {lines} cannot be read and are left out", ledger.display()));

@@ -49,7 +49,7 @@ pub struct Row {
 
 impl Summary {
     /// Sums up `events`, in any order.
-    pub fn of(events: impl IntoIterator<Item = Event>) -> Self {
+    pub fn from_events(events: impl IntoIterator<Item = Event>) -> Self {
         let events: Vec<Event> = events.into_iter().collect();
         let counted: HashMap<Reference, Estimate> = events
             .iter()

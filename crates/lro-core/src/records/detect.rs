@@ -89,7 +89,7 @@ impl Finder {
         self.utf8.feed(window);
         let (skipped, rest) = window.split_at(self.settle(window));
         let mut before = self.measure;
-        before += Measure::of(skipped);
+        before += Measure::from_bytes(skipped);
         let still = match &mut self.looking {
             Looking::Json(json) => json.feed(rest, before),
             Looking::Table(table) => table.feed(rest),
@@ -102,7 +102,7 @@ impl Finder {
         if !matches!(self.looking, Looking::Json(_)) {
             self.nul |= window.contains(&0);
         }
-        self.measure += Measure::of(window);
+        self.measure += Measure::from_bytes(window);
     }
 
     /// Chooses what to look for at the first significant byte, and returns how many bytes of the
@@ -123,7 +123,7 @@ impl Finder {
             None => {}
             Some(b'{' | b'[') => {
                 let mut lead = self.measure;
-                lead += Measure::of(&window[..skipped]);
+                lead += Measure::from_bytes(&window[..skipped]);
                 self.looking = Looking::Json(Box::new(JsonFinder::new(lead, self.survey)));
             }
             Some(_) if base + skipped as u64 == *mark => {
@@ -293,7 +293,7 @@ impl<'a, const SURVEY: bool> Visit<'a, SURVEY> {
     fn measure_to(&mut self, at: u64) -> Measure {
         // `at` lies in the window, so the difference fits its length.
         let i = usize::try_from(at - self.base).unwrap_or(self.window.len());
-        self.before += Measure::of(&self.window[self.measured..i]);
+        self.before += Measure::from_bytes(&self.window[self.measured..i]);
         self.measured = i;
         self.before
     }

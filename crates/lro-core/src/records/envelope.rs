@@ -18,7 +18,7 @@ pub struct Envelope {
 
 impl Envelope {
     /// Takes the records out of `payload`. `None` where there is nothing around them.
-    pub fn of(payload: &[u8], records: &RecordSet) -> Option<Self> {
+    pub fn parse(payload: &[u8], records: &RecordSet) -> Option<Self> {
         let RecordForm::Array { span, .. } = &records.form else { return None };
         let (start, end) = (usize::try_from(span.start).ok()?, usize::try_from(span.end).ok()?);
         let around = [payload.get(..start)?, payload.get(end..)?].concat();

@@ -167,7 +167,7 @@ mod tests {
             (format!("[{}]", join(",").replace(":[", ": [")), false),
         ] {
             let (expected, survey) =
-                lines(payload.as_bytes(), &Found::of(payload.as_bytes()), usize::MAX).unwrap();
+                lines(payload.as_bytes(), &Found::detect(payload.as_bytes()), usize::MAX).unwrap();
             for chunk in [1, 7, 1000, usize::MAX] {
                 let ours = written(&payload, chunk).unwrap();
                 assert_eq!(ours, (expected.clone(), survey.clone(), compact), "{chunk}");
@@ -188,7 +188,7 @@ mod tests {
         for payload in ["{}\n{}", "a,b\n1,2\n", r#"{"a":{"b":1}}"#, "text", "", "[1,]"] {
             let (found, surveyed) = found(payload, 3);
             assert!(surveyed.is_none(), "{payload}");
-            assert_eq!(found, Found::of(payload.as_bytes()));
+            assert_eq!(found, Found::detect(payload.as_bytes()));
         }
         // A document that is none of records, though it has an array.
         let document = format!(r#"{{"text":"{}","few":[1]}}"#, "x".repeat(3000));

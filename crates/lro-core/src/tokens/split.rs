@@ -47,7 +47,7 @@ impl Class {
         Self::LineBreak,
     ];
 
-    fn of(character: char) -> Self {
+    fn from_char(character: char) -> Self {
         const BLOCK: usize = 128;
         static INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classes.index"));
         static BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classes.blocks"));
@@ -108,7 +108,7 @@ impl<'t> Iterator for Pieces<'t> {
 
 /// The length of the piece that `text` begins with.
 fn piece_len(text: &str, first: char) -> usize {
-    let class = Class::of(first);
+    let class = Class::from_char(first);
     let after = first.len_utf8();
     let prefix = class.precedes_word().then_some(after);
     // Alternatives 1 and 2, each with the optional character before the word, then without.
@@ -122,7 +122,7 @@ fn piece_len(text: &str, first: char) -> usize {
         return text
             .char_indices()
             .take(3)
-            .take_while(|(_, c)| Class::of(*c) == Class::Number)
+            .take_while(|(_, c)| Class::from_char(*c) == Class::Number)
             .fold(0, |_, (at, c)| at + c.len_utf8());
     }
     let symbols = if first == ' ' { after } else { 0 };
@@ -139,7 +139,7 @@ fn word_end(text: &str, at: usize) -> Option<usize> {
     // one by one until the second set has one.
     let mut given_back = None;
     for (offset, character) in text[at..].char_indices() {
-        let class = Class::of(character);
+        let class = Class::from_char(character);
         if !class.starts_word() {
             if class.continues_word() {
                 return Some(run_end(text, at + offset, Class::continues_word));
@@ -185,6 +185,7 @@ fn space_len(text: &str) -> usize {
 
 /// Where the run of characters from `at` on ends that all satisfy `belongs`.
 fn run_end(text: &str, at: usize, belongs: impl Fn(Class) -> bool) -> usize {
-    let run = text[at..].char_indices().find(|(_, character)| !belongs(Class::of(*character)));
+    let run =
+        text[at..].char_indices().find(|(_, character)| !belongs(Class::from_char(*character)));
     run.map_or(text.len(), |(offset, _)| at + offset)
 }

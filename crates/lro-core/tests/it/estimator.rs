@@ -15,7 +15,7 @@ fn t2_latin_text_is_estimated_and_other_scripts_are_counted() {
         ("JSON lines", testkit::text::json_lines()),
         ("pretty JSON", testkit::text::json_pretty()),
     ] {
-        let measure = Measure::of(text.as_bytes());
+        let measure = Measure::from_bytes(text.as_bytes());
         let estimate = estimate(measure, &text, &O200k);
         assert_eq!(estimate.method, Method::CharactersByFour, "{name}");
         assert_eq!(estimate.tokens.0, (text.chars().count() as u64).div_ceil(4), "{name}");
@@ -27,7 +27,7 @@ fn t2_latin_text_is_estimated_and_other_scripts_are_counted() {
         ("Japanese", testkit::text::japanese()),
         ("Arabic", testkit::text::arabic()),
     ] {
-        let estimate = estimate(Measure::of(text.as_bytes()), &text, &O200k);
+        let estimate = estimate(Measure::from_bytes(text.as_bytes()), &text, &O200k);
         assert!(matches!(estimate.method, Method::Counted | Method::Sampled), "{name}");
         let ratio = estimate.tokens.0 as f64 / real(&text) as f64;
         assert!((0.98..1.02).contains(&ratio), "{name}: {ratio}");

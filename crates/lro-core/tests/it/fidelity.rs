@@ -99,7 +99,7 @@ proptest! {
     ) {
         let payload = tree.spaced(&spaces);
         let found = find(&payload, chunk);
-        prop_assert_eq!(&found, &Found::of(payload.as_bytes()));
+        prop_assert_eq!(&found, &Found::detect(payload.as_bytes()));
         prop_assert_eq!(found.measure.chars, payload.chars().count() as u64);
         if let Some((path, items)) = expected(&tree) {
             let records = found.records().expect("records were expected");
@@ -116,7 +116,7 @@ proptest! {
             // T2: the measure is that of the lines.
             let chars: usize = lines.iter().map(|line| line.chars().count()).sum();
             prop_assert_eq!(records.measure.chars, chars as u64);
-            let envelope = Envelope::of(payload.as_bytes(), records).unwrap();
+            let envelope = Envelope::parse(payload.as_bytes(), records).unwrap();
             let whole = envelope.reassemble(lines.iter().map(String::as_str));
             prop_assert_eq!(whole, tree.compact());
         } else {
@@ -156,7 +156,7 @@ proptest! {
         let inside = fragments.concat();
         let payload = around.map_or_else(|| inside.clone(), |(a, b)| format!("{a}{inside}{b}"));
         let found = find(&payload, chunk);
-        prop_assert_eq!(&found, &Found::of(payload.as_bytes()));
+        prop_assert_eq!(&found, &Found::detect(payload.as_bytes()));
         let json = payload.strip_prefix('\u{feff}').unwrap_or(&payload);
         let valid = serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok()
             && json.trim_start().starts_with(['{', '[']);
@@ -195,7 +195,7 @@ fn a_thousand_levels_and_odd_lexemes_survive() {
         "[".repeat(1000) + &"]".repeat(1000)
     );
     let payload = format!("{{\"rows\":[{record},{record}],\"big\":1e999}}");
-    let found = Found::of(payload.as_bytes());
+    let found = Found::detect(payload.as_bytes());
     assert_eq!(lines(&payload, &found, 7), [record.clone(), record]);
 }
 

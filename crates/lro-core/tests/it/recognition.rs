@@ -4,11 +4,11 @@ use lro_core::lines;
 use lro_core::records::{Content, Delimiter, Envelope, Finder, Found, PayloadChanged, RecordForm};
 
 fn content(payload: &str) -> Content {
-    Found::of(payload.as_bytes()).content
+    Found::detect(payload.as_bytes()).content
 }
 
 fn record_lines(payload: &str) -> Vec<String> {
-    let found = Found::of(payload.as_bytes());
+    let found = Found::detect(payload.as_bytes());
     let (lines, _) = lines(payload.as_bytes(), &found, usize::MAX).unwrap();
     lines.lines().map(str::to_owned).collect()
 }
@@ -109,7 +109,7 @@ fn text_and_binary_are_neither_parsed_nor_guessed_at() {
     }
     for binary in [&b"\xff\xfe"[..], b"a\0b", b"{\"a\":\"\xff\"}", b"[1,2]\0", b"a,b\n1,2\n3,\xc3"]
     {
-        assert_eq!(Found::of(binary).content, Content::Binary, "{binary:?}");
+        assert_eq!(Found::detect(binary).content, Content::Binary, "{binary:?}");
     }
 }
 
@@ -124,7 +124,7 @@ fn what_is_found_does_not_depend_on_the_chunks() {
         "\u{feff}",
         &long_name,
     ] {
-        let whole = Found::of(payload.as_bytes());
+        let whole = Found::detect(payload.as_bytes());
         for size in [1, 2, 3, 5, 100, 4095, 20_000] {
             let mut finder = Finder::new();
             payload.as_bytes().chunks(size).for_each(|chunk| finder.feed(chunk));
@@ -150,10 +150,10 @@ fn a_payload_that_changed_is_noticed() {
         ("a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2\nx\ny,z,w\n"),
         ("a,b\n1,2\n3,4\n", "a,b\n1,2\nx,y\n"),
     ] {
-        let found = Found::of(first.as_bytes());
+        let found = Found::detect(first.as_bytes());
         let outcome = lines(second.as_bytes(), &found, usize::MAX);
         assert_eq!(outcome.err(), Some(PayloadChanged), "{first:?} {second:?}");
         let records = found.records().unwrap();
-        assert_eq!(Envelope::of(second.as_bytes(), records).map(|envelope| envelope.json), None);
+        assert_eq!(Envelope::parse(second.as_bytes(), records).map(|envelope| envelope.json), None);
     }
 }

@@ -38,7 +38,11 @@ impl Tally {
             self.groups[*place].count += 1;
         } else {
             self.places.insert(lexeme.into(), self.groups.len());
-            self.groups.push(Group { key: Key::of(field)?, lexeme: lexeme.into(), count: 1 });
+            self.groups.push(Group {
+                key: Key::from_lexeme(field)?,
+                lexeme: lexeme.into(),
+                count: 1,
+            });
         }
         Ok(())
     }

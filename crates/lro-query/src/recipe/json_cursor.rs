@@ -22,7 +22,7 @@ pub(super) enum Kind {
 
 impl Kind {
     #[inline]
-    pub(super) fn of(lexeme: &[u8]) -> Result<Self, Flaw> {
+    pub(super) fn from_lexeme(lexeme: &[u8]) -> Result<Self, Flaw> {
         match lexeme.first() {
             Some(b'"') => Ok(Self::String),
             Some(b'{') => Ok(Self::Object),

@@ -28,7 +28,7 @@ pub(super) enum Key {
 
 impl Key {
     /// The key of a field; one that is missing is null.
-    pub(super) fn of(lexeme: Option<&[u8]>) -> Result<Self, Flaw> {
+    pub(super) fn from_lexeme(lexeme: Option<&[u8]>) -> Result<Self, Flaw> {
         lexeme.map_or(Ok(Self::Null), |lexeme| Self::parse(&mut Cursor::new(lexeme), DEPTH))
     }
 
@@ -48,7 +48,7 @@ impl Key {
 
     #[inline]
     fn scalar(lexeme: &[u8]) -> Result<Self, Flaw> {
-        Ok(match Kind::of(lexeme)? {
+        Ok(match Kind::from_lexeme(lexeme)? {
             Kind::Null => Self::Null,
             Kind::False => Self::False,
             Kind::True => Self::True,
@@ -179,20 +179,22 @@ mod tests {
             r#"{"a":1,"b":1}"#,
             r#"{"b":0}"#,
         ];
-        let keys: Vec<Key> =
-            ascending.iter().map(|lexeme| Key::of(Some(lexeme.as_bytes())).unwrap()).collect();
+        let keys: Vec<Key> = ascending
+            .iter()
+            .map(|lexeme| Key::from_lexeme(Some(lexeme.as_bytes())).unwrap())
+            .collect();
         for (i, key) in keys.iter().enumerate() {
             for (j, other) in keys.iter().enumerate() {
                 assert_eq!(key.cmp(other), i.cmp(&j), "{} {}", ascending[i], ascending[j]);
             }
         }
-        assert_eq!(Key::of(Some(b"1.0")), Key::of(Some(b"10e-1")));
-        assert_eq!(Key::of(None), Ok(Key::Null));
+        assert_eq!(Key::from_lexeme(Some(b"1.0")), Key::from_lexeme(Some(b"10e-1")));
+        assert_eq!(Key::from_lexeme(None), Ok(Key::Null));
     }
 
     #[test]
     fn depth_is_bounded() {
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-        assert_eq!(Key::of(Some(deep.as_bytes())), Err(Flaw::TooDeep));
+        assert_eq!(Key::from_lexeme(Some(deep.as_bytes())), Err(Flaw::TooDeep));
     }
 }

@@ -65,16 +65,16 @@ impl Sorted {
 
     fn key(&self, record: &[u8]) -> Result<Key, Flaw> {
         let confidence = match self {
-            Self::Created => return Key::of(fields(record, ["created"])?[0]),
+            Self::Created => return Key::from_lexeme(fields(record, ["created"])?[0]),
             Self::Confidence => fields(record, ["confidence"])?[0],
             Self::ProvenanceConfidence => match fields(record, ["provenance"])?[0] {
-                Some(object) if Kind::of(object)? == Kind::Object => {
+                Some(object) if Kind::from_lexeme(object)? == Kind::Object => {
                     fields(object, ["confidence"])?[0]
                 }
                 _ => None,
             },
         };
-        let key = Key::of(confidence)?;
+        let key = Key::from_lexeme(confidence)?;
         Ok(if key.is_falsy() { Key::Number(0.0) } else { key })
     }
 }

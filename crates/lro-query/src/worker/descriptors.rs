@@ -72,7 +72,7 @@ pub(super) enum Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    pub(super) fn of(source: &Source<'a>) -> Result<Self, QueryError> {
+    pub(super) fn open(source: &Source<'a>) -> Result<Self, QueryError> {
         match source.data.as_file() {
             Some(file) => Ok(Self::Its(file)),
             None => copy(source).map(Self::Copy),

@@ -371,7 +371,7 @@ mod tests {
             let slot = Slots::new(1).take(began, &cancel).unwrap();
             let bounds = Bounds { memory: 1 << 30, cpu_seconds: 10, threads: 1 };
             let running = Running::start(&Program::at(&script), bounds, slot).unwrap();
-            let limits = Limits::of(&lro_core::config::QueryConfig::default());
+            let limits = Limits::from_config(&lro_core::config::QueryConfig::default());
             let deadline = began + Duration::from_millis(700);
             assert!(running.answer(deadline, &limits, 1 << 30, &cancel).is_err());
             assert!(began.elapsed() < Duration::from_secs(8), "{body}: {:?}", began.elapsed());

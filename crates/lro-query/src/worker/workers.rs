@@ -71,7 +71,7 @@ impl Workers {
         let deadline = Instant::now() + wall;
 
         let opened: Vec<_> =
-            ask.sources.iter().map(|(_, source)| Opened::of(source)).collect::<Result<_, _>>()?;
+            ask.sources.iter().map(|(_, source)| Opened::open(source)).collect::<Result<_, _>>()?;
         let threads = self.threads(ask, data);
         let bounds =
             Bounds { memory, cpu_seconds: (wall.as_secs() + 1) * (threads as u64 + 1), threads };

@@ -21,7 +21,7 @@ fn stored(spool: &dyn Spool, payload: &[u8]) -> Box<dyn StoredResult> {
         exact: false,
         query: None,
         detail: Detail::Light,
-        found: &Found::of(payload),
+        found: &Found::detect(payload),
         estimated: Tokens(12),
         created_at: now,
         ttl: Duration::from_hours(1),

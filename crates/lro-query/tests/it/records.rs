@@ -14,10 +14,10 @@ impl Set {
     /// What storing this payload, an array, makes of it.
     pub(crate) fn stored(records: &[String]) -> Self {
         let payload = format!("[{}]", records.join(","));
-        let found = Found::of(payload.as_bytes());
+        let found = Found::detect(payload.as_bytes());
         let (text, survey) = lro_core::lines(payload.as_bytes(), &found, usize::MAX).unwrap();
         let lines = text.lines().map(str::to_owned).collect();
-        Self { lines, optional: Optional::of(&survey.shape) }
+        Self { lines, optional: Optional::from_shape(&survey.shape) }
     }
 
     /// The lines behind a header, and where they begin.

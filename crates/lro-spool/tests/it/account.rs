@@ -18,7 +18,7 @@ const FILES: u64 = 6;
 const QUOTA: Quota = Quota { max_files: FILES, ..Quota::NONE };
 
 fn scoped(name: &str) -> DirOptions {
-    DirOptions::private().scope(Scope::of([name.as_bytes()])).quota(QUOTA)
+    DirOptions::private().scope(Scope::from_fields([name.as_bytes()])).quota(QUOTA)
 }
 
 fn open(path: &Path) -> DirSpool {
@@ -32,7 +32,7 @@ fn account(path: &Path) -> PathBuf {
 
 /// Stores a result at a time, counted from noon.
 fn put_at(spool: &DirSpool, n: u64, ms: i64) -> Result<Listed, StoreError> {
-    let found = Found::of(ROWS);
+    let found = Found::detect(ROWS);
     let what = StoreRequest { created_at: at(ms), ..what("list_issues", id(n), &found) };
     store(spool, what, ROWS, &[]).map(|(listed, _)| listed)
 }
@@ -54,7 +54,7 @@ fn filled(path: &Path, count: u64) -> DirSpool {
 fn g32_offload_cost_does_not_grow_with_stored_results() {
     let home = tempfile::tempdir_in(fast()).unwrap();
     let path = home.path().join("spool");
-    let options = DirOptions::private().scope(Scope::of([b"p".as_slice()]));
+    let options = DirOptions::private().scope(Scope::from_fields([b"p".as_slice()]));
     // As a command does that is run once for each result: open, store, ask whether to sweep.
     let calls = |n: u64| {
         let os = Arc::new(FaultyOs::new(0, Fault::Io, Lasting::Once));

@@ -73,7 +73,7 @@ fn f26_another_scopes_reference_is_not_found() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().join("root");
     let open = |project: &str| {
-        let scope = Scope::of([b"1000".as_slice(), project.as_bytes()]);
+        let scope = Scope::from_fields([b"1000".as_slice(), project.as_bytes()]);
         DirSpool::open(&root, DirOptions::private().scope(scope).quota(Quota::NONE)).unwrap()
     };
     let (shop, blog) = (open("/home/ann/shop"), open("/home/ann/blog"));
@@ -97,7 +97,7 @@ fn f28_references_survive_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().join("root");
     let open = || {
-        let scope = Scope::of([b"1000".as_slice(), b"/home/ann/shop"]);
+        let scope = Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop"]);
         DirSpool::open(&root, DirOptions::private().scope(scope).quota(Quota::NONE)).unwrap()
     };
     let listed = put(&open(), id(1), b"[{\"a\": 1}, {\"a\": 2}]").unwrap();

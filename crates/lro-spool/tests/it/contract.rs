@@ -19,7 +19,7 @@ fn a_private_directory_keeps_the_contract() {
 #[test]
 fn a_scope_keeps_the_contract() {
     let home = tempfile::tempdir().unwrap();
-    let scope = Scope::of([b"1000".as_slice(), b"/home/ann/shop", b""]);
+    let scope = Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]);
     contract::run(|quota| {
         let dir = tempfile::tempdir_in(&home).unwrap().keep().join("spool");
         Box::new(DirSpool::open(&dir, DirOptions::private().scope(scope).quota(quota)).unwrap())

@@ -42,7 +42,7 @@ fn results() -> [(ResultId, i64, &'static [u8]); 5] {
 }
 
 fn options() -> DirOptions {
-    DirOptions::private().scope(Scope::of([b"a project".as_slice()])).quota(QUOTA)
+    DirOptions::private().scope(Scope::from_fields([b"a project".as_slice()])).quota(QUOTA)
 }
 
 fn spool(home: &Path, os: Arc<dyn Os>) -> DirSpool {
@@ -84,7 +84,7 @@ fn child_that_kills_itself_at_a_step() {
         if n == 4 {
             say(&home, &format!("going {oldest}"));
         }
-        let found = Found::of(payload);
+        let found = Found::detect(payload);
         let what = StoreRequest { created_at: at(made), ..what("list_issues", id, &found) };
         store(&spool, what, payload, &[TEXT]).unwrap();
         say(&home, &format!("stored {id}"));

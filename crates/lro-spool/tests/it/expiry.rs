@@ -88,7 +88,7 @@ fn l4_a_result_lives_by_the_latest_of_name_header_and_sidecar() {
 fn f22_all_scopes_are_swept_and_counted() {
     let home = tempfile::tempdir().unwrap();
     let open = |project: &str, quota| {
-        let scope = Scope::of([project.as_bytes()]);
+        let scope = Scope::from_fields([project.as_bytes()]);
         DirSpool::open(
             home.path().join("root").as_path(),
             DirOptions::private().scope(scope).quota(quota),
@@ -103,7 +103,7 @@ fn f22_all_scopes_are_swept_and_counted() {
         matches!(full, Err(StoreError::Spool(SpoolError::Full { limit: Limit::Files }))),
         "{full:?}"
     );
-    let found = Found::of(ROWS);
+    let found = Found::detect(ROWS);
     let later = StoreRequest { created_at: at(3_600_000), ..what("list_issues", id(3), &found) };
     store(&blog, later, ROWS, &[]).unwrap();
     assert!(!path.exists(), "made room in the other scope");
@@ -130,7 +130,7 @@ fn f22_free_space_is_kept() {
 fn f23_only_expired_results_go_and_none_that_is_read() {
     let home = tempfile::tempdir().unwrap();
     let spool = private(&home.path().join("spool"));
-    let found = Found::of(ROWS);
+    let found = Found::detect(ROWS);
     let day = StoreRequest { ttl: 24 * HOUR, ..what("list_issues", id(1), &found) };
     store(&spool, day, ROWS, &[]).unwrap();
     put(&spool, id(2), ROWS).unwrap();
@@ -167,7 +167,7 @@ fn f27_names_do_not_collide_within_a_millisecond() {
     let home = tempfile::tempdir().unwrap();
     let spool = private(&home.path().join("spool"));
     let tool = "x".repeat(4000);
-    let found = Found::of(b"text");
+    let found = Found::detect(b"text");
     for n in 0..50 {
         store(&spool, what(&tool, id(n), &found), b"text", &[]).unwrap();
     }

@@ -45,7 +45,7 @@ pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Found) -> StoreRe
 }
 
 pub(crate) fn put(spool: &dyn Spool, id: ResultId, payload: &[u8]) -> Result<Listed, StoreError> {
-    let found = Found::of(payload);
+    let found = Found::detect(payload);
     store(spool, what("list_issues", id, &found), payload, &["a text"]).map(|(listed, _)| listed)
 }
 

@@ -33,7 +33,7 @@ fn old() -> ResultId {
 fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
     let context = format!("{act:?}, swept before call {number}");
     let other = private(path);
-    let found = Found::of(payload);
+    let found = Found::detect(payload);
     let expired = StoreRequest { created_at: at(-7_200_000), ..what("list_issues", old(), &found) };
     store(&other, expired, payload, &["a text"]).unwrap();
     put(&other, id(2), payload).unwrap();

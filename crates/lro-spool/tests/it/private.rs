@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn scoped(path: &Path, sharing: Sharing) -> DirSpool {
-    let scope = Scope::of([b"1000".as_slice()]);
+    let scope = Scope::from_fields([b"1000".as_slice()]);
     let options = DirOptions::private().scope(scope).quota(Quota::NONE).sharing(sharing);
     DirSpool::open(path, options).unwrap()
 }

@@ -113,7 +113,7 @@ impl Process {
         };
         let seed = self.random.next_u64();
         let payload = payload(seed);
-        let found = Found::of(&payload);
+        let found = Found::detect(&payload);
         let what = StoreRequest { created_at: now, ttl, ..what("list_issues", id, &found) };
         match store(&self.spool, what, &payload, &[]) {
             Ok((listed, _)) => {

@@ -159,7 +159,7 @@ fn in_files(mut victim: Victim, arena: &Path, time: Duration) -> Victim {
 /// A victim that opens its folder anew each time, while links take the place of folders.
 fn in_folders(mut victim: Victim, arena: &Path, time: Duration) -> Victim {
     let (root, position) = (arena.join("spool").join("root"), Position::new(arena));
-    let scopes = [b"one".as_slice(), b"two"].map(|name| Scope::of([name]));
+    let scopes = [b"one".as_slice(), b"two"].map(|name| Scope::from_fields([name]));
     let end = Instant::now() + time;
     for n in 0.. {
         if Instant::now() > end {

@@ -144,7 +144,7 @@ fn whole(reader: &dyn StoredResult) {
 fn run(seed: u64, steps: usize) -> usize {
     let home = tempfile::tempdir_in(fast()).unwrap();
     let mut spool = flat(home.path());
-    let found = Found::of(ROWS);
+    let found = Found::detect(ROWS);
     let mut model = Model {
         random: SplitMix64::new(seed),
         now: at(0),

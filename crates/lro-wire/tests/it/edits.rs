@@ -33,7 +33,7 @@ fn elements_are_added_behind_the_last() {
     for (text, expected) in
         [("[]", "[7,8]"), ("[ ]", "[ 7,8]"), ("[1, 2 ]", "[1, 2 ,7,8]"), (" []\n", " [7,8]\n")]
     {
-        let mut edits = Edits::of(text);
+        let mut edits = Edits::new(text);
         edits.add_element(text, "7");
         edits.add_element(text, "8");
         assert_eq!(edits.applied(), expected);
@@ -45,7 +45,7 @@ fn several_edits_do_not_disturb_each_other() {
     let text = r#"{"params": {"arguments": {"a": "one", "b": "two"}, "_meta": {}}}"#;
     let params = Message::read(text).unwrap().params().unwrap();
     let arguments = Object::read(params.get("arguments").unwrap().get()).unwrap();
-    let mut edits = Edits::of(text);
+    let mut edits = Edits::new(text);
     edits.add_member(params.get("_meta").unwrap().get(), "m", "1");
     edits.replace(arguments.get("b").unwrap().get(), "[]");
     edits.replace(arguments.get("a").unwrap().get(), "{}");
@@ -58,7 +58,7 @@ fn several_edits_do_not_disturb_each_other() {
 #[test]
 #[should_panic(expected = "only a piece of the text itself")]
 fn what_is_not_of_the_text_cannot_be_replaced() {
-    Edits::of("{}").replace("elsewhere", "x");
+    Edits::new("{}").replace("elsewhere", "x");
 }
 
 fn json_value() -> impl Strategy<Value = Value> {

@@ -4,7 +4,7 @@ use lro_wire::{Id, JsonRpcError, Message, Messages};
 use serde_json::value::RawValue;
 
 fn id(json: &str) -> Id {
-    Id::of(&RawValue::from_string(json.to_owned()).unwrap())
+    Id::from_raw(&RawValue::from_string(json.to_owned()).unwrap())
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(crate) fn child(directory: &Path) -> Value {
     let offloader = Offloader::new(Arc::new(spool), &Config::default()).with_tokenizer(O200k);
     let before = peak_kib();
     let start = Instant::now();
-    let mut arriving = offloader.receive(Call::of("list_records"));
+    let mut arriving = offloader.receive(Call::new("list_records"));
     let (mut made, mut chunk) = (0, br#"{"count":1,"records":["#.to_vec());
     for line in lines.iter().cycle() {
         chunk.extend_from_slice(line.as_bytes());

@@ -124,7 +124,7 @@ impl Interceptor {
         if read.is_error || !read.complete || read.payload().is_none() {
             return None;
         }
-        match offloader.deliver(&Incoming::of(call, Body::ToolResult(&read)), at) {
+        match offloader.deliver(&Incoming::new(call, Body::ToolResult(&read)), at) {
             Delivered::Offloaded(offloaded) => {
                 let payload = read.payload().map_or("", |part| &part.payload);
                 let descriptor = acknowledged(call.tool, payload, &offloaded.descriptor);
@@ -153,7 +153,7 @@ impl Interceptor {
         if offloader.surely_inline(call, bytes) {
             return None;
         }
-        let mut parts = Parts::of(message, result).ok()??;
+        let mut parts = Parts::parse(message, result).ok()??;
         let arrived = match receive(offloader, call, message, &parts, at) {
             Err(Lost::NoText) => {
                 // A lone surrogate: no text stands for it, so the string itself is the content.

@@ -104,7 +104,7 @@ const RENAMED: &str = "Tool of the server, not Atlatl's tool of that name: ";
 impl Page {
     /// Reads the `result` of `tools/list` and changes what has to be changed; `may_replace` says of
     /// which tools a result may be replaced. `None` where it is no listing.
-    pub fn of(
+    pub fn parse(
         result: &str,
         changes: Changes<'_>,
         may_replace: impl Fn(&str) -> bool,
@@ -112,7 +112,7 @@ impl Page {
         let object = Object::read(result)?;
         let array = object.get("tools")?;
         let listed: Vec<&RawValue> = serde_json::from_str(array.get()).ok()?;
-        let mut edits = Edits::of(result);
+        let mut edits = Edits::new(result);
         let (mut tools, mut renamed) = (Vec::new(), Vec::new());
         for json in listed {
             // What has no name cannot be called.

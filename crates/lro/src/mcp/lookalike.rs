@@ -67,7 +67,7 @@ pub fn mark_lookalike(result: &str, notice_in: NoticeIn) -> Option<String> {
     if !(structured.is_some_and(|json| holds_descriptor(json, MAX_LEVELS)) || in_text()) {
         return None;
     }
-    let mut edits = Edits::of(result);
+    let mut edits = Edits::new(result);
     match (content, blocks.first()) {
         (Some(_), Some(first)) => {
             edits.replace(first.get(), format!("{},{first}", notice_block()));
@@ -111,7 +111,7 @@ pub fn mark_error_lookalike(error: &str) -> Option<String> {
     if ![message, data].into_iter().flatten().any(|json| holds_descriptor(json, MAX_LEVELS)) {
         return None;
     }
-    let mut edits = Edits::of(error);
+    let mut edits = Edits::new(error);
     let marked = match object.text("message") {
         Some(text) => format!("{NOTICE}\n{text}"),
         None => NOTICE.to_owned(),

@@ -23,7 +23,7 @@ fn id() -> ResultId {
 
 fn stored(payload: &[u8]) -> Arc<dyn Spool> {
     let spool = MemorySpool::default();
-    let found = Found::of(payload);
+    let found = Found::detect(payload);
     let what = StoreRequest {
         id: id(),
         tool: "recall_memories",

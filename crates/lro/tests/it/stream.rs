@@ -53,7 +53,7 @@ fn offloader(spool: impl Spool + 'static) -> Offloader {
 }
 
 fn arrive(offloader: &Offloader, tool: &str, payload: &[u8], seed: u64) -> OffloadOutcome {
-    let mut arriving = offloader.receive(Call::of(tool));
+    let mut arriving = offloader.receive(Call::new(tool));
     let (mut random, mut rest) = (SplitMix64::new(seed), payload);
     // Odd chunks, from single bytes to more than is held.
     let largest = 1 << (seed * 5);
@@ -135,7 +135,7 @@ fn g37_a_file_is_delivered_as_the_same_bytes_in_memory_are() {
         let scanned = Scanned::read(&file).unwrap();
         assert_eq!(scanned.is_of_memories(&file).unwrap(), payload == recalled(300).into_bytes());
         let delivered = offloader(scanning.clone()).deliver_scanned(
-            Call::of(tool),
+            Call::new(tool),
             &file,
             scanned,
             WhiteSpace::Insignificant,
@@ -173,7 +173,7 @@ fn what_is_set_aside_has_no_name_and_no_reader() {
         let path = home.path().join(unnamed.to_string());
         let spool = DirSpool::open(&path, DirOptions::private().os(Arc::new(os))).unwrap();
         let offloader = offloader(spool);
-        let mut arriving = offloader.receive(Call::of("read_page"));
+        let mut arriving = offloader.receive(Call::new("read_page"));
         arriving.feed(&vec![b'x'; CAP * 10]);
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "unnamed: {unnamed}");
         // The handle is the only way to it, and it is for its owner alone.

@@ -41,7 +41,7 @@ pub(super) struct Release {
 impl Release {
     /// Takes the binary, which has to be of this checkout's version. What is packed is a copy in
     /// `stage`: a tool that builds anew must not change it in between.
-    pub(super) fn of(repository: &Repository, args: &PackageArgs, stage: &Path) -> Result<Self> {
+    pub(super) fn new(repository: &Repository, args: &PackageArgs, stage: &Path) -> Result<Self> {
         if args.bin.file_name().is_none_or(|name| name != "atlatl") {
             bail!("{}: a program called atlatl is packed", args.bin.display());
         }
@@ -170,7 +170,7 @@ pub(super) mod tests {
                 namespace: "local".to_owned(),
                 repository: None,
             };
-            Release::of(&repository, &args, dir.path()).unwrap_err().to_string()
+            Release::new(&repository, &args, dir.path()).unwrap_err().to_string()
         };
         assert!(pack("atlatl").contains("says `atlatl 9.9.9`"));
         assert!(pack("other").contains("a program called atlatl"));

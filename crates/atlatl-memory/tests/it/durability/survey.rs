@@ -73,7 +73,7 @@ fn settle(ledger: &mut Ledger, there: &BTreeMap<u64, u64>) -> Torn {
 
 fn found_by(store: &SqliteStore, word: &str) -> Vec<u64> {
     let now = "2026-06-01T00:00:00Z".parse().unwrap();
-    let terms = Terms::of(word, Need::All);
+    let terms = Terms::parse(word, Need::All);
     let found = store.lexical(&terms, &Filter::default(), 9, now).unwrap();
     found.best.iter().map(|one| u64::try_from(one.id.as_u128()).unwrap()).collect()
 }

@@ -84,7 +84,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
     }
     let store = postgres.tenant("a").unwrap();
     let last = acknowledged.last().unwrap();
-    let terms = Terms::of(&format!("batch{last}"), Need::All);
+    let terms = Terms::parse(&format!("batch{last}"), Need::All);
     let now = "2026-07-01T00:00:00Z".parse().unwrap();
     assert_eq!(store.lexical(&terms, &Filter::default(), 9, now).unwrap().total, 3);
     assert_eq!(store.repair().unwrap(), atlatl_memory::Repaired::default());

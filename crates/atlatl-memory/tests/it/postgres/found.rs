@@ -63,7 +63,7 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     let (mut asked, mut same_best, mut shared, mut wanted) = (0, 0, 0, 0);
     for question in questions(&memories) {
         for need in [Need::Any, Need::All] {
-            let terms = Terms::of(&question, need);
+            let terms = Terms::parse(&question, need);
             let find = |store: &dyn MemoryStore| {
                 let found = store.lexical(&terms, &Filter::default(), 10_000, now()).unwrap();
                 assert_eq!(found.total, found.best.len() as u64);
@@ -98,7 +98,7 @@ fn the_index_of_words_is_used_below_the_policies() {
     store.put(&memories, Clash::Keep).unwrap();
     // New words wait in a list that a vacuum empties into the index, as the server does by itself.
     server.sql(&database, "VACUUM ANALYZE atlatl.document");
-    let rare = Terms::of("xyzzy", Need::All);
+    let rare = Terms::parse("xyzzy", Need::All);
     let mut any = Filter::default();
     any.status = None;
     assert_eq!(store.lexical(&rare, &any, 9, now()).unwrap().total, 1);

@@ -25,7 +25,7 @@ fn memory(n: u128, content: &str) -> Memory {
 }
 
 fn found(store: &PostgresStore, words: &str) -> Vec<u128> {
-    let terms = Terms::of(words, Need::All);
+    let terms = Terms::parse(words, Need::All);
     let found = store.lexical(&terms, &any(), 99, now()).unwrap();
     found.best.iter().map(|one| one.id.as_u128()).collect()
 }

@@ -109,7 +109,7 @@ fn sees_its_own(tenant: usize, store: &PostgresStore, memories: &[Memory]) {
     assert_eq!(listed.len(), EACH);
     assert!(listed.iter().all(|memory| memory.content.starts_with(&word(tenant))));
     for other in 0..TENANTS {
-        let found = store.lexical(&Terms::of(&word(other), Need::All), &any, 99, now).unwrap();
+        let found = store.lexical(&Terms::parse(&word(other), Need::All), &any, 99, now).unwrap();
         assert_eq!(found.total, if other == tenant { EACH as u64 } else { 0 });
     }
     let seen = store.rows_of("SELECT DISTINCT tenant FROM atlatl.memory").unwrap();

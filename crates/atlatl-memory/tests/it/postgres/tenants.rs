@@ -40,7 +40,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     let b = stored(&postgres, "b", &others);
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     assert_eq!((a.count(&any(), now).unwrap(), b.count(&any(), now).unwrap()), (20, 60));
-    let zebra = Terms::of("zebra", Need::All);
+    let zebra = Terms::parse("zebra", Need::All);
     assert_eq!(a.lexical(&zebra, &any(), 99, now).unwrap().total, 0);
     assert_eq!(b.lexical(&zebra, &any(), 99, now).unwrap().total, 60);
     assert_eq!(a.nearest("m", &[1.0, 0.0], &any(), 99, now).unwrap().len(), 9);

@@ -31,7 +31,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    pub(super) fn of(settings: &Settings, sources: &Sources) -> Self {
+    pub(super) fn new(settings: &Settings, sources: &Sources) -> Self {
         Self {
             path: sources.os_variable("PATH").cloned().unwrap_or_default(),
             working_dir: settings.surroundings().working_dir.clone().unwrap_or_default(),

@@ -92,7 +92,7 @@ fn project_file(settings: &Settings) -> Vec<Finding> {
 fn path_map(settings: &Settings) -> Option<Finding> {
     let map = &settings.config.proxy.path_map;
     let (from, _) = map.pair()?;
-    let stores = crate::spool_config::Stores::of(settings, None).ok()?;
+    let stores = crate::spool_config::Stores::from_settings(settings, None).ok()?;
     let (memory, other) = stores.directories();
     let begins = |path: &std::path::Path| path.starts_with(from);
     if begins(memory) || begins(other) {

@@ -93,7 +93,7 @@ pub(super) fn probe(start: &Start, stopped: &AtomicBool) -> Outcome {
         Ok(started) => started,
         Err(error) => return Outcome::NotStarted(error.to_string()),
     };
-    let tail = Tail::of(reader);
+    let tail = Tail::read_from(reader);
     let mut talk = Talk {
         input,
         messages: messages(output),
@@ -282,7 +282,7 @@ fn messages(output: impl Read + Send + 'static) -> Receiver<String> {
 struct Tail(Arc<Mutex<Vec<u8>>>);
 
 impl Tail {
-    fn of(mut error: impl Read + Send + 'static) -> Self {
+    fn read_from(mut error: impl Read + Send + 'static) -> Self {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let ours = Arc::clone(&kept);
         thread::spawn(move || {

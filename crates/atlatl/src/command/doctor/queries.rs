@@ -23,7 +23,7 @@ pub(super) fn check(settings: &Settings) -> Group {
         );
         return group;
     };
-    let (workers, limits) = (Workers::new(program, 1), Limits::of(&settings.config.query));
+    let (workers, limits) = (Workers::new(program, 1), Limits::from_config(&settings.config.query));
     let records = Bytes(b"{\"n\":41}\n");
     let source = Source::lines(&records, 0);
     let (filter, statement) =

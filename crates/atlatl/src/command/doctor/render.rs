@@ -23,7 +23,7 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn of(groups: &'a [Group]) -> Self {
+    pub(super) fn new(groups: &'a [Group]) -> Self {
         let findings: Vec<_> = groups.iter().flat_map(|group| &group.findings).collect();
         let of = |level| findings.iter().filter(|finding| finding.level == level).count() as u64;
         Self {
@@ -84,7 +84,7 @@ pub(super) fn text(groups: &[Group], all: bool, home: Option<&Path>) -> String {
             wrapped(&mut out, "  - ", "    ", &near(&format!("not checked: {about}: {why}")));
         }
     }
-    let _ = writeln!(out, "{}", Report::of(groups).last_line());
+    let _ = writeln!(out, "{}", Report::new(groups).last_line());
     out
 }
 

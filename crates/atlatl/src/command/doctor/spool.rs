@@ -42,7 +42,7 @@ struct File {
 
 impl Lying {
     /// Looks into a directory; into the folders of its scopes where it is a private one.
-    pub(super) fn of(dir: &Path, private: bool) -> Self {
+    pub(super) fn inspect(dir: &Path, private: bool) -> Self {
         let mut lying = Self::default();
         // One that is missing will be created on the device of the nearest parent.
         let space = dir.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok());

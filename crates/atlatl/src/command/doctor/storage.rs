@@ -22,7 +22,7 @@ pub(super) type Newest = Option<(DateTime<Utc>, PathBuf)>;
 /// Looks at them.
 pub(super) fn check(settings: &Settings) -> (Group, Newest) {
     let mut group = Group::new("storage");
-    let stores = match Stores::of(settings, None) {
+    let stores = match Stores::from_settings(settings, None) {
         Ok(stores) => stores,
         Err(error) => {
             let why = error.reports().first().map(|report| report.message.clone());
@@ -62,7 +62,7 @@ pub(super) fn check(settings: &Settings) -> (Group, Newest) {
         );
     }
 
-    let (memory, other) = (Lying::of(memory_dir, false), Lying::of(private_dir, true));
+    let (memory, other) = (Lying::inspect(memory_dir, false), Lying::inspect(private_dir, true));
     // In the directory for memory operations, which may be everyone's, others have files as well.
     group.checked("stored-owner", other.foreign(private_dir, uid), "every stored file is yours");
     let open = [memory.open(memory_dir, uid, by), other.open(private_dir, uid, by)];

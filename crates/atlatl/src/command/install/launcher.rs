@@ -22,7 +22,7 @@ pub(crate) enum Location {
 impl Location {
     /// Where `program` is, by its path alone. The launchers' layouts are theirs to change; a path that
     /// none of them explains counts as installed.
-    pub(crate) fn of(program: &Path, temp_dir: &Path) -> Self {
+    pub(crate) fn classify(program: &Path, temp_dir: &Path) -> Self {
         let parts: Vec<&str> = program
             .components()
             .filter_map(|part| match part {
@@ -90,7 +90,7 @@ pub(crate) fn installed_on_path(path: &OsStr, temp_dir: &Path) -> Option<PathBuf
         .filter(|program| program.is_file());
     programs.find(|program| {
         let real = program.canonicalize().unwrap_or_else(|_| program.clone());
-        Location::of(&real, temp_dir) == Location::Installed
+        Location::classify(&real, temp_dir) == Location::Installed
     })
 }
 
@@ -125,7 +125,7 @@ mod tests {
             ("/home/release/bin/atlatl", Location::Installed),
         ] {
             assert_eq!(
-                Location::of(Path::new(program), Path::new("/scratch")),
+                Location::classify(Path::new(program), Path::new("/scratch")),
                 location,
                 "{program}"
             );

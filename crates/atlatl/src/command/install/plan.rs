@@ -145,7 +145,7 @@ fn stale_programs(there: &[Entry], surroundings: &Surroundings) -> Vec<String> {
     };
     let stale = |program: &String| {
         let path = Path::new(program);
-        let location = Location::of(path, &surroundings.temp_dir);
+        let location = Location::classify(path, &surroundings.temp_dir);
         path.is_absolute() && (matches!(location, Location::Cached(_)) || !path.exists())
     };
     there.iter().filter_map(program).filter(stale).collect()

@@ -38,7 +38,7 @@ pub(super) fn real<'a>(texts: impl IntoIterator<Item = &'a str>, all: Measure) -
     for text in texts {
         let text = &text[..text.floor_char_boundary(room)];
         room -= text.len();
-        seen += Measure::of(text.as_bytes());
+        seen += Measure::from_bytes(text.as_bytes());
         match O200k.count_till(text, u64::MAX) {
             Ok(Some(Tokens(tokens))) => count += tokens,
             _ => return tokens::count(all, "", &NoTokenizer),
@@ -62,7 +62,7 @@ mod tests {
     fn measure(texts: &[&str]) -> Measure {
         let mut all = Measure::default();
         for text in texts {
-            all += Measure::of(text.as_bytes());
+            all += Measure::from_bytes(text.as_bytes());
         }
         all
     }

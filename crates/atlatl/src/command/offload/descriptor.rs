@@ -28,7 +28,7 @@ pub(super) struct Descriptor {
 
 impl Descriptor {
     /// Describes a payload that begins with `head` and would be stored in `directory`.
-    pub(super) fn of(
+    pub(super) fn new(
         head: &[u8],
         operation: &Operation,
         assessment: &Assessment,

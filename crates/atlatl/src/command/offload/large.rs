@@ -98,7 +98,7 @@ pub(super) fn run(
     let spool = stores.of_operation(&Operation::of_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(watch.clone());
-    let call = Call { query: args.query.as_deref(), ..Call::of(&tool) };
+    let call = Call { query: args.query.as_deref(), ..Call::new(&tool) };
     let at = Moment::of_system();
     let delivered = offloader.deliver_scanned(call, &payload, scanned, white_space, at);
     progress.borrow_mut().clear();

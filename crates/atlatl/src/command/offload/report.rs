@@ -113,7 +113,7 @@ struct Seen<'a> {
 
 impl Report {
     /// Reports on `input`, a result of `tool`, to be stored in `directory`.
-    pub(super) fn of(
+    pub(super) fn new(
         input: &[u8],
         tool: Option<&str>,
         config: &Config,
@@ -131,7 +131,8 @@ impl Report {
             further_texts: further.len(),
             other_blocks: result.other_blocks,
         });
-        let seen = Seen { payload: &payload, found: Found::of(payload), further: &further, place };
+        let seen =
+            Seen { payload: &payload, found: Found::detect(payload), further: &further, place };
         Self::seen(seen, tool, config, directory, |name, rules| match &result {
             Some(result) => assess_result(result, name, rules, &O200k),
             None => assess(payload, name, rules, &O200k),
@@ -164,8 +165,8 @@ impl Report {
         let part = |bytes| payload::part(payload, 0..bytes).map_err(|_| PayloadChanged);
         let (lines, survey) =
             lines_arrived(payload, &found, COUNT_BYTES).map_err(|_| PayloadChanged)?;
-        let kind = Kind::of(&found, survey.is_of_memories());
-        let tool = Tool::of(tool, kind);
+        let kind = Kind::from_detected(&found, survey.is_of_memories());
+        let tool = Tool::new(tool, kind);
         let name = tool.as_ref().map_or("", |tool| &tool.name);
         let operation = Operation::of_tool(name);
         let memory = operation.is_memory();
@@ -173,14 +174,14 @@ impl Report {
         let assessment = assess(name, &rules);
         let descriptor = if assessment.decision.delivery == Delivery::Offload {
             let head = part(HEAD_BYTES)?;
-            Some(Descriptor::of(&head, &operation, &assessment, &survey, config, directory))
+            Some(Descriptor::new(&head, &operation, &assessment, &survey, config, directory))
         } else {
             None
         };
 
         let mut whole = found.measure;
         for text in further {
-            whole += Measure::of(text.as_bytes());
+            whole += Measure::from_bytes(text.as_bytes());
         }
         let (of, all, texts) = match found.records() {
             Some(records) if memory && !is_table(&records.form) => {
@@ -232,7 +233,7 @@ fn is_table(form: &RecordForm) -> bool {
 }
 
 impl Kind {
-    fn of(found: &Found, memories: bool) -> Self {
+    fn from_detected(found: &Found, memories: bool) -> Self {
         match found.content {
             _ if found.measure.bytes == 0 => Self::Nothing,
             Content::Records(_) if memories => Self::Memories,
@@ -254,17 +255,17 @@ impl Tool {
             Some(result) => result.payload().map_or(&[][..], |part| part.payload.as_bytes()),
             None => input,
         };
-        let found = Found::of(payload);
+        let found = Found::detect(payload);
         let (_, survey) = lines(payload, &found, 0)?;
         Ok(Self::assumed_of(&found, survey.is_of_memories()))
     }
 
     /// The same of a payload whose records are known.
     pub(super) fn assumed_of(found: &Found, memories: bool) -> Option<Self> {
-        Self::of(None, Kind::of(found, memories))
+        Self::new(None, Kind::from_detected(found, memories))
     }
 
-    fn of(named: Option<&str>, kind: Kind) -> Option<Self> {
+    fn new(named: Option<&str>, kind: Kind) -> Option<Self> {
         let (name, origin) = match named {
             Some(name) => (name, ToolOrigin::Flag),
             None if kind == Kind::Memories => ("recall_memories", ToolOrigin::Assumed),

@@ -46,7 +46,7 @@ const COUNTING: Duration = Duration::from_secs(1);
 impl OffloadStack {
     /// Results lie in directories of this machine.
     pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
-        let stores = Stores::of(settings, scope)?;
+        let stores = Stores::from_settings(settings, scope)?;
         let memory = stores.of_operation(&Operation::of_tool("recall_memories"));
         let other = stores.of_operation(&Operation::of_tool(""));
         let alternate = stores.alternate();
@@ -60,7 +60,7 @@ impl OffloadStack {
         let mut scopes = scopes.iter().map(String::as_str);
         let mut keep = Self::new(settings, scopes.next())?;
         for scope in scopes {
-            let stores = Stores::of(settings, Some(scope))?;
+            let stores = Stores::from_settings(settings, Some(scope))?;
             keep.further.push(stores.of_operation(&Operation::of_tool("")));
             keep.further.extend(stores.alternate());
         }
@@ -73,7 +73,7 @@ impl OffloadStack {
         spool: Arc<dyn Spool>,
         links: Arc<dyn Links>,
     ) -> Result<Self, Error> {
-        let stores = Stores::of(settings, None)?;
+        let stores = Stores::from_settings(settings, None)?;
         let mut keep = Self::in_spools(settings, stores, spool.clone(), spool)?;
         keep.links = Some(links);
         Ok(keep)

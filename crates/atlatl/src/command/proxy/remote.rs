@@ -41,10 +41,10 @@ pub(super) fn remote(
 /// The host, and what keeps two servers of one host apart.
 fn label(endpoint: &Endpoint) -> String {
     if let Some(socket) = endpoint.socket() {
-        let which = Scope::of([socket.as_os_str().as_encoded_bytes()]);
+        let which = Scope::from_fields([socket.as_os_str().as_encoded_bytes()]);
         return format!("localhost:{which}");
     }
     let url = endpoint.url();
-    let which = Scope::of([url.as_str().as_bytes()]);
+    let which = Scope::from_fields([url.as_str().as_bytes()]);
     format!("{}:{which}", url.host_str().unwrap_or_default())
 }

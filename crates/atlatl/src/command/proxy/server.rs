@@ -35,7 +35,7 @@ pub(super) fn label(command: &[OsString]) -> String {
     };
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let name: String = name.chars().filter(plain).take(NAME_CAP).collect();
-    let which = Scope::of(command.iter().map(|argument| argument.as_encoded_bytes()));
+    let which = Scope::from_fields(command.iter().map(|argument| argument.as_encoded_bytes()));
     format!("{name}:{which}")
 }
 

@@ -41,7 +41,7 @@ struct Cleaned {
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let now = Moment::of_system().now;
-    let stores = Stores::of(settings, None)?;
+    let stores = Stores::from_settings(settings, None)?;
     let mut cleaned = Cleaned { dry_run: args.dry_run, ..Cleaned::default() };
     if args.dry_run {
         cleaned.look(&stores, args.all, now);
@@ -65,7 +65,7 @@ impl Cleaned {
     fn look(&mut self, stores: &Stores, all: bool, now: DateTime<Utc>) {
         let failures = stores.each(Reach::Everywhere, |store| match store.list() {
             Ok(listed) => {
-                let entries = listed.iter().map(|listed| Entry::of(listed, now));
+                let entries = listed.iter().map(|listed| Entry::from_listed(listed, now));
                 self.removed.extend(entries.filter(|entry| all || entry.expired));
             }
             Err(error) => self.failures.push(with_causes(&error)),
@@ -76,7 +76,7 @@ impl Cleaned {
     fn swept(&mut self, swept: &Swept, now: DateTime<Utc>) {
         self.in_use = swept.in_use;
         self.leftovers = swept.leftovers;
-        self.removed.extend(swept.expired.iter().map(|gone| Entry::of(gone, now)));
+        self.removed.extend(swept.expired.iter().map(|gone| Entry::from_listed(gone, now)));
         self.failed(&swept.failures);
     }
 
@@ -90,7 +90,7 @@ impl Cleaned {
             };
             for listed in listed {
                 match store.remove(&listed.name.clone().into()) {
-                    Ok(gone) => self.removed.push(Entry::of(&gone, now)),
+                    Ok(gone) => self.removed.push(Entry::from_listed(&gone, now)),
                     Err(SpoolError::InUse { .. }) => self.in_use += 1,
                     // Someone else was faster, which is what was asked for.
                     Err(SpoolError::NotFound { .. }) => {}

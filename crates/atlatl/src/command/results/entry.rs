@@ -35,7 +35,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// A result, looked at `now`.
-    pub(super) fn of(listed: &Listed, now: DateTime<Utc>) -> Self {
+    pub(super) fn from_listed(listed: &Listed, now: DateTime<Utc>) -> Self {
         let sidecar = &listed.sidecar;
         Self {
             reference: listed.id().reference().to_string(),

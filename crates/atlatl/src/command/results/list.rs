@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let now = Moment::of_system().now;
-    let stores = Stores::of(settings, args.scope.as_deref())?;
+    let stores = Stores::from_settings(settings, args.scope.as_deref())?;
     let reach = if args.all { Reach::Everywhere } else { Reach::Here };
     let (mut listed, mut failures) = (Vec::new(), Vec::new());
     let more = stores.each(reach, |store| match store.list() {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     });
     failures.extend(more);
     listed.sort_by_key(Listed::id);
-    let entries: Vec<Entry> = listed.iter().map(|listed| Entry::of(listed, now)).collect();
+    let entries: Vec<Entry> = listed.iter().map(|listed| Entry::from_listed(listed, now)).collect();
     match output.mode() {
         Mode::Json => output.json(&entries)?,
         Mode::Human if entries.is_empty() => output.note("nothing is stored"),

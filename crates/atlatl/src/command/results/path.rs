@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let now = Moment::of_system().now;
-    let stores = Stores::of(settings, args.which.scope.as_deref())?;
+    let stores = Stores::from_settings(settings, args.which.scope.as_deref())?;
     let address = args.which.address()?;
     let path = stores
         .find(&address, args.which.reach(), |store| {

@@ -63,7 +63,7 @@ pub(super) fn run(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let now = Moment::of_system().now;
-    let stores = Stores::of(settings, args.which.scope.as_deref())?;
+    let stores = Stores::from_settings(settings, args.which.scope.as_deref())?;
     let address = args.which.address()?;
     let (store, stored) = stores
         .find(&address, args.which.reach(), |store| Ok((store.clone(), store.open(&address, now)?)))
@@ -74,7 +74,7 @@ pub(super) fn run(
     if let Some(number) = args.part {
         return write_part(&*stored, number, output);
     }
-    let entry = Entry::of(stored.listed(), now);
+    let entry = Entry::from_listed(stored.listed(), now);
     // A terminal that is called nothing, or dumb, has no cursor to move.
     let able = term.is_some_and(|term| !term.is_empty() && term != "dumb");
     if able && !args.plain && output.is_interactive() {

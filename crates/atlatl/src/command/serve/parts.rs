@@ -16,7 +16,7 @@ pub(super) fn of(
     events: EventBus,
 ) -> ServerConfig {
     let estimate = |text: &str| {
-        let measure = tokens::Measure::of(text.as_bytes());
+        let measure = tokens::Measure::from_bytes(text.as_bytes());
         tokens::estimate(measure, &tokens::sample(text), &O200k).tokens.0
     };
     let mut parts = ServerConfig::new(store, Arc::new(estimate), Moment::of_system);

@@ -225,7 +225,7 @@ mod tests {
     fn what_servers_call_themselves_stays_text() {
         let line = r#"{"time":"2026-11-14T10:00:00Z","event":"ToolsListed",
             "server":"<script>alert('x')</script>\u202e\u001b[2J&\"","definitions":{"tokens":5,"method":"counted"}}"#;
-        let summary = Summary::of([serde_json::from_str(line).unwrap()]);
+        let summary = Summary::from_events([serde_json::from_str(line).unwrap()]);
         let page = page(&summary);
         assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"), "{page}");
         assert!(!page.contains("<script") && !page.contains(['\u{202e}', '\u{1b}']), "{page}");

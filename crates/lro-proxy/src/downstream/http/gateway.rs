@@ -109,7 +109,7 @@ impl Gateway {
         }
         let headers = passed(response.headers(), &ANSWERED);
         self.remember(&ask, &headers, &relay, status);
-        let Some(form) = Form::of(&response) else {
+        let Some(form) = Form::from_response(&response) else {
             return self.bare(&response, headers, &text, &relay);
         };
         let silence = self.remote.silence().filter(|_| !ask.patient);
@@ -127,7 +127,7 @@ impl Gateway {
             return (status, headers, body).into_response();
         }
         let (feed, body) = Feed::new();
-        let request = Requested::of(&text, &relay);
+        let request = Requested::parse(&text, &relay);
         let mut ending = self.ending.subscribe();
         tokio::spawn(async move {
             tokio::select! {
@@ -205,7 +205,7 @@ struct Requested {
 }
 
 impl Requested {
-    fn of(text: &str, relay: &Relay) -> Option<Self> {
+    fn parse(text: &str, relay: &Relay) -> Option<Self> {
         let message = Message::read(text).filter(Message::is_request)?;
         let id = message.id()?;
         let resumes = Era::of_request(&message) != Some(Era::Modern);

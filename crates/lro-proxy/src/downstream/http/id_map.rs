@@ -23,7 +23,7 @@ pub(super) struct Called {
 }
 
 impl Called {
-    pub(super) fn of(message: &Message<'_>) -> Option<Self> {
+    pub(super) fn from_message(message: &Message<'_>) -> Option<Self> {
         let id = message.id().filter(|_| message.is_request())?;
         Some(Self { id, token: meta::progress_token(message).map(str::to_owned) })
     }
@@ -32,7 +32,7 @@ impl Called {
 /// A request of a client, called `number` on its way to the server.
 pub(super) fn numbered(text: &str, number: u64) -> Option<String> {
     let message = Message::read(text)?;
-    let mut edits = Edits::of(text);
+    let mut edits = Edits::new(text);
     edits.replace(message.id?.get(), number.to_string());
     if let Some(token) = meta::progress_token(&message) {
         edits.replace(token, number.to_string());
@@ -43,7 +43,7 @@ pub(super) fn numbered(text: &str, number: u64) -> Option<String> {
 /// A message of the server, called on its way back as the client called it.
 pub(super) fn named(text: &str, called: &Called) -> Option<String> {
     let message = Message::read(text)?;
-    let mut edits = Edits::of(text);
+    let mut edits = Edits::new(text);
     if message.method.is_none() {
         edits.replace(message.id?.get(), called.id.as_json());
     }
@@ -77,8 +77,8 @@ pub(super) enum BelongsTo {
 
 impl BelongsTo {
     /// Where `message` says so.
-    pub(super) fn of(message: &Message<'_>) -> Option<Self> {
-        let key = |raw: &RawValue| Id::of(raw).key();
+    pub(super) fn from_message(message: &Message<'_>) -> Option<Self> {
+        let key = |raw: &RawValue| Id::from_raw(raw).key();
         if message.method.is_none() {
             return message.id.map(key).map(Self::Request);
         }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_request_is_numbered_and_its_messages_are_named_again() {
         let text = r#"{"jsonrpc":"2.0","id":"a\"1","method":"tools/call","params":{"name":"id","_meta":{"progressToken":7.0}}}"#;
-        let called = Called::of(&Message::read(text).unwrap()).unwrap();
+        let called = Called::from_message(&Message::read(text).unwrap()).unwrap();
         assert_eq!(
             numbered(text, 42).unwrap(),
             r#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"id","_meta":{"progressToken":42}}}"#
@@ -124,9 +124,9 @@ mod tests {
         ] {
             let message = Message::read(came).unwrap();
             let forty_two: Box<RawValue> = serde_json::from_str("42").unwrap();
-            let key = Id::of(&forty_two).key();
+            let key = Id::from_raw(&forty_two).key();
             let (BelongsTo::Request(belongs) | BelongsTo::Progress(belongs)) =
-                BelongsTo::of(&message).unwrap();
+                BelongsTo::from_message(&message).unwrap();
             assert_eq!(belongs, key, "{came}");
             assert_eq!(named(came, &called).unwrap(), goes);
         }

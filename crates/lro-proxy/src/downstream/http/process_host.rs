@@ -95,7 +95,7 @@ impl Host {
             Ok(child) => child,
             Err(refused) => return refused.into_response(),
         };
-        let Some(called) = Called::of(&message) else {
+        let Some(called) = Called::from_message(&message) else {
             // Nothing waits for it. Over HTTP closing the stream cancels; an id would be another's.
             if alone && message.method.as_deref() == Some("notifications/cancelled") {
                 return StatusCode::ACCEPTED.into_response();

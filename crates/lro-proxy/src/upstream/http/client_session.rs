@@ -92,7 +92,7 @@ impl HttpSession {
 
     /// Sends what the client says, in its order. Not to be called by a thread of the runtime.
     pub(crate) fn send(&self, body: Vec<u8>) {
-        let outgoing = OutboundRequest::of(body, &self.relay);
+        let outgoing = OutboundRequest::new(body, &self.relay);
         if let Some(id) = &outgoing.cancelled
             && let Some(open) = self.open().remove(&id.key())
         {
@@ -232,7 +232,7 @@ impl HttpSession {
         response: Response,
         outgoing: &OutboundRequest,
     ) -> Result<(), UpstreamError> {
-        let Some(form) = Form::of(&response) else {
+        let Some(form) = Form::from_response(&response) else {
             let (server, status) = (self.remote.name(), response.status());
             return if outgoing.requests.is_empty() {
                 Ok(())

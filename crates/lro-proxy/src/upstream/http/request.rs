@@ -29,7 +29,7 @@ pub(super) struct OutboundRequest {
 impl OutboundRequest {
     /// What `body` is, which went through the relay just now. A message that shows no era is of the
     /// older one, where not every message does.
-    pub(super) fn of(body: Vec<u8>, relay: &Relay) -> Self {
+    pub(super) fn new(body: Vec<u8>, relay: &Relay) -> Self {
         let mut out = Self {
             body: body.into(),
             requests: Vec::new(),
@@ -66,7 +66,7 @@ impl OutboundRequest {
             Some("tools/call") => self.tool = meta::tool(message).map(std::borrow::Cow::into_owned),
             Some("notifications/cancelled") => {
                 let id = message.params().and_then(|params| params.get("requestId"));
-                self.cancelled = id.map(Id::of);
+                self.cancelled = id.map(Id::from_raw);
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ pub(crate) enum Form {
 
 impl Form {
     /// The form that an answer says it has.
-    pub(crate) fn of(response: &Response) -> Option<Self> {
+    pub(crate) fn from_response(response: &Response) -> Option<Self> {
         let essence = essence(response)?;
         if essence.eq_ignore_ascii_case("application/json") {
             Some(Self::Json)
@@ -36,7 +36,7 @@ impl Form {
     /// Whether a refusal is JSON: a message, or what says to programs why it was refused.
     pub(crate) fn is_json_refusal(response: &Response) -> bool {
         let problem = |essence: &str| essence.eq_ignore_ascii_case("application/problem+json");
-        Self::of(response) == Some(Self::Json) || essence(response).is_some_and(problem)
+        Self::from_response(response) == Some(Self::Json) || essence(response).is_some_and(problem)
     }
 }
 

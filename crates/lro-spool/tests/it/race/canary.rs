@@ -44,7 +44,7 @@ struct Seen {
 impl Canary {
     pub(super) fn new(folder: PathBuf, open: Open) -> Self {
         let spool = private(&folder);
-        let found = Found::of(PAYLOAD);
+        let found = Found::detect(PAYLOAD);
         // Its tool's name puts the token into the sidecar too.
         store(&spool, what(TOKEN, id(u64::MAX), &found), PAYLOAD, &[TOKEN]).unwrap();
         if open == Open::ToAll {

@@ -42,7 +42,7 @@ impl LargeFile {
         let enter = |path: &[&str]| {
             matches!(path, [] | ["content" | "structuredContent"] | ["content", ""])
         };
-        let Some(root) = Node::of(file, enter)? else { return Ok(Self::Payload) };
+        let Some(root) = Node::parse(file, enter)? else { return Ok(Self::Payload) };
         let there = |name: &str| root.children.iter().filter(|child| child.name == name).count();
         if !root.cut && there("content") == 0 && there("structuredContent") == 0 {
             return Ok(Self::Payload);
@@ -69,7 +69,7 @@ impl LargeFile {
         if !plain || !complete || !decided {
             return Ok(Self::Undecided);
         }
-        match Parts::of(file, &root) {
+        match Parts::parse(file, &root) {
             Ok(Some(Parts { main, beside, .. })) if beside.is_empty() => {
                 Ok(Self::ToolResult(LargePayload { main, other_blocks }))
             }

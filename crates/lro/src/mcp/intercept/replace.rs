@@ -21,7 +21,7 @@ pub(super) fn described(result: &str, read: &ToolResult<'_>, descriptor: &str) -
     let Some(text) = read.only_text.filter(|_| descriptor.starts_with('{')) else {
         return replaced(result, &Replacement::Descriptor(descriptor));
     };
-    let mut edits = Edits::of(result);
+    let mut edits = Edits::new(result);
     match read.structured {
         Some(there) => edits.replace(there, descriptor),
         None => edits.add_member(result, "structuredContent", descriptor),
@@ -35,7 +35,7 @@ pub(super) fn described(result: &str, read: &ToolResult<'_>, descriptor: &str) -
 /// in their order and as they are spelled. `None` where there is no place for it.
 pub(super) fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<String> {
     let object = Object::read(result)?;
-    let mut edits = Edits::of(result);
+    let mut edits = Edits::new(result);
     let json = replacement.json();
     let structured = is_object(json);
     match object.get("structuredContent") {
@@ -89,7 +89,7 @@ fn with_text(content: &str, text: &str, warning: Option<&str>) -> Option<String>
         match object.get("text") {
             Some(there) if object.text("type").as_deref() == Some("text") => {
                 if !std::mem::replace(&mut told, true) {
-                    let mut edits = Edits::of(block.get());
+                    let mut edits = Edits::new(block.get());
                     edits.replace(there.get(), Value::from(text).to_string());
                     out.push(edits.applied().into_owned());
                 }

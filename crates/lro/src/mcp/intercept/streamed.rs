@@ -56,7 +56,7 @@ impl From<NoText> for Lost {
 impl Parts {
     /// The parts of the tool result `result` in `message`; `None` where it must be left alone: an
     /// error, a task, no payload, or more than one that does not fit into memory.
-    pub(super) fn of(message: &dyn Payload, result: &Node) -> Result<Option<Self>, Lost> {
+    pub(super) fn parse(message: &dyn Payload, result: &Node) -> Result<Option<Self>, Lost> {
         let is = |name: &str, word: &[u8]| -> Result<bool, Lost> {
             let Some(node) = result.get(name) else { return Ok(false) };
             Ok(payload::part(message, node.range.clone())? == word)

@@ -201,7 +201,7 @@ pub(super) fn read(arguments: &str) -> Result<Asked, ArgumentError> {
             (read::Unit::Characters, Some(end.unwrap_or(start.saturating_add(READ_AT_ONCE))))
         }
     };
-    let mut asked = Asked::of(address, Wanted::Read { unit, start, end, part: part.unwrap_or(0) });
+    let mut asked = Asked::new(address, Wanted::Read { unit, start, end, part: part.unwrap_or(0) });
     asked.form.open = open;
     Ok(asked)
 }
@@ -216,7 +216,7 @@ pub(super) fn search(arguments: &str) -> Result<Asked, ArgumentError> {
     let context = context.unwrap_or(0).min(CONTEXT_AT_MOST);
     let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let (most, context) = (small(most), small(context));
-    Ok(Asked::of(address, Wanted::Search { pattern, case, most, context }))
+    Ok(Asked::new(address, Wanted::Search { pattern, case, most, context }))
 }
 
 /// Spec V3.
@@ -230,7 +230,7 @@ pub(super) fn query(arguments: &str) -> Result<Asked, ArgumentError> {
 }
 
 impl Asked {
-    fn of(address: Address, wanted: Wanted) -> Self {
+    fn new(address: Address, wanted: Wanted) -> Self {
         Self { question: Question { address, wanted, page: Page::ALL }, form: Form::default() }
     }
 }

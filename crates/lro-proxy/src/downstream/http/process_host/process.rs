@@ -102,7 +102,7 @@ impl Child {
             && message.method.as_deref() == Some("notifications/cancelled")
             && let Some(id) = message.params().and_then(|params| params.get("requestId"))
         {
-            self.routes().close(&Id::of(id).key());
+            self.routes().close(&Id::from_raw(id).key());
         }
         match self.relay.from_client(text.as_bytes()).forward {
             Forward::AsItCame => self.write(text),
@@ -211,7 +211,8 @@ impl Child {
         let Some(message) = Message::read(&text) else { return };
         let last = message.method.is_none();
         let mut routes = self.routes();
-        let Some((id, open)) = BelongsTo::of(&message).and_then(|of| routes.of(&of)) else {
+        let Some((id, open)) = BelongsTo::from_message(&message).and_then(|of| routes.of(&of))
+        else {
             if !last && !self.shared {
                 routes.unasked(Outbound::Text(text.into()));
             }
@@ -225,7 +226,7 @@ impl Child {
     }
 
     fn route_long(&self, held: SpillBuffer) {
-        let answers = LongId::of(&held).filter(|id| !id.asks);
+        let answers = LongId::parse(&held).filter(|id| !id.asks);
         let Some(mut changes) = self.relay.long_from_server(&held) else { return };
         let Some(LongId { id, at, .. }) = answers else {
             if !self.shared {
@@ -264,5 +265,5 @@ impl Drop for Wanted {
 fn id(json: &str) -> Id {
     let raw: Box<RawValue> =
         serde_json::from_str(json).unwrap_or_else(|_| RawValue::NULL.to_owned());
-    Id::of(&raw)
+    Id::from_raw(&raw)
 }

@@ -57,7 +57,8 @@ impl HttpSession {
         let ask = Ask { method: Method::POST, headers, body: body.clone(), patient: false };
         let response = self.remote.ask(&ask).await?;
         let session = response.headers().get(SESSION).cloned();
-        let Some(form) = Form::of(&response).filter(|_| response.status().is_success()) else {
+        let Some(form) = Form::from_response(&response).filter(|_| response.status().is_success())
+        else {
             return Ok(None);
         };
         let mut reading = self.reading(response, form, self.remote.silence());

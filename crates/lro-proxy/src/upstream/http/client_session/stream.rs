@@ -87,5 +87,5 @@ impl HttpSession {
 }
 
 fn is_stream(response: &Response) -> bool {
-    response.status().is_success() && Form::of(response) == Some(Form::Events)
+    response.status().is_success() && Form::from_response(response) == Some(Form::Events)
 }
