@@ -7,7 +7,7 @@ use crate::fields::fields;
 use crate::text::{harmless, unescape, width};
 
 /// More columns than this are left to the record view.
-const MOST: usize = 1000;
+const MAX_COLUMNS: usize = 1000;
 /// The widest that a column is made while others wait for room.
 const USUAL: usize = 32;
 /// The widest that a column ever wants to be.
@@ -106,7 +106,7 @@ impl Columns {
         if let Some(&column) = self.by_name.get(name) {
             return Some(column);
         }
-        if self.list.len() >= MOST {
+        if self.list.len() >= MAX_COLUMNS {
             return None;
         }
         self.by_name.insert(name.into(), self.list.len());

@@ -8,7 +8,7 @@ use crate::source::{Source, fill};
 /// How much is looked at between two looks at the keyboard.
 const PIECE: usize = 4 << 20;
 /// More lines are not shown: their index would take more memory than a viewer should.
-pub(crate) const MOST: usize = 32 << 20;
+pub(crate) const MAX_LINES: usize = 32 << 20;
 
 /// An index of lines: eight bytes each.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl Lines {
             // It became shorter than it said.
             self.end = self.scanned;
         }
-        if self.starts.len() > MOST {
-            self.starts.truncate(MOST + 1);
+        if self.starts.len() > MAX_LINES {
+            self.starts.truncate(MAX_LINES + 1);
             self.end = self.starts.pop().unwrap_or(self.begin);
             self.scanned = self.end;
             self.closed = true;

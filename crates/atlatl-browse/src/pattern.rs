@@ -2,7 +2,7 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::rows::{Content, LONGEST};
+use crate::rows::{Content, MAX_LINE_LEN};
 use crate::text::unescape;
 
 /// The largest automaton that is built for what a person typed.
@@ -35,7 +35,7 @@ impl Pattern {
         self.regex.is_match(line)
             || (content == Content::Records
                 && memchr::memchr(b'\\', line).is_some()
-                && self.regex.is_match(unescape(line, LONGEST).as_bytes()))
+                && self.regex.is_match(unescape(line, MAX_LINE_LEN).as_bytes()))
     }
 
     /// Where it stands in a text that is shown.

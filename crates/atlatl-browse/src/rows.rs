@@ -8,7 +8,7 @@ use crate::source::{Source, fill};
 
 /// The most of a line that is ever held: of a longer one the beginning is shown, searched and
 /// sorted by.
-pub(crate) const LONGEST: usize = 4 << 20;
+pub(crate) const MAX_LINE_LEN: usize = 4 << 20;
 /// What is read of a line for the table.
 const HEAD: usize = 64 << 10;
 /// Records that decide how wide the columns are, and the most bytes that are read for that.
@@ -102,7 +102,7 @@ impl Body {
         let (mut at, mut window) = (0_u64, Vec::new());
         for (place, &number) in numbers.iter().enumerate() {
             let mut span = self.lines.span(number);
-            span.end = span.end.min(span.start + LONGEST as u64);
+            span.end = span.end.min(span.start + MAX_LINE_LEN as u64);
             if span.start < at || span.end > at + window.len() as u64 {
                 let next = numbers.get(place + 1).copied();
                 let length = (span.end - span.start).max(WINDOW);
@@ -115,7 +115,7 @@ impl Body {
                     (span.start, span.end - span.start)
                 };
                 // Lossless: a window is smaller than the longest line.
-                window.resize(usize::try_from(length).unwrap_or(LONGEST), 0);
+                window.resize(usize::try_from(length).unwrap_or(MAX_LINE_LEN), 0);
                 let read = fill(&*self.source, from, &mut window)?;
                 window.truncate(read);
                 at = from;

@@ -171,7 +171,7 @@ impl Screen {
                 self.trouble(&error);
             }
             if self.stored.lines.cut {
-                let most = crate::lines::MOST;
+                let most = crate::lines::MAX_LINES;
                 self.message = Some(format!("only the first {most} lines are shown"));
             }
             // While it grows, what is on the screen may be less than fits.

@@ -20,7 +20,7 @@ use crate::stored_token::{Kept, now};
 use crate::token::{Granted, scopes_in};
 
 /// How long a person may take in the browser.
-const PATIENCE: Duration = Duration::from_mins(5);
+const BROWSER_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// An authority may call a client what it likes, but not at any length.
 const LONGEST_NAME: usize = 4096;
@@ -91,9 +91,9 @@ pub async fn login(
         manager.get_authorization_url(&refs).await.map_err(|error| reason(&client, &error))?;
     let asked = Asked::parse(&url, &policy)?;
     open(&asked.url);
-    let waited = timeout(PATIENCE, listener.wait(&asked.state)).await;
+    let waited = timeout(BROWSER_TIMEOUT, listener.wait(&asked.state)).await;
     let (callback, browser) =
-        waited.map_err(|_| LoginError::TimedOut { minutes: PATIENCE.as_secs() / 60 })?;
+        waited.map_err(|_| LoginError::TimedOut { minutes: BROWSER_TIMEOUT.as_secs() / 60 })?;
     let outcome = async {
         let granted = exchange(callback, &asked, &authority, &manager, &client).await?;
         let kept = Kept {

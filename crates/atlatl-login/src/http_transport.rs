@@ -12,7 +12,7 @@ use crate::resolver::Filtered;
 pub(crate) const LARGEST_ANSWER: usize = 256 * 1024;
 
 /// Shorter than the wait for the lock, so that whoever waits outlasts whoever refreshes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which addresses a name may resolve to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,6 @@ fn client(reach: Reach) -> Result<reqwest::Client, reqwest::Error> {
         .no_proxy()
         .referer(false)
         .dns_resolver(Filtered(reach))
-        .timeout(PATIENCE)
+        .timeout(REQUEST_TIMEOUT)
         .build()
 }

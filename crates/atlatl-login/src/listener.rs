@@ -16,8 +16,8 @@ use crate::error::LoginError;
 /// A request's head is no longer.
 const LARGEST_HEAD: usize = 16 * 1024;
 /// Browsers open connections that they do not use; more than these nobody needs.
-const MOST_CONNECTIONS: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_CONNECTIONS: usize = 32;
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bound, and not yet asked.
 pub(crate) struct Listener {
@@ -48,7 +48,7 @@ impl Listener {
     pub(crate) async fn wait(self, state: &str) -> (Callback, Waiting) {
         let mut conversations = JoinSet::new();
         loop {
-            let room = conversations.len() < MOST_CONNECTIONS;
+            let room = conversations.len() < MAX_CONNECTIONS;
             tokio::select! {
                 accepted = self.socket.accept(), if room => {
                     // A connection that is gone before it is taken is no fault.
@@ -74,13 +74,13 @@ impl Waiting {
             None => page("200 OK", "You are logged in", "You can close this tab."),
             Some(error) => page("400 Bad Request", "The login failed", &error.to_string()),
         };
-        let _ = timeout(PATIENCE, self.0.write_all(&answer)).await;
-        let _ = timeout(PATIENCE, self.0.shutdown()).await;
+        let _ = timeout(READ_TIMEOUT, self.0.write_all(&answer)).await;
+        let _ = timeout(READ_TIMEOUT, self.0.shutdown()).await;
     }
 }
 
 async fn converse(mut stream: TcpStream, state: &str) -> Option<(Callback, Waiting)> {
-    let head = timeout(PATIENCE, head(&mut stream)).await.ok()?.ok()?;
+    let head = timeout(READ_TIMEOUT, head(&mut stream)).await.ok()?.ok()?;
     let status = match read_callback(&head, state) {
         Callback::NotOurs { status: 404 } => "404 Not Found",
         Callback::NotOurs { status: 405 } => "405 Method Not Allowed",
@@ -88,7 +88,7 @@ async fn converse(mut stream: TcpStream, state: &str) -> Option<(Callback, Waiti
         callback => return Some((callback, Waiting(stream))),
     };
     let answer = page(status, "Nothing here", "This address waits for a login.");
-    let _ = timeout(PATIENCE, stream.write_all(&answer)).await;
+    let _ = timeout(READ_TIMEOUT, stream.write_all(&answer)).await;
     None
 }
 

@@ -13,7 +13,7 @@ use crate::error::LoginError;
 use crate::private_dir::PrivateDir;
 
 /// Longer than an authority may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Held while it lives. The kernel releases it too when the process is killed.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Lock {
         let fd = dir
             .open_file(name, OFlags::RDWR | OFlags::CREATE)?
             .ok_or_else(|| failed(Errno::NOENT))?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LOCK_TIMEOUT;
         loop {
             match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { _fd: fd }),
@@ -38,7 +38,7 @@ impl Lock {
                     sleep(Duration::from_millis(20)).await;
                 }
                 Err(Errno::WOULDBLOCK | Errno::INTR) => {
-                    return Err(LoginError::Busy { path, seconds: PATIENCE.as_secs() });
+                    return Err(LoginError::Busy { path, seconds: LOCK_TIMEOUT.as_secs() });
                 }
                 Err(errno) => return Err(failed(errno)),
             }

@@ -9,7 +9,7 @@ use crate::address::Class;
 use crate::http_transport::Reach;
 use crate::metadata_rules::{Refusal, Rule};
 
-const LONGEST: usize = 4096;
+const MAX_URL_LEN: usize = 4096;
 
 /// What URLs are measured by: the server that the person named.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl Policy {
             // Not the URL: it may hold a person's password.
             return Err(Refusal::new(Rule::Form, "a URL with a user name"));
         }
-        if url.as_str().len() > LONGEST {
+        if url.as_str().len() > MAX_URL_LEN {
             return broken(Rule::Form);
         }
         let class = Class::of_host(&host);

@@ -9,7 +9,7 @@ use crate::ssrf_guard::Guarded;
 use crate::stored_token::Kept;
 
 /// Whoever logs out does not wait for long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks for it, where the authority offers it; why it did not work.
 pub(crate) async fn revoke(client: &Guarded, kept: &Kept) -> Option<String> {
@@ -20,10 +20,10 @@ pub(crate) async fn revoke(client: &Guarded, kept: &Kept) -> Option<String> {
         None => (&kept.access_token, "access_token"),
     };
     let form = [("token", token.expose()), ("token_type_hint", hint)];
-    match timeout(PATIENCE, ask(client, kept, endpoint, &form)).await {
+    match timeout(REVOKE_TIMEOUT, ask(client, kept, endpoint, &form)).await {
         Ok(Ok(answer)) if answer.status().is_success() => None,
         Ok(Ok(answer)) => Some(format!("the authority answered {}", answer.status().as_u16())),
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(format!("no answer within {} s", PATIENCE.as_secs())),
+        Err(_) => Some(format!("no answer within {} s", REVOKE_TIMEOUT.as_secs())),
     }
 }

@@ -6,7 +6,7 @@ use crate::metadata_rules::{Refusal, Rule};
 use crate::secret::Secret;
 
 /// Longer ones do not fit into a header.
-const LONGEST: usize = 16 * 1024;
+const MAX_TOKEN_LEN: usize = 16 * 1024;
 
 /// A token response (RFC 6749, 5.1).
 #[derive(Debug, Deserialize)]
@@ -52,7 +52,9 @@ pub(crate) fn scopes_in(text: &str) -> Vec<String> {
 
 fn is_printable(token: &Secret) -> bool {
     let token = token.expose();
-    !token.is_empty() && token.len() <= LONGEST && token.bytes().all(|b| (0x21..=0x7e).contains(&b))
+    !token.is_empty()
+        && token.len() <= MAX_TOKEN_LEN
+        && token.bytes().all(|b| (0x21..=0x7e).contains(&b))
 }
 
 #[cfg(test)]

@@ -43,9 +43,9 @@ use crate::signed_url::SignedLinks;
 use crate::trace::Tracer;
 
 /// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
-const LONGEST_BODY: usize = 8 << 20;
+const MAX_BODY_LEN: usize = 8 << 20;
 /// How long an answer that is under way may take when the server ends.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// As many connections as leave some of the 1024 files that a process may usually have open.
 const CONNECTIONS: usize = 768;
@@ -172,7 +172,7 @@ fn serve(
     let mut origins = options.allowed_origins;
     origins.extend(listener.origin());
     let guard = Guard { hosts: options.allowed_hosts, origins, tokens: None };
-    let bounds = Bounds::new(options.connections, LAST_WORDS);
+    let bounds = Bounds::new(options.connections, DRAIN_TIMEOUT);
     lro_http::serve(move || router(state, &Arc::new(guard)), listener, bounds, stop)
 }
 

@@ -25,9 +25,9 @@ use crate::trace::Traced;
 const PURPOSE: &str = "task";
 /// How long a finished task is kept when nobody says, and at most.
 const TTL: TimeDelta = TimeDelta::minutes(5);
-const LONGEST_TTL: TimeDelta = TimeDelta::hours(1);
+const MAX_TTL: TimeDelta = TimeDelta::hours(1);
 /// Tasks that are known at the same time.
-const MOST: usize = 256;
+const MAX_TASKS: usize = 256;
 /// Tasks of one server that run at the same time.
 const MOST_RUNNING: usize = 32;
 /// Tasks of all servers of a process that run at the same time: each has a thread.
@@ -37,9 +37,9 @@ const MOST_BYTES: usize = 256 << 20;
 /// How often a client should ask.
 const POLL_MS: u64 = 500;
 /// A longer call has an id that only this process knows: an id also travels in a header.
-const LONGEST_SEALED: usize = 1024;
+const MAX_SIGNED_LEN: usize = 1024;
 /// How often a waiter looks whether it was cancelled.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many tasks may run at a time, shared by the servers of a process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -137,7 +137,7 @@ impl Tasks {
         known.retain(|_, task| task.works() || !task.is_over(now));
         let running = known.values().filter(|task| task.works()).count();
         let held: usize = known.values().map(|task| task.bytes()).sum();
-        let full = running >= MOST_RUNNING || known.len() >= MOST || held >= MOST_BYTES;
+        let full = running >= MOST_RUNNING || known.len() >= MAX_TASKS || held >= MOST_BYTES;
         let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
             return Err(JsonRpcError::new(INTERNAL, "too many tasks: try again in a moment"));
         };
@@ -200,7 +200,7 @@ impl Task {
             if left == Some(Duration::ZERO) {
                 break;
             }
-            let glance = left.unwrap_or(GLANCE).min(GLANCE);
+            let glance = left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
             state =
                 self.changed.wait_timeout(state, glance).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -270,9 +270,9 @@ impl MemoryServer {
         let at = (self.0.clock)();
         let ttl = ttl_ms.map_or(TTL, |ms| {
             let asked = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
-            asked.clamp(TimeDelta::seconds(1), LONGEST_TTL)
+            asked.clamp(TimeDelta::seconds(1), MAX_TTL)
         });
-        let short = arguments.len() <= LONGEST_SEALED;
+        let short = arguments.len() <= MAX_SIGNED_LEN;
         let sealed = Sealed {
             tool: tool.name().to_owned(),
             arguments: if short { arguments.to_owned() } else { String::new() },

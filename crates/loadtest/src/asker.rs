@@ -17,7 +17,7 @@ use xtask::output;
 /// All clients give all their messages the same id: who mixes up answers by their ids is seen.
 const ID: u64 = 1;
 /// Longer than the balancer waits for a server, so that it is the one to say so.
-const PATIENCE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// A pause where nobody answers.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
@@ -51,7 +51,7 @@ pub(super) enum Said {
 
 impl<'a> Asker<'a> {
     pub(super) fn new(tenant: &'a Tenant, port: u16) -> Self {
-        Self { tenant, line: Connection::new(port, PATIENCE), tally: Tally::default() }
+        Self { tenant, line: Connection::new(port, ANSWER_TIMEOUT), tally: Tally::default() }
     }
 
     /// Calls a tool.

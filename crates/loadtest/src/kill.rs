@@ -14,7 +14,7 @@ use super::{postgres, probe, replica, s3};
 use xtask::output;
 
 /// How long something may take to be there again on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What was killed, and what came of it.
 #[derive(Debug, Default, Serialize)]
@@ -102,9 +102,11 @@ fn kill(state: &mut State, tenant: &Tenant, part: Part, away: Duration) -> Resul
     let there = |state: &State| match part {
         Part::Postgres => postgres::answers(state),
         Part::S3 => s3::answers(state),
-        _ => state.member(part).is_ok_and(|member| replica::is_ready(member.port, PATIENCE)),
+        _ => {
+            state.member(part).is_ok_and(|member| replica::is_ready(member.port, RECOVERY_TIMEOUT))
+        }
     };
-    if !within(PATIENCE, || there(state)) {
+    if !within(RECOVERY_TIMEOUT, || there(state)) {
         bail!("{part:?} does not come back: {}", state.last_words(part));
     }
     let started_ms = started.elapsed().as_millis();

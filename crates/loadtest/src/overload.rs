@@ -20,8 +20,8 @@ use xtask::output;
 
 /// Numbers of clients. The most of them are those who behave while others do not: as many as a cluster
 /// is tried with, and more than it takes to keep a server busy.
-const CROWDS: [usize; 4] = [8, 16, 32, MOST];
-const MOST: usize = 64;
+const CROWDS: [usize; 4] = [8, 16, 32, MAX_CLIENTS];
+const MAX_CLIENTS: usize = 64;
 /// Every hazard, one after another.
 const HAZARDS: [Hazard; 4] =
     [Hazard::TenTimes, Hazard::SlowReaders, Hazard::IdleConnections, Hazard::LargeBodies];
@@ -52,8 +52,8 @@ pub(super) fn run(state: &State, seconds: u64) -> Result<Report> {
     }
     let mut trials = Vec::new();
     for hazard in HAZARDS {
-        output::progress(format_args!("{MOST} clients and {hazard}"));
-        trials.push(trial::run(&fleet, port, MOST, hazard, times)?);
+        output::progress(format_args!("{MAX_CLIENTS} clients and {hazard}"));
+        trials.push(trial::run(&fleet, port, MAX_CLIENTS, hazard, times)?);
     }
     Ok(Report { peaks, trials })
 }

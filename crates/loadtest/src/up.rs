@@ -17,7 +17,7 @@ use xtask::output;
 /// After so long a cluster ends by itself.
 const LIFE: Duration = Duration::from_hours(2);
 /// How long a part may take to answer on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Makes a cluster in `dir` and starts it.
 pub(super) fn up(dir: &Path, atlatl: PathBuf, replicas: usize, tenants: usize) -> Result<State> {
@@ -63,10 +63,10 @@ fn filled(state: &mut State, tenants: usize) -> Result<()> {
     }
     for number in 0..state.replicas.len() {
         let port = state.replicas[number].port;
-        answering(state, Part::Replica(number), |_| replica::is_ready(port, PATIENCE))?;
+        answering(state, Part::Replica(number), |_| replica::is_ready(port, START_TIMEOUT))?;
     }
     // It answers for itself where it has no server yet, so that this waits for the first one.
-    started(state, Part::Balancer, |state| replica::is_ready(state.balancer.port, PATIENCE))
+    started(state, Part::Balancer, |state| replica::is_ready(state.balancer.port, START_TIMEOUT))
 }
 
 fn started(state: &mut State, part: Part, answers: impl Fn(&State) -> bool) -> Result<()> {
@@ -76,7 +76,7 @@ fn started(state: &mut State, part: Part, answers: impl Fn(&State) -> bool) -> R
 
 fn answering(state: &State, part: Part, answers: impl Fn(&State) -> bool) -> Result<()> {
     let mut ended = false;
-    let answered = within(PATIENCE, || {
+    let answered = within(START_TIMEOUT, || {
         ended = !state.runs(part).unwrap_or_default();
         ended || answers(state)
     });

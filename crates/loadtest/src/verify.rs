@@ -16,7 +16,7 @@ use super::verdict::Form;
 use xtask::output;
 
 /// Everything runs: who does not answer for so long does not answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// As many of the lost as are shown, and of those that should be gone.
 const SHOWN: usize = 5;
 
@@ -100,7 +100,7 @@ fn lost<'a>(asker: &mut Asker<'_>, ledger: &'a [Kept], found: &mut Found) -> Res
 /// What is there, if it is; asked until somebody answers.
 fn asked(asker: &mut Asker<'_>, path: &str) -> Result<Option<Value>> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < ANSWER_TIMEOUT {
         match asker.ask("reading back", Request::get(path), Form::Json).said {
             Said::Given(value) => return Ok(Some(value)),
             Said::Denied(_) => return Ok(None),

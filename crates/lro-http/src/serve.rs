@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::listen::listen;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(20);
     /// More than the system takes off a server's hands for a client that does not read.
     const LARGE: usize = 64 << 20;
 
@@ -303,7 +303,7 @@ mod tests {
 
         fn connect(&self) -> TcpStream {
             let stream = TcpStream::connect(self.address).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             stream
         }
 
@@ -318,7 +318,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(300);
 
     fn bounds() -> Bounds {
-        Bounds::new(64, PATIENCE)
+        Bounds::new(64, TEST_TIMEOUT)
     }
 
     fn ask(stream: &mut TcpStream, path: &str) {
@@ -334,7 +334,7 @@ mod tests {
     fn ends(stream: &mut TcpStream) -> bool {
         let since = Instant::now();
         let _ = io::copy(stream, &mut io::sink());
-        since.elapsed() < PATIENCE / 2
+        since.elapsed() < TEST_TIMEOUT / 2
     }
 
     #[test]
@@ -437,7 +437,7 @@ mod tests {
         bind(&socket, &SocketAddr::new(source.parse().expect("an address"), 0))?;
         connect(&socket, &to)?;
         let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         Ok(stream)
     }
 
@@ -452,7 +452,7 @@ mod tests {
         third.set_read_timeout(Some(SOON)).unwrap();
         assert!(!is_answered(&mut third));
         drop(first);
-        third.set_read_timeout(Some(PATIENCE)).unwrap();
+        third.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         assert!(is_answered(&mut third));
         drop((second, third));
         served.end();
@@ -469,13 +469,13 @@ mod tests {
         // It is there when its answer is under way; nothing else tells.
         thread::sleep(SOON / 3);
         let address = served.address;
-        assert!(served.end() < PATIENCE / 2);
+        assert!(served.end() < TEST_TIMEOUT / 2);
         assert!(is_answered(&mut asking) && ends(&mut between));
         assert!(TcpStream::connect(address).is_err());
         let served = Served::start(Bounds { last_words: SOON, ..bounds() });
         let mut stalled = served.connect();
         ask(&mut stalled, "/large");
         assert!(is_answered(&mut stalled));
-        assert!(served.end() < PATIENCE / 2);
+        assert!(served.end() < TEST_TIMEOUT / 2);
     }
 }

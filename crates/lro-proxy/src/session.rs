@@ -27,11 +27,11 @@ use crate::upstream::stdio::{Process, code};
 /// How long a server may go on after its input ended.
 const AFTER_EOF: Duration = Duration::from_millis(500);
 /// How long its last words may take to come.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// All of it together: within a second nothing is left.
-const ALL: Duration = Duration::from_millis(850);
+const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(850);
 /// How often is looked whether the server's process is there.
-const GLANCE: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Why a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,12 +94,12 @@ pub fn run(
         }
     });
     let end = loop {
-        match ended.recv_timeout(GLANCE) {
+        match ended.recv_timeout(POLL_INTERVAL) {
             Ok(end) => break end,
             Err(RecvTimeoutError::Disconnected) => break EndReason::Client,
             // A child of the server may hold its streams open, and then nobody closes them.
             Err(RecvTimeoutError::Timeout) if upstream.wait(Duration::ZERO).is_some() => {
-                break ended.recv_timeout(LAST_WORDS).unwrap_or(EndReason::ServerProcess);
+                break ended.recv_timeout(DRAIN_TIMEOUT).unwrap_or(EndReason::ServerProcess);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -113,16 +113,16 @@ pub fn run(
     let by_itself = match end {
         EndReason::Endless => None,
         EndReason::Server | EndReason::ServerInput | EndReason::ServerProcess => {
-            upstream.wait(LAST_WORDS)
+            upstream.wait(DRAIN_TIMEOUT)
         }
         EndReason::Client => upstream.wait(AFTER_EOF),
         EndReason::Signal(_) => upstream.wait(AFTER_EOF / 2),
     };
     // Also where the server itself has ended: what it started has not.
     let status = by_itself.or(upstream.stop());
-    pool.finish(began + AFTER_EOF + LAST_WORDS);
+    pool.finish(began + AFTER_EOF + DRAIN_TIMEOUT);
     // What the server said before it went may be large, and is stored before it is told of.
-    let until = began + ALL;
+    let until = began + SHUTDOWN_DEADLINE;
     while !heard {
         match ended.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(EndReason::Server)
@@ -227,7 +227,7 @@ fn last_replies<W: Write + Send + 'static>(
         let _ = replies.iter().try_for_each(|reply| client.line(reply));
         let _ = told.send(());
     });
-    let _ = done.recv_timeout(LAST_WORDS);
+    let _ = done.recv_timeout(DRAIN_TIMEOUT);
 }
 
 fn from_the_server<W: Write>(

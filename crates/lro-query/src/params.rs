@@ -52,7 +52,7 @@ pub enum NotAName {
     NoJson,
 }
 
-const LONGEST: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 impl FromStr for ParamName {
     type Err = NotAName;
@@ -60,7 +60,7 @@ impl FromStr for ParamName {
     fn from_str(text: &str) -> Result<Self, NotAName> {
         let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         let starts_well = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
-        if starts_well && text.len() <= LONGEST && text.bytes().all(word) {
+        if starts_well && text.len() <= MAX_NAME_LEN && text.bytes().all(word) {
             Ok(Self(text.to_owned()))
         } else {
             Err(NotAName::Name)

@@ -67,7 +67,7 @@ pub struct Alias(String);
 /// What a statement calls the source it is asked of.
 pub(crate) const RESULTS: &str = "results";
 
-const LONGEST: usize = 40;
+const MAX_NAME_LEN: usize = 40;
 
 impl Alias {
     pub(crate) fn results() -> Self {
@@ -90,7 +90,7 @@ impl FromStr for Alias {
         let taken = text.starts_with("sqlite_")
             || text.starts_with("pragma_")
             || ["json_each", "json_tree"].contains(&text);
-        if starts_well && !taken && text.len() <= LONGEST && text.bytes().all(word) {
+        if starts_well && !taken && text.len() <= MAX_NAME_LEN && text.bytes().all(word) {
             Ok(Self(text.to_owned()))
         } else {
             Err(NotAName::Alias)

@@ -107,8 +107,8 @@ impl fmt::Display for Place {
 
 /// Quotes foreign text for a message: escaped, and cut so that a message stays one line.
 pub(crate) fn quoted(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
+    const MAX_QUOTE_LEN: usize = 60;
+    match text.char_indices().nth(MAX_QUOTE_LEN) {
         None => format!("{text:?}"),
         Some((cut, _)) => {
             format!("{:?}… ({} characters)", &text[..cut], text.chars().count())

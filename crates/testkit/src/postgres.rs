@@ -23,7 +23,7 @@ pub const PASSWORD: &str = "p:a@ss/word";
 /// `PostgreSQL` does not run as root; this is nobody.
 const NOBODY: u32 = 65_534;
 /// How long a server may take to come up on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A server. It ends when it is dropped, and also when the test process ends in any other way.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Server {
         let _ = run("kill", &arguments);
         let begun = Instant::now();
         while all.iter().any(|pid| is_running(pid)) {
-            assert!(begun.elapsed() < PATIENCE, "the server does not die");
+            assert!(begun.elapsed() < START_TIMEOUT, "the server does not die");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -224,7 +224,7 @@ impl Server {
                 return;
             }
             let log = || fs::read_to_string(self.home.join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not start: {}", log());
+            assert!(begun.elapsed() < START_TIMEOUT, "PostgreSQL does not start: {}", log());
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -17,7 +17,7 @@ pub const ACCESS_KEY: &str = "AKIATESTKIT";
 pub const SECRET_KEY: &str = "a/secret+with=odd/letters";
 
 /// How long a server may take to come up on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// `$1` is the program, `$2` the directory. A line `start PORT` starts a server and answers with its
 /// number, `kill` kills it with no word of warning. Whatever ends the test closes the pipe, and then
@@ -198,7 +198,7 @@ fn comes_up(shell: &mut Shell, port: u16) -> bool {
         if listens {
             return true;
         }
-        assert!(begun.elapsed() < PATIENCE, "the S3 server does not listen");
+        assert!(begun.elapsed() < START_TIMEOUT, "the S3 server does not listen");
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Mode, Screen};
 use crate::command::Effect;
 use crate::key::Key;
 use crate::pretty;
-use crate::rows::{Content, LONGEST};
+use crate::rows::{Content, MAX_LINE_LEN};
 
 /// A record spread over rows.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Screen {
         if record.made_from != made_from {
             let same = record.made_from.is_some_and(|(n, _, r)| (n, r) == (number, self.records));
             let top = if same { record.top } else { 0 };
-            let line = self.body().line(number, LONGEST).unwrap_or_else(|error| {
+            let line = self.body().line(number, MAX_LINE_LEN).unwrap_or_else(|error| {
                 self.trouble(&error);
                 crate::lines::Line::default()
             });

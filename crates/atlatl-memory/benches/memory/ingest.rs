@@ -16,7 +16,7 @@ use crate::supply::Supply;
 
 const SINGLES: usize = 300;
 const BATCHES: usize = 24;
-const AT_ONCE: usize = 500;
+const BATCH_LEN: usize = 500;
 
 /// Measures on the store as it is, which has more afterwards.
 pub(crate) fn rows(place: &Place, supply: &mut Supply) -> Vec<Value> {
@@ -53,7 +53,7 @@ fn singles(store: &Arc<dyn MemoryStore>, bare: &mut Connection, supply: &mut Sup
 fn batches(store: &dyn MemoryStore, bare: &mut Connection, supply: &mut Supply) -> Value {
     let mut pair = Pair::default();
     for _ in 0..BATCHES {
-        let memories = supply.take(AT_ONCE);
+        let memories = supply.take(BATCH_LEN);
         let rows: Vec<Row> = memories.iter().map(Row::of).collect();
         pair.time(
             || store.put(&memories, Clash::Keep).expect("put"),

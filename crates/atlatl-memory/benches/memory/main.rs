@@ -29,7 +29,7 @@ const SIZES: [usize; 2] = [100_000, 1_000_000];
 /// What our share may make of the bare time.
 const GOAL: f64 = 1.3;
 /// Memories that are put at once while the store is filled.
-const AT_ONCE: usize = 500;
+const BATCH_LEN: usize = 500;
 
 fn main() {
     let place = Place::new();
@@ -63,7 +63,7 @@ fn step(place: &Place, supply: &mut Supply, size: usize) -> Value {
     }
     let store = SqliteStore::open(&place.ours()).expect("a store");
     while supply.taken() < size {
-        let batch = supply.take(AT_ONCE.min(size - supply.taken()));
+        let batch = supply.take(BATCH_LEN.min(size - supply.taken()));
         store.put(&batch, Clash::Keep).expect("put");
     }
     let seconds = begun.elapsed().as_secs_f64();

@@ -21,7 +21,7 @@ const SLOW: usize = 400;
 const QUICK: usize = 600;
 const SINGLES: usize = 300;
 const BATCHES: usize = 24;
-const AT_ONCE: usize = 500;
+const BATCH_LEN: usize = 500;
 
 pub(crate) struct Rows<'a> {
     tenants: &'a Tenants,
@@ -64,7 +64,7 @@ impl<'a> Rows<'a> {
             let captures = supply.take(SINGLES);
             let captures = captures.iter().map(capture);
             add("write", "capture one", captures.map(|ask| self.write(ask)).collect());
-            let puts = (0..BATCHES).map(|_| Ask::Put(supply.take(AT_ONCE)));
+            let puts = (0..BATCHES).map(|_| Ask::Put(supply.take(BATCH_LEN)));
             let mut row = turns::row(
                 "put 500 at once",
                 puts.map(|ask| self.write(ask)).collect(),
@@ -117,7 +117,7 @@ fn capture(memory: &Memory) -> Ask {
 
 #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
 fn per_second(row: &Value) -> Value {
-    let memories = row["times"].as_f64().unwrap_or_default() * AT_ONCE as f64;
+    let memories = row["times"].as_f64().unwrap_or_default() * BATCH_LEN as f64;
     let speed = |who: &str| row["seconds"][who].as_f64().map(|seconds| memories / seconds);
     json!({"ours": speed("ours"), "bare": speed("bare")})
 }

@@ -14,7 +14,7 @@ pub(crate) const COUNT: usize = 1000;
 /// How many fill at a time.
 pub(crate) const FILLING: usize = 4;
 /// Memories that are put at once.
-const AT_ONCE: usize = 500;
+const BATCH_LEN: usize = 500;
 /// The share of the tenant in place n is as 1 to n and this: so the largest has 3 % of all.
 const LEVEL: f64 = 6.0;
 
@@ -54,7 +54,7 @@ impl Tenants {
             let mut missing = wanted.saturating_sub(had);
             new += missing;
             while missing > 0 {
-                let some = missing.min(AT_ONCE);
+                let some = missing.min(BATCH_LEN);
                 batches.push((tenant, supply.take(some)));
                 missing -= some;
                 // So many at a time that they need no memory to speak of.

@@ -11,9 +11,9 @@ use super::endpoint::Endpoint;
 use super::{EmbedError, Embedder, OpenAi, OpenAiLimits};
 
 /// How long an endpoint that did not answer a question is left alone.
-const REST: Duration = Duration::from_secs(30);
+const COOLDOWN: Duration = Duration::from_secs(30);
 /// The longest that a question may wait for its vector.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest that a request for many texts may take. One that hangs holds up the embedding of all
 /// others, so that a slow endpoint gets fewer texts at a time instead of more time.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,7 +51,7 @@ impl Remote {
     }
 
     fn for_questions(&self) -> Result<&OpenAi, EmbedError> {
-        let limits = OpenAiLimits { timeout: PATIENCE, retries: 0, ..OpenAiLimits::default() };
+        let limits = OpenAiLimits { timeout: QUERY_TIMEOUT, retries: 0, ..OpenAiLimits::default() };
         self.opened(&self.questions, limits).inspect_err(|error| self.note(error))
     }
 
@@ -96,12 +96,12 @@ impl Embedder for Remote {
 
     fn check(&self) -> Result<(), EmbedError> {
         // Not as a question: those give up for a while where one was not answered.
-        let limits = OpenAiLimits { timeout: PATIENCE, retries: 0, ..OpenAiLimits::default() };
+        let limits = OpenAiLimits { timeout: QUERY_TIMEOUT, retries: 0, ..OpenAiLimits::default() };
         self.opened(&self.questions, limits)?.check()
     }
 
     fn embed_question(&self, question: &str) -> Result<Vec<f32>, EmbedError> {
-        if self.failed_at().is_some_and(|at| at.elapsed() < REST) {
+        if self.failed_at().is_some_and(|at| at.elapsed() < COOLDOWN) {
             let why = "it did not answer a moment ago".to_owned();
             return Err(EmbedError::Unreachable { why, source: None, retry_after: None });
         }

@@ -43,7 +43,7 @@ const MIGRATIONS: [Migration; 4] = [
 /// The lock that one who migrates holds: `ATLM`.
 const LOCK: i64 = 0x4154_4C4D;
 /// A migration may take as long as it needs, and this is more.
-pub(super) const PATIENCE: Duration = Duration::from_hours(24);
+pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
 /// No tenant: a migration is nobody's.
 pub(super) const NOBODY: &str = "";
 
@@ -66,7 +66,7 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
     let own = PostgresOptions {
         role: "none".to_owned(),
         connections: 1,
-        statement_timeout: PATIENCE,
+        statement_timeout: MIGRATION_TIMEOUT,
         ..owner.clone()
     };
     let pool = Pool::new(&own)?;

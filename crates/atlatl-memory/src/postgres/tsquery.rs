@@ -11,7 +11,7 @@ use super::porter::stem;
 use crate::query_text::indexed;
 
 /// A longer word is known by its beginning: the index takes 2046 bytes.
-const LONGEST: usize = 255;
+const MAX_WORD_LEN: usize = 255;
 
 /// The words of a text, scripts without spaces in pairs.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
@@ -43,8 +43,8 @@ fn plain(word: &str) -> String {
 }
 
 fn shortened(mut word: String) -> String {
-    if word.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
+    if word.len() > MAX_WORD_LEN {
+        let end = (0..=MAX_WORD_LEN).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
         word.truncate(end);
     }
     word

@@ -96,8 +96,9 @@ pub(super) fn unembedded(
         (&after as _, Type::INT8),
     ];
     let waiting = db.query(sql, &values)?;
-    let one =
-        |row: &Row| Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?));
+    let one = |row: &Row| {
+        Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?))
+    };
     waiting.iter().map(one).collect()
 }
 

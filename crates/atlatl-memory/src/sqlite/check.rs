@@ -13,7 +13,7 @@ use super::schema::{APPLICATION, VERSION};
 use crate::store::StoreError;
 
 /// How long another process may write before that is called busy.
-const PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a store is like.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
     // Not to be read only: whether it can be written to is part of the question.
     let how = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(path, how).map_err(failed)?;
-    db.busy_timeout(PATIENCE).map_err(failed)?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     // Whoever closes a file last moves what the log holds into it; that is left to those who write.
     if log(path).metadata().is_ok_and(|log| log.len() > 0) {
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;

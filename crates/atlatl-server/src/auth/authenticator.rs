@@ -20,14 +20,14 @@ use super::principal_cache::{CacheKey, PrincipalCache};
 use crate::permit;
 
 /// For how long whoever was let in is let in without looking again.
-const GOOD_FOR: Duration = Duration::from_secs(10);
+const CACHE_TTL: Duration = Duration::from_secs(10);
 /// How many are known at a time.
-const MOST: usize = 10_000;
+const MAX_CACHED_PRINCIPALS: usize = 10_000;
 
 /// Of how many at a time it is asked who they are.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT_LOOKUPS: usize = 32;
 /// How long the next one waits.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Keys by their ids. Blocking.
 pub trait Keys: Send + Sync {
@@ -96,13 +96,13 @@ impl AuthError {
 impl Authenticator {
     /// One for the server that clients call `resource`, who knows nobody yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
-        let line = Arc::new(Semaphore::new(AT_ONCE));
+        let line = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
         Self {
             keys: None,
             issuer: None,
             resource,
             clock,
-            known: Mutex::new(PrincipalCache::new(MOST)),
+            known: Mutex::new(PrincipalCache::new(MAX_CACHED_PRINCIPALS)),
             line,
         }
     }
@@ -143,7 +143,7 @@ impl Authenticator {
             return Ok(principal);
         }
         // Whoever has proven nothing waits in a line of their own, and not for long.
-        let line = timeout(PATIENCE, Arc::clone(&self.line).acquire_owned()).await;
+        let line = timeout(QUEUE_TIMEOUT, Arc::clone(&self.line).acquire_owned()).await;
         let Ok(Ok(place)) = line else { return Err(AuthError::Unavailable) };
         let asked = Arc::clone(self);
         // The place is the work's: whoever leaves does not make room for another.
@@ -168,7 +168,7 @@ impl Authenticator {
         }
         let Some(issuer) = &self.issuer else { return Err(AuthError::Invalid) };
         let verified = issuer.principal(token, self.clock).ok_or(AuthError::Unavailable)?;
-        verified.map(|principal| (principal, GOOD_FOR)).map_err(|_| AuthError::Invalid)
+        verified.map(|principal| (principal, CACHE_TTL)).map_err(|_| AuthError::Invalid)
     }
 
     fn known(&self) -> MutexGuard<'_, PrincipalCache> {
@@ -198,5 +198,5 @@ impl Authenticator {
 /// How long is left, and at most as long as is not looked again.
 fn left(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
     let left = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
-    left.map_or(GOOD_FOR, |left| left.min(GOOD_FOR))
+    left.map_or(CACHE_TTL, |left| left.min(CACHE_TTL))
 }

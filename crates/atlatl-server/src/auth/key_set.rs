@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 
 use crate::auth::public_key::PublicKey;
 
-const LONGEST: usize = 64 * 1024;
-const MOST: usize = 64;
+const MAX_DOCUMENT_LEN: usize = 64 * 1024;
+const MAX_KEYS: usize = 64;
 
 /// The keys of an authorization server that signatures can be checked with here.
 #[derive(Debug, Clone, Default)]
@@ -19,10 +19,10 @@ pub struct KeySet {
 #[non_exhaustive]
 pub enum KeySetError {
     /// It is too long to be read.
-    #[error("a key set has at most {LONGEST} bytes")]
+    #[error("a key set has at most {MAX_DOCUMENT_LEN} bytes")]
     TooLong,
     /// It names too many keys.
-    #[error("a key set has at most {MOST} keys")]
+    #[error("a key set has at most {MAX_KEYS} keys")]
     TooMany,
     /// It is another document.
     #[error("this is no key set: an object with a list of keys is wanted")]
@@ -40,7 +40,7 @@ impl KeySet {
     /// broken are left out, so that a new kind of key at the authority does not lock anybody out.
     /// Of keys with the same name none is taken: which one was meant is not ours to guess.
     pub fn read(json: &str) -> Result<Self, KeySetError> {
-        if json.len() > LONGEST {
+        if json.len() > MAX_DOCUMENT_LEN {
             return Err(KeySetError::TooLong);
         }
         // An array would be read as the members in their order.
@@ -49,7 +49,7 @@ impl KeySet {
         }
         let document: Document<'_> =
             serde_json::from_str(json).map_err(|_| KeySetError::Malformed)?;
-        if document.keys.len() > MOST {
+        if document.keys.len() > MAX_KEYS {
             return Err(KeySetError::TooMany);
         }
         let read = document.keys.iter().filter_map(|key| PublicKey::read(key.get()));

@@ -12,7 +12,7 @@ use crate::auth::header::TokenHeader;
 use crate::auth::key_set::KeySet;
 use crate::auth::principal::Principal;
 
-const LONGEST: usize = 8 * 1024;
+const MAX_TOKEN_LEN: usize = 8 * 1024;
 
 /// What a token must say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn verify(
     keys: &KeySet,
     now: DateTime<Utc>,
 ) -> Result<Principal, TokenError> {
-    if token.len() > LONGEST {
+    if token.len() > MAX_TOKEN_LEN {
         return Err(TokenError::Malformed);
     }
     let (message, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;

@@ -31,7 +31,7 @@ use crate::trace::Tracer;
 
 /// Requests that are worked on at a time. More would only wait for the same few connections, each
 /// with a thread; whoever is sent away comes back when there is room.
-const AT_ONCE: usize = 256;
+const MAX_CONCURRENT_REQUESTS: usize = 256;
 
 /// What one tenant has.
 #[derive(Clone)]
@@ -106,7 +106,7 @@ pub(super) struct HttpState {
 
 impl HttpState {
     pub(super) fn room() -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(AT_ONCE))
+        Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS))
     }
 
     /// The tenant called `name`.

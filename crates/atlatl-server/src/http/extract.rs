@@ -13,11 +13,11 @@ use lro_http::Problem;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::LONGEST_BODY;
+use super::MAX_BODY_LEN;
 use super::admission::HttpState;
 
 /// How long a body may take: whoever sends none keeps a place that others want.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// So much of a body is taken in to no end: who has not sent all of it does not read an answer, and is
 /// not told why nobody listens.
 const MOST_DISCARDED: usize = 128 << 20;
@@ -26,7 +26,7 @@ const MOST_DISCARDED: usize = 128 << 20;
 const DISCARDED_AT_ONCE: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A whole body, no longer than [`LONGEST_BODY`].
+/// A whole body, no longer than [`MAX_BODY_LEN`].
 pub(super) struct LimitedBody(pub(super) Bytes);
 
 impl FromRequest<HttpState> for LimitedBody {
@@ -35,7 +35,7 @@ impl FromRequest<HttpState> for LimitedBody {
     async fn from_request(request: Request, state: &HttpState) -> Result<Self, Problem> {
         // Who sends too much may have to wait for others who do: that is not what they are told.
         let mut too_long = is_too_long(request.headers());
-        match timeout(PATIENCE, taken(request, &state.discard, &mut too_long)).await {
+        match timeout(BODY_TIMEOUT, taken(request, &state.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
             Err(_) if too_long => Err(refused()),
             Err(_) => {
@@ -61,7 +61,7 @@ async fn taken(
         let said = "the body does not end as announced";
         let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, said))?;
         length += piece.len();
-        *too_long |= length > LONGEST_BODY;
+        *too_long |= length > MAX_BODY_LEN;
         if !*too_long {
             taken.extend_from_slice(&piece);
             continue;
@@ -83,11 +83,11 @@ async fn taken(
 fn is_too_long(headers: &HeaderMap) -> bool {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced = announced.and_then(|length| length.parse::<u64>().ok());
-    announced.is_some_and(|length| length > LONGEST_BODY as u64)
+    announced.is_some_and(|length| length > MAX_BODY_LEN as u64)
 }
 
 fn refused() -> Problem {
-    let said = format!("a body has at most {LONGEST_BODY} bytes");
+    let said = format!("a body has at most {MAX_BODY_LEN} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
 }
 

@@ -6,7 +6,7 @@
 const LONGEST_STATE: usize = 512;
 /// Version 00 has this length; later ones may have more behind a dash.
 const LENGTH: usize = 55;
-const LONGEST: usize = 256;
+const MAX_LEN: usize = 256;
 
 /// A span of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Parent {
 impl Parent {
     /// Reads `traceparent`, and `tracestate` where it is usable; `None` for what is invalid.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
-        if !traceparent.is_ascii() || !(LENGTH..=LONGEST).contains(&traceparent.len()) {
+        if !traceparent.is_ascii() || !(LENGTH..=MAX_LEN).contains(&traceparent.len()) {
             return None;
         }
         let (fixed, more) = traceparent.split_at(LENGTH);

@@ -68,7 +68,7 @@ fn threads() -> usize {
 
 /// Sends `requests` requests, each on a connection of its own that is closed without an answer.
 fn abandon(served: &Served, requests: usize) {
-    const AT_ONCE: usize = 25;
+    const BATCH: usize = 25;
     let body = r#"{"query":"harbour"}"#;
     let request = format!(
         "POST /v1/search HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
@@ -77,8 +77,8 @@ fn abandon(served: &Served, requests: usize) {
         served.token.unwrap(),
         body.len()
     );
-    for _ in 0..requests / AT_ONCE {
-        let connections: Vec<TcpStream> = (0..AT_ONCE)
+    for _ in 0..requests / BATCH {
+        let connections: Vec<TcpStream> = (0..BATCH)
             .map(|_| {
                 let mut stream = TcpStream::connect(served.address).unwrap();
                 stream.write_all(request.as_bytes()).unwrap();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long it may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Chain {
     child: Child,
@@ -29,7 +29,7 @@ impl Chain {
         let chain = Self { child, url: format!("http://{address}/mcp") };
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > START_TIMEOUT {
                 return Err("it does not listen".to_owned());
             }
             thread::sleep(Duration::from_millis(5));

@@ -11,16 +11,16 @@ use ureq::{
 use url::{Host, Url};
 
 /// A set of keys is shorter.
-const LONGEST: u64 = 64 << 10;
+const MAX_KEY_SET_LEN: u64 = 64 << 10;
 /// Someone waits for it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Fetches over HTTPS, and from this machine over HTTP.
 pub(crate) struct Fetched(Agent);
 
 impl Fetched {
     pub(crate) fn new() -> Self {
-        Self(agent(PATIENCE))
+        Self(agent(FETCH_TIMEOUT))
     }
 }
 
@@ -53,7 +53,7 @@ impl Fetch for Fetched {
         if !answer.status().is_success() {
             return None;
         }
-        answer.body_mut().with_config().limit(LONGEST).read_to_string().ok()
+        answer.body_mut().with_config().limit(MAX_KEY_SET_LEN).read_to_string().ok()
     }
 }
 

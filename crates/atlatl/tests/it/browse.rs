@@ -15,7 +15,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use crate::program::{Program, terminal};
 
 /// How long something may take to appear on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the program begins and ends its second screen with.
 const ENTERED: &str = "\u{1b}[?1049h";
@@ -85,7 +85,7 @@ impl Person {
             if met(&screen) {
                 return;
             }
-            assert!(since.elapsed() < PATIENCE, "{what:?} is not on the screen:\n{screen}");
+            assert!(since.elapsed() < SCREEN_TIMEOUT, "{what:?} is not on the screen:\n{screen}");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -106,7 +106,7 @@ impl Person {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(since.elapsed() < PATIENCE, "it does not end");
+            assert!(since.elapsed() < SCREEN_TIMEOUT, "it does not end");
             thread::sleep(Duration::from_millis(20));
         };
         assert!(!self.is_raw(), "the terminal is still raw");
@@ -116,7 +116,7 @@ impl Person {
 
     fn sees_end(&self) {
         let since = Instant::now();
-        while since.elapsed() < PATIENCE {
+        while since.elapsed() < SCREEN_TIMEOUT {
             let shown = self.shown();
             if shown.contains(LEFT) && shown.ends_with("\u{1b}[?25h") {
                 return;
@@ -273,7 +273,7 @@ fn a_pipe_an_asked_form_and_plain_print_as_ever() {
         let last = if more == "--plain" { "of 40 records" } else { "preview_cut" };
         assert!(person.child.wait().unwrap().success());
         let since = Instant::now();
-        while !person.shown().contains(last) && since.elapsed() < PATIENCE {
+        while !person.shown().contains(last) && since.elapsed() < SCREEN_TIMEOUT {
             thread::sleep(Duration::from_millis(20));
         }
         let shown = person.shown();
@@ -305,7 +305,7 @@ fn a_terminal_that_goes_away_ends_it() {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        assert!(since.elapsed() < PATIENCE, "it goes on without a terminal");
+        assert!(since.elapsed() < SCREEN_TIMEOUT, "it goes on without a terminal");
         thread::sleep(Duration::from_millis(20));
     };
     assert!(status.success(), "{status}");

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use testkit::tool::require_npm;
 
 /// Questions under way at once; each is two runs, which wait more than they work.
-const AT_ONCE: usize = 3;
+const MAX_CONCURRENT_RUNS: usize = 3;
 
 /// What a run gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Server<'_> {
         let all = Mutex::new(legacy.chain([("auto", *first), ("auto", *last)]));
         let next = || all.lock().unwrap().next();
         thread::scope(|scope| {
-            for _ in 0..AT_ONCE {
+            for _ in 0..MAX_CONCURRENT_RUNS {
                 scope.spawn(|| {
                     while let Some((era, asked)) = next() {
                         self.answers_one_the_same(era, asked);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::program::Program;
 
 /// How long anything may take before a test gives up on it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct Proxied {
     pub(crate) child: Child,
@@ -92,7 +92,7 @@ impl Proxied {
 
     /// The next line, as it came; `None` where the proxy has ended.
     pub(crate) fn line(&self) -> Option<Vec<u8>> {
-        self.try_line(PATIENCE)
+        self.try_line(TEST_TIMEOUT)
     }
 
     /// The next line, if it comes within that time.
@@ -192,7 +192,7 @@ impl Proxied {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status, began.elapsed());
             }
-            assert!(began.elapsed() < PATIENCE, "the proxy does not end");
+            assert!(began.elapsed() < TEST_TIMEOUT, "the proxy does not end");
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -27,7 +27,7 @@ const SENDERS: usize = 4;
 const BODY: usize = 64 << 20;
 const PIECE: usize = 256 << 10;
 /// How long one may take to be let in, and to be answered.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often somebody looks whether it is over.
 const A_MOMENT: Duration = Duration::from_millis(200);
 
@@ -120,7 +120,7 @@ fn slowly(tenant: &Tenant, port: u16, over: &AtomicBool) -> Result<(bool, u64)> 
 pub(super) fn idle_connections(port: u16, there: impl FnOnce(), over: &AtomicBool) -> Result<Got> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let connections = (0..CONNECTIONS).map(|number| {
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)
             .with_context(|| format!("connection {number}: ulimit -n 20000 may be needed"))?;
         if number % 2 == 0 {
             stream.write_all(b"GET /v1/memories HTTP/1.1\r\nHost: 127")?;
@@ -173,8 +173,8 @@ pub(super) fn large_bodies(fleet: &Fleet, port: u16, over: &AtomicBool) -> Resul
 
 fn send(tenant: &Tenant, port: u16) -> Result<Response, Broken> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let head = format!(
         "POST /v1/memories HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\n\
          Content-Type: application/json\r\nContent-Length: {BODY}\r\n\r\n",

@@ -20,7 +20,7 @@ use super::meter::Meter;
 const FILLED: usize = 500;
 const FILLERS: usize = 4;
 /// How long that may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+const FILL_TIMEOUT: Duration = Duration::from_mins(2);
 /// Their numbers are no other client's.
 const FIRST_FILLER: usize = 10_000;
 /// How long they need until all of them ask.
@@ -68,7 +68,7 @@ impl Trial {
 
 /// Gives every tenant something to ask for.
 pub(super) fn fill(fleet: &Fleet, port: u16) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + FILL_TIMEOUT;
     thread::scope(|scope| {
         for number in 0..FILLERS * fleet.crews.len() {
             scope.spawn(move || {
@@ -81,7 +81,7 @@ pub(super) fn fill(fleet: &Fleet, port: u16) -> Result<()> {
         }
     });
     let full = |crew: &Crew| crew.held().ledger.len() >= FILLED;
-    ensure!(fleet.crews.iter().all(full), "the memories are not filled in {PATIENCE:?}");
+    ensure!(fleet.crews.iter().all(full), "the memories are not filled in {FILL_TIMEOUT:?}");
     Ok(())
 }
 

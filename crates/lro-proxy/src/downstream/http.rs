@@ -31,7 +31,7 @@ use crate::upstream::http::Remote;
 const STILL_THERE: Duration = Duration::from_secs(15);
 
 /// How long an answer may go on when the proxy ends.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What stands behind.
 pub enum Behind {
@@ -63,7 +63,7 @@ pub fn run(
         // First of all: every stream that is open ends with it.
         let _ = tokio::task::spawn_blocking(move || ending.end()).await;
     };
-    let bounds = Bounds::new(connections, LAST_WORDS);
+    let bounds = Bounds::new(connections, DRAIN_TIMEOUT);
     lro_http::serve(|| router(Arc::clone(&front), guard), listener, bounds, stop)
 }
 

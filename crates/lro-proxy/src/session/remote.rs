@@ -8,13 +8,13 @@ use std::time::Instant;
 use lro_wire::{JsonRpcError, NO_JSON};
 
 use super::pool::Pool;
-use super::{AFTER_EOF, EndReason, LAST_WORDS, Sent, from_the_client, last_replies, spawn};
+use super::{AFTER_EOF, DRAIN_TIMEOUT, EndReason, Sent, from_the_client, last_replies, spawn};
 use crate::line_writer::SharedLineWriter;
 use crate::relay::{Forward, Relay};
 use crate::upstream::http::{HttpSession, InboundMessage, Remote};
 
 /// A longer message of a client is not carried: it would have to be held.
-const LONGEST: u64 = 256 << 20;
+const MAX_MESSAGE_LEN: u64 = 256 << 20;
 /// Enough: what takes long waits for the network.
 const THREADS: usize = 2;
 
@@ -61,7 +61,7 @@ pub fn run_remote(
         link.finish(began + AFTER_EOF);
         pool.finish(began + AFTER_EOF);
     }
-    link.end(LAST_WORDS * 2);
+    link.end(DRAIN_TIMEOUT * 2);
     let why = match end {
         EndReason::Endless => "the client sent a message that is too long to be carried",
         _ => "the proxy was stopped",
@@ -95,7 +95,9 @@ impl Sent<'_> {
         Ok(match self {
             Self::Line(line) => line.trim_ascii_end().to_owned(),
             Self::Text(text) => text.into_bytes(),
-            Self::SpillBuffer(held) if held.bytes() > LONGEST => return Err(EndReason::Endless),
+            Self::SpillBuffer(held) if held.bytes() > MAX_MESSAGE_LEN => {
+                return Err(EndReason::Endless);
+            }
             Self::SpillBuffer(held) => {
                 let mut bytes = Vec::new();
                 held.write_to(&mut bytes).map_err(|_| EndReason::Client)?;

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 /// How long a process may take to end after it was asked to.
 const AFTER_TERM: Duration = Duration::from_millis(200);
 /// How often is looked.
-const GLANCE: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A server that runs in a process group of its own, so that nothing it started stays behind:
 /// `npx` and its like put several processes between us and the server.
@@ -50,7 +50,7 @@ impl Process {
             if Instant::now() >= until {
                 return None;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -65,7 +65,7 @@ impl Process {
             if status.is_some() && !self.group_is_there() {
                 return status;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
         self.signal(Signal::KILL);
         status.or_else(|| self.child.wait().ok())

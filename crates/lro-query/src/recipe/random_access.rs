@@ -3,7 +3,7 @@
 //! They may lie anywhere, so each run of neighbours costs a read of its own. Threads share that
 //! work, batch by batch; memory is a few batches, except for a record that is larger than one. Where
 //! reading everything between the first and the last of them is cheaper than so many reads, and fits
-//! into [`buffered::MOST`], they are gathered from memory; never for somebody who takes only the first.
+//! into [`buffered::MAX_BUFFERED_LEN`], they are gathered from memory; never for somebody who takes only the first.
 
 mod buffered;
 

@@ -31,7 +31,7 @@ pub(super) struct Running {
 }
 
 /// How soon a cancellation is noticed.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a dead worker's memory may take to be given back before nobody waits for it.
 const FAREWELL: Duration = Duration::from_millis(50);
 /// The last words of a worker that are looked at.
@@ -97,7 +97,7 @@ impl Running {
                 return Err(QueryError::Time { wall: limits.wall_used() });
             }
             let errors = complaining.then(|| self.errors.as_fd());
-            let ready = wait(self.out.as_fd(), errors, left.min(GLANCE));
+            let ready = wait(self.out.as_fd(), errors, left.min(POLL_INTERVAL));
             let (out_ready, errors_ready) = ready.map_err(unheard)?;
             if out_ready {
                 let read = self.out.read(&mut buf).map_err(unheard)?;
@@ -124,7 +124,8 @@ impl Running {
             if left.is_zero() {
                 break;
             }
-            let (ready, _) = wait(self.errors.as_fd(), None, left.min(GLANCE)).map_err(unheard)?;
+            let (ready, _) =
+                wait(self.errors.as_fd(), None, left.min(POLL_INTERVAL)).map_err(unheard)?;
             if !ready {
                 if self.has_ended() {
                     break;

@@ -21,7 +21,7 @@ pub(super) enum NoSlot {
 }
 
 /// How soon somebody who waits notices a cancellation.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Slots {
     pub(super) fn new(at_most: usize) -> Self {
@@ -41,7 +41,7 @@ impl Slots {
             if Instant::now() >= until {
                 return Err(NoSlot::Busy);
             }
-            let waited = self.0.1.wait_timeout(free, GLANCE);
+            let waited = self.0.1.wait_timeout(free, POLL_INTERVAL);
             free = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

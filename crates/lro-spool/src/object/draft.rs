@@ -21,7 +21,7 @@ use crate::spool::{Draft, Listed, NewResult, PartNumber};
 /// How many pieces are finished at the same time.
 const TOGETHER: usize = 4;
 /// How long a draft that is given up waits for what it sent to be taken back.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct ObjectDraft {
     shared: Arc<Shared>,
@@ -192,6 +192,6 @@ impl Drop for ObjectDraft {
             }
             shared.end_draft(&nonce);
         });
-        let _ = remote.wait(async { tokio::time::timeout(PATIENCE, undoing).await });
+        let _ = remote.wait(async { tokio::time::timeout(ABORT_TIMEOUT, undoing).await });
     }
 }

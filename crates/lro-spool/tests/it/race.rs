@@ -26,7 +26,7 @@ use self::canary::{Canary, Open, contains_token};
 use crate::fixture::{ROWS, at, cases, fast, flat, id, is_root, put};
 
 /// A step that takes longer waits for something that never comes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a victim came to.
 #[derive(Debug, Default)]
@@ -232,7 +232,7 @@ fn race(arena: &Arena, attacker: Child, time: Duration) -> (Attacks, Tally) {
             (seen, since) = (now, Instant::now());
         }
         // Not joined then: it would hang with the victim.
-        assert!(since.elapsed() < PATIENCE, "{manner:?}: the victim hangs at step {now}");
+        assert!(since.elapsed() < STEP_TIMEOUT, "{manner:?}: the victim hangs at step {now}");
     }
     let attacks = attacker::finish(attacker);
     let Victim { tally, .. } = victim.join().unwrap();
@@ -262,7 +262,7 @@ fn f25_no_race_with_links_pipes_and_folders_leads_outside() {
         let least = time.as_secs();
         assert!(attacks.laid > 100 * least && tally.stored > 2 * least, "{manner:?}: idle");
         assert!(tally.read > 2 * least && tally.refused > least, "{manner:?}: no race");
-        assert!(tally.slowest < PATIENCE);
+        assert!(tally.slowest < STEP_TIMEOUT);
         if manner == Manner::FilesOfOther {
             assert_eq!(attacks.missed, 0, "what another user put there stays");
         } else {

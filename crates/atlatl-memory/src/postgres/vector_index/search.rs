@@ -12,12 +12,12 @@ use super::super::vector_search::{Wanted, cosine, matches};
 use crate::store::{Match, StoreError};
 
 /// The most answers that an index is asked for; who wants more compares all.
-const MOST: usize = 400;
+const MAX_HITS: usize = 400;
 /// How many noted vectors are still worth asking an index.
 const BEHIND: i64 = 5000;
 /// How many vectors the index looks at for every answer, if the filter turns them down. A filter that
 /// turns down more has few answers, and those are found sooner without the index.
-const PATIENCE: usize = 10;
+const MAX_SCANNED_PER_HIT: usize = 10;
 
 /// Which memories have the nearest vectors; `None` where no index can say.
 pub(in super::super) fn search(
@@ -27,7 +27,7 @@ pub(in super::super) fn search(
     mut condition: Condition,
     limit: usize,
 ) -> Result<Option<Vec<Match>>, StoreError> {
-    if limit == 0 || limit > MOST {
+    if limit == 0 || limit > MAX_HITS {
         return Ok(None);
     }
     let Some(relation) = index(db, wanted, &condition, limit)? else { return Ok(None) };
@@ -65,7 +65,7 @@ fn index(
     limit: usize,
 ) -> Result<Option<String>, StoreError> {
     let wide = (2 * limit).clamp(100, 1000);
-    let most = PATIENCE * limit.max(100);
+    let most = MAX_SCANNED_PER_HIT * limit.max(100);
     let sql = format!(
         "SELECT n.relation, set_config('hnsw.ef_search', '{wide}', true), \
              set_config('hnsw.iterative_scan', 'relaxed_order', true), \

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Era, Place};
 
 /// How long an answer may take before a test gives up on it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 const TOKEN: &str = "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya";
 
@@ -119,7 +119,7 @@ impl Served {
     /// Sends these bytes, and reads until the server closes.
     pub(crate) fn raw(&self, request: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         // A server that refuses may close before it has read all.
         let _ = stream.write_all(request);
         let mut all = Vec::new();

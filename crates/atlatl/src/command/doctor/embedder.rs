@@ -13,7 +13,7 @@ use super::{finding::Finding, fix};
 use crate::{error::with_causes, settings::Settings};
 
 /// How long an endpoint on this machine may take to be reached.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const CHECK: &str = "embedder";
 
 /// What there is.
@@ -95,5 +95,5 @@ fn on_this_machine(endpoint: &str) -> Option<String> {
 
 fn reached(address: &str) -> bool {
     let mut addresses = address.to_socket_addrs().into_iter().flatten();
-    addresses.any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
+    addresses.any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
 }

@@ -18,7 +18,7 @@ use lro_wire::{meta, version};
 use serde_json::{Value, json};
 
 /// How long a server has to say what it is and what it offers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one has whose launcher may have to fetch it first.
 const FETCHING: Duration = Duration::from_mins(1);
 
@@ -26,14 +26,14 @@ const FETCHING: Duration = Duration::from_mins(1);
 pub(super) fn patience(words: &[String]) -> Duration {
     let launcher = words.first().and_then(|word| std::path::Path::new(word).file_name()?.to_str());
     let fetches = ["npx", "bunx", "pnpm", "yarn", "uvx", "uv", "pipx", "docker", "podman"];
-    if launcher.is_some_and(|name| fetches.contains(&name)) { FETCHING } else { PATIENCE }
+    if launcher.is_some_and(|name| fetches.contains(&name)) { FETCHING } else { ANSWER_TIMEOUT }
 }
 /// How long it may take to end after its input has.
-const FAREWELL: Duration = Duration::from_secs(1);
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often is looked whether a person gave up.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A longer message is no answer to what is asked here.
-const LONGEST: u64 = 32 << 20;
+const MAX_MESSAGE_LEN: u64 = 32 << 20;
 /// A longer place in a listing is not sent back.
 const LONGEST_CURSOR: usize = 4096;
 /// Lines that wait to be looked at.
@@ -108,15 +108,15 @@ pub(super) fn probe(start: &Start, stopped: &AtomicBool) -> Outcome {
         Err(Quiet::Late) => Outcome::Silent { said: tail.last_line() },
         Err(Quiet::Stopped) => Outcome::Stopped,
         Err(Quiet::Over) => {
-            let status = process.wait(FAREWELL);
+            let status = process.wait(REAP_TIMEOUT);
             // What it said last may still be on its way.
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
             let how = status.map_or_else(|| "closed its output".to_owned(), ended);
             Outcome::Ended { how, said: tail.last_line() }
         }
     };
     drop(talk);
-    if process.wait(FAREWELL).is_none() {
+    if process.wait(REAP_TIMEOUT).is_none() {
         process.stop();
     }
     outcome
@@ -230,7 +230,7 @@ impl Talk<'_> {
             if left.is_zero() {
                 return Err(Quiet::Late);
             }
-            match self.messages.recv_timeout(left.min(GLANCE)) {
+            match self.messages.recv_timeout(left.min(POLL_INTERVAL)) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Quiet::Over),
@@ -268,7 +268,7 @@ fn messages(output: impl Read + Send + 'static) -> Receiver<String> {
         let mut output = BufReader::new(output);
         loop {
             let mut line = Vec::new();
-            match output.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            match output.by_ref().take(MAX_MESSAGE_LEN).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() => return,
                 Ok(_) => {}

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How many are started at the same time.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_STARTS: usize = 4;
 /// How much of a server's words is shown.
 const SHOWN: usize = 200;
 
@@ -136,7 +136,7 @@ fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
     let mut all = vec![Outcome::Stopped; starts.len()];
     let mut progress = Progress::new("starting servers", || starts.len() as u64);
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(starts.len()) {
+        for _ in 0..MAX_CONCURRENT_STARTS.min(starts.len()) {
             let (next, stopped, done) = (&next, &stopped, done.clone());
             scope.spawn(move || {
                 let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();

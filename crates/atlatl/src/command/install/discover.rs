@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// No configuration is longer; Claude Code keeps histories in its own.
-const LONGEST: u64 = 64 << 20;
+const MAX_CONFIG_LEN: u64 = 64 << 20;
 
 /// A client's file.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl Found {
     /// Its text; why it is left alone.
     pub(crate) fn read(&self) -> Result<String, String> {
         let there = fs::metadata(&self.file).map_err(|error| error.to_string())?;
-        if !there.is_file() || there.len() > LONGEST {
+        if !there.is_file() || there.len() > MAX_CONFIG_LEN {
             return Err("it is no file of configuration".to_owned());
         }
         let text = fs::read_to_string(&self.file).map_err(|error| error.to_string())?;

@@ -35,9 +35,9 @@ const KNOWN: Duration = Duration::from_secs(30);
 /// For how long a name is taken to be nobody's.
 const UNKNOWN: Duration = Duration::from_secs(5);
 /// How many are known at a time; whoever was not there for the longest time goes.
-const MOST: usize = 500;
+const MAX_CACHED_TENANTS: usize = 500;
 /// Requests of one tenant that are worked on at a time: a quarter of all.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_PER_TENANT: usize = 64;
 /// Threads that make vectors, for all tenants together.
 const EMBEDDING_THREADS: usize = 4;
 /// How often is looked whether the index of a tenant's vectors is behind.
@@ -214,7 +214,7 @@ impl TenantRegistry {
         let gone = lock(&self.known).remove(name);
         drop(gone);
         let mut nobody = lock(&self.nobody);
-        if nobody.len() >= MOST {
+        if nobody.len() >= MAX_CACHED_TENANTS {
             nobody.clear();
         }
         nobody.insert(name.to_owned(), now + UNKNOWN);
@@ -224,7 +224,7 @@ impl TenantRegistry {
 /// One of many: it does not take all there is.
 fn of_many(server: MemoryServer) -> Tenant {
     let mut tenant = Tenant::new(server);
-    tenant.busy = Some(Arc::new(Semaphore::new(AT_ONCE)));
+    tenant.busy = Some(Arc::new(Semaphore::new(MAX_CONCURRENT_PER_TENANT)));
     tenant
 }
 
@@ -264,7 +264,7 @@ impl Tenants for TenantRegistry {
         // Two may come at once: the first one's stays, so that all have the same.
         match all.get(name).filter(|known| same(known)) {
             Some(first) => gone.push(std::mem::replace(&mut tenant, first.tenant.clone())),
-            None if all.len() >= MOST && !all.contains_key(name) => {
+            None if all.len() >= MAX_CACHED_TENANTS && !all.contains_key(name) => {
                 let oldest =
                     all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone());
                 gone.extend(oldest.and_then(|name| all.remove(&name)).map(|known| known.tenant));

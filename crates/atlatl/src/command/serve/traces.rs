@@ -20,7 +20,7 @@ use self::{post::Post, resource::resource, span::Spans};
 use crate::output::Output;
 
 /// How long the collector may take for a batch.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last spans may take when the server ends.
 const LAST_SPANS: Duration = Duration::from_secs(1);
 /// Spans that wait for the collector; what comes on top is dropped.
@@ -84,9 +84,9 @@ impl Traces {
     fn to_collector(named: bool) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Post::new(PATIENCE))
+            .with_http_client(Post::new(EXPORT_TIMEOUT))
             .with_protocol(Protocol::HttpBinary)
-            .with_timeout(PATIENCE)
+            .with_timeout(EXPORT_TIMEOUT)
             .build()?;
         let batches = BatchConfigBuilder::default().with_max_queue_size(MOST_WAITING).build();
         let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();

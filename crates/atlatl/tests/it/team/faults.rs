@@ -209,7 +209,7 @@ fn threads(serving: &Serving) -> usize {
 
 #[test]
 fn g31_abandoned_requests_on_a_database_that_is_paused_leave_no_trace() {
-    const AT_ONCE: usize = 25;
+    const BATCH: usize = 25;
     let server = Server::start(&["fsync=off"]);
     let program = team(&server);
     filled(&program, 20);
@@ -219,9 +219,9 @@ fn g31_abandoned_requests_on_a_database_that_is_paused_leave_no_trace() {
     assert_eq!(search().status, 200);
     let before = threads(&serving);
     server.pause();
-    for _ in 0..2000 / AT_ONCE {
+    for _ in 0..2000 / BATCH {
         let address = serving.url.strip_prefix("http://").unwrap();
-        let abandoned: Vec<TcpStream> = (0..AT_ONCE)
+        let abandoned: Vec<TcpStream> = (0..BATCH)
             .map(|_| {
                 let mut stream = TcpStream::connect(address).unwrap();
                 let request = format!(

@@ -43,7 +43,7 @@ const IDLE: Duration = Duration::from_mins(30);
 /// How often is looked for those.
 const SWEEP: Duration = Duration::from_mins(1);
 /// How long an answer may take to be one body; then it becomes a stream.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const SINGLE_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// In front of a process.
 pub(super) struct Host {
@@ -130,7 +130,7 @@ impl Host {
                 );
             }
         };
-        let first = timeout(AT_ONCE, heard.recv()).await;
+        let first = timeout(SINGLE_BODY_TIMEOUT, heard.recv()).await;
         if let Ok(Some(Routed { told, last: true })) = first {
             drop(wanted);
             let status = if alone { status(&told) } else { StatusCode::OK };

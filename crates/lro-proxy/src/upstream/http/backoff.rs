@@ -5,7 +5,7 @@ use std::time::Duration;
 /// So often in a row without anything heard in between.
 const ATTEMPTS: u32 = 5;
 const FIRST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A server may ask for less, down to this.
 const SHORTEST: Duration = Duration::from_millis(50);
 
@@ -34,7 +34,7 @@ impl Backoff {
         }
         let wait = self.asked.unwrap_or(FIRST).saturating_mul(1 << self.attempts);
         self.attempts += 1;
-        Some(wait.clamp(SHORTEST, LONGEST))
+        Some(wait.clamp(SHORTEST, MAX_DELAY))
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
         waiting.heard();
         waiting.asked(Some(Duration::from_hours(1)));
         waiting.asked(None);
-        assert_eq!(waiting.next(), Some(LONGEST));
+        assert_eq!(waiting.next(), Some(MAX_DELAY));
         waiting.asked(Some(Duration::ZERO));
         assert_eq!(waiting.next(), Some(SHORTEST));
     }

@@ -16,7 +16,7 @@ use testkit::http::{Asked, HttpServer, reply_json};
 use crate::fixture::Fixture;
 
 /// Longer than anything takes here that does not hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A client, which speaks to a server through the proxy.
 pub(crate) struct Client {
@@ -76,7 +76,7 @@ impl Client {
 
     /// The next line, as it came.
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line")
+        self.lines.recv_timeout(TEST_TIMEOUT).expect("a line")
     }
 
     pub(crate) fn hears(&self) -> Value {

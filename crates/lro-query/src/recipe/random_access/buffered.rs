@@ -8,7 +8,7 @@ use super::{Fetch, Place, Take, neighbours};
 use crate::lines::fill;
 
 /// What is held at most. Beyond it every run of neighbours is read by itself.
-pub(super) const MOST: u64 = 256 << 20;
+pub(super) const MAX_BUFFERED_LEN: u64 = 256 << 20;
 /// A read of a few hundred bytes takes as long as copying so many into fresh memory.
 const BYTES_PER_READ: u64 = 1024;
 /// Whoever stops within the first so many parts of it has nothing held for him.
@@ -30,7 +30,7 @@ pub(super) fn lead<P: Place>(places: &[P]) -> Option<usize> {
         rest = &rest[neighbours(rest).0..];
         runs += 1;
     }
-    let worth_it = end - begin <= MOST.min(BYTES_PER_READ.saturating_mul(runs));
+    let worth_it = end - begin <= MAX_BUFFERED_LEN.min(BYTES_PER_READ.saturating_mul(runs));
     worth_it.then(|| usize::try_from((end - begin) / LEAD).unwrap_or(usize::MAX))
 }
 
