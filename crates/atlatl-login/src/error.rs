@@ -48,7 +48,7 @@ pub enum LoginError {
         why: String,
     },
     /// Nobody came back from the browser in time.
-    #[error("nobody logged in within {minutes} minutes")]
+    #[error("no login within {minutes} minutes")]
     TimedOut {
         /// How long was waited.
         minutes: u64,

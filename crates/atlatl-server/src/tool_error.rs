@@ -40,7 +40,7 @@ impl ToolError {
             Self::Full(most) => Called::error(
                 class,
                 &format!("there are {most} memories, as many as there may be"),
-                "Delete some, or ask whoever runs the server for more.",
+                "Delete some, or ask the server's administrator for a larger quota.",
             ),
             Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
                 Called::error(class, &error.to_string(), "Try again in a moment.")
@@ -69,7 +69,7 @@ impl From<StoreError> for ToolError {
         match error {
             StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(
                 error.to_string(),
-                "Call again with that field mended; nothing was stored.",
+                "Correct that field and call again; nothing was stored.",
             )),
             other => Self::Store(other),
         }

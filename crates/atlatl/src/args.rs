@@ -153,7 +153,7 @@ pub(crate) enum Command {
     /// memory server uses. ID is a memory's id, or the first 8 or more digits of it.
     #[command(subcommand, verbatim_doc_comment)]
     Memory(command::memory::Command),
-    /// Look after the database of a team's memories
+    /// Manage the PostgreSQL database
     ///
     /// Where `memory.store` is a postgres:// URL, memories of many tenants lie in one
     /// database, and as many servers as you like use it. One person needs none.

@@ -28,7 +28,7 @@ pub(super) struct Tenant {
     pub(super) canary: String,
 }
 
-/// Where the keys lie; nobody else may read them.
+/// Where the keys lie; only you can read them.
 pub(super) fn file(dir: &Path) -> PathBuf {
     dir.join("keys.json")
 }

@@ -9,7 +9,7 @@ pub struct Unescape {
 
 /// The string stands for no text: half of a surrogate pair stands alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the string stands for no text")]
+#[error("the string has a lone surrogate")]
 pub struct NoText;
 
 impl Unescape {

@@ -127,7 +127,7 @@ pub enum Foreign {
 impl std::fmt::Display for Foreign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Elsewhere => "it lies in another folder",
+            Self::Elsewhere => "it is in another directory",
             Self::WrongKind => "it is a link or of another kind",
             Self::OtherOwner => "it belongs to another user",
             Self::MoreLinks => "it has a second name",

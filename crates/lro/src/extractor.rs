@@ -216,7 +216,7 @@ impl Extractor {
             given: 1,
             total: Total::Exactly(1),
             unit: Unit::Links,
-            notes: vec![format!("good for a few minutes, for whoever has it: {command}")],
+            notes: vec![format!("valid for a few minutes, for anyone who has the link: {command}")],
             body: link,
             next: None,
         })

@@ -66,7 +66,7 @@ pub enum AuthError {
     #[error("the token's tenant is not known here")]
     UnknownTenant,
     /// Nobody can tell just now.
-    #[error("who asks cannot be told just now")]
+    #[error("authentication is temporarily unavailable")]
     Unavailable,
 }
 

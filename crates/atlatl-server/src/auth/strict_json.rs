@@ -35,7 +35,7 @@ impl<'de> Visitor<'de> for Names {
         let mut object = Map::new();
         while let Some((name, value)) = entries.next_entry::<String, Value>()? {
             if object.insert(name, value).is_some() {
-                return Err(A::Error::custom("a name stands twice"));
+                return Err(A::Error::custom("duplicate member name"));
             }
         }
         Ok(Object(object))

@@ -194,7 +194,7 @@ impl HttpState {
 
     fn too_often(&self, principal: &Principal, wait: Duration) -> Response {
         self.tell_denied("rate", Some(principal));
-        let said = "this tenant asks too often";
+        let said = "rate limit exceeded for this tenant";
         let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
         response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
         response

@@ -83,7 +83,7 @@ async fn given(
     super::blocking(move || {
         let stored = spools.open(&address, now).map_err(|error| match error {
             SpoolError::Expired { .. } => {
-                Problem::new(StatusCode::GONE, "the result has had its time; ask for it anew")
+                Problem::new(StatusCode::GONE, "the result has expired; request it again")
             }
             SpoolError::Remote { .. } | SpoolError::Io { .. } | SpoolError::InUse { .. } => {
                 let said = "the storage of results does not answer";

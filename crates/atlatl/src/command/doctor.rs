@@ -79,7 +79,7 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
     let (mut clients, servers) = clients::check(&settings, &here, sources, whole)?;
     installs::check(&settings, &mut clients);
     if !whole {
-        configuration.skip("storage, memories, queries, HTTP", "mend the configuration first");
+        configuration.skip("storage, memories, queries, HTTP", "fix the configuration first");
     }
     let mut groups = vec![configuration, clients];
     if args.no_start {

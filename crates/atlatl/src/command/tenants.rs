@@ -167,7 +167,7 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
                 return Ok(Status::JsonRpcError);
             }
             None => {
-                return Err(Error::usage("nobody can be asked here").with_hint("--yes"));
+                return Err(Error::usage("there is no terminal to ask on").with_hint("--yes"));
             }
         }
     }

@@ -46,13 +46,13 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
                 output.line(printable(file))?;
             }
             output
-                .line(format!("gave back {}", counted(given_back.len() as u64, "file", "files")))?;
+                .line(format!("restored {}", counted(given_back.len() as u64, "file", "files")))?;
         }
     }
     if failed.is_empty() {
         return Ok(Status::Success);
     }
-    let hint = "Mend the file by hand and try again; as it was, it stands under \"original\" in the \
+    let hint = "Fix the file by hand and try again; its original is under \"original\" in the \
                 state directory's atlatl/installs.";
     Err(Error::failure(failed.join("; ")).with_hint(hint))
 }

@@ -31,7 +31,7 @@ fn help_says_what_there_is() {
       results      List, show and clean stored results
       stats        Show what offloading saved, net of what it cost
       memory       Keep, find and carry memories of your own
-      db           Look after the database of a team's memories
+      db           Manage the PostgreSQL database
       tenants      Make, list and remove the tenants of a team's database
       keys         Make, list and revoke keys to tenants' memories
       completions  Print what a shell needs to complete command lines

@@ -161,7 +161,7 @@ pub const KEYS: &[Key] = &[
         TrustRequired,
         Kind::Secrets,
         "[]",
-        "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent to that origin alone; ${NAME} stands for a variable of the environment.",
+        "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent to that origin alone; ${NAME} is replaced by an environment variable.",
     )
     .for_commands(PROXY),
     row(

@@ -4,7 +4,7 @@ use super::error::Flaw;
 use super::json_cursor::{Cursor, inside};
 use super::json_string;
 
-/// The lexemes of the named fields of an object; the last one where a name stands twice, as with
+/// The lexemes of the named fields of an object; the last one where duplicate member name, as with
 /// `jq`. Values other than objects have no fields.
 #[inline]
 pub(super) fn fields<'a, const N: usize>(

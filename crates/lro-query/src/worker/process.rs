@@ -72,7 +72,7 @@ impl Running {
             // It died before it listened; its last words say why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => {
-                other.map_err(|source| QueryError::Worker { doing: "be told the query", source })
+                other.map_err(|source| QueryError::Worker { doing: "receive the query", source })
             }
         }
     }

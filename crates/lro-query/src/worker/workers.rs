@@ -106,7 +106,7 @@ fn order(ask: &Ask<'_>, limits: &Limits, memory: u64) -> Result<Vec<u8>, QueryEr
         wall_ms: u64::try_from(limits.wall_used().as_millis()).unwrap_or(u64::MAX),
     };
     let order = serde_json::to_vec(&order)
-        .map_err(|error| QueryError::Worker { doing: "be told the query", source: error.into() })?;
+        .map_err(|error| QueryError::Worker { doing: "receive the query", source: error.into() })?;
     if order.len() > ORDER_AT_MOST {
         return Err(QueryError::TooLong { bytes: order.len(), limit: ORDER_AT_MOST });
     }

@@ -15,7 +15,7 @@ use crate::{error::with_causes, settings::Settings};
 pub(super) fn check(settings: &Settings) -> Group {
     let mut group = Group::new("queries");
     let Some(program) = Program::itself() else {
-        let fix = "install atlatl anew";
+        let fix = "reinstall atlatl";
         group.checked(
             "query",
             [Finding::fault("query", "atlatl", "it cannot start itself", fix)],

@@ -117,7 +117,7 @@ fn start(
         .collect();
     match words.zip(env) {
         Some((words, env)) => Some(Ok(Start { patience: patience(&words), words, env, cwd })),
-        None => Some(Err("only its client knows what stands for ${…} in its entry")),
+        None => Some(Err("only its client can resolve ${…} in its entry")),
     }
 }
 
@@ -226,7 +226,7 @@ fn not_started(server: &Server, outcome: &Outcome, within: u64) -> Option<Findin
     };
     // The words themselves are not shown: they often hold a key.
     let fix = format!(
-        "in a terminal, run what stands behind \"--\" for {} in {}, with its env, and mend what it says",
+        "in a terminal, run the command after \"--\" of {} in {}, with its env, and fix what it reports",
         server.launch.name,
         server.file.display()
     );

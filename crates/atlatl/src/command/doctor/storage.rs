@@ -66,7 +66,7 @@ pub(super) fn check(settings: &Settings) -> (Group, Newest) {
     // In the directory for memory operations, which may be everyone's, others have files as well.
     group.checked("stored-owner", other.foreign(private_dir, uid), "every stored file is yours");
     let open = [memory.open(memory_dir, uid, by), other.open(private_dir, uid, by)];
-    group.checked("stored-rights", open.into_iter().flatten(), "nobody else may read them");
+    group.checked("stored-rights", open.into_iter().flatten(), "only you can read them");
     let used = [memory.usage(uid), other.usage(uid)];
     let mut full = room(settings, memory_dir, used[0], memory.free);
     // One device is short of space once.

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
             None | Some(Some(true)) => {}
             Some(Some(false)) => return Err(Error::failure("nothing was forgotten")),
             Some(None) => {
-                let message = "nobody is here to ask whether to forget for good";
+                let message = "there is no terminal to confirm a permanent deletion on";
                 return Err(Error::usage(message).with_hint("--yes does not ask"));
             }
         }

@@ -52,7 +52,7 @@ fn insert(
     }
     let value = filled(value.trim(), variable).map_err(|missing| {
         wrong(&format!("there is no variable {missing} in the environment"))
-            .with_hint("A client passes on only what stands under \"env\" in its configuration.")
+            .with_hint("A client passes on only the variables under \"env\" in its configuration.")
     })?;
     let mut value = HeaderValue::from_str(&value)
         .map_err(|_| wrong("the value has characters that no header can have"))?;

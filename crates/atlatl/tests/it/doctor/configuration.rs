@@ -14,7 +14,7 @@ fn an_unknown_key_is_a_fault_and_the_line_to_edit_is_named() {
     assert_eq!(fix, format!("edit [DIR]/{FILE}, line 3: did you mean `proxy.threshold_tokens`?"));
     // What does not depend on it is looked at all the same.
     assert!(run.json()["passed"].to_string().contains("client-file"), "{run}");
-    assert!(run.json()["skipped"].to_string().contains("mend the configuration first"), "{run}");
+    assert!(run.json()["skipped"].to_string().contains("fix the configuration first"), "{run}");
     fs::write(program.path(FILE), "\n[proxy]\nthreshold_tokens = 5000\n").unwrap();
     is_well(&doctor(&program, &[]));
 }

@@ -110,7 +110,7 @@ fn a_kept_text_can_be_mended_and_taken_in() {
     let id = add(&program, &["Words."]);
     let run = program.run(&["memory", "edit", &id]);
     assert!(
-        run.stderr.contains("hint: mend it, then: atlatl memory import --replace [DIR]"),
+        run.stderr.contains("hint: fix it, then: atlatl memory import --replace [DIR]"),
         "{run}"
     );
     let draft = drafts(&program).pop().unwrap();

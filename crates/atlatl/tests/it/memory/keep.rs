@@ -278,7 +278,7 @@ fn forgotten_is_gone_and_a_slip_costs_nothing() {
     status: 2
     --- stdout
     --- stderr
-    error: nobody is here to ask whether to forget for good
+    error: there is no terminal to confirm a permanent deletion on
     hint: --yes does not ask
     ");
     let slip = program.run(&["memory", "forget", "--yes", &ids[0], "ffffffff"]);

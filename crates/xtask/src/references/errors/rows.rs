@@ -45,7 +45,7 @@ pub(super) const CLASSES: &[(&str, &str, &str)] = &[
     (
         "quota",
         "There are as many memories as the tenant may have.",
-        "Delete some, or ask whoever runs the server for more.",
+        "Delete some, or ask the server's administrator for a larger quota.",
     ),
     (
         "storage",

@@ -59,7 +59,7 @@ impl Draft {
         let path = file.path().display().to_string();
         match file.keep() {
             Ok(_) => Error::failure(format!("{why}; your text is in {path}"))
-                .with_hint(format!("mend it, then: atlatl memory import --replace {path}")),
+                .with_hint(format!("fix it, then: atlatl memory import --replace {path}")),
             Err(error) => Error::failure(format!("{why}; your text is lost: {error}")),
         }
     }
