@@ -1,4 +1,4 @@
-//! Effect: what a screen wants done that it cannot do itself.
+//! Commands that a screen asks its caller to run, such as a query.
 
 /// What a screen wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]

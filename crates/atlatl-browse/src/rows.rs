@@ -1,4 +1,4 @@
-//! Body: lines of a source with their columns.
+//! The rows of a source, with their columns.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The page that a browser ends on.
+//! The page that the browser shows after the OAuth callback.
 
 /// A whole HTTP answer: `status` as in `200 OK`, a heading of ours, and a text of anybody's.
 pub(crate) fn page(status: &str, heading: &str, text: &str) -> Vec<u8> {

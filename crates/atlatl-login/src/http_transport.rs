@@ -1,4 +1,4 @@
-//! Carriers: who takes one checked request to the network.
+//! HTTP transport for requests that passed the SSRF checks.
 
 use std::{error::Error, pin::Pin, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Rules: what an authorization server must keep to, and how it was broken.
+//! Validation rules for the metadata of an authorization server.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Private files: a directory of our own, opened without following links, and files in it.
+//! A private directory, opened without following links, and the files in it.
 
 use std::{
     fs::{DirBuilder, File},

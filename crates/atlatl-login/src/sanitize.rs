@@ -1,4 +1,4 @@
-//! Shown: text from elsewhere, made harmless for whoever reads it.
+//! Sanitizes untrusted text before it is shown.
 
 /// What is shown of a text at most.
 const LIMIT: usize = 300;

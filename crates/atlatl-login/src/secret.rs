@@ -1,4 +1,4 @@
-//! Secrets: texts that are shown to nobody.
+//! Secrets that never appear in debug output or messages.
 
 use std::fmt;
 

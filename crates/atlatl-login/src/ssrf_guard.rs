@@ -1,4 +1,5 @@
-//! The guarded client: the policy in front of a carrier. All that rmcp and we ask goes through it.
+//! An HTTP client that enforces the SSRF policy. All requests of rmcp and of this crate go through
+//! it. All that rmcp and we ask goes through it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Kept logins: what a file of tokens holds.
+//! The stored form of a login.
 
 use serde::{Deserialize, Serialize};
 use url::Url;

@@ -1,4 +1,4 @@
-//! Rank: several rankings made one, and the weight that time leaves.
+//! Rank fusion and time decay.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

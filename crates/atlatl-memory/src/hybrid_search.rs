@@ -1,4 +1,4 @@
-//! Find: answers to a question, by words, by vectors, or by both.
+//! Hybrid search by words, by vectors, or by both.
 
 use std::collections::HashMap;
 use std::sync::Arc;

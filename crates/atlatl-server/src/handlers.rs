@@ -1,4 +1,4 @@
-//! Call: a tool called, its answer, and the form that the client gets it in.
+//! Tool handlers: run a tool call and write its result.
 
 use atlatl_memory::{
     Filter, Found, MOST_HITS, RankPosition, RecallRequest, SearchRequest, StoreError,

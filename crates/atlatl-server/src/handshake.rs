@@ -1,4 +1,4 @@
-//! Greeting: who we are and what we can do, in the form of each era.
+//! Responses to `initialize` and `server/discover`.
 
 use lro_wire::Object;
 use lro_wire::meta::EXTENSION;

@@ -1,6 +1,5 @@
-//! Sweeper: what a server does when nobody asks: `memory_expiry`, `index_repair`, `vector_index`, and
-//! `offload_cleanup` where stored results are in a place that all servers share. Elsewhere that
-//! belongs to whoever keeps them.
+//! Maintenance tasks of the server: `memory_expiry`, `index_repair`, `vector_index`, and `offload_cleanup` if stored
+//! results are in a store that all servers share.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Answer: what a tool found out, and the forms it is sent in.
+//! Tool responses, and the forms they are sent in.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Link: a stored result for whoever has the link, for a few minutes.
+//! Short-lived signed URLs of stored results.
 //!
 //! It opens one object of one tenant, to be read, until a time; a change of any of them breaks it. Any
 //! process on the same store can tell. Behind a link nobody is asked for a token: so it is short-lived,

@@ -1,4 +1,4 @@
-//! Seal: text that goes out to a client and comes back as it was, or not at all.
+//! HMAC signatures for state that a client holds: cursors, tasks and sessions.
 //!
 //! A server that keeps nothing between requests gives its state to the client. The seal says that
 //! it is ours: whoever shares the store shares the key, so any process may break it.

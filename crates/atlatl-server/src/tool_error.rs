@@ -1,4 +1,4 @@
-//! Trouble: why a tool has no answer, and what a client is told of it.
+//! Tool errors and their mapping to MCP responses.
 
 use atlatl_memory::StoreError;
 use lro::mcp::Called;

@@ -1,4 +1,4 @@
-//! Installs: the files of clients that were changed, and how each is changed back.
+//! The journal of changed client files, from which they are restored.
 //!
 //! One file for each, in the state directory: what was changed, and the client's file as it was.
 

@@ -1,4 +1,4 @@
-//! Watch: what happens while a command runs, for the ledger and for the person.
+//! Sends the events of a command to the ledger and to standard error.
 
 use std::{
     fs::DirBuilder,

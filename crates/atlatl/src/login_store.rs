@@ -1,4 +1,4 @@
-//! Logins: where this person's logins lie, and how they are shown.
+//! The directory of stored logins.
 
 use atlatl_login::{Login, LoginError, Logins};
 use chrono::{DateTime, Utc};

@@ -1,4 +1,4 @@
-//! Memories: where memories lie, by the configuration.
+//! Opens the memory store that the configuration names.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! Objects: a server's results in object storage, by the configuration.
+//! Opens the object store that the configuration names.
 
 use std::{env, time::Duration};
 

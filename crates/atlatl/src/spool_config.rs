@@ -1,4 +1,4 @@
-//! Stores: where this person's results lie, by the configuration.
+//! Opens the spools that the configuration names.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Assess: the whole way from a result to a decision, without storing anything.
+//! Decides whether a result is offloaded, without storing anything.
 
 use std::borrow::Cow;
 

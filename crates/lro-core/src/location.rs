@@ -1,4 +1,4 @@
-//! Place: where a client gets the bytes of a stored result, and the commands that begin there.
+//! The location of a stored result, and the commands that read it.
 
 use crate::shell_quote::shell_word;
 

@@ -1,4 +1,4 @@
-//! Neutral: text from results, made harmless for the eye and the model.
+//! Sanitizes text from results for people and models.
 //!
 //! Control, bidirectional, zero-width and tag characters can make a text look like another, or
 //! carry instructions nobody sees. Where a piece of a result is shown (a preview, a namespace, a

@@ -1,4 +1,4 @@
-//! Quote: a path as one word of a shell command.
+//! Quotes a path as one word of a shell command.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Guard: who may ask at all.
+//! Checks `Host`, `Origin` and the media type of requests.
 //!
 //! A page in a browser can send requests to this machine: `Host` tells whether it believes to speak
 //! to someone else (a name that was made to point here), `Origin` who made it ask, and the media

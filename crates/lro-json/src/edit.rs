@@ -1,4 +1,4 @@
-//! Edit: changes to JSON that leave every other byte as it was.
+//! Edits JSON text and leaves every other byte unchanged.
 
 use std::borrow::Cow;
 use std::ops::Range;

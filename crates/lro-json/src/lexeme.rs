@@ -1,4 +1,4 @@
-//! Lexeme: the smallest pieces of JSON text, compared and decoded without building values.
+//! JSON lexemes, compared and decoded without building values.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Object: the members of a JSON object where they lie.
+//! The members of a JSON object, borrowed from the text.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Runs of bytes that need no look at each of them, eight at a time.
+//! Skips runs of plain bytes and white space, eight at a time.
 
 /// A byte times this is a word of eight of it.
 const ONES: u64 = 0x0101_0101_0101_0101;

@@ -1,6 +1,6 @@
-//! Scanner: validates JSON while it arrives and says where its values lie.
+//! A push scanner that validates JSON and reports the byte ranges of its values.
 //!
-//! A push scanner: chunks of any size go in, events with absolute byte offsets come out. It keeps
+//! Chunks of any size go in, events with absolute byte offsets come out. It keeps
 //! one byte per open container and at most [`LEXEME_CAP`] bytes of a string that crosses a chunk,
 //! so memory does not depend on the payload. It accepts exactly RFC 8259 (plus a sequence of
 //! objects or arrays separated by line breaks, which is JSONL), at any depth up to [`DEPTH_CAP`],

@@ -1,4 +1,4 @@
-//! State: what the scanner expects next.
+//! The states of the scanner.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {

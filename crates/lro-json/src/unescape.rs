@@ -1,4 +1,4 @@
-//! Unescape: the text of a JSON string that does not fit into memory.
+//! Decodes a JSON string that does not fit into memory.
 
 /// Decodes the inside of a JSON string as it arrives.
 #[derive(Debug, Default)]

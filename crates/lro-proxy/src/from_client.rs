@@ -1,4 +1,4 @@
-//! From the client to the server.
+//! Relays messages from the client to the server.
 
 use lro::mcp::{Renamed, Tools};
 use lro_wire::edit::Edits;

@@ -1,4 +1,4 @@
-//! From the server to the client.
+//! Relays messages from the server to the client.
 
 use std::sync::Arc;
 

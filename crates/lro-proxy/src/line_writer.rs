@@ -1,4 +1,4 @@
-//! Outlet: the client's end, written to by several threads, a message at a time.
+//! The client's output, shared by several threads, one message at a time.
 
 use std::io::{self, Write};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Own: calls of the extraction tools, answered here.
+//! Calls of the extraction tools, which the proxy answers itself.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;

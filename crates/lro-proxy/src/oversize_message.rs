@@ -1,4 +1,4 @@
-//! Long: messages too large for memory, read where they were set aside.
+//! Messages too large for memory, read from a spill buffer.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Aside: a long line, put where there is room for it.
+//! Spills a long line to the spool.
 
 use std::io::Read;
 use std::sync::Arc;

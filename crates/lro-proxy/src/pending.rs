@@ -1,4 +1,4 @@
-//! Awaited: requests that the server has not answered yet.
+//! Requests that the server has not answered yet.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Announce: the proxy says that it is one (Spec P6), in the form of the era.
+//! Announces the proxy to the server (Spec P6).
 
 use lro_wire::edit::Edits;
 use lro_wire::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, EXTENSION, Era};

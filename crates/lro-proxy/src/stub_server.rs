@@ -1,4 +1,4 @@
-//! Alone: the relay without a server behind it, which is a server of our own tools.
+//! A stub server for `atlatl tools`: the relay with no server behind it.
 //!
 //! What stands in the server's place can greet and nothing else; the relay adds the tools, as it
 //! does for any server that has none.

@@ -1,4 +1,4 @@
-//! Tasks: which call a task belongs to, so that its result can be told from another's.
+//! Maps tasks to the calls that started them.
 
 use std::collections::{HashMap, VecDeque};
 

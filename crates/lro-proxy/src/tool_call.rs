@@ -1,4 +1,4 @@
-//! Called: what a call asked for, kept until its result is there.
+//! Metadata of a tool call, kept until its result arrives.
 
 use lro::Call;
 use lro_core::{Detail, Operation};

@@ -1,4 +1,4 @@
-//! In turn: pieces of work done by several threads, their results taken in the order of the pieces.
+//! A parallel map that keeps the order of its input.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Nearest: the fields that somebody who wrote an unknown one probably meant.
+//! Suggestions for unknown field names.
 
 use lro_core::neutralise;
 

@@ -1,4 +1,4 @@
-//! Stored form: a payload becomes header and record lines, or stays as it is.
+//! Encodes a payload as header and record lines, or keeps it as it is.
 //!
 //! Companion specification §12. The payload is fed a second time, in chunks of any size; memory
 //! does not grow with it.

@@ -1,4 +1,4 @@
-//! Original: the payload put together again from its stored form.
+//! Restores the original payload from its stored form.
 //!
 //! A record array comes back lexeme for lexeme, white space between lexemes left out, as do JSON
 //! lines; anything else comes back byte for byte.

@@ -1,4 +1,4 @@
-//! Gone: what this process removed because its time was up.
+//! Cache of recently expired results.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Behind: a draft that is written on a thread of its own, while the next bytes are being made.
+//! Writes a draft on a background thread.
 //!
 //! Finding the lines of a large result keeps one processor busy, and copying them into the system's
 //! cache another; done in turn they would add up.

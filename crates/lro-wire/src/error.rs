@@ -1,4 +1,4 @@
-//! Failure: a JSON-RPC error of our own.
+//! JSON-RPC errors.
 
 use serde_json::{Value, json};
 

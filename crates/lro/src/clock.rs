@@ -1,4 +1,4 @@
-//! Moment: the time and the randomness that one delivery needs.
+//! The time and the random seed of one operation.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

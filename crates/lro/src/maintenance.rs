@@ -1,4 +1,4 @@
-//! Custodian: the task `offload_cleanup`, on a thread of its own.
+//! Periodic background tasks, such as `offload_cleanup`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Held: a payload that arrives, in memory while it is small and set aside in the spool when not.
+//! A buffer that spills from memory to a scratch file of the spool.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Arriving: a result that comes in chunks, and may be larger than memory.
+//! Offloads a result that arrives in chunks.
 
 use lro_core::assess_arrived;
 use lro_core::records::Finder;

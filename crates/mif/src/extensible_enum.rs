@@ -1,4 +1,4 @@
-//! Lists of names that newer versions and other tools may add to: an unknown name is kept.
+//! Enumerations that keep unknown names.
 
 /// Gives an enum with a `Custom(String)` variant its names and its [`Part`](crate::fields::Part).
 macro_rules! open_list {

@@ -1,4 +1,4 @@
-//! What can be worked out from a content at capture. Importing never does: data is not invented.
+//! Infers fields from the content at capture. Importing never does: data is not invented.
 
 /// The longest derived title, in characters.
 const MAX_TITLE_CHARS: usize = 120;

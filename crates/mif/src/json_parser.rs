@@ -1,4 +1,4 @@
-//! Reads JSON text into nodes.
+//! Parses JSON text into nodes with positions.
 //!
 //! `serde_json` reads text into values too, but three things it cannot do are needed here: tell
 //! the line of a value that turns out wrong later, refuse a key given twice instead of dropping

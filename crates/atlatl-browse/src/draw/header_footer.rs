@@ -1,4 +1,4 @@
-//! The line above and the line below.
+//! The header and footer lines.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

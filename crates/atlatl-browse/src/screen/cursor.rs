@@ -1,4 +1,4 @@
-//! Moving: where the cursor goes, and how much is seen at once.
+//! Cursor movement and the visible part of the table.
 
 use super::Screen;
 use crate::columns::GAP;

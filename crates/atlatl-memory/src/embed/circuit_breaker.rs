@@ -1,4 +1,4 @@
-//! Remote: an endpoint that may be away for a while.
+//! A circuit breaker for remote embedding endpoints.
 //!
 //! Whoever recalls must not wait for an endpoint that did not answer a moment ago: for a while it
 //! is not asked again, and memories are found by their words. Texts that wait for their vectors have

@@ -1,4 +1,4 @@
-//! Choice: which embedder the configuration asks for.
+//! Selects the embedder that the configuration names.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Unit: vectors brought to length 1.
+//! Normalizes vectors to length 1.
 
 /// The vector with length 1, or `None` if it has no direction: empty, all zeros, or not finite.
 pub(crate) fn normalize(mut vector: Vec<f32>) -> Option<Vec<f32>> {

@@ -1,4 +1,4 @@
-//! Table: a static model, in which every token has its row and a text is the mean of its rows.
+//! A static embedding model: a text is the mean of its tokens' rows.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Keep: memories put, read, changed and removed.
+//! Statements that insert, read, update and delete memories.
 
 use std::collections::HashMap;
 use std::iter;

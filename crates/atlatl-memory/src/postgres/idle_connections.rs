@@ -1,4 +1,4 @@
-//! Shelf: connections that nobody uses, and places for those that are to be made.
+//! Idle connections of the pool, and permits for new ones.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! About: what a database is, for whoever looks after it.
+//! Information about the database server and its schema, for administrators.
 
 use super::pool::Pool;
 use super::schema;

@@ -1,5 +1,4 @@
-//! Recorded: the statements of a store with their values, so that a benchmark can send the very same
-//! ones without it.
+//! Records the statements of a store with their parameters, so that a benchmark can replay them.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Opening: what a transaction begins with: its kind, its tenant, its role and its time limit.
+//! The statements that begin a transaction: isolation, tenant, role and statement timeout.
 
 use std::fmt::Write;
 

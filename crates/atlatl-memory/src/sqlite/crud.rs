@@ -1,4 +1,4 @@
-//! Keep: memories put, read, changed and removed.
+//! Statements that insert, read, update and delete memories.
 
 use mif::{Memory, MemoryId};
 use rusqlite::{Connection, OptionalExtension, Row, params};

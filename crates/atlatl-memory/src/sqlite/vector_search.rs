@@ -1,4 +1,4 @@
-//! Nearest: memories by their vectors, all compared, none skipped.
+//! Exact vector search: every vector is compared.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};

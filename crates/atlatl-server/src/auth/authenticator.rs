@@ -1,4 +1,4 @@
-//! Doorman: lets in whoever proves who they are.
+//! Authenticates requests by API key or access token, with a cache.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Authorization: the token in the header of that name (RFC 6750, 2.1).
+//! Parses the `Authorization` header (RFC 6750, 2.1).
 
 /// Why there is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Challenge: what whoever is not let in is told (RFC 6750, 3; RFC 9728, 5.1).
+//! `WWW-Authenticate` challenges (RFC 6750, 3; RFC 9728, 5.1).
 
 use std::fmt::Write as _;
 

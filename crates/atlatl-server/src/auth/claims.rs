@@ -1,4 +1,4 @@
-//! Claims: what a token says of whoever brings it (RFC 7519, 4).
+//! The claims of a JWT (RFC 7519, 4).
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! Header: how a token says it is signed (RFC 7515, 4).
+//! The header of a JWT (RFC 7515, 4).
 
 use jsonwebtoken::Algorithm;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Issuer: an authorization server, whose public keys are fetched when they are needed.
+//! An authorization server whose public keys are fetched on demand.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Rotation: when to fetch a key set, and how long one is good.
+//! When to refresh a JSON Web Key Set.
 //!
 //! Authorities change their keys. A fixed rhythm finds that out in time, and a token with an unknown
 //! key at once; but anybody can make up such tokens, so they lead to few fetches. While an authority

@@ -1,4 +1,4 @@
-//! Key record: what a server keeps of an API key, and whom it lets in.
+//! The stored record of an API key.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Key set: the keys that an authorization server signs with (RFC 7517, 5).
+//! A JSON Web Key Set (RFC 7517, 5).
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

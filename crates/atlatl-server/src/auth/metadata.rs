@@ -1,4 +1,4 @@
-//! Metadata: where tokens for a protected resource are to be had (RFC 9728).
+//! Protected resource metadata (RFC 9728).
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Principal: who asks, for which tenant, and with which scopes.
+//! The authenticated principal: tenant, subject and scopes.
 
 use crate::auth::scope::Scopes;
 

@@ -1,4 +1,4 @@
-//! Known: who was let in a moment ago.
+//! A cache of recently authenticated principals.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Public key: one key of an authorization server (RFC 7517), and the signatures it takes.
+//! A public key of an authorization server (RFC 7517).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

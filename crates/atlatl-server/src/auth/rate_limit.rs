@@ -1,4 +1,4 @@
-//! Limit: how often somebody may ask, as a bucket that fills with time.
+//! A token bucket rate limiter.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Scopes: what a principal was given to do.
+//! The scopes of a principal.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Objects: JSON in which no name stands twice.
+//! A JSON reader that refuses duplicate member names.
 //!
 //! Of two equal names one reader takes the first and another the last. Whoever signed such a text
 //! and whoever reads it may mean different things, so it is refused.

@@ -1,7 +1,7 @@
-//! Hall: whose memories a request is about, and whether it may ask for them.
+//! Admission of HTTP requests: authentication, rate limits and concurrency limits.
 //!
-//! The tenant comes from whoever is proven to ask, and from nothing that a request says. Behind the
-//! hall a request has one tenant's server and nothing else, so that no handler can choose.
+//! The tenant comes from the authenticated principal alone, never from the request. An admitted request has access to
+//! one tenant's server and nothing else, so that no handler can choose.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Given: what a request brings, taken so that whatever is wrong with it is told as a problem.
+//! Request extractors with size and time limits, whose rejections are RFC 9457 problems.
 //!
 //! The framework's own answers are plain text, which a program that expects RFC 9457 cannot read.
 

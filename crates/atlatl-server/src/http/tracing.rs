@@ -1,4 +1,4 @@
-//! Traced: the span of a request, below the one that its client names.
+//! The span of a request, as a child of the client's span.
 //!
 //! A client names it in `_meta` (2026-07-28), or in the headers, where those between may have put
 //! theirs. Of baggage nothing is read: it is text for programs that agreed on it.

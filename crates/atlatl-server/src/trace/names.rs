@@ -1,4 +1,4 @@
-//! Words: what clients say, as words of ours.
+//! Span and attribute names with a bounded set of values.
 
 use lro::mcp::Tools;
 use lro_wire::{

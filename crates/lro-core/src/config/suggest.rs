@@ -1,4 +1,4 @@
-//! What somebody who wrote an unknown key probably meant.
+//! Suggestions for unknown configuration keys.
 
 use super::keys::{KEYS, sections};
 

@@ -1,4 +1,4 @@
-//! Abridge: a record within limits, valid JSON whatever is left out.
+//! Truncates a record to a limit; the output is valid JSON.
 
 use crate::sanitize::neutralise;
 use lro_json::{Lexemes, decode, encode};

@@ -1,4 +1,4 @@
-//! Finder: the first pass, which says what a payload is.
+//! The first pass: detects the format of a payload and its records.
 
 use std::ops::Range;
 

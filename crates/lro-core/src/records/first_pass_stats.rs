@@ -1,4 +1,4 @@
-//! Surveyed: what the first pass learnt of the records besides where they are.
+//! Statistics about records, collected during the first pass.
 //!
 //! Records that are going to be stored are surveyed while they are found: one scan instead of two.
 //! Where nothing but commas stands between them and no white space within, it also says how long

@@ -1,4 +1,4 @@
-//! Place: where among arguments a reference stands, and what the tool takes there.
+//! The position of a reference among the arguments, and what the tool accepts there.
 
 use lro_core::Reference;
 use lro_wire::Object;

@@ -1,4 +1,4 @@
-//! Allowed: what a filter may call.
+//! The allowlist of functions that a filter may call.
 //!
 //! A list of what is taken, not of what is left out: a native function that a newer jaq adds stays
 //! outside until somebody has looked at it. Definitions can only call native functions, so these are

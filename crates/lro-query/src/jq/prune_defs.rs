@@ -1,4 +1,4 @@
-//! Needed: of some two hundred definitions, those that a filter leads to.
+//! Prunes the standard definitions to those that a filter needs.
 //!
 //! Compiling all of them takes longer than starting the worker, and most filters call three.
 

@@ -1,4 +1,4 @@
-//! Whole: a filter over the array of all records.
+//! Runs a filter over the array of all records.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,4 +1,4 @@
-//! Row: an array as one line of a table.
+//! Formats an array as one line of a table.
 
 use jaq_core::Error;
 use jaq_core::native::{Fun, bome, run, v};

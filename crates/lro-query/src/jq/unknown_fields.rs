@@ -1,4 +1,4 @@
-//! Unknown: fields that a filter reads and no record has.
+//! Reports fields that a filter reads and no record has.
 //!
 //! jq answers such a field with null, and whoever misspelt it believes that there is nothing. So
 //! where a filter gave nothing, or nothing but null, its names are held against those in the data.

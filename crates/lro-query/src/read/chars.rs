@@ -1,4 +1,4 @@
-//! By character: counts code points while the bytes go by.
+//! Reads a range of characters.
 
 use lro_spool::{PositionedRead, SpoolError};
 

@@ -1,4 +1,4 @@
-//! By line: counts line breaks while the bytes go by.
+//! Reads a range of lines.
 
 use lro_spool::{PositionedRead, SpoolError};
 use memchr::{memchr, memchr_iter};

@@ -1,4 +1,4 @@
-//! Counted: the recipes that put equal values of a field together.
+//! Recipes that group records by a field.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Lexeme: JSON text walked over without building values.
+//! A cursor over JSON text that builds no values.
 //!
 //! Stored lines are valid JSON; whoever wrote to the file afterwards may have changed that. So no
 //! byte is trusted: what is walked over may be accepted though it is not JSON, but nothing here

@@ -1,4 +1,4 @@
-//! Text: what a string lexeme stands for, as bytes of UTF-8.
+//! Decodes a JSON string to UTF-8.
 
 use memchr::memchr;
 

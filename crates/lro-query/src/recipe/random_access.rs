@@ -1,4 +1,4 @@
-//! Fetch: records read again, in an order of their own.
+//! Reads records again, in a given order.
 //!
 //! They may lie anywhere, so each run of neighbours costs a read of its own. Threads share that
 //! work, batch by batch; memory is a few batches, except for a record that is larger than one. Where

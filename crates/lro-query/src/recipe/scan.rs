@@ -1,4 +1,4 @@
-//! Each: the recipes that look at one record after the other.
+//! Recipes that scan the records one by one.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

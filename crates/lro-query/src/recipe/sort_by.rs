@@ -1,4 +1,4 @@
-//! Sorted: the recipes that put all records in an order.
+//! Recipes that sort the records.
 //!
 //! Of each record only its key and its place are kept; the records themselves are read again, and
 //! only those that are wanted.

@@ -1,4 +1,4 @@
-//! Outlet: counts all answers and lets through those that are wanted.
+//! Counts all values and passes on those of one page.
 
 use std::ops::{ControlFlow, Range};
 

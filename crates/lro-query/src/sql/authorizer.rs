@@ -1,4 +1,4 @@
-//! Guard: what a statement may do, and which columns it reads.
+//! The SQLite authorizer: what a statement may do, and which columns it reads.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

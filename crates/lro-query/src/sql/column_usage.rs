@@ -1,4 +1,4 @@
-//! Reads: which columns a statement needs.
+//! Determines the columns that a statement needs.
 //!
 //! The guard is told of every column that a statement names, a `*` stands for, or an expression
 //! uses, but not of those that `USING` and `NATURAL` compare. So a column whose name stands in the

@@ -1,4 +1,4 @@
-//! Fault: what SQLite's errors mean to the asker.
+//! Maps SQLite's errors to query errors.
 
 use rusqlite::{Error, ErrorCode};
 

@@ -1,4 +1,4 @@
-//! Load: records into tables, only the columns that the statement reads.
+//! Loads records into tables, only the columns that the statement reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

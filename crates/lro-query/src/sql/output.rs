@@ -1,4 +1,4 @@
-//! Rows: from a result row to one line of JSON.
+//! Writes a result row as one line of JSON.
 
 use std::collections::HashSet;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Inside: what a worker does, from its first line to its last.
+//! The main function of a worker process.
 
 use std::ffi::OsString;
 use std::fs::File;

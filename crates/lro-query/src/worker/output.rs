@@ -1,4 +1,4 @@
-//! Emit: the values of an answer on their way to the parent.
+//! Writes the values of a result to the parent, within a budget.
 
 use std::fs::File;
 use std::io;

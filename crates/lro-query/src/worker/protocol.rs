@@ -1,4 +1,4 @@
-//! Wire: what parent and worker say to each other.
+//! The protocol between parent and worker.
 //!
 //! The parent sends one order with the descriptors of its sources; the worker answers with frames:
 //! a letter, a length in four bytes, a body. The parent believes no number in them.

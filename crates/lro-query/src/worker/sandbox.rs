@@ -1,4 +1,4 @@
-//! Bounds: what a worker takes from itself before it reads anything.
+//! Resource limits and sandboxing that the worker applies to itself before reading input.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Slots: at most so many workers at the same time.
+//! Bounds the number of concurrent workers.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Crew: the threads of a worker, started before it may not start any more.
+//! The threads of a worker, started before the sandbox forbids new ones.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! Folder: a directory held open, and the checks on what lies in it.
+//! An open directory, and the checks on its files.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

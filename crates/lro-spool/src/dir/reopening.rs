@@ -1,4 +1,4 @@
-//! On demand: a directory that is opened when it is needed, and again when it was taken away.
+//! A directory that is opened on demand, and again after it was removed.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Blocks: digests of what is written, by which what is read is known to be the same.
+//! Digests of blocks, which detect changed data.
 
 use sha2::{Digest, Sha256};
 

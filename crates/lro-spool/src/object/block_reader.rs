@@ -1,4 +1,4 @@
-//! Fetch: the blocks of one piece, checked, a few of them kept, the next ones on their way.
+//! Reads blocks with verification, a small cache and prefetching.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Entry: the object that makes a result visible, and the one that takes it away.
+//! The index entry that publishes a result, and the one that deletes it.
 //!
 //! Both are JSON with its own digest on a second line: half of one, or one that was changed, is
 //! known as such.

@@ -1,4 +1,4 @@
-//! Holds: what is being read in this process, and what is being removed.
+//! Leases of readers, and pending deletions, in this process.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Inventory: everything a tenant has in the store, by one listing.
+//! Lists all results of a tenant.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

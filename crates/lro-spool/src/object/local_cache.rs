@@ -1,4 +1,4 @@
-//! Local: files without names in a directory of this machine, bounded all together.
+//! A bounded cache of unnamed local files.
 //!
 //! They hold whole copies of results for whoever needs a file, and what is put aside. Nobody else
 //! can open one, and the system takes them back with the process.

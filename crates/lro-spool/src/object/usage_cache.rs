@@ -1,4 +1,4 @@
-//! Usage: how much a tenant has stored, without asking for a list at each write.
+//! A cache of each tenant's storage usage.
 //!
 //! Known is what the last listing showed, and what this process did since. Other processes' writes
 //! are seen at the next listing: at a sweep, and always before a draft is refused.

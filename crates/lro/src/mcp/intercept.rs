@@ -1,4 +1,4 @@
-//! Intercept: a serialized tool result in, the one to send out.
+//! Intercepts serialized tool results and offloads large ones.
 //!
 //! Spec A2: it works on what is about to be written, knows no service, and is the same for a server
 //! and for a proxy. Whatever it does not replace is not touched, not even its white space.

@@ -1,4 +1,4 @@
-//! Listing: `tools/list` as a client gets it from a server whose results may be replaced.
+//! Rewrites `tools/list` for a server whose results may be replaced.
 
 mod cost;
 mod schema;

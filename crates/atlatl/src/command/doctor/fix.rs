@@ -1,4 +1,4 @@
-//! Mend: commands and edits that a person can copy.
+//! Commands and edits that fix a finding.
 
 use std::{
     fmt::Display,

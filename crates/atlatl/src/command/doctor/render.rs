@@ -1,4 +1,4 @@
-//! Shown: what was found, for a person and for a program.
+//! Renders findings as text and as JSON.
 
 use std::{fmt::Write as _, path::Path};
 

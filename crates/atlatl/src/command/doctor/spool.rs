@@ -1,4 +1,4 @@
-//! Stored: the files that lie in a directory of results.
+//! Checks the files in a directory of results.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What was typed behind `atlatl extract`, as a question.
+//! Converts the arguments of `atlatl extract` to a query.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Found: the clients' files that are there.
+//! Discovers the configuration files of MCP clients.
 
 use std::{
     fs, io,

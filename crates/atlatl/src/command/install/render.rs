@@ -1,4 +1,4 @@
-//! Shown: what is to be changed, for a person and for a program.
+//! Renders planned changes as text and as JSON.
 
 use std::fmt::Write as _;
 

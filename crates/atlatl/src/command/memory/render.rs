@@ -1,4 +1,4 @@
-//! Shown: memories as the commands print them.
+//! Renders memories as text and as JSON.
 
 use std::collections::BTreeSet;
 

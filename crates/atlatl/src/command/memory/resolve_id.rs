@@ -1,4 +1,4 @@
-//! Which memory is meant by what a person typed.
+//! Resolves an id, or the beginning of one, to a memory.
 
 use atlatl_memory::MemoryStore;
 use mif::MemoryId;

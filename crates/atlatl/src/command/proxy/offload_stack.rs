@@ -1,4 +1,4 @@
-//! Keep: what stores results and answers questions about them, put together from the settings.
+//! Builds the offloader, the extractor and their spools from the settings.
 
 use std::{sync::Arc, time::Duration};
 

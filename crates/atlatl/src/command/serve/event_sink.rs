@@ -1,4 +1,4 @@
-//! Told: what happens in the server, for the ledger and for the person.
+//! Sends server events to the ledger and to standard error.
 
 use std::sync::Arc;
 

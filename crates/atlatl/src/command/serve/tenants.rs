@@ -1,4 +1,4 @@
-//! Many: the tenants of a database, each with its own memories and results.
+//! The registry of tenants of a database, with a cache.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Feed: the body of an answer, written as it comes to be.
+//! Writes a response body while messages arrive.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Number: requests of many clients to one process, each called by a number of its own.
+//! Maps the request ids of many clients to ids for one process.
 //!
 //! Clients count from 1, all of them. What a request is called, and what its progress is told under,
 //! is ours on the way to the server and the client's on the way back.

@@ -1,4 +1,4 @@
-//! Host: clients over HTTP in front of a server that is a process.
+//! Serves HTTP clients from server processes.
 //!
 //! A client of the older era has a session, and a process of its own. Requests of the newer era stand
 //! for themselves: one process answers them all.

@@ -1,4 +1,4 @@
-//! Waiting: how long until a stream that broke off is asked for again, and how often at most.
+//! Backoff for streams that are reopened.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Remote: one URL, asked with everything that belongs to it and nothing else.
+//! An HTTP client for one URL and its credentials.
 
 use std::sync::Arc;
 use std::time::Duration;

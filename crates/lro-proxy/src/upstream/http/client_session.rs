@@ -1,4 +1,4 @@
-//! Link: one client's conversation with a server over HTTP.
+//! One client's session with a server over HTTP.
 //!
 //! Every request is an exchange of its own and gets exactly one answer: the server's, or why there is
 //! none. What the server says unasked comes on a stream beside them.

@@ -1,4 +1,4 @@
-//! Fault: why an exchange with a server came to nothing.
+//! Errors of an exchange with a server.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Param: arguments that a tool wants to see in headers (2026-07-28, `x-mcp-header`).
+//! Arguments that a tool wants in headers (2026-07-28, `x-mcp-header`).
 
 use http::{HeaderMap, HeaderName};
 use lro_http::header::encoded;

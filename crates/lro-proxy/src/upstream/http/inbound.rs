@@ -1,4 +1,4 @@
-//! Arrived: a message of any size, as it came out of an answer.
+//! An inbound message of any size.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Outgoing: a message from the client on its way, and what must be known of it.
+//! An outbound request and its metadata.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};

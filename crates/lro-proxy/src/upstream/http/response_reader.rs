@@ -1,4 +1,4 @@
-//! Reading: an answer, cut into its messages as they come.
+//! Splits a response into its messages while it arrives.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Greeted: what a client of the older era agreed upon with the server, as long as that lasts.
+//! Negotiated session state (protocol version, session id) for clients before 2026-07-28.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Named: the fields that a filter reads by a name written in it.
+//! The field names that a filter mentions.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Keys: the names of all members in some JSON, at any depth, without a value being made.
+//! The names of all members in JSON text, at any depth.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Held: everything between the first and the last of many scattered records, read once.
+//! Reads many scattered records through one buffer.
 
 use std::ops::ControlFlow;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Replaced: a tool result with something else in the place of its payload.
+//! Replaces the payload of a tool result.
 
 use crate::Truncated;
 use lro_core::tool_result::ToolResult;

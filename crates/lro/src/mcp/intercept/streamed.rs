@@ -1,4 +1,4 @@
-//! Long: a tool result too large for memory, read where it was set aside.
+//! Intercepts tool results too large for memory.
 //!
 //! The same decisions as for one in memory, made from ranges. What it costs is that text which says
 //! the same as `structuredContent` in other escapes is kept beside it instead of being recognised.

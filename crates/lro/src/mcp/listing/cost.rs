@@ -1,4 +1,4 @@
-//! Cost: the tokens that the tools of a listing take in a model's context.
+//! The token cost of the tools in a listing.
 
 use lro_core::Tokenizer;
 use lro_core::tokens::{Estimate, Method, count_all};

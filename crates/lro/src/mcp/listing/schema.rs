@@ -1,4 +1,4 @@
-//! Schema: what a tool takes and returns, widened by what may stand in its place.
+//! Widens input and output schemas for references and descriptors.
 
 use lro_wire::Object;
 use lro_wire::edit::Edits;

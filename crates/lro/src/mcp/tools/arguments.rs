@@ -1,4 +1,4 @@
-//! Arguments: what a model wrote, read kindly and checked strictly.
+//! Parses the arguments of the extraction tools.
 //!
 //! A number in quotes is a number; a name that is not known is an error that lists the known ones,
 //! since a filter that is silently left out makes a wrong answer.

@@ -1,4 +1,4 @@
-//! Definition: what `tools/list` says of each tool.
+//! The definitions of the extraction tools.
 
 use crate::Offers;
 use serde_json::{Map, Value, json};

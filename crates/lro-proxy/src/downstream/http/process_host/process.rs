@@ -1,4 +1,4 @@
-//! Child: one process of the server, and the streams of those who ask it.
+//! One server process and the streams of its clients.
 
 use std::io::Write;
 use std::process::{ChildStdin, ChildStdout};

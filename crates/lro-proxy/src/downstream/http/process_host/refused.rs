@@ -1,4 +1,4 @@
-//! Refused: why a client of a process gets no answer from it.
+//! Reasons to refuse a client of a process.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Learning: what we ask a server ourselves.
+//! Requests that the proxy sends on its own behalf.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};

@@ -1,4 +1,4 @@
-//! Renewal: a server that has forgotten the session is greeted anew.
+//! Initializes the session again when the server has dropped it.
 
 use std::sync::Arc;
 use std::time::Instant;

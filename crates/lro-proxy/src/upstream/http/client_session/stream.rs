@@ -1,4 +1,4 @@
-//! Streams beside the exchanges: what the server says unasked, and what is left of an answer.
+//! Event streams: unsolicited messages, and the rest of an interrupted response.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
