@@ -1,5 +1,5 @@
 //! An HTTP client that enforces the SSRF policy. All requests of rmcp and of this crate go through
-//! it. All that rmcp and we ask goes through it.
+//! it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
