@@ -107,7 +107,7 @@ const BEGINNING: &str = "\
 The variables that the program reads. An `ATLATL_` variable with an unknown name is an error, so that a
 typing mistake does not go unseen.
 
-`${NAME}` in `proxy.headers` and `--header` stands for any variable you like. A wrapped server gets the
+`${NAME}` in `proxy.headers` and `--header` is replaced by that environment variable. A wrapped server gets the
 environment that the proxy got; a query worker gets an empty one.
 
 ## Surroundings

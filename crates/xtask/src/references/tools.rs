@@ -11,7 +11,7 @@ const BEGINNING: &str = "\
 # Tools
 
 What a model sees, word for word, as `tools/list` gives it to a client of 2025-11-25. `atlatl proxy` adds the
-extraction tools to those of the server it stands before; `atlatl tools` offers them alone; `atlatl serve`
+extraction tools to those of the server behind it; `atlatl tools` offers them alone; `atlatl serve`
 offers them beside its own.
 ";
 
