@@ -36,7 +36,9 @@ const AREAS: &[Area] = &[
         name: "tenants",
         package: "atlatl-server",
         files: &[
-            "crates/atlatl-server/src/auth/{authenticator,issuer,principal_cache}.rs",
+            "crates/atlatl-server/src/auth/authenticator.rs",
+            "crates/atlatl-server/src/auth/issuer.rs",
+            "crates/atlatl-server/src/auth/principal_cache.rs",
             "crates/atlatl-server/src/http/authentication.rs",
             "crates/atlatl-server/src/http/admission.rs",
             "crates/atlatl-server/src/quota.rs",

@@ -27,7 +27,10 @@ fn a_server_that_answers_is_well_and_gets_what_its_entry_says() {
     fs::write(program.path(CLAUDE_CODE), config("s", &entry)).unwrap();
     let run = doctor(&program, &[]);
     is_well(&run);
-    assert!(run.json()["skipped"][0]["why"].to_string().contains("only its client knows"), "{run}");
+    assert!(
+        run.json()["skipped"][0]["why"].to_string().contains("only its client can resolve"),
+        "{run}"
+    );
     entry["disabled"] = json!(true);
     fs::write(program.path(CLAUDE_CODE), config("s", &entry)).unwrap();
     assert_eq!(doctor(&program, &[]).json()["skipped"][0]["why"], "it is switched off");
@@ -38,10 +41,7 @@ fn a_server_that_ends_at_once_is_a_fault_with_its_last_words() {
     let program = served("#!/bin/sh\necho first >&2\nprintf 'no \\033[2J key\\n' >&2\nexit 3\n");
     let run = doctor(&program, &[]);
     let fix = fault(&run, "server-start", "s in [DIR]/home/.claude.json (Claude Code)");
-    assert!(
-        fix.contains("run what stands behind \"--\" for s in [DIR]/home/.claude.json"),
-        "{run}"
-    );
+    assert!(fix.contains("run the command after \"--\" of s in [DIR]/home/.claude.json"), "{run}");
     let says = finding(&run, "server-start")["says"].as_str().unwrap().to_owned();
     assert_eq!(
         says,
