@@ -10,14 +10,14 @@
 //!
 //! use chrono::DateTime;
 //! use lro_core::{Detail, ResultId, Tokens, records::Found};
-//! use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, ToStore, original, store};
+//! use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, StoreRequest, original, store};
 //!
 //! # let home = tempfile::tempdir()?;
 //! # let path = home.path().join("spool");
 //! let spool = DirSpool::open(&path, DirOptions::private().quota(Quota::NONE))?;
 //! let payload = br#"{"next": null, "issues": [{"n": 1}, {"n": 2}]}"#;
 //! let now = DateTime::from_timestamp(1_800_000_000, 0).expect("within range");
-//! let what = ToStore {
+//! let what = StoreRequest {
 //!     id: ResultId::new(1_800_000_000_000, 42),
 //!     tool: "list_issues",
 //!     server: None,

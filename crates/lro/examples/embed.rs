@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spool = DirSpool::open(&directory, DirOptions::private())?;
     let offloader = Arc::new(Offloader::new(Arc::new(spool), &Config::default()));
     let clock = || Moment::of_system().now;
-    let custodian = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
+    let maintenance = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
 
     // For every call of a tool, after the tool has done its work.
     for count in [10, 10_000] {
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{count} issues, {} bytes: {}", result.len(), answer(&offloader, &result));
     }
 
-    drop(custodian);
+    drop(maintenance);
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }
