@@ -105,7 +105,7 @@ struct App {
     state: HttpState,
 }
 
-/// Answers on `listener` until it is stopped: one tenant, whoever asks. Fails where a TCP listener has no
+/// Serves `listener` until it is stopped: one tenant for all clients. Fails where a TCP listener has no
 /// tokens. Blocking: it has threads of its own.
 pub fn run(
     server: MemoryServer,

@@ -327,7 +327,7 @@ impl MemoryServer {
         let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
         let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
             let call = || server.0.call(tool, &arguments, client, &running.id, &span);
-            // A task that panicked has ended too, and whoever waits for it is answered.
+            // A task that panicked has ended too, and its waiters are answered.
             let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
                 span.fail("panic");
                 PANICKED.to_owned()

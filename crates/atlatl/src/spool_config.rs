@@ -117,7 +117,7 @@ impl Stores {
         Arc::new(DirOnDemand::new(path.clone(), options.clone()))
     }
 
-    /// Visits the folders that exist: whoever only looks makes none. Returns what cannot be looked
+    /// Visits the folders that exist and creates none. Returns what cannot be looked
     /// at: one directory that someone else put in our way must not hide the other.
     pub(crate) fn each(&self, reach: Reach, mut visit: impl FnMut(&DirSpool)) -> Vec<SpoolError> {
         let mut failures = Vec::new();

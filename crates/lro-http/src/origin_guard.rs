@@ -28,7 +28,7 @@ pub struct Guard {
     pub hosts: Vec<String>,
     /// `Origin` headers that are answered: the server's own, and those that are listed.
     pub origins: Vec<String>,
-    /// Tokens one of which is needed; `None` where the listener or the routes themselves check who asks.
+    /// Tokens one of which is needed; `None` where the listener or the routes themselves authenticate.
     pub tokens: Option<BearerTokens>,
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// What is answered to connections that have no place.
 const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
-/// How long a request waits for a place before it is told that there is none.
+/// How long a request waits for a connection slot before it gets 503.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Addresses that are remembered before those without connections are forgotten.
 const ADDRESSES: usize = 1024;
@@ -182,7 +182,7 @@ impl Connection {
             () = self.is_evicted() => None,
             () = tokio::time::sleep(WAIT_TIMEOUT) => None,
         };
-        // Whoever was evicted meanwhile has no permit to wait any more.
+        // An evicted connection has no permit to wait for.
         if place.is_none() || lock(&self.waiting).take().is_none() {
             return Admission::Refused;
         }

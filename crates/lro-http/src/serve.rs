@@ -192,7 +192,7 @@ impl<'a> Acceptor<'a> {
         Self { http, router, bounds, open, places: Arc::new(Places::new(bounds.connections)) }
     }
 
-    /// Answers whoever connects, for ever.
+    /// Answers every connection, for ever.
     async fn run(&self, listener: &Accepting) {
         loop {
             match listener.accept().await {
@@ -226,7 +226,7 @@ impl<'a> Acceptor<'a> {
         let served = self.open.watch(served);
         tokio::spawn(async move {
             tokio::select! {
-                // How it ended is for whoever asked to know.
+                // The client sees how it ended.
                 _ = pin!(served) => {}
                 () = connection.head_expired() => {}
                 () = connection.evicted(EVICTION_GRACE) => {}
@@ -416,7 +416,7 @@ mod tests {
             assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
             assert!(ends(&mut probe), "it keeps no place");
         }
-        // Another address has a share that nobody takes. Elsewhere 127.0.0.2 is no address.
+        // Another address has a share of its own. Elsewhere 127.0.0.2 is no address.
         if cfg!(target_os = "linux") {
             let mut other = socket_from("127.0.0.2", served.address).unwrap();
             ask(&mut other, "/");

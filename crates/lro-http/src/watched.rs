@@ -12,7 +12,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::places::Connection;
 
-/// The body of an answer, whose end the connection is told.
+/// A response body that reports its end to the connection.
 pub(crate) struct WatchedBody {
     pub(crate) body: Body,
     pub(crate) connection: Arc<Connection>,
@@ -44,7 +44,7 @@ impl Drop for WatchedBody {
     }
 }
 
-/// A stream whose connection is told when bytes arrive.
+/// A stream that reports arriving bytes to the connection.
 pub(crate) struct WatchedStream<S> {
     pub(crate) stream: Pin<Box<TimeoutStream<S>>>,
     pub(crate) connection: Arc<Connection>,

@@ -13,8 +13,8 @@ use crate::proxy_capability::announce;
 use crate::relay::{Forward, FromClient, Relay};
 use crate::tool_call::ToolCallInfo;
 
-/// What becomes of one message.
-enum Became {
+/// What the relay does with a message of the client.
+enum ClientAction {
     AsItCame,
     Changed(String),
     Own(LocalToolCall),
@@ -43,13 +43,13 @@ impl Relay {
     fn messages_from_client(&self, text: &str, messages: Messages<'_>, out: &mut FromClient) {
         match messages {
             Messages::One(message) => match self.message_from_client(text, &message) {
-                Became::AsItCame => {}
-                Became::Changed(text) => out.forward = Forward::Changed(text),
-                Became::Own(call) => {
+                ClientAction::AsItCame => {}
+                ClientAction::Changed(text) => out.forward = Forward::Changed(text),
+                ClientAction::Own(call) => {
                     out.calls.push(call);
                     out.forward = Forward::Nothing;
                 }
-                Became::Refused(reply) => {
+                ClientAction::Refused(reply) => {
                     out.replies.push(reply);
                     out.forward = Forward::Nothing;
                 }
@@ -63,15 +63,15 @@ impl Relay {
         let mut changed = false;
         let mut rest = Vec::new();
         for (text, message) in batch {
-            let became = message.map(|message| self.message_from_client(text, &message));
-            match became {
-                None | Some(Became::AsItCame) => {
+            let action = message.map(|message| self.message_from_client(text, &message));
+            match action {
+                None | Some(ClientAction::AsItCame) => {
                     rest.push(text.to_owned());
                     continue;
                 }
-                Some(Became::Changed(text)) => rest.push(text),
-                Some(Became::Own(call)) => out.calls.push(call),
-                Some(Became::Refused(reply)) => out.replies.push(reply),
+                Some(ClientAction::Changed(text)) => rest.push(text),
+                Some(ClientAction::Own(call)) => out.calls.push(call),
+                Some(ClientAction::Refused(reply)) => out.replies.push(reply),
             }
             changed = true;
         }
@@ -82,20 +82,20 @@ impl Relay {
         }
     }
 
-    fn message_from_client(&self, text: &str, message: &Message<'_>) -> Became {
-        let Some(method) = message.method.as_deref() else { return Became::AsItCame };
+    fn message_from_client(&self, text: &str, message: &Message<'_>) -> ClientAction {
+        let Some(method) = message.method.as_deref() else { return ClientAction::AsItCame };
         if method == "notifications/cancelled" {
             self.cancelled(message);
-            return Became::AsItCame;
+            return ClientAction::AsItCame;
         }
-        let Some(id) = message.id() else { return Became::AsItCame };
+        let Some(id) = message.id() else { return ClientAction::AsItCame };
         if method == "tools/call"
             && let Some(name) = meta::tool(message)
             && Tools::is_name(&name)
         {
             return match self.own_call(&id, name.into_owned(), message) {
-                Some(call) => Became::Own(call),
-                None => Became::Refused(not_offered(&id)),
+                Some(call) => ClientAction::Own(call),
+                None => ClientAction::Refused(not_offered(&id)),
             };
         }
         let mut edits = Edits::new(text);
@@ -109,7 +109,7 @@ impl Relay {
             edits.replace(name.get(), Value::from(tool.as_str()).to_string());
             called.rename(tool);
         }
-        if let (PendingRequest::Call(called), Some(passing)) = (&awaited, &self.house.passing)
+        if let (PendingRequest::Call(called), Some(passing)) = (&awaited, &self.config.passing)
             // To a tool that asks results a reference is what it takes.
             && !Tools::is_name(&called.tool)
         {
@@ -119,26 +119,26 @@ impl Relay {
                 &mut edits,
                 &called.tool,
                 schema.as_deref(),
-                &self.house.server,
+                &self.config.server,
                 self.now().now,
             );
             if let Err(refusal) = put {
                 let era = Era::of_request(message).unwrap_or(Era::Legacy);
-                return Became::Refused(refusal.response(&id, era));
+                return ClientAction::Refused(refusal.response(&id, era));
             }
         }
         self.state().requests.await_answer(id, awaited);
         if edits.is_empty() {
-            Became::AsItCame
+            ClientAction::AsItCame
         } else {
-            Became::Changed(edits.applied().into_owned())
+            ClientAction::Changed(edits.applied().into_owned())
         }
     }
 
     /// A call of one of our own tools. Their names are reserved, even if the server has a tool of that name: guidance
     /// leads to them. `None` if the tool is not offered here.
     fn own_call(&self, id: &Id, name: String, message: &Message<'_>) -> Option<LocalToolCall> {
-        if !self.house.tools.as_ref()?.has(&name) {
+        if !self.config.tools.as_ref()?.has(&name) {
             return None;
         }
         let call = LocalToolCall::new(id.clone(), name, message);

@@ -64,33 +64,30 @@ impl Relay {
                 Forward::from_change(self.message_from_server(text, &message, awaited, may_offload))
             }
             Messages::Batch(batch) => {
-                let (mut edits, mut kept, count) = (Edits::new(text), Vec::new(), batch.len());
+                let (count, mut kept) = (batch.len(), Vec::new());
                 for (text, message) in batch {
                     let Some(message) = message else {
-                        kept.push(text.to_owned());
+                        kept.push((text, None));
                         continue;
                     };
                     let awaited = self.take(&message);
-                    if self.is_unsolicited(&message, awaited.as_ref()) {
-                        continue;
-                    }
-                    match self.message_from_server(text, &message, awaited, may_offload) {
-                        Some(changed) => {
-                            edits.replace(text, changed.clone());
-                            kept.push(changed);
-                        }
-                        None => kept.push(text.to_owned()),
+                    if !self.is_unsolicited(&message, awaited.as_ref()) {
+                        kept.push((
+                            text,
+                            self.message_from_server(text, &message, awaited, may_offload),
+                        ));
                     }
                 }
-                if kept.len() == count {
-                    return Forward::from_change(
-                        (!edits.is_empty()).then(|| edits.applied().into_owned()),
-                    );
+                if kept.len() < count {
+                    return remaining_batch(&kept);
                 }
-                if kept.is_empty() {
-                    return Forward::Nothing;
+                let mut edits = Edits::new(text);
+                for (text, changed) in kept {
+                    if let Some(changed) = changed {
+                        edits.replace(text, changed);
+                    }
                 }
-                Forward::Changed(format!("[{}]", kept.join(",")))
+                Forward::from_change((!edits.is_empty()).then(|| edits.applied().into_owned()))
             }
             // A kind of line that is not read yet.
             _ => Forward::Nothing,
@@ -175,10 +172,10 @@ impl Relay {
         result: &str,
         may_offload: MayOffload,
     ) -> Option<String> {
-        let interceptor = &self.house.interceptor;
+        let interceptor = &self.config.interceptor;
         // Spec A4: a page that a cursor leads to is never offloaded.
         let replaced = (!called.continuation && may_offload == MayOffload::Yes)
-            .then(|| interceptor.result(called.call(&self.house.server), result, self.now()))
+            .then(|| interceptor.result(called.call(&self.config.server), result, self.now()))
             .flatten();
         replaced.or_else(|| mark_lookalike(result, self.notice_in(&called.tool)))
     }
@@ -186,7 +183,7 @@ impl Relay {
     /// Where a notice may stand in a result of `tool`.
     pub(crate) fn notice_in(&self, tool: &str) -> NoticeIn {
         // The listing widened its output schema, if it has one.
-        if self.house.interceptor.may_replace(tool) {
+        if self.config.interceptor.may_replace(tool) {
             NoticeIn::TextAndStructured
         } else {
             NoticeIn::Text
@@ -202,11 +199,11 @@ impl Relay {
     }
 
     fn listing(&self, result: &str) -> Option<String> {
-        let mut changes = Changes::none().appending(&self.house.own).reserving_names();
-        if self.house.passing.is_some() {
+        let mut changes = Changes::none().appending(&self.config.own).reserving_names();
+        if self.config.passing.is_some() {
             changes = changes.with_references();
         }
-        let page = Page::parse(result, changes, |tool| self.house.interceptor.may_replace(tool))?;
+        let page = Page::parse(result, changes, |tool| self.config.interceptor.may_replace(tool))?;
         let mut known = self.known();
         for (name, schema) in page.tools {
             known.listed.insert(name, schema.map(Arc::from));
@@ -215,8 +212,8 @@ impl Relay {
         renamed.retain(|one| known.renamed.insert(one.listed_as.clone()));
         drop(known);
         for Renamed { tool, listed_as, .. } in &renamed {
-            let offloader = self.house.interceptor.offloader("");
-            offloader.tool_renamed(&self.house.server, tool, listed_as, self.now().now);
+            let offloader = self.config.interceptor.offloader("");
+            offloader.tool_renamed(&self.config.server, tool, listed_as, self.now().now);
         }
         if let Some(listed) = &page.json {
             self.tools_listed(result, listed, page.last);
@@ -233,8 +230,8 @@ impl Relay {
             before
         };
         if !before {
-            let house = &self.house;
-            house.interceptor.tools_listed(&house.server, as_it_came, listed, self.now().now);
+            let config = &self.config;
+            config.interceptor.tools_listed(&config.server, as_it_came, listed, self.now().now);
         }
     }
 
@@ -253,7 +250,7 @@ impl Relay {
         let object = Object::read(result)?;
         let mut patch = json!({});
         let capabilities = object.clone().at(&["capabilities"]);
-        if !self.house.own.is_empty() && capabilities.is_some_and(|has| has.get("tools").is_none())
+        if !self.config.own.is_empty() && capabilities.is_some_and(|has| has.get("tools").is_none())
         {
             patch["capabilities"] = json!({"tools": {}});
         }
@@ -276,10 +273,10 @@ impl Relay {
     fn unlisted(&self, message: &Message<'_>, awaited: &PendingRequest) -> Option<String> {
         let PendingRequest::Listing { era, .. } = awaited else { return None };
         let code = Object::read(message.error?.get())?.get("code")?;
-        if self.house.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
+        if self.config.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
             return None;
         }
-        let mut result = json!({"tools": self.house.own});
+        let mut result = json!({"tools": self.config.own});
         self.tools_listed("", &result.to_string(), true);
         if *era == Era::Modern {
             result["resultType"] = "complete".into();
@@ -288,6 +285,16 @@ impl Relay {
         }
         Some(message.id()?.response(&result))
     }
+}
+
+/// The rest of a batch of which messages were dropped: each as it came, or as it was changed.
+fn remaining_batch(kept: &[(&str, Option<String>)]) -> Forward {
+    if kept.is_empty() {
+        return Forward::Nothing;
+    }
+    let texts: Vec<&str> =
+        kept.iter().map(|(text, changed)| changed.as_deref().unwrap_or(text)).collect();
+    Forward::Changed(format!("[{}]", texts.join(",")))
 }
 
 /// `text`, whose error answers a call, with a notice if the error has the form of a descriptor.

@@ -51,7 +51,7 @@ impl Relay {
     /// Answers a call of one of our own tools; `tell` gets the messages for the client. A call that
     /// was cancelled is not answered. Blocks as long as it takes.
     pub fn answer(&self, call: &LocalToolCall, tell: &(dyn Fn(&str) + Sync)) {
-        let Some(tools) = &self.house.tools else { return };
+        let Some(tools) = &self.config.tools else { return };
         let result = match &call.progress_token {
             None => self.result(tools, call),
             Some(token) => thread::scope(|scope| {

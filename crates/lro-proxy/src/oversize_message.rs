@@ -100,8 +100,8 @@ impl Relay {
         message: &SpillBuffer,
         result: &Node,
     ) -> Option<LongChanges> {
-        let interceptor = &self.house.interceptor;
-        let call = called.call(&self.house.server);
+        let interceptor = &self.config.interceptor;
+        let call = called.call(&self.config.server);
         // Spec A4: a page that a cursor leads to is never offloaded.
         let changes = (!called.continuation)
             .then(|| interceptor.long_result(call, message, result, self.now()))

@@ -22,7 +22,7 @@ use crate::pending::{PendingRequests, Serial};
 use crate::reference::Passing;
 use crate::task_table::TaskTable;
 
-/// What becomes of a message.
+/// What the relay does with a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forward {
     /// It goes on as the bytes that came.
@@ -33,7 +33,7 @@ pub enum Forward {
     Nothing,
 }
 
-/// What becomes of a line from the client.
+/// What the relay does with a line from the client.
 #[derive(Debug)]
 pub struct FromClient {
     /// What goes to the server.
@@ -46,7 +46,7 @@ pub struct FromClient {
 
 /// Decides what becomes of each message.
 pub struct Relay {
-    pub(crate) house: Arc<RelayConfig>,
+    pub(crate) config: Arc<RelayConfig>,
     known: Arc<Mutex<UpstreamCatalog>>,
     state: Mutex<ConnectionState>,
     strict: bool,
@@ -93,7 +93,7 @@ impl Relay {
         server: impl Into<String>,
         clock: impl Fn() -> Moment + Send + Sync + 'static,
     ) -> Self {
-        let house = RelayConfig {
+        let config = RelayConfig {
             interceptor,
             tools: None,
             own: Vec::new(),
@@ -102,7 +102,7 @@ impl Relay {
             clock: Box::new(clock),
         };
         Self {
-            house: Arc::new(house),
+            config: Arc::new(config),
             known: Arc::default(),
             state: Mutex::default(),
             strict: false,
@@ -113,7 +113,7 @@ impl Relay {
     /// all that was learned of the server.
     pub(crate) fn another(&self, of_the_same: bool) -> Self {
         Self {
-            house: Arc::clone(&self.house),
+            config: Arc::clone(&self.config),
             known: if of_the_same { Arc::clone(&self.known) } else { Arc::default() },
             state: Mutex::default(),
             strict: self.strict,
@@ -129,14 +129,14 @@ impl Relay {
 
     /// Before it is shared: what is set up then is common to all.
     fn set_up(&mut self) -> &mut RelayConfig {
-        Arc::get_mut(&mut self.house).expect("a relay is set up before it is shared")
+        Arc::get_mut(&mut self.config).expect("a relay is set up before it is shared")
     }
 
     /// Offers `tools` beside the server's own.
     pub fn with_tools(mut self, tools: Tools) -> Self {
-        let house = self.set_up();
-        house.own = tools.definitions();
-        house.tools = Some(tools);
+        let config = self.set_up();
+        config.own = tools.definitions();
+        config.tools = Some(tools);
         self
     }
 
@@ -148,7 +148,7 @@ impl Relay {
 
     /// Where results are stored.
     pub(crate) fn spool(&self) -> Arc<dyn Spool> {
-        self.house.interceptor.offloader("").spool().clone()
+        self.config.interceptor.offloader("").spool().clone()
     }
 
     /// Which request waits for an answer under `id`.
@@ -191,7 +191,7 @@ impl Relay {
     }
 
     pub(crate) fn now(&self) -> Moment {
-        (self.house.clock)()
+        (self.config.clock)()
     }
 
     pub(crate) fn known(&self) -> MutexGuard<'_, UpstreamCatalog> {
@@ -212,6 +212,6 @@ impl Forward {
 
 impl std::fmt::Debug for Relay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Relay").field("server", &self.house.server).finish_non_exhaustive()
+        f.debug_struct("Relay").field("server", &self.config.server).finish_non_exhaustive()
     }
 }

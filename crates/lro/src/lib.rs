@@ -30,7 +30,7 @@
 //!
 //! [`Offloader::deliver`] takes a result that lies in memory. One that arrives in chunks, and may be
 //! of any size, goes through [`Offloader::receive`]: the same outcome, with memory that does not grow.
-//! One that lies in a file goes through [`Scanned`] and [`Offloader::deliver_scanned`].
+//! One in a file goes through [`Scanned`] and [`Offloader::deliver_scanned`].
 
 mod call;
 mod clock;

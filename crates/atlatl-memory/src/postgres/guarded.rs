@@ -2,7 +2,7 @@
 //! text.
 //!
 //! `PostgreSQL` has ways to prove that one knows a password without showing it. A server that asks for the
-//! password itself, or whoever answers in its place, does not get it.
+//! password itself, or an impostor, does not get it.
 
 use std::io;
 use std::pin::Pin;

@@ -146,7 +146,7 @@ impl Authenticator {
         let line = timeout(QUEUE_TIMEOUT, Arc::clone(&self.line).acquire_owned()).await;
         let Ok(Ok(place)) = line else { return Err(AuthError::Unavailable) };
         let asked = Arc::clone(self);
-        // The place is the work's: whoever leaves does not make room for another.
+        // The permit belongs to the work: an abandoned request does not free it.
         let told = permit::blocking(move || {
             let told = asked.told(&token);
             drop(place);

@@ -82,7 +82,7 @@ fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
     let mut events = EventBus::new(Moment::of_system)
         .with(Arc::new(ServerEventSink::new(keep.events())))
         .with(Arc::clone(&metrics) as _);
-    // On standard streams there is nobody to refuse.
+    // On standard streams there is no client to refuse.
     if door.is_some()
         && let Some(audit) = Audit::open(&settings.config.server.audit)?
     {

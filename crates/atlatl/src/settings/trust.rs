@@ -1,7 +1,7 @@
 //! Trust: project files that the user has reviewed, each by its path and the hash of its contents.
 //!
 //! One record per path in the state directory. A record is believed only if this user wrote it:
-//! directory and file have to belong to the effective user, and nobody else may write to them.
+//! directory and file must belong to the effective user, and no other user may write to them.
 
 use std::{
     ffi::OsStr,

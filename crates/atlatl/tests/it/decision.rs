@@ -262,3 +262,30 @@ fn nothing_is_stored_by_a_dry_run() {
     assert_eq!(std::fs::read_dir(program.path("tmp")).unwrap().count(), 0);
     assert!(!program.path("home").exists());
 }
+
+/// The number before ` tokens` or ` |` at the end of the README's row about a lock file.
+fn readme_figures() -> Vec<f64> {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let row = readme.lines().find(|line| line.contains("`Cargo.lock`")).unwrap();
+    let after = row.split("about ").skip(1);
+    let digits = |text: &str| {
+        text.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(|c| *c != ',').collect()
+    };
+    after.map(digits).map(|digits: String| digits.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_readme_shows_what_a_lock_file_takes() {
+    let lock_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock");
+    let program = Program::new();
+    let run = program.run(&["offload", "--dry-run", lock_file, "--tool", "read_text_file"]);
+    let measured = run.json();
+    let measured = [&measured["tokens"]["real"]["tokens"], &measured["descriptor"]["tokens"]];
+    let shown = readme_figures();
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    for (shown, measured) in shown.into_iter().zip(measured) {
+        let ratio = shown / measured.as_f64().unwrap();
+        assert!((0.85..1.15).contains(&ratio), "{shown} in README.md, {measured} measured: {run}");
+    }
+}

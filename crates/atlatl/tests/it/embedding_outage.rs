@@ -24,7 +24,7 @@ const GOOD: u8 = 0;
 const FAILURES: [(u8, &str); 4] =
     [(1, "429"), (2, "500"), (4, "a dropped connection"), (3, "a connection that hangs")];
 
-/// An endpoint of the embeddings API that fails as it is told to.
+/// An endpoint of the embeddings API that fails on command.
 struct Endpoint {
     url: String,
     mode: Arc<AtomicU8>,

@@ -98,7 +98,7 @@ fn cases() -> u32 {
     std::env::var("ATLATL_SOAK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3000)
 }
 
-/// Asks what `line` answers, and says what becomes of the line then. `None` if it answers one request twice.
+/// Asks what `line` answers, and says what the relay must do with the line then. `None` if it answers one request twice.
 fn ask(relay: &Relay, line: &str) -> Option<Forward> {
     let messages = match Messages::read(line.trim_end()) {
         Some(Messages::One(message)) => vec![message],

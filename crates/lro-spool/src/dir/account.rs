@@ -2,7 +2,7 @@
 //! them.
 //!
 //! The file is only ever appended to, a short line at a time, so that no process waits for another
-//! and one that is killed leaves at most a line that nobody can read. It is a shortcut, never the
+//! and one that is killed leaves at most an unreadable line. It is a shortcut, never the
 //! last word: it admits results, and nothing is refused before everything was counted. Whatever goes
 //! wrong with it (a line that cannot be read or written, a file of somebody else, a total that is too
 //! old) leads to a count of the directory.

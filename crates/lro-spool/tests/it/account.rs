@@ -196,7 +196,7 @@ fn g32_several_writers_never_store_more_than_the_quota() {
         }
     });
     let spool = open(&path);
-    // Two at the edge may both have been refused, and nobody writes now.
+    // Two at the edge may both have been refused, and no writer is left.
     for n in 900..900 + FILES {
         let _ = put(&spool, id(n), ROWS);
     }

@@ -67,7 +67,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// The longest timeout that can be typed: whoever wants more wants none.
+/// The longest timeout that can be typed.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 7);
 /// Matching lines shown when nobody says how many.
 const MATCHES: u64 = 100;

@@ -20,7 +20,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Serves one tenant until the process is told to end.
+/// Serves one tenant until the process is stopped.
 pub(super) fn serve(
     door: Door,
     settings: &Settings,
