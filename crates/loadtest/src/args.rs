@@ -5,15 +5,31 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use xtask::BinArgs;
 
-/// Servers behind a balancer with real engines on this machine, load from many tenants, and kills.
+use crate::soak;
+
+/// Benchmarks, long runs, and load on a cluster of servers.
 #[derive(Debug, Parser)]
 #[command(name = "cargo loadtest", bin_name = "cargo loadtest")]
-pub(crate) struct ClusterArgs {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: ClusterCommand,
-    /// Where everything of it lies; `cluster` in the cache when absent.
+    pub(crate) command: Command,
+    /// The directory of the cluster; `cluster` in the cache when absent.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Cluster(ClusterCommand),
+    /// Run the long runs and record them under bench/runs/
+    Soak(SoakArgs),
+    /// Run the fuzz targets one after another and record them under bench/runs/
+    Fuzz(FuzzArgs),
+    /// Run mutation tests on the code that decides who sees what
+    Mutants(MutantsArgs),
+    /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
+    Bench(BenchArgs),
 }
 
 /// The commands of a cluster.
@@ -106,14 +122,84 @@ pub(crate) struct OverloadArgs {
     pub(crate) bin: BinArgs,
 }
 
+/// Which long runs to start.
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// One run by name; all of them when absent.
+    #[arg(value_parser = soak::names())]
+    pub(crate) name: Option<String>,
+    /// How much that run does, instead of its full size.
+    #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cases: Option<u32>,
+    /// With `upgrade`: the revision of the older program, instead of the newest that lacks a migration.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) from: Option<String>,
+}
+
+/// Which fuzz targets to run, and how long.
+#[derive(Debug, Args)]
+pub(crate) struct FuzzArgs {
+    /// One target by name; all of them when absent.
+    #[arg(value_name = "TARGET", value_parser = soak::fuzz::names())]
+    pub(crate) name: Option<String>,
+    /// How long each target runs.
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seconds: u32,
+}
+
+/// Which code to break.
+#[derive(Debug, Args)]
+pub(crate) struct MutantsArgs {
+    /// One area by name; all of them when absent.
+    #[arg(value_name = "AREA", value_parser = soak::mutants::names())]
+    pub(crate) name: Option<String>,
+}
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    pub(crate) name: Bench,
+    /// With `proxy`: calls of a server over HTTP.
+    #[arg(long)]
+    pub(crate) http: bool,
+    /// With `footprint`: directory of a released `atlatl`; built as for the packages when absent.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) bin: Option<PathBuf>,
+}
+
+/// The benchmarks there are.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Bench {
+    /// Finding and measuring records, the estimate's error, descriptor sizes
+    Core,
+    /// Storing a result beside the bare scan and write, the memory of a streamed one
+    Offload,
+    /// Questions to 200 000 memories beside the engines that others use; installs those it lacks
+    Extract,
+    /// Calls through the proxy beside the bare server and beside other proxies; installs those it
+    /// lacks
+    Proxy,
+    /// Recall, search, listing and ingest at 100 000 and a million memories, beside the bare SQL
+    Memory,
+    /// How well the ranking set is answered, by words, by vectors and by both, with real models
+    Ranking,
+    /// A thousand tenants in `PostgreSQL` beside the same SQL sent bare, and requests over HTTP that
+    /// ask no store
+    Server,
+    /// Storing a result with 10,000 stored results beside the same with none
+    Usage,
+    /// Size, processor time and memory of the released program beside their goals
+    Footprint,
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
-    use super::ClusterArgs;
+    use super::Cli;
 
     #[test]
     fn the_command_line_is_consistent() {
-        ClusterArgs::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

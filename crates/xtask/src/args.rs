@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::repository::Repository;
-use crate::{bench, check, conformance, docs, output, package, references, soak};
+use crate::{check, conformance, docs, output, package, references};
 
 /// Gates, generated references and long runs of the Atlatl repository.
 #[derive(Debug, Parser)]
@@ -28,14 +29,43 @@ enum Command {
     Package(PackageArgs),
     /// Write the generated reference documents, or check that they are fresh.
     References(ReferencesArgs),
-    /// Run the long runs and record them under bench/runs/.
-    Soak(SoakArgs),
-    /// Run the fuzz targets one after another and record them under bench/runs/.
-    Fuzz(FuzzArgs),
-    /// Break the code that decides who sees what in every small way, and see whether a test notices.
-    Mutants(MutantsArgs),
-    /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
-    Bench(BenchArgs),
+    /// Benchmarks, long runs, fuzz targets and mutation tests: `cargo loadtest` with the same words.
+    #[command(flatten)]
+    Measure(Measure),
+}
+
+/// Commands that `loadtest` runs, so that the gate does not build them.
+#[derive(Debug, Subcommand)]
+enum Measure {
+    /// Measure; see `cargo loadtest bench --help`.
+    Bench(Forwarded),
+    /// Run the long runs; see `cargo loadtest soak --help`.
+    Soak(Forwarded),
+    /// Run the fuzz targets; see `cargo loadtest fuzz --help`.
+    Fuzz(Forwarded),
+    /// Run mutation tests; see `cargo loadtest mutants --help`.
+    Mutants(Forwarded),
+}
+
+/// Arguments that `loadtest` parses.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+struct Forwarded {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+impl Measure {
+    fn run(&self, repository: &Repository) -> Result<bool> {
+        let (name, Forwarded { args }) = match self {
+            Self::Bench(args) => ("bench", args),
+            Self::Soak(args) => ("soak", args),
+            Self::Fuzz(args) => ("fuzz", args),
+            Self::Mutants(args) => ("mutants", args),
+        };
+        let status = repository.cargo(&["loadtest", name]).args(args).status()?;
+        Ok(status.success())
+    }
 }
 
 /// Where the names of the existing tests come from.
@@ -105,76 +135,6 @@ pub(crate) struct ReferencesArgs {
     pub(crate) check: bool,
 }
 
-/// Which long runs to start.
-#[derive(Debug, Args)]
-pub(crate) struct SoakArgs {
-    /// One run by name; all of them when absent.
-    #[arg(value_parser = soak::names())]
-    pub(crate) name: Option<String>,
-    /// How much that run does, instead of its full size.
-    #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) cases: Option<u32>,
-    /// With `upgrade`: the revision of the older program, instead of the newest that lacks a migration.
-    #[arg(long, value_name = "REVISION")]
-    pub(crate) from: Option<String>,
-}
-
-/// Which fuzz targets to run, and how long.
-#[derive(Debug, Args)]
-pub(crate) struct FuzzArgs {
-    /// One target by name; all of them when absent.
-    #[arg(value_name = "TARGET", value_parser = soak::fuzz::names())]
-    pub(crate) name: Option<String>,
-    /// How long each target runs.
-    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) seconds: u32,
-}
-
-/// Which code to break.
-#[derive(Debug, Args)]
-pub(crate) struct MutantsArgs {
-    /// One area by name; all of them when absent.
-    #[arg(value_name = "AREA", value_parser = soak::mutants::names())]
-    pub(crate) name: Option<String>,
-}
-
-/// What to measure.
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    pub(crate) name: Bench,
-    /// With `proxy`: calls of a server over HTTP.
-    #[arg(long)]
-    pub(crate) http: bool,
-    /// With `footprint`: directory of a released `atlatl`; built as for the packages when absent.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) bin: Option<PathBuf>,
-}
-
-/// The benchmarks there are.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum Bench {
-    /// Finding and measuring records, the estimate's error, descriptor sizes
-    Core,
-    /// Storing a result beside the bare scan and write, the memory of a streamed one
-    Offload,
-    /// Questions to 200 000 memories beside the engines that others use; installs those it lacks
-    Extract,
-    /// Calls through the proxy beside the bare server and beside other proxies; installs those it
-    /// lacks
-    Proxy,
-    /// Recall, search, listing and ingest at 100 000 and a million memories, beside the bare SQL
-    Memory,
-    /// How well the ranking set is answered, by words, by vectors and by both, with real models
-    Ranking,
-    /// A thousand tenants in `PostgreSQL` beside the same SQL sent bare, and requests over HTTP that
-    /// ask no store
-    Server,
-    /// Storing a result with 10,000 stored results beside the same with none
-    Usage,
-    /// Size, processor time and memory of the released program beside their goals
-    Footprint,
-}
-
 /// Parses the command line and runs the command; the exit code says whether it passed.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -184,10 +144,7 @@ pub fn run() -> ExitCode {
         Command::Docs(args) => docs::run(&repository, &args),
         Command::Package(args) => package::run(&repository, &args),
         Command::References(args) => references::run(&repository, &args),
-        Command::Soak(args) => soak::run(&repository, &args),
-        Command::Fuzz(args) => soak::fuzz::run(&repository, &args),
-        Command::Mutants(args) => soak::mutants::run(&repository, &args),
-        Command::Bench(args) => bench::run(&repository, &args),
+        Command::Measure(command) => command.run(&repository),
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

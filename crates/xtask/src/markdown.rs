@@ -1,6 +1,6 @@
 //! Just enough Markdown to check documents: fenced blocks, prose, table rows, headings.
 
-pub(crate) mod generated;
+pub mod generated;
 
 /// A fenced code block.
 #[derive(Debug, PartialEq, Eq)]

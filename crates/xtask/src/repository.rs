@@ -83,3 +83,10 @@ impl Repository {
 pub fn has_extension(file: impl AsRef<Path>, extension: &str) -> bool {
     file.as_ref().extension().is_some_and(|found| found == extension)
 }
+
+/// The directory for what is fetched and made, never inside the checkout.
+pub fn cache_dir() -> Result<PathBuf> {
+    let named = std::env::var_os("ATLATL_CACHE").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/atlatl"));
+    named.or_else(home).context("neither ATLATL_CACHE nor HOME is set")
+}

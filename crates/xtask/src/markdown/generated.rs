@@ -9,7 +9,7 @@ use crate::repository::Repository;
 const END: &str = "<!-- end -->";
 
 /// Puts `body` into the part called `name` of `document`.
-pub(crate) fn write(repository: &Repository, document: &str, name: &str, body: &str) -> Result<()> {
+pub fn write(repository: &Repository, document: &str, name: &str, body: &str) -> Result<()> {
     let Some(text) = replace(&repository.read(document)?, name, body) else {
         bail!("{document} has no part `{}` … `{END}`", begin(name));
     };

@@ -11,13 +11,13 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use self::machine::Machine;
-use crate::repository::Repository;
+use xtask::repository::Repository;
 
 const FOLDER: &str = "bench/runs";
 
 /// One run, as it is kept under `bench/runs/`.
 #[derive(Debug, Serialize)]
-pub struct RunRecord<T> {
+pub(crate) struct RunRecord<T> {
     name: String,
     /// The command that repeats the run.
     command: String,
@@ -48,7 +48,7 @@ impl Commit {
 
 impl RunRecord<()> {
     /// Stamps a run that begins now.
-    pub fn begin(repository: &Repository, name: &str, command: &str) -> Result<Self> {
+    pub(crate) fn begin(repository: &Repository, name: &str, command: &str) -> Result<Self> {
         Ok(Self {
             name: name.to_owned(),
             command: command.to_owned(),
@@ -60,7 +60,7 @@ impl RunRecord<()> {
     }
 
     /// Adds what came out.
-    pub fn finish<T: Serialize>(self, results: T) -> RunRecord<T> {
+    pub(crate) fn finish<T: Serialize>(self, results: T) -> RunRecord<T> {
         let Self { name, command, started_at, commit, machine, results: () } = self;
         RunRecord { name, command, started_at, commit, machine, results }
     }
@@ -68,12 +68,12 @@ impl RunRecord<()> {
 
 impl<T: Serialize> RunRecord<T> {
     /// What came out.
-    pub fn results(&self) -> &T {
+    pub(crate) fn results(&self) -> &T {
         &self.results
     }
 
     /// The line that stands over a table made from this run.
-    pub fn caption(&self) -> String {
+    pub(crate) fn caption(&self) -> String {
         let changed = if self.commit.dirty { " with changes" } else { "" };
         format!(
             "Measured {} at commit {}{changed} on {}. Repeat: `{}`.",
@@ -85,7 +85,7 @@ impl<T: Serialize> RunRecord<T> {
     }
 
     /// Writes the record; a later run of the same day and commit replaces it.
-    pub fn write(&self, repository: &Repository) -> Result<PathBuf> {
+    pub(crate) fn write(&self, repository: &Repository) -> Result<PathBuf> {
         let file = PathBuf::from(FOLDER).join(self.file_name());
         let path = repository.path(&file);
         fs::create_dir_all(repository.path(FOLDER))?;

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::process::{Client, peak_while_running};
-use crate::output;
-use crate::repository::Repository;
+use xtask::output;
+use xtask::repository::Repository;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 

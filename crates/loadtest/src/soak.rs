@@ -15,10 +15,10 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use crate::args::SoakArgs;
-use crate::markdown::generated;
-use crate::output;
-use crate::repository::Repository;
 use crate::run_record::RunRecord;
+use xtask::markdown::generated;
+use xtask::output;
+use xtask::repository::Repository;
 
 /// The document that shows the last runs, in its part called `soak`.
 const DOCUMENT: &str = "docs/performance.md";

@@ -133,8 +133,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::Broken;
-    use crate::verdict::Verdict;
+    use crate::cluster::response::Broken;
+    use crate::cluster::verdict::Verdict;
 
     fn good() -> Report {
         let mut load = Tally { calls: 1000, foreign_asked: 30, ..Tally::default() };

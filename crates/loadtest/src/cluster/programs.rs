@@ -26,7 +26,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Those of the cache first: a `PostgreSQL` on the PATH may be without pgvector.
     pub(super) fn find(atlatl: PathBuf) -> Result<Self> {
-        let cache = xtask::cache()?;
+        let cache = xtask::repository::cache_dir()?;
         let package = cache.join("postgres");
         let cached = package.join(WITHIN_PACKAGE);
         let (postgres, package) = if cached.join("postgres").is_file() {

@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::peers;
-use crate::output;
-use crate::repository::{Repository, has_extension};
+use xtask::output;
+use xtask::repository::{Repository, cache_dir, has_extension};
 
 /// Where the migrations are.
 const MIGRATIONS: &str = "crates/atlatl-memory/src/postgres/migrations/";
@@ -24,7 +23,7 @@ pub(super) fn build(repository: &Repository, from: Option<&str>) -> Result<PathB
         None => before_the_newest_migration(repository)?,
     };
     let revision = revision.trim();
-    let home = peers::cache()?.join("upgrade");
+    let home = cache_dir()?.join("upgrade");
     let sources = home.join(revision);
     output::progress(format_args!("the older program: {revision}"));
     if !sources.join("Cargo.toml").is_file() {

@@ -7,17 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::output;
-
-/// The directory for what is fetched and made, never inside the checkout.
-pub fn cache() -> Result<PathBuf> {
-    let named = std::env::var_os("ATLATL_CACHE").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/atlatl"));
-    named.or_else(home).context("neither ATLATL_CACHE nor HOME is set")
-}
+use xtask::output;
 
 /// Installs what is missing.
 pub(super) fn install(cache: &Path) {

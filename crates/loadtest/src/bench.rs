@@ -20,10 +20,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::args::{Bench, BenchArgs};
-use crate::markdown::generated;
-use crate::output;
-use crate::repository::Repository;
 use crate::run_record::RunRecord;
+use xtask::markdown::generated;
+use xtask::output;
+use xtask::repository::{Repository, cache_dir};
 
 const DOCUMENT: &str = "docs/performance.md";
 
@@ -49,7 +49,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Usage => ("usage", "atlatl-lro", usage::tables),
         Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
     };
-    let cache = peers::cache()?;
+    let cache = cache_dir()?;
     let mut failures = Vec::new();
     match args.name {
         Bench::Extract => peers::install(&cache),

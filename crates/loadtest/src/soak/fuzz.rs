@@ -10,9 +10,9 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use crate::args::FuzzArgs;
-use crate::output;
-use crate::repository::Repository;
 use crate::run_record::RunRecord;
+use xtask::output;
+use xtask::repository::Repository;
 
 /// One program of `fuzz/fuzz_targets/`.
 struct Target {

@@ -12,9 +12,9 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use crate::args::MutantsArgs;
-use crate::output;
-use crate::repository::Repository;
 use crate::run_record::RunRecord;
+use xtask::output;
+use xtask::repository::Repository;
 
 /// Files of one package, and those of its tests that must notice a change in them.
 struct Area {
