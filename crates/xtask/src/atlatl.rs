@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::args::BinArgs;
 use crate::repository::Repository;
@@ -76,5 +77,44 @@ impl Atlatl {
         }
         String::from_utf8(output.stdout)
             .with_context(|| format!("output of atlatl {}", args.join(" ")))
+    }
+
+    /// The tools that a server on standard input and output lists, started with `args`.
+    pub(crate) fn tools(&self, args: &[&str]) -> Result<Vec<Value>> {
+        let client = json!({"name": "xtask", "version": "1"});
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+        let messages = [
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        ];
+        let lines = messages.map(|message| message.to_string());
+        listed_tools(&self.answer(args, &(lines.join("\n") + "\n"))?)
+    }
+}
+
+fn listed_tools(output: &str) -> Result<Vec<Value>> {
+    let responses = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let response = responses.into_iter().find(|response| response["id"] == 1);
+    let mut response = response.with_context(|| format!("no tools/list response in {output:?}"))?;
+    let tools: Vec<Value> = serde_json::from_value(response["result"]["tools"].take())
+        .with_context(|| format!("tools/list: {}", response["error"]))?;
+    ensure!(!tools.is_empty(), "the server lists no tool");
+    Ok(tools)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_lists_nothing_is_an_error() {
+        assert!(listed_tools("").is_err());
+        assert!(listed_tools("{\"id\":1,\"error\":{}}").is_err());
+        assert!(listed_tools("{\"id\":1,\"result\":{\"tools\":[]}}").is_err());
+        let listed =
+            listed_tools("{\"id\":0}\n{\"id\":1,\"result\":{\"tools\":[{\"name\":\"a\"}]}}\n");
+        assert_eq!(listed.unwrap(), [json!({"name": "a"})]);
     }
 }

@@ -56,7 +56,8 @@ fn missing_or_extra(repository: &Repository, table: &ClauseTable) -> Result<Vec<
 
 fn required_ids(text: &str) -> BTreeSet<&str> {
     Document::parse(text)
-        .table_rows()
+        .table_rows
+        .iter()
         .map(|(_, cells)| cells[0])
         .filter(|id| clauses::is_id(id))
         .collect()

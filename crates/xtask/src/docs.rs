@@ -9,7 +9,6 @@
 
 mod console;
 mod excerpt;
-mod expectation;
 mod sandbox;
 
 use anyhow::{Context, Result};
@@ -77,9 +76,9 @@ fn documents(repository: &Repository, args: &DocsArgs) -> Result<Vec<String>> {
 fn check(
     repository: &Repository,
     sandbox: &Sandbox,
-    block: &Block<'_>,
+    block: &Block,
 ) -> Result<(usize, Vec<String>)> {
-    match kind(block.info)? {
+    match kind(&block.info)? {
         Kind::Console => {
             let steps = console::parse(&block.body)?;
             let wrong = steps.iter().map(|step| sandbox.run(step)).collect::<Result<Vec<_>>>()?;

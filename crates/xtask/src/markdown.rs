@@ -1,96 +1,94 @@
-//! Just enough Markdown to check documents: fenced blocks, prose, table rows, headings.
+//! The parts of a Markdown document that checks read: fenced blocks, table rows, links, headings.
 
 pub mod generated;
 
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
 /// A fenced code block.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Block<'a> {
+pub(crate) struct Block {
     /// The text after the opening fence.
-    pub(crate) info: &'a str,
+    pub(crate) info: String,
     /// The line number of the opening fence, from 1.
     pub(crate) line: usize,
     /// The lines between the fences, without the fence's indentation.
-    pub(crate) body: Vec<&'a str>,
+    pub(crate) body: Vec<String>,
 }
 
-/// A document split into its fenced blocks and the lines outside them.
-#[derive(Debug)]
+/// What a document consists of; every part has its line number, from 1.
+#[derive(Debug, Default)]
 pub(crate) struct Document<'a> {
     /// The fenced blocks in order.
-    pub(crate) blocks: Vec<Block<'a>>,
-    /// The other lines with their numbers, from 1.
-    pub(crate) prose: Vec<(usize, &'a str)>,
+    pub(crate) blocks: Vec<Block>,
+    /// The source of the cells of every table row, header rows included.
+    pub(crate) table_rows: Vec<(usize, Vec<&'a str>)>,
+    /// The targets of links and images.
+    pub(crate) links: Vec<(usize, String)>,
+    /// The anchors of the headings, as GitHub spells them.
+    pub(crate) anchors: Vec<String>,
 }
 
 impl<'a> Document<'a> {
-    /// Splits `text`; a fence that is never closed runs to the end, as in `CommonMark`.
+    /// Parses `text` as `CommonMark` with tables.
     pub(crate) fn parse(text: &'a str) -> Self {
-        let mut document = Self { blocks: Vec::new(), prose: Vec::new() };
-        let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-        while let Some((number, line)) = lines.next() {
-            let Some(fence) = Fence::open(line) else {
-                document.prose.push((number, line));
-                continue;
-            };
-            let body = lines
-                .by_ref()
-                .map(|(_, line)| line)
-                .take_while(|line| !fence.closes(line))
-                .map(|line| fence.unindent(line))
-                .collect();
-            document.blocks.push(Block { info: fence.info, line: number, body });
-        }
-        document
-    }
-
-    /// The cells of every table row outside code blocks, rules and header rows included.
-    pub(crate) fn table_rows(&self) -> impl Iterator<Item = (usize, Vec<&'a str>)> + '_ {
-        self.prose.iter().filter_map(|(number, line)| {
-            let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
-            Some((*number, cells(inner)))
-        })
-    }
-
-    /// The anchors that the headings make, as GitHub spells them.
-    pub(crate) fn anchors(&self) -> Vec<String> {
-        let mut anchors: Vec<String> = Vec::new();
-        for (_, line) in &self.prose {
-            let title = line.trim_start_matches('#');
-            if title.len() == line.len() || !title.starts_with(' ') {
-                continue;
+        let mut document = Self::default();
+        let (mut code, mut heading) = (None::<Block>, None::<String>);
+        let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
+        let defined = parser.reference_definitions().iter();
+        let defined = defined.map(|(_, link)| (link.span.start, link.dest.to_string()));
+        let mut links: Vec<(usize, String)> = defined.collect();
+        for (event, range) in parser.into_offset_iter() {
+            let line = || line_of(text, range.start);
+            match event {
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                    code = Some(Block { info: info.to_string(), line: line(), body: Vec::new() });
+                }
+                Event::End(TagEnd::CodeBlock) => document.blocks.extend(code.take()),
+                Event::Start(Tag::TableHead | Tag::TableRow) => {
+                    document.table_rows.push((line(), Vec::new()));
+                }
+                Event::Start(Tag::TableCell) => {
+                    if let Some((_, cells)) = document.table_rows.last_mut() {
+                        cells.push(text[range.clone()].trim());
+                    }
+                }
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    links.push((range.start, dest_url.to_string()));
+                }
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::Text(part) | Event::Code(part) => {
+                    if let Some(block) = &mut code {
+                        block.body.extend(part.lines().map(str::to_owned));
+                    } else if let Some(title) = &mut heading {
+                        title.push_str(&part);
+                    }
+                }
+                Event::End(TagEnd::Heading(_)) => {
+                    let title = heading.take().unwrap_or_default();
+                    document.anchors.extend(anchor(&title, &document.anchors));
+                }
+                _ => {}
             }
-            let base: String = title
-                .trim()
-                .chars()
-                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-                .flat_map(char::to_lowercase)
-                .map(|c| if c == ' ' { '-' } else { c })
-                .collect();
-            let earlier = (1..).map(|n| format!("{base}-{n}"));
-            let free = std::iter::once(base.clone()).chain(earlier).find(|a| !anchors.contains(a));
-            anchors.extend(free);
         }
-        anchors
+        links.sort();
+        document.links =
+            links.into_iter().map(|(at, target)| (line_of(text, at), target)).collect();
+        document
     }
 }
 
-/// The cells of a table row; a `|` inside backticks or after a backslash does not divide.
-fn cells(row: &str) -> Vec<&str> {
-    let mut cells = Vec::new();
-    let (mut start, mut in_code, mut escaped) = (0, false, false);
-    for (at, c) in row.char_indices() {
-        match c {
-            '`' => in_code = !in_code,
-            '|' if !in_code && !escaped => {
-                cells.push(row[start..at].trim());
-                start = at + 1;
-            }
-            _ => {}
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    cells.push(row[start..].trim());
-    cells
+/// The line of a byte, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// The anchor of a heading; a repeated one gets the next free number.
+fn anchor(title: &str, earlier: &[String]) -> Option<String> {
+    let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let base: String =
+        kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect();
+    let numbered = (1..).map(|n| format!("{base}-{n}"));
+    std::iter::once(base.clone()).chain(numbered).find(|anchor| !earlier.contains(anchor))
 }
 
 /// The spans between single backticks in `text`.
@@ -98,77 +96,48 @@ pub(crate) fn code_spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-#[derive(Debug)]
-struct Fence<'a> {
-    marker: char,
-    length: usize,
-    indent: usize,
-    info: &'a str,
-}
-
-impl<'a> Fence<'a> {
-    fn open(line: &'a str) -> Option<Self> {
-        let rest = line.trim_start();
-        let marker = rest.chars().next().filter(|c| matches!(c, '`' | '~'))?;
-        let info = rest.trim_start_matches(marker);
-        let length = rest.len() - info.len();
-        // An info string with a backtick is inline code, not a fence.
-        let is_fence = length >= 3 && !(marker == '`' && info.contains('`'));
-        is_fence.then(|| Self {
-            marker,
-            length,
-            indent: line.len() - rest.len(),
-            info: info.trim(),
-        })
-    }
-
-    fn closes(&self, line: &str) -> bool {
-        let line = line.trim();
-        line.len() >= self.length && line.chars().all(|c| c == self.marker)
-    }
-
-    fn unindent<'l>(&self, line: &'l str) -> &'l str {
-        let spaces = line.bytes().take(self.indent).take_while(|b| *b == b' ').count();
-        &line[spaces..]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn block(info: &str, line: usize, body: &[&str]) -> Block {
+        let body = body.iter().map(|&line| line.to_owned()).collect();
+        Block { info: info.to_owned(), line, body }
+    }
+
     #[test]
-    fn blocks_and_prose_are_told_apart() {
-        let document = Document::parse("a\n```console\n$ x\n```\nb\n  ~~~\n  y\n  ~~~\n");
-        assert_eq!(document.prose, [(1, "a"), (5, "b")]);
-        assert_eq!(
-            document.blocks,
-            [
-                Block { info: "console", line: 2, body: vec!["$ x"] },
-                Block { info: "", line: 6, body: vec!["y"] },
-            ]
-        );
+    fn blocks_are_read_without_their_indentation() {
+        let document = Document::parse("a\n```console\n$ x\n\ny\n```\nb\n\n  ~~~\n  z\n  ~~~\n");
+        assert_eq!(document.blocks, [block("console", 2, &["$ x", "", "y"]), block("", 9, &["z"])]);
     }
 
     #[test]
     fn a_longer_fence_holds_a_shorter_one() {
         let document = Document::parse("````markdown\n```console\n```\n````\nend");
-        assert_eq!(document.blocks.len(), 1);
-        assert_eq!(document.blocks[0].body, ["```console", "```"]);
-        assert_eq!(document.prose, [(5, "end")]);
+        assert_eq!(document.blocks, [block("markdown", 1, &["```console", "```"])]);
     }
 
     #[test]
     fn rows_are_split_outside_code() {
-        let document = Document::parse("| a | `b | c` |\n|---|---|\ntext | no row\n");
-        let rows: Vec<_> = document.table_rows().map(|(_, cells)| cells).collect();
-        assert_eq!(rows, [vec!["a", "`b | c`"], vec!["---", "---"]]);
+        let document =
+            Document::parse("| a | `b` c |\n|---|---|\n| d | e\\|f |\n\ntext | no row\n");
+        assert_eq!(document.table_rows, [(1, vec!["a", "`b` c"]), (3, vec!["d", "e\\|f"])]);
+    }
+
+    #[test]
+    fn links_are_found_outside_code() {
+        let document = Document::parse(
+            "[a](x.md) and `[b](no.md)` ![c](d.svg)\n[d](y.md#z \"title\")\n\
+             ```\n[e](no.md)\n```\n\n[f]: ../w.md\n",
+        );
+        let expected = [(1, "x.md"), (1, "d.svg"), (2, "y.md#z"), (7, "../w.md")];
+        assert_eq!(document.links, expected.map(|(line, target)| (line, target.to_owned())));
     }
 
     #[test]
     fn anchors_follow_the_headings() {
         let document = Document::parse("# A `b` C!\n## Two words\n## Two words\n#no\n");
-        assert_eq!(document.anchors(), ["a-b-c", "two-words", "two-words-1"]);
+        assert_eq!(document.anchors, ["a-b-c", "two-words", "two-words-1"]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod npm;
 mod platform;
 mod registry;
 mod release;
-mod tools;
 mod wheel;
 
 use std::fs;

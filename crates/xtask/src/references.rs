@@ -1,4 +1,4 @@
-//! `cargo xtask references`: documents made from the program and the tables, never by hand.
+//! `cargo xtask references`: documents, and parts of documents, made from the program and its code.
 
 mod cli;
 mod environment;
@@ -19,31 +19,36 @@ use crate::repository::Repository;
 
 const REFRESH: &str = "cargo xtask references";
 
-/// A generated document: where it lies, and what makes its text.
+/// A document with its path and the function that makes its text.
 struct Reference {
     path: &'static str,
     generate: fn(&Repository, &Atlatl) -> Result<String>,
 }
 
 const REFERENCES: &[Reference] = &[
-    Reference { path: "docs/reference/cli.md", generate: |_, atlatl| cli::reference(atlatl) },
+    Reference {
+        path: "docs/reference/cli.md",
+        generate: |_, atlatl| cli::reference(atlatl).map(|text| whole(&text)),
+    },
     Reference {
         path: "docs/reference/configuration.md",
-        generate: |_, atlatl| atlatl.stdout(&["config", "reference"]),
+        generate: |_, atlatl| atlatl.stdout(&["config", "reference"]).map(|text| whole(&text)),
     },
-    Reference { path: "docs/reference/environment.md", generate: environment::reference },
-    Reference { path: "docs/reference/tools.md", generate: |_, atlatl| tools::reference(atlatl) },
+    Reference { path: environment::PATH, generate: environment::reference },
+    Reference {
+        path: "docs/reference/tools.md",
+        generate: |_, atlatl| tools::reference(atlatl).map(|text| whole(&text)),
+    },
     Reference {
         path: "docs/reference/events.md",
-        generate: |repository, _| events::reference(repository),
+        generate: |repository, _| events::reference(repository).map(|text| whole(&text)),
     },
-    Reference {
-        path: "docs/reference/errors.md",
-        generate: |repository, _| errors::reference(repository),
-    },
+    Reference { path: errors::PATH, generate: |repository, _| errors::reference(repository) },
     Reference {
         path: "docs/reference/conformance.md",
-        generate: |repository, _| Ok(conformance::reference(&ClauseTable::load(repository)?)),
+        generate: |repository, _| {
+            Ok(whole(&conformance::reference(&ClauseTable::load(repository)?)))
+        },
     },
 ];
 
@@ -60,6 +65,11 @@ pub(crate) fn run(repository: &Repository, args: &ReferencesArgs) -> Result<bool
     Ok(output::verdict("generated references", &findings))
 }
 
+/// The text of a document that is generated as a whole.
+fn whole(body: &str) -> String {
+    format!("<!-- Made by `{REFRESH}`. -->\n\n{}\n", body.trim())
+}
+
 impl Reference {
     fn refresh(
         &self,
@@ -67,8 +77,7 @@ impl Reference {
         atlatl: &Atlatl,
         check: bool,
     ) -> Result<Option<String>> {
-        let body = (self.generate)(repository, atlatl)?;
-        let text = format!("<!-- Made by `{REFRESH}`. -->\n\n{}\n", body.trim());
+        let text = (self.generate)(repository, atlatl)?;
         let path = repository.path(self.path);
         if fs::read_to_string(&path).is_ok_and(|old| old == text) {
             return Ok(None);
@@ -76,7 +85,7 @@ impl Reference {
         if check {
             return Ok(Some(format!("{}: stale; run `{REFRESH}`", self.path)));
         }
-        fs::create_dir_all(path.parent().context("a reference lies in a folder")?)?;
+        fs::create_dir_all(path.parent().context("a reference is in a directory")?)?;
         fs::write(&path, text)?;
         output::line(format_args!("wrote {}", self.path));
         Ok(None)

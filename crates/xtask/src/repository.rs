@@ -59,9 +59,14 @@ impl Repository {
         command
     }
 
+    /// Stdout of a `cargo` command.
+    pub fn cargo_stdout(&self, args: &[&str]) -> Result<String> {
+        self.stdout(&mut self.cargo(args))
+    }
+
     /// Stdout of a `cargo` command, read as JSON.
     pub fn cargo_json<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
-        let text = self.stdout(&mut self.cargo(args))?;
+        let text = self.cargo_stdout(args)?;
         serde_json::from_str(&text).with_context(|| format!("output of cargo {}", args.join(" ")))
     }
 

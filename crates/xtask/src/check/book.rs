@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::links::{resolve, targets};
-use crate::markdown::Document;
+use super::links::{relative_links, resolve};
 use crate::repository::{Repository, has_extension};
 
 const ROOT: &str = "docs";
@@ -30,7 +29,7 @@ fn is_page(file: &str) -> bool {
 /// Pages that the summary does not list, or lists twice: each has one place.
 fn listing(summary: &str, pages: &[&String]) -> Vec<String> {
     let mut listed: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    for (_, target) in targets(&Document::parse(summary)) {
+    for (_, target) in relative_links(summary) {
         *listed.entry(Path::new(ROOT).join(target)).or_default() += 1;
     }
     let count = |page: &&&String| listed.get(Path::new(page.as_str())).copied().unwrap_or(0);
@@ -41,7 +40,7 @@ fn listing(summary: &str, pages: &[&String]) -> Vec<String> {
 /// Links that work in the checkout and not in the book: what lies outside docs/, and folders.
 fn outward(page: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
-    for (line, target) in targets(&Document::parse(text)) {
+    for (line, target) in relative_links(text) {
         let path = target.split('#').next().unwrap_or_default();
         let resolved = resolve(Path::new(page), path);
         let inside = resolved.is_some_and(|to| to.starts_with(ROOT) && to.extension().is_some());

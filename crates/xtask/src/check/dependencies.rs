@@ -37,7 +37,7 @@ fn findings(declared: &BTreeMap<String, String>, reasons: &str) -> Vec<String> {
     let document = Document::parse(reasons);
     let mut explained = BTreeMap::new();
     let mut findings = Vec::new();
-    for (line, cells) in document.table_rows() {
+    for (line, cells) in &document.table_rows {
         let Some(name) = code_spans(cells[0]).first().copied() else { continue };
         explained.insert(name, cells.get(1).copied().unwrap_or_default());
         if cells.iter().any(|cell| cell.is_empty()) {
@@ -78,7 +78,7 @@ mod tests {
         let declared = declared(MANIFEST).unwrap();
         let good = "| crate | version |\n|---|---|\n| `a` | 1.0 |\n| `b` | 2.1 |\n";
         assert!(findings(&declared, good).is_empty());
-        let bad = "| `b` | 2.0 |\n| `c` | 1 |\n";
+        let bad = "| crate | version |\n|---|---|\n| `b` | 2.0 |\n| `c` | 1 |\n";
         assert_eq!(
             findings(&declared, bad),
             [

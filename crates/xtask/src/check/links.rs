@@ -15,7 +15,7 @@ pub(super) fn check(repository: &Repository, files: &[String]) -> Result<Vec<Str
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_document(file)) {
         let text = repository.read(file)?;
-        for (line, target) in targets(&Document::parse(&text)) {
+        for (line, target) in relative_links(&text) {
             let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
             let Some(path) = resolve(Path::new(file), path).filter(|path| known.contains(path))
             else {
@@ -26,7 +26,7 @@ pub(super) fn check(repository: &Repository, files: &[String]) -> Result<Vec<Str
                 continue;
             }
             let text = repository.read(&path)?;
-            if !Document::parse(&text).anchors().iter().any(|known| known == anchor) {
+            if !Document::parse(&text).anchors.iter().any(|known| known == anchor) {
                 findings.push(format!("{file}:{line}: no such heading, {target}"));
             }
         }
@@ -40,24 +40,11 @@ fn is_document(file: &str) -> bool {
     has_extension(file, "md") && (!data || file.ends_with("/README.md"))
 }
 
-/// The relative link targets outside code, with their line numbers.
-pub(super) fn targets(document: &Document<'_>) -> Vec<(usize, String)> {
-    let mut targets = Vec::new();
-    for (number, line) in &document.prose {
-        // Inline code is every second piece between backticks.
-        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
-        let inline = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let defined = prose.strip_prefix('[').and_then(|rest| rest.split_once("]: "));
-        let found = inline.chain(defined.map(|(_, target)| target));
-        let found = found.filter_map(|target| target.split_whitespace().next());
-        let relative = found.filter(|target| !target.contains("://") && !is_mail(target));
-        targets.extend(relative.map(|target| (*number, target.to_owned())));
-    }
-    targets
-}
-
-fn is_mail(target: &str) -> bool {
-    target.starts_with("mailto:")
+/// The links to files and headings of the checkout, with their line numbers.
+pub(super) fn relative_links(text: &str) -> Vec<(usize, String)> {
+    let mut links = Document::parse(text).links;
+    links.retain(|(_, target)| !target.contains("://") && !target.starts_with("mailto:"));
+    links
 }
 
 /// The path below the root that `target` means in `file`; `None` when it leaves the checkout.
@@ -82,13 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_targets_are_found_outside_code() {
-        let document = Document::parse(
-            "[a](x.md) and `[b](no.md)` and [c](https://a.example) [d](y.md#z \"title\")\n\
-             ```\n[e](no.md)\n```\n[f]: ../w.md\n",
-        );
-        let found: Vec<_> = targets(&document).into_iter().map(|(_, target)| target).collect();
-        assert_eq!(found, ["x.md", "y.md#z", "../w.md"]);
+    fn addresses_are_not_looked_for_in_the_checkout() {
+        let text = "[a](x.md) [b](https://a.example) [c](mailto:a@example.org) [d](#e)";
+        let found: Vec<_> = relative_links(text).into_iter().map(|(_, target)| target).collect();
+        assert_eq!(found, ["x.md", "#e"]);
     }
 
     #[test]

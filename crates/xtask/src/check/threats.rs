@@ -45,8 +45,9 @@ pub(super) fn check(repository: &Repository, args: &TestsArgs) -> Result<Vec<Str
 /// Rows whose first cell is an id in backticks.
 fn rows<'a>(document: &Document<'a>) -> Vec<Row<'a>> {
     document
-        .table_rows()
-        .filter_map(|(line, cells)| {
+        .table_rows
+        .iter()
+        .filter_map(|&(line, ref cells)| {
             let id = cells[0].strip_prefix('`')?.strip_suffix('`')?;
             Some(Row { line, id, shown_by: cells[cells.len() - 1] })
         })
@@ -100,14 +101,15 @@ mod tests {
     #[test]
     fn an_empty_row_and_an_unknown_test_are_found() {
         let found = findings_of(
-            "| `t-one` | x | |\n| `t-two` | y | `lro-core no::test` |\n| `t-three` | z | gate: bans |\n",
+            "| id | threat | shown by |\n|---|---|---|\n| `t-one` | x | |\n\
+             | `t-two` | y | `lro-core no::test` |\n| `t-three` | z | gate: bans |\n",
         );
         assert_eq!(
             found,
             [
-                "docs/threats.md:1: t-one: neither a test nor `gate: …`",
-                "docs/threats.md:2: t-two: no such test, lro-core::no::test",
-                "docs/threats.md:3: t-three: no such step, bans",
+                "docs/threats.md:3: t-one: neither a test nor `gate: …`",
+                "docs/threats.md:4: t-two: no such test, lro-core::no::test",
+                "docs/threats.md:5: t-three: no such step, bans",
             ]
         );
     }

@@ -15,9 +15,9 @@ pub(super) struct Step {
 }
 
 /// Splits the lines of a block into its commands.
-pub(super) fn parse(lines: &[&str]) -> Result<Vec<Step>> {
+pub(super) fn parse(lines: &[impl AsRef<str>]) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> = Vec::new();
-    for line in lines {
+    for line in lines.iter().map(AsRef::as_ref) {
         if let Some(command) = line.strip_prefix(PROMPT) {
             steps.push(Step { command: command.to_owned(), expected: Vec::new() });
             continue;
@@ -30,7 +30,7 @@ pub(super) fn parse(lines: &[&str]) -> Result<Vec<Step>> {
                 step.command.push('\n');
                 step.command.push_str(more);
             }
-            None => step.expected.push((*line).to_owned()),
+            None => step.expected.push(line.to_owned()),
         }
     }
     if steps.is_empty() {
@@ -69,6 +69,6 @@ mod tests {
     #[test]
     fn output_before_a_command_is_an_error() {
         assert!(parse(&["a", "$ echo a"]).is_err());
-        assert!(parse(&[]).is_err());
+        assert!(parse(&[""; 0]).is_err());
     }
 }

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use snapbox::filter::NormalizeToExpected;
+use snapbox::report::{Palette, write_diff};
+use snapbox::{IntoData, Redactions};
 use tempfile::TempDir;
 
 use super::console::Step;
-use super::expectation::{difference, matches};
 use crate::atlatl::Atlatl;
 use crate::repository::Repository;
 
@@ -47,17 +49,11 @@ impl Sandbox {
         // A document shows the temporary directory that its reader has.
         let own = self.dir.path().join("tmp").display().to_string();
         let printed = String::from_utf8_lossy(&output.stdout).replace(&own, "/tmp");
-        let lines: Vec<&str> = printed.lines().collect();
         let mut wrong = Vec::new();
         if !output.status.success() {
             wrong.push(format!("{} (to show it: `; echo $?`)", output.status));
         }
-        if !matches(&step.expected, &lines) {
-            wrong.push(format!(
-                "printed (+) is not what is said (-){}",
-                difference(&step.expected, &lines)
-            ));
-        }
+        wrong.extend(difference(&step.expected, &printed));
         let report = format!("$ {}: {}", step.command, wrong.join("; "));
         Ok((!wrong.is_empty()).then_some(report))
     }
@@ -88,6 +84,22 @@ impl Sandbox {
             .env("HOME", root.join("home"));
         command
     }
+}
+
+/// The difference between the expected and the printed lines, `[..]` and `...` applied; `None` if they match.
+fn difference(expected: &[String], printed: &str) -> Option<String> {
+    let lines = |text: String| text.trim_end_matches('\n').to_owned().into_data();
+    let expected = lines(expected.join("\n"));
+    let redactions = Redactions::new();
+    let filter = NormalizeToExpected::new().redact_with(&redactions);
+    let printed = filter.normalize(lines(printed.to_owned()), &expected);
+    if printed == expected {
+        return None;
+    }
+    let mut text = String::from("the output differs");
+    let (document, output) = (Some(&"document" as _), Some(&"output" as _));
+    write_diff(&mut text, &expected, &printed, document, output, Palette::plain()).ok()?;
+    Some(text)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
@@ -146,9 +158,27 @@ mod tests {
     fn wrong_output_and_failures_are_reported() {
         let (_bin, sandbox) = sandbox();
         let report = run(&sandbox, "echo b", &["a"]).unwrap();
-        assert!(report.ends_with("\n    - a\n    + b"), "{report}");
+        assert!(report.contains("- a") && report.contains("+ b"), "{report}");
         assert!(run(&sandbox, "exit 3", &[]).unwrap().contains("exit status: 3"));
         assert_eq!(run(&sandbox, "(exit 3); echo $?", &["3"]), None);
+    }
+
+    #[test]
+    fn lines_are_compared_exactly_outside_the_two_wildcards() {
+        let matches = |expected: &[&str], printed: &str| {
+            let expected: Vec<String> = expected.iter().map(|&line| line.to_owned()).collect();
+            difference(&expected, printed).is_none()
+        };
+        assert!(matches(&["a", "", "b"], "a\n\nb\n") && matches(&[], ""));
+        assert!(!matches(&["a"], "a \n") && !matches(&["a"], "a\nb\n"));
+        assert!(!matches(&["a", "b"], "a\n"));
+        assert!(matches(&["took [..] ms"], "took 12 ms\n"));
+        assert!(matches(&["a[..]b[..]c"], "a1b2b3c\n"));
+        assert!(!matches(&["took [..] ms"], "took 12 s\n"));
+        assert!(matches(&["a", "...", "z"], "a\nb\nc\nz\n"));
+        assert!(matches(&["...", "x", "..."], "a\nx\nb\n"));
+        assert!(!matches(&["...", "y"], "a\nx\n"));
+        assert!(!matches(&["a ..."], "a\nb\n"), "only alone on a line");
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn begin(name: &str) -> String {
 }
 
 /// The document with the part replaced; `None` when it has no such part.
-fn replace(document: &str, name: &str, body: &str) -> Option<String> {
+pub(crate) fn replace(document: &str, name: &str, body: &str) -> Option<String> {
     let begin = begin(name);
     let (before, rest) = document.split_once(&begin)?;
     let (_, after) = rest.split_once(END)?;

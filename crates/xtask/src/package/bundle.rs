@@ -8,7 +8,6 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::release::{AUTHOR, DESCRIPTION, LICENSE, LICENSE_FILES, Release};
-use super::tools::{self, Tool};
 use super::{copy_from, run_tool};
 use crate::repository::Repository;
 
@@ -30,7 +29,8 @@ pub(super) fn make(
     for file in LICENSE_FILES {
         copy_from(repository, file, &bundle)?;
     }
-    let manifest = manifest(release, &tools::of_server(&release.program, &home)?);
+    let store = format!("memory.store=sqlite:{}", home.join("memory.db").display());
+    let manifest = manifest(release, &release.atlatl.tools(&["serve", "--set", &store])?);
     fs::write(bundle.join("manifest.json"), format!("{manifest:#}\n"))?;
     let file = out.join(format!("{}.mcpb", release.file_stem()));
     run_tool(Command::new("mcpb").arg("pack").arg(&bundle).arg(&file))
@@ -38,7 +38,11 @@ pub(super) fn make(
 
 /// Nothing is asked of the person who installs it: the memories have their place, which is the one
 /// that `atlatl memory` on the command line looks at, and a configuration file can change it.
-fn manifest(release: &Release, tools: &[Tool]) -> Value {
+fn manifest(release: &Release, tools: &[Value]) -> Value {
+    let tools = tools.iter().map(|tool| {
+        let description = tool["description"].as_str().unwrap_or_default();
+        json!({"name": tool["name"], "description": first_sentence(description)})
+    });
     json!({
         "manifest_version": MANIFEST_VERSION,
         "name": "atlatl",
@@ -54,9 +58,15 @@ fn manifest(release: &Release, tools: &[Tool]) -> Value {
             "entry_point": "server/atlatl",
             "mcp_config": {"command": "${__dirname}/server/atlatl", "args": ["serve"], "env": {}},
         },
-        "tools": tools,
+        "tools": tools.collect::<Value>(),
         "compatibility": {"platforms": [release.platform.node_os]},
     })
+}
+
+/// The first sentence: people read it in the client's list of extensions.
+fn first_sentence(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    line.find(". ").map_or(line, |end| &line[..=end])
 }
 
 #[cfg(test)]
@@ -66,13 +76,16 @@ mod tests {
 
     #[test]
     fn the_manifest_starts_what_the_bundle_holds_in_the_version_of_the_release() {
-        let tools = [Tool { name: "recall_memories".to_owned(), description: "x".to_owned() }];
+        let tools = [
+            json!({"name": "recall_memories", "description": "Does it. And more.", "inputSchema": {}}),
+        ];
         let manifest = manifest(&release(), &tools);
         assert_eq!(manifest["version"], "1.2.3");
         let server = &manifest["server"];
         let entry = format!("${{__dirname}}/{}", server["entry_point"].as_str().unwrap());
         assert_eq!(server["mcp_config"]["command"], entry);
-        assert_eq!(manifest["tools"][0]["name"], "recall_memories");
+        let tool = json!({"name": "recall_memories", "description": "Does it."});
+        assert_eq!(manifest["tools"], json!([tool]));
         assert_eq!(manifest["compatibility"]["platforms"], json!(["linux"]));
     }
 }

@@ -1,147 +1,54 @@
-//! The reference of environment variables: those of the configuration, and the few others.
+//! The reference of environment variables: written by hand, checked against the code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::shipped::{literals, same, sources};
 use crate::atlatl::Atlatl;
-use crate::markdown::Document;
+use crate::markdown::{Document, code_spans, generated};
 use crate::repository::Repository;
 
-/// What our own code reads by name.
-const OURS: &[(&str, &str)] = &[
-    (
-        "HOME",
-        "The home directory: the base of the three `XDG` directories below where those are not set, \
-         and where `install` looks for clients' files.",
-    ),
-    ("XDG_CONFIG_HOME", "`atlatl/config.toml` below it is your configuration [`~/.config`]."),
-    (
-        "XDG_DATA_HOME",
-        "`atlatl` below it holds memories and logins, private to you [`~/.local/share`].",
-    ),
-    (
-        "XDG_STATE_HOME",
-        "`atlatl` below it holds results that are no memory operations, the ledger, what `install` \
-         wrote down and which project files you trust [`~/.local/state`].",
-    ),
-    ("PATH", "Where `atlatl doctor` looks for the programs that clients start."),
-    ("TERM", "`dumb` or not set: no colours, and `atlatl results show` prints as in a pipe."),
-    ("VISUAL", "The editor of `atlatl memory edit`."),
-    ("EDITOR", "The same, where `VISUAL` is not set."),
-    ("PGPASSWORD", "The password for `memory.store = \"postgres://…\"`, where the URL has none."),
-    (
-        "AWS_",
-        "All that begin so: credentials and settings for `spool.url = \"s3://…\"`, by the names that \
-         every client of S3 knows (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, \
-         `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`).",
-    ),
-    (
-        "GOOGLE_",
-        "The same for `gs://…` (`GOOGLE_SERVICE_ACCOUNT`, `GOOGLE_APPLICATION_CREDENTIALS`).",
-    ),
-    (
-        "AZURE_",
-        "The same for `az://…` (`AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`, \
-         `AZURE_STORAGE_SAS_TOKEN`).",
-    ),
-    (
-        "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "A collector that gets traces of `atlatl serve --http`: the address without `/v1/traces`. \
-         Where neither this nor the next is set, nothing is traced.",
-    ),
-    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "The same for traces alone: the whole address."),
-    (
-        "OTEL_EXPORTER_OTLP_PROTOCOL",
-        "Other than `http/protobuf`: no traces are sent, and that is said.",
-    ),
-    ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "The same for traces alone."),
-    (
-        "OTEL_EXPORTER_OTLP_HEADERS",
-        "Headers for the collector, as `name=value,…`; keys go here, and are never shown. With them a \
-         collector at `http://` beyond this machine gets no traces.",
-    ),
-    ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "The same for traces alone."),
-    ("OTEL_TRACES_EXPORTER", "Other than `otlp`: no traces."),
-    ("OTEL_SDK_DISABLED", "`true`: no traces."),
-    ("OTEL_SERVICE_NAME", "What the collector calls this server [`atlatl`]."),
-    ("OTEL_RESOURCE_ATTRIBUTES", "What else it says of it: `name=value,…`."),
-    ("OPENAI_API_KEY", "The key for `memory.embedder = \"openai:…\"`. It is never shown."),
+pub(super) const PATH: &str = "docs/reference/environment.md";
+
+/// Variables that libraries read; our own code does not name them.
+const LIBRARIES: &[&str] = &[
+    "TMPDIR",
+    "OTEL_TRACES_SAMPLER",
+    "OTEL_BSP_…",
+    "NO_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 ];
 
-/// What the libraries below read.
-const LIBRARIES: &[(&str, &str)] = &[
-    (
-        "TMPDIR",
-        "The temporary directory, the default of `prompt.offload.output_dir` [`/tmp`]. A client may \
-         start its servers without it.",
-    ),
-    (
-        "OTEL_TRACES_SAMPLER",
-        "Which requests are traced, with `OTEL_TRACES_SAMPLER_ARG` [`parentbased_always_on`].",
-    ),
-    (
-        "OTEL_BSP_…",
-        "How spans are sent in batches: `OTEL_BSP_SCHEDULE_DELAY`, \
-         `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`.",
-    ),
-    ("NO_COLOR", "Set to anything: no colours."),
-    ("CLICOLOR", "`0`: no colours."),
-    ("CLICOLOR_FORCE", "Other than `0`: colours also where the output is no terminal."),
-    (
-        "HTTPS_PROXY",
-        "A web proxy for `atlatl proxy --url`; not for servers on this machine, not for logins, not \
-         for embedders.",
-    ),
-    ("ALL_PROXY", "The same, where `HTTPS_PROXY` is not set."),
-    ("NO_PROXY", "Hosts that are reached without it."),
-    ("SSL_CERT_FILE", "A file of certificates to trust in place of the system's."),
-    ("SSL_CERT_DIR", "The same, as a directory."),
-];
-
-const BEGINNING: &str = "\
-# Environment
-
-The variables that the program reads. An `ATLATL_` variable with an unknown name is an error, so that a
-typing mistake does not go unseen.
-
-`${NAME}` in `proxy.headers` and `--header` is replaced by that environment variable. A wrapped server gets the
-environment that the proxy got; a query worker gets an empty one.
-
-## Surroundings
-
-In brackets what applies where a variable is not set.
-";
-
-const KEYS: &str = "\
-## Configuration
-
-Each key has a variable, above all files and below `--set`. What a key takes and what it means is in the
-[configuration reference](configuration.md).
-";
-
-/// The whole page.
+/// The page with a fresh table of keys; an error if its variables are not those of the code.
 pub(super) fn reference(repository: &Repository, atlatl: &Atlatl) -> Result<String> {
-    same("environment variables", &names(OURS), &read(repository)?)?;
-    let mut text = format!("{BEGINNING}\n| variable | meaning |\n|---|---|\n");
-    for (name, meaning) in OURS.iter().chain(LIBRARIES) {
-        let _ = writeln!(text, "| `{name}` | {meaning} |");
-    }
-    let _ = write!(text, "\n{KEYS}\n| variable | key | default |\n|---|---|---|\n");
+    let page = repository.read(PATH)?;
+    same(PATH, &documented(&page), &read(repository)?)?;
+    let mut table = String::from("| variable | key | default |\n|---|---|---|\n");
     let configuration = atlatl.stdout(&["config", "reference"])?;
     for (variable, key, default) in keys(&configuration) {
-        let _ = writeln!(text, "| {variable} | {key} | {default} |");
+        let _ = writeln!(table, "| {variable} | {key} | {default} |");
     }
-    Ok(text)
+    generated::replace(&page, "keys", &table).context("no generated part `keys`")
 }
 
-fn names(table: &[(&str, &str)]) -> BTreeSet<String> {
-    table.iter().map(|(name, _)| (*name).to_owned()).collect()
+/// The variables that the page describes, without those of libraries and configuration keys.
+fn documented(page: &str) -> BTreeSet<String> {
+    let document = Document::parse(page);
+    let rows = document.table_rows.iter();
+    let names = rows.filter_map(|(_, cells)| code_spans(cells[0]).first().copied());
+    let own = names.filter(|name| !name.starts_with("ATLATL_") && !LIBRARIES.contains(name));
+    own.map(str::to_owned).collect()
 }
 
-/// The names in the files that ask for a variable: few enough to be told by their capitals.
+/// The names in upper case in files that read variables.
 fn read(repository: &Repository) -> Result<BTreeSet<String>> {
     let capitals = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let mut found = BTreeSet::new();
@@ -149,7 +56,7 @@ fn read(repository: &Repository) -> Result<BTreeSet<String>> {
         if source.code.contains("env::var") {
             found.extend(literals(&source.code, capitals));
         }
-        // Elsewhere they are asked for by a function of ours, each by its name.
+        // Other files read them with a function of ours, by name.
         for asked in source.code.split("variable(").skip(1) {
             let name = asked.strip_prefix('"').and_then(|rest| rest.split_once('"'));
             found.extend(
@@ -163,7 +70,7 @@ fn read(repository: &Repository) -> Result<BTreeSet<String>> {
 /// Variable, key and default of each row of the configuration reference.
 fn keys(configuration: &str) -> Vec<(String, String, String)> {
     let document = Document::parse(configuration);
-    let rows = document.table_rows().filter_map(|(_, cells)| match cells[..] {
+    let rows = document.table_rows.iter().filter_map(|(_, cells)| match cells[..] {
         [key, _, default, variable, ..] if variable.starts_with("`ATLATL_") => {
             Some((variable.to_owned(), key.to_owned(), default.to_owned()))
         }
@@ -179,7 +86,9 @@ mod tests {
     #[test]
     fn the_table_has_what_the_program_reads() {
         let repository = Repository::open().unwrap();
-        assert_eq!(names(OURS), read(&repository).unwrap());
+        let page = repository.read(PATH).unwrap();
+        assert_eq!(documented(&page), read(&repository).unwrap());
+        assert!(LIBRARIES.iter().all(|name| page.contains(&format!("| `{name}` |"))));
     }
 
     #[test]

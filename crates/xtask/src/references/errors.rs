@@ -1,42 +1,18 @@
-//! The reference of errors: classes that a model is told, JSON-RPC codes, HTTP statuses.
-
-mod rows;
+//! The reference of errors: written by hand, checked against the code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
 
-use self::rows::{CLASSES, STATUSES, SUCCESSES};
 use super::shipped::{Source, literals, same, sources};
+use crate::markdown::{Document, code_spans, generated};
 use crate::repository::Repository;
 
-const BEGINNING: &str = "\
-# Errors
+pub(super) const PATH: &str = "docs/reference/errors.md";
 
-Every error says what failed, on what, and what helps. On the command line that is `error:`, then `hint:`, and an
-[exit status](cli.md#atlatl).
-";
-
-const MODEL: &str = "\
-## To a model
-
-A tool that fails answers with `isError` and one text: the class, what happened, and a hint. What an engine said is data:
-cut at 300 characters, hidden characters made visible.
-";
-
-const PROTOCOL: &str = "\
-## To a client
-
-JSON-RPC errors of our own. Those of a wrapped server pass as they are.
-";
-
-const HTTP: &str = "\
-## Over HTTP
-
-`serve --http` and `proxy --listen` answer with `application/problem+json` (`title`, `status`, `detail`), or with a JSON-RPC
-error where the request has an id.
-";
+/// Statuses that are no error.
+const SUCCESSES: &[&str] = &["ACCEPTED", "CREATED", "NO_CONTENT", "OK", "PARTIAL_CONTENT"];
 
 /// Where classes are named: a file, and what stands before and behind the names.
 const NAMED: &[(&str, &str, &str)] = &[
@@ -51,27 +27,37 @@ const NAMED: &[(&str, &str, &str)] = &[
 const ANSWERING: &[&str] =
     &["crates/lro-http/src/", "crates/atlatl-server/src/http", "crates/lro-proxy/src/downstream"];
 
-/// The whole page.
+/// The page with a fresh table of JSON-RPC codes; an error if its classes and statuses are not those
+/// of the code.
 pub(super) fn reference(repository: &Repository) -> Result<String> {
+    let page = repository.read(PATH)?;
     let sources = sources(repository)?;
-    let rows = CLASSES.iter().map(|row| row.0.to_owned()).collect();
-    same("classes of errors", &rows, &classes(&sources)?)?;
-    let rows = STATUSES.iter().map(|row| row.0).chain(SUCCESSES.iter().copied());
-    same("HTTP statuses", &rows.map(str::to_owned).collect(), &statuses(&sources))?;
-
-    let mut text = format!("{BEGINNING}\n{MODEL}\n| class | means | what helps |\n|---|---|---|\n");
-    for (class, meaning, help) in CLASSES {
-        let _ = writeln!(text, "| `{class}` | {meaning} | {help} |");
-    }
-    let _ = write!(text, "\n{PROTOCOL}\n| code | means |\n|---|---|\n");
+    let (listed_classes, mut listed_statuses) = documented(&page);
+    same("classes of errors", &listed_classes, &classes(&sources)?)?;
+    listed_statuses.extend(SUCCESSES.iter().map(|&name| name.to_owned()));
+    same("HTTP statuses", &listed_statuses, &statuses(&sources))?;
+    let mut table = String::from("| code | means |\n|---|---|\n");
     for (code, meaning) in codes(&sources) {
-        let _ = writeln!(text, "| `{code}` | {meaning} |");
+        let _ = writeln!(table, "| `{code}` | {meaning} |");
     }
-    let _ = write!(text, "\n{HTTP}\n| status | means |\n|---|---|\n");
-    for (_, status, meaning) in STATUSES {
-        let _ = writeln!(text, "| {status} | {meaning} |");
+    generated::replace(&page, "codes", &table).context("no generated part `codes`")
+}
+
+/// The classes and the statuses (`404 Not Found` as `NOT_FOUND`) that the page describes.
+fn documented(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut classes, mut statuses) = (BTreeSet::new(), BTreeSet::new());
+    for (_, cells) in Document::parse(page).table_rows {
+        match (code_spans(cells[0]).first(), cells[0].split_once(' ')) {
+            (Some(class), _) if !class.starts_with('-') => {
+                classes.insert((*class).to_owned());
+            }
+            (None, Some((code, name))) if code.parse::<u16>().is_ok() => {
+                statuses.insert(name.to_uppercase().replace(' ', "_"));
+            }
+            _ => {}
+        }
     }
-    Ok(text)
+    (classes, statuses)
 }
 
 /// The classes that the code names.

@@ -55,7 +55,7 @@ pub(super) fn same(what: &str, rows: &BTreeSet<String>, code: &BTreeSet<String>)
         return Ok(());
     }
     bail!(
-        "{what}: without a row: [{}]; not in the code: [{}]; fix the table in crates/xtask",
+        "{what}: without a row: [{}]; not in the code: [{}]; fix the table of the document",
         only(code, rows),
         only(rows, code)
     )

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::atlatl::Atlatl;
 
@@ -30,38 +30,19 @@ Those of `atlatl serve`. Arguments that recall, search, list and inject have in 
 
 /// The whole page.
 pub(super) fn reference(atlatl: &Atlatl) -> Result<String> {
-    let extraction = listed(atlatl, &["tools"])?;
+    let extraction = atlatl.tools(&["tools"])?;
     let own = tempfile::tempdir()?;
     let store = format!("memory.store=sqlite:{}", own.path().join("memory.db").display());
     let results = format!("prompt.offload.output_dir={}", own.path().display());
     let ledger = format!("ledger.path={}", own.path().join("ledger.jsonl").display());
     let served = ["serve", "--set", &store, "--set", &results, "--set", &ledger];
-    let memory = listed(atlatl, &served)?;
+    let memory = atlatl.tools(&served)?;
     let mut text = format!("{BEGINNING}\n{EXTRACTION}");
     extraction.iter().try_for_each(|tool| append(tool, &mut text))?;
     let _ = write!(text, "\n{MEMORY}");
     let memory = memory.iter().filter(|tool| !extraction.iter().any(|e| e["name"] == tool["name"]));
     memory.into_iter().try_for_each(|tool| append(tool, &mut text))?;
     Ok(text)
-}
-
-/// The tools that a server on standard input and output lists.
-fn listed(atlatl: &Atlatl, args: &[&str]) -> Result<Vec<Value>> {
-    let client = json!({"name": "xtask", "version": "1"});
-    let greeting =
-        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-    let messages = [
-        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting}),
-        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
-    ];
-    let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
-    let input = lines.join("\n") + "\n";
-    let output = atlatl.answer(args, &input)?;
-    let answers = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let answer = answers.into_iter().find(|answer| answer["id"] == 1);
-    let mut answer = answer.with_context(|| format!("no answer to tools/list in {output:?}"))?;
-    serde_json::from_value(answer["result"]["tools"].take()).context("the list of tools")
 }
 
 fn append(tool: &Value, text: &mut String) -> Result<()> {
@@ -154,6 +135,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
