@@ -3,15 +3,19 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use crate::repository::Repository;
 use crate::{check, conformance, docs, output, package, references};
 
-/// Gates, generated references and long runs of the Atlatl repository.
+/// What `loadtest` does, so that the gate does not build it.
+const MEASURE: &str =
+    "bench, soak, fuzz and mutants are commands of `cargo loadtest`; they work here too.";
+
+/// Checks, generated references and packages of the Atlatl repository.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = MEASURE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -29,43 +33,9 @@ enum Command {
     Package(PackageArgs),
     /// Write the generated reference documents, or check that they are fresh.
     References(ReferencesArgs),
-    /// Benchmarks, long runs, fuzz targets and mutation tests: `cargo loadtest` with the same words.
-    #[command(flatten)]
-    Measure(Measure),
-}
-
-/// Commands that `loadtest` runs, so that the gate does not build them.
-#[derive(Debug, Subcommand)]
-enum Measure {
-    /// Measure; see `cargo loadtest bench --help`.
-    Bench(Forwarded),
-    /// Run the long runs; see `cargo loadtest soak --help`.
-    Soak(Forwarded),
-    /// Run the fuzz targets; see `cargo loadtest fuzz --help`.
-    Fuzz(Forwarded),
-    /// Run mutation tests; see `cargo loadtest mutants --help`.
-    Mutants(Forwarded),
-}
-
-/// Arguments that `loadtest` parses.
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-struct Forwarded {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
-}
-
-impl Measure {
-    fn run(&self, repository: &Repository) -> Result<bool> {
-        let (name, Forwarded { args }) = match self {
-            Self::Bench(args) => ("bench", args),
-            Self::Soak(args) => ("soak", args),
-            Self::Fuzz(args) => ("fuzz", args),
-            Self::Mutants(args) => ("mutants", args),
-        };
-        let status = repository.cargo(&["loadtest", name]).args(args).status()?;
-        Ok(status.success())
-    }
+    /// Forwarded to `cargo loadtest`.
+    #[command(external_subcommand)]
+    Measure(Vec<String>),
 }
 
 /// Where the names of the existing tests come from.
@@ -135,6 +105,15 @@ pub(crate) struct ReferencesArgs {
     pub(crate) check: bool,
 }
 
+fn measure(repository: &Repository, words: &[String]) -> Result<bool> {
+    let command = words.first().map_or("", String::as_str);
+    ensure!(
+        ["bench", "soak", "fuzz", "mutants"].contains(&command),
+        "unrecognized subcommand `{command}`; see cargo xtask --help"
+    );
+    Ok(repository.cargo(&["loadtest"]).args(words).status()?.success())
+}
+
 /// Parses the command line and runs the command; the exit code says whether it passed.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -144,7 +123,7 @@ pub fn run() -> ExitCode {
         Command::Docs(args) => docs::run(&repository, &args),
         Command::Package(args) => package::run(&repository, &args),
         Command::References(args) => references::run(&repository, &args),
-        Command::Measure(command) => command.run(&repository),
+        Command::Measure(words) => measure(&repository, &words),
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

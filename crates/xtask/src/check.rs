@@ -1,13 +1,11 @@
-//! `cargo xtask check`: rules of the house that no compiler knows.
+//! `cargo xtask check`: project rules that no compiler knows.
 
-mod advisories;
 mod arrows;
-mod book;
 mod dependencies;
-mod hygiene;
 mod links;
 mod source_files;
 mod threats;
+mod walkthroughs;
 
 use anyhow::Result;
 
@@ -22,11 +20,12 @@ pub(crate) fn run(repository: &Repository, args: &TestsArgs) -> Result<bool> {
         ("crate arrows", arrows::check(repository)),
         ("source files", source_files::check(repository, &files)),
         ("dependencies have reasons", dependencies::check(repository)),
-        ("exceptions from advisories end", advisories::check(repository)),
-        ("hygiene", hygiene::check(repository, &files)),
+        ("exceptions from advisories end", dependencies::check_advisories(repository)),
+        ("hygiene", source_files::check_hygiene(repository, &files)),
         ("threats have tests", threats::check(repository, args)),
+        ("walkthroughs follow the code", walkthroughs::check(repository)),
         ("links resolve", links::check(repository, &files)),
-        ("pages are in the book", book::check(repository, &files)),
+        ("pages are in the book", links::check_book(repository, &files)),
     ];
     let mut passed = true;
     for (what, result) in results {

@@ -2,22 +2,18 @@
 
 mod clauses;
 mod evidence;
-mod junit;
-mod table;
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context, Result};
-
 pub(crate) use clauses::ClauseTable;
-pub(crate) use table::reference;
 
+pub(crate) use self::clauses::reference;
 use crate::args::ConformanceArgs;
 use crate::markdown::Document;
-use crate::output;
 use crate::repository::Repository;
-use crate::test_list;
+use crate::{output, test_list};
 
 /// The numbered requirements, checked when they lie beside the checkout.
 const REQUIREMENTS: &str = "../shared/conformance.md";
@@ -26,17 +22,17 @@ const REQUIREMENTS: &str = "../shared/conformance.md";
 pub(crate) fn run(repository: &Repository, args: &ConformanceArgs) -> Result<bool> {
     let table = ClauseTable::load(repository)?;
     let known = test_list::load(repository, &args.tests)?;
-    let run = args.junit.as_deref().map(junit::load).transpose()?;
+    let run = args.junit.as_deref().map(evidence::load).transpose()?;
 
     let mut findings = table.findings();
     findings.extend(missing_or_extra(repository, &table)?);
     findings.extend(evidence::findings(&table, &known, run.as_ref()));
     if let Some(run) = &run {
-        for row in table::of_run(&table, run) {
+        for row in clauses::of_run(&table, run) {
             output::line(row);
         }
     }
-    output::line(table::summary(&table));
+    output::line(clauses::summary(&table));
     Ok(output::verdict("conformance", &findings))
 }
 

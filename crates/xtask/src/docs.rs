@@ -8,17 +8,16 @@
 //! `rust,from=FILE` is a part of that file, line by line.
 
 mod console;
-mod excerpt;
 mod sandbox;
 
 use anyhow::{Context, Result};
+use sandbox::Sandbox;
 
 use crate::args::DocsArgs;
 use crate::atlatl::Atlatl;
 use crate::markdown::{Block, Document};
 use crate::output;
 use crate::repository::{Repository, has_extension};
-use sandbox::Sandbox;
 
 /// What a block's info string asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +79,7 @@ fn check(
 ) -> Result<(usize, Vec<String>)> {
     match kind(&block.info)? {
         Kind::Console => {
-            let steps = console::parse(&block.body)?;
+            let steps = console::parse_console(&block.body)?;
             let wrong = steps.iter().map(|step| sandbox.run(step)).collect::<Result<Vec<_>>>()?;
             Ok((steps.len(), wrong.into_iter().flatten().collect()))
         }
@@ -93,7 +92,7 @@ fn check(
             Ok((1, read.err().map(|error| error.to_string()).into_iter().collect()))
         }
         Kind::Excerpt(file) => {
-            let wrong = excerpt::check(&repository.read(file)?, &block.body);
+            let wrong = console::check_excerpt(&repository.read(file)?, &block.body);
             Ok((1, wrong.map(|wrong| format!("{file}: {wrong}")).into_iter().collect()))
         }
         Kind::NoRun | Kind::Other => Ok((0, Vec::new())),

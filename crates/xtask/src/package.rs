@@ -6,8 +6,6 @@
 mod archive;
 mod bundle;
 mod npm;
-mod platform;
-mod registry;
 mod release;
 mod wheel;
 
@@ -16,11 +14,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use release::Release;
 
 use crate::args::PackageArgs;
 use crate::output;
 use crate::repository::Repository;
-use release::Release;
 
 /// Makes the packages and says how large each is.
 pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {
@@ -33,7 +31,7 @@ pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {
         ("wheel", wheel::make),
         ("npm packages", npm::make),
         ("bundle", bundle::make),
-        ("server.json", registry::make),
+        ("server.json", registry_entry),
     ] {
         let stage = stage.path().join(name);
         fs::create_dir(&stage)?;
@@ -54,6 +52,12 @@ fn report(out: &Path) -> Result<()> {
         output::line(format_args!("{size:>10}  {}", file.file_name().display()));
     }
     Ok(())
+}
+
+/// Writes `server.json`, the memory server's entry in the MCP registry.
+fn registry_entry(repository: &Repository, release: &Release, _: &Path, out: &Path) -> Result<()> {
+    let entry = release.fill_in(repository, "packages/registry/server.json")?;
+    Ok(fs::write(out.join("server.json"), format!("{entry:#}\n"))?)
 }
 
 /// Runs a packing tool; what it says goes to stderr, since stdout is for the answer.

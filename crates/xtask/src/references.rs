@@ -1,11 +1,10 @@
 //! `cargo xtask references`: documents, and parts of documents, made from the program and its code.
 
-mod cli;
 mod environment;
 mod errors;
 mod events;
+mod program;
 mod shipped;
-mod tools;
 
 use std::fs;
 
@@ -28,7 +27,7 @@ struct Reference {
 const REFERENCES: &[Reference] = &[
     Reference {
         path: "docs/reference/cli.md",
-        generate: |_, atlatl| cli::reference(atlatl).map(|text| whole(&text)),
+        generate: |_, atlatl| program::command_line(atlatl).map(|text| whole(&text)),
     },
     Reference {
         path: "docs/reference/configuration.md",
@@ -37,7 +36,7 @@ const REFERENCES: &[Reference] = &[
     Reference { path: environment::PATH, generate: environment::reference },
     Reference {
         path: "docs/reference/tools.md",
-        generate: |_, atlatl| tools::reference(atlatl).map(|text| whole(&text)),
+        generate: |_, atlatl| program::tools(atlatl).map(|text| whole(&text)),
     },
     Reference {
         path: "docs/reference/events.md",

@@ -1,9 +1,9 @@
-//! Dependencies: each one of the workspace has its line of reason, and no line outlives its crate.
+//! Dependencies: each has its reason in docs/dependencies.md, and each exception from an advisory ends.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use toml::Table;
+use toml::{Table, Value};
 
 use crate::markdown::{Document, code_spans};
 use crate::repository::Repository;
@@ -58,8 +58,36 @@ fn findings(declared: &BTreeMap<String, String>, reasons: &str) -> Vec<String> {
     findings
 }
 
+const CONFIG: &str = "deny.toml";
+
+/// The words that begin the end condition within a reason.
+const END: &str = "Ends when ";
+
+/// Checks that every exception in `deny.toml` has a reason and a condition that ends it.
+pub(super) fn check_advisories(repository: &Repository) -> Result<Vec<String>> {
+    open_ended(&repository.read(CONFIG)?)
+}
+
+fn open_ended(config: &str) -> Result<Vec<String>> {
+    let config: Table = config.parse().context(CONFIG)?;
+    let ignored = config.get("advisories").and_then(|advisories| advisories.get("ignore"));
+    let ignored = ignored.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let endless = ignored.iter().filter(|entry| {
+        let reason = entry.get("reason").and_then(Value::as_str).unwrap_or_default();
+        reason.split_once(END).is_none_or(|(why, end)| why.is_empty() || end.is_empty())
+    });
+    Ok(endless
+        .map(|entry| {
+            let id = entry.get("id").unwrap_or(entry);
+            format!("{CONFIG}: {id} needs a reason and `{END}…`")
+        })
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     const MANIFEST: &str = "[workspace.dependencies]\n\
@@ -87,5 +115,54 @@ mod tests {
                 "c: in docs/dependencies.md, but not in Cargo.toml",
             ]
         );
+    }
+
+    #[test]
+    fn g09_an_exception_needs_a_reason_and_an_end() {
+        let config = "[advisories]\nignore = [\n\"A-1\",\n\
+            { id = \"A-2\", reason = \"It is not reachable.\" },\n\
+            { id = \"A-3\", reason = \"Ends when it is fixed.\" },\n\
+            { id = \"A-4\", reason = \"It is not reachable. Ends when it is fixed.\" },\n]\n";
+        let found = open_ended(config).unwrap();
+        assert_eq!(
+            found,
+            ["\"A-1\"", "\"A-2\"", "\"A-3\""]
+                .map(|id| format!("deny.toml: {id} needs a reason and `Ends when …`"))
+        );
+        assert!(open_ended("[bans]\n").unwrap().is_empty());
+    }
+
+    /// Runs the script of the gate with the exceptions of `deny.toml` reduced to `ignore`.
+    fn run(ignore: &[Value]) -> (bool, String) {
+        let repository = Repository::open().unwrap();
+        let mut config: Table = repository.read(CONFIG).unwrap().parse().unwrap();
+        config["advisories"]["ignore"] = ignore.to_vec().into();
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(file.path(), config.to_string()).unwrap();
+        let output = Command::new(repository.path(".ci/advisories")).arg(file.path()).output();
+        let output = output.expect(".ci/advisories starts");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    #[test]
+    fn g09_every_advisory_without_an_exception_fails() {
+        let repository = Repository::open().unwrap();
+        let config: Table = repository.read(CONFIG).unwrap().parse().unwrap();
+        let exceptions = config["advisories"]["ignore"].as_array().unwrap();
+        let (passed, text) = run(exceptions);
+        assert!(passed && text.contains("advisory database of "), "{text}");
+
+        let (passed, text) = run(&[]);
+        assert!(!passed, "{text}");
+        for exception in exceptions {
+            let id = exception["id"].as_str().unwrap();
+            assert!(text.contains(id), "{id} is not reported: {text}");
+        }
+
+        // An exception that nothing needs fails as well, so that none outlives its reason.
+        let unused: Table = "id = \"RUSTSEC-2016-0001\"\nreason = \"x\"".parse().unwrap();
+        let (passed, text) = run(&[exceptions.as_slice(), &[unused.into()]].concat());
+        assert!(!passed && text.contains("RUSTSEC-2016-0001"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Console blocks: commands and the output each is said to print.
+//! Blocks of a document: console commands with their expected output, and excerpts of files.
 
 use anyhow::{Result, bail};
 
@@ -15,7 +15,7 @@ pub(super) struct Step {
 }
 
 /// Splits the lines of a block into its commands.
-pub(super) fn parse(lines: &[impl AsRef<str>]) -> Result<Vec<Step>> {
+pub(super) fn parse_console(lines: &[impl AsRef<str>]) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> = Vec::new();
     for line in lines.iter().map(AsRef::as_ref) {
         if let Some(command) = line.strip_prefix(PROMPT) {
@@ -39,6 +39,26 @@ pub(super) fn parse(lines: &[impl AsRef<str>]) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
+/// Reports an error if `lines` are not consecutive lines of `file`; common indentation is ignored.
+pub(super) fn check_excerpt(file: &str, lines: &[impl AsRef<str>]) -> Option<String> {
+    let lines = unindented(lines);
+    if lines.iter().all(String::is_empty) {
+        return Some("an excerpt without a line".to_owned());
+    }
+    let source: Vec<&str> = file.lines().collect();
+    let found = source.windows(lines.len()).any(|part| unindented(part) == lines);
+    (!found).then(|| format!("no such lines:\n    {}", lines.join("\n    ")))
+}
+
+/// The lines without the indentation that all of them have.
+fn unindented(lines: &[impl AsRef<str>]) -> Vec<String> {
+    let lines: Vec<&str> = lines.iter().map(AsRef::as_ref).collect();
+    let depth = |line: &&str| line.len() - line.trim_start().len();
+    let written = lines.iter().filter(|line| !line.trim().is_empty());
+    let common = written.map(depth).min().unwrap_or(0);
+    lines.iter().map(|line| line.get(common..).unwrap_or("").to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,7 +70,8 @@ mod tests {
 
     #[test]
     fn commands_are_split_from_their_output() {
-        let steps = parse(&["$ echo a", "a", "$ true", "$ printf 'x\\n\\ny'", "x", "", "y"]);
+        let steps =
+            parse_console(&["$ echo a", "a", "$ true", "$ printf 'x\\n\\ny'", "x", "", "y"]);
         assert_eq!(
             steps.unwrap(),
             [step("echo a", &["a"]), step("true", &[]), step("printf 'x\\n\\ny'", &["x", "", "y"])]
@@ -59,7 +80,8 @@ mod tests {
 
     #[test]
     fn a_command_may_go_on_over_lines() {
-        let steps = parse(&["$ cat <<'END'", "> one", "> END", "one", "> not a continuation"]);
+        let steps =
+            parse_console(&["$ cat <<'END'", "> one", "> END", "one", "> not a continuation"]);
         assert_eq!(
             steps.unwrap(),
             [step("cat <<'END'\none\nEND", &["one", "> not a continuation"])]
@@ -68,7 +90,26 @@ mod tests {
 
     #[test]
     fn output_before_a_command_is_an_error() {
-        assert!(parse(&["a", "$ echo a"]).is_err());
-        assert!(parse(&[""; 0]).is_err());
+        assert!(parse_console(&["a", "$ echo a"]).is_err());
+        assert!(parse_console(&[""; 0]).is_err());
+    }
+
+    const FILE: &str = "fn a() {\n    if b {\n        c();\n\n        d();\n    }\n}\n";
+
+    #[test]
+    fn a_part_of_a_file_may_be_indented_otherwise() {
+        assert_eq!(check_excerpt(FILE, &["if b {", "    c();", "", "    d();", "}"]), None);
+        assert_eq!(check_excerpt(FILE, &["fn a() {", "    if b {"]), None);
+    }
+
+    #[test]
+    fn other_lines_another_order_and_gaps_are_found() {
+        assert!(check_excerpt(FILE, &["e();"]).is_some());
+        assert!(check_excerpt(FILE, &["c();", "d();"]).is_some());
+        assert!(
+            check_excerpt(FILE, &["if b {", "c();"]).is_some(),
+            "indentation within the part counts"
+        );
+        assert!(check_excerpt(FILE, &[""; 0]).is_some());
     }
 }

@@ -1,10 +1,9 @@
 //! The place where one document's examples run: an own directory, home and environment.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use snapbox::filter::NormalizeToExpected;
 use snapbox::report::{Palette, write_diff};
 use snapbox::{IntoData, Redactions};
@@ -33,10 +32,10 @@ impl Sandbox {
         for name in ["work", "home", "tmp"] {
             fs::create_dir(dir.path().join(name))?;
         }
-        let examples = repository.path(EXAMPLES);
-        if examples.is_dir() {
-            copy(&examples, &dir.path().join("work"))?;
-        }
+        let examples = repository.path(EXAMPLES).join(".");
+        let copied =
+            Command::new("cp").arg("-R").arg(examples).arg(dir.path().join("work")).status()?;
+        ensure!(copied.success(), "cannot copy {EXAMPLES}: {copied}");
         let inherited = std::env::var("PATH").context("PATH")?;
         Ok(Self { dir, path: format!("{}:{inherited}", atlatl.dir().display()) })
     }
@@ -48,14 +47,14 @@ impl Sandbox {
         let output = self.command(&["bash", "-c", &script]).output().context("starting bash")?;
         // A document shows the temporary directory that its reader has.
         let own = self.dir.path().join("tmp").display().to_string();
-        let printed = String::from_utf8_lossy(&output.stdout).replace(&own, "/tmp");
+        let printed =
+            String::from_utf8_lossy(&output.stdout).replace(&own, "/tmp").replace("\r\n", "\n");
         let mut wrong = Vec::new();
         if !output.status.success() {
             wrong.push(format!("{} (to show it: `; echo $?`)", output.status));
         }
         wrong.extend(difference(&step.expected, &printed));
-        let report = format!("$ {}: {}", step.command, wrong.join("; "));
-        Ok((!wrong.is_empty()).then_some(report))
+        Ok((!wrong.is_empty()).then(|| format!("$ {}: {}", step.command, wrong.join("; "))))
     }
 
     /// Checks a configuration file; says what was wrong, if anything.
@@ -100,20 +99,6 @@ fn difference(expected: &[String], printed: &str) -> Option<String> {
     let (document, output) = (Some(&"document" as _), Some(&"output" as _));
     write_diff(&mut text, &expected, &printed, document, output, Palette::plain()).ok()?;
     Some(text)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            fs::create_dir(&target)?;
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), &target)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,12 +7,11 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::release::{AUTHOR, DESCRIPTION, LICENSE, LICENSE_FILES, Release};
+use super::release::{LICENSE_FILES, Release};
 use super::{copy_from, run_tool};
 use crate::repository::Repository;
 
-/// The newest version of the format that is not marked as experimental.
-const MANIFEST_VERSION: &str = "0.3";
+const SOURCE: &str = "packages/mcpb/manifest.json";
 
 /// Makes `atlatl-VERSION-PLATFORM.mcpb`.
 pub(super) fn make(
@@ -30,37 +29,23 @@ pub(super) fn make(
         copy_from(repository, file, &bundle)?;
     }
     let store = format!("memory.store=sqlite:{}", home.join("memory.db").display());
-    let manifest = manifest(release, &release.atlatl.tools(&["serve", "--set", &store])?);
+    let tools = release.atlatl.tools(&["serve", "--set", &store])?;
+    let manifest = manifest(repository, release, &tools)?;
     fs::write(bundle.join("manifest.json"), format!("{manifest:#}\n"))?;
     let file = out.join(format!("{}.mcpb", release.file_stem()));
     run_tool(Command::new("mcpb").arg("pack").arg(&bundle).arg(&file))
 }
 
-/// Nothing is asked of the person who installs it: the memories have their place, which is the one
-/// that `atlatl memory` on the command line looks at, and a configuration file can change it.
-fn manifest(release: &Release, tools: &[Value]) -> Value {
+/// Installing asks no question: memories are where `atlatl memory` looks for them, and a
+/// configuration file can change that.
+fn manifest(repository: &Repository, release: &Release, tools: &[Value]) -> Result<Value> {
+    let mut manifest = release.fill_in(repository, SOURCE)?;
     let tools = tools.iter().map(|tool| {
         let description = tool["description"].as_str().unwrap_or_default();
         json!({"name": tool["name"], "description": first_sentence(description)})
     });
-    json!({
-        "manifest_version": MANIFEST_VERSION,
-        "name": "atlatl",
-        "display_name": "Atlatl memories",
-        "version": release.version,
-        "description": "Memories for a model: recall, search, capture; large answers stay queryable",
-        "long_description": DESCRIPTION,
-        "author": {"name": AUTHOR},
-        "license": LICENSE,
-        "keywords": ["memory", "context", "mcp"],
-        "server": {
-            "type": "binary",
-            "entry_point": "server/atlatl",
-            "mcp_config": {"command": "${__dirname}/server/atlatl", "args": ["serve"], "env": {}},
-        },
-        "tools": tools.collect::<Value>(),
-        "compatibility": {"platforms": [release.platform.node_os]},
-    })
+    manifest["tools"] = tools.collect();
+    Ok(manifest)
 }
 
 /// The first sentence: people read it in the client's list of extensions.
@@ -79,7 +64,7 @@ mod tests {
         let tools = [
             json!({"name": "recall_memories", "description": "Does it. And more.", "inputSchema": {}}),
         ];
-        let manifest = manifest(&release(), &tools);
+        let manifest = manifest(&Repository::open().unwrap(), &release(), &tools).unwrap();
         assert_eq!(manifest["version"], "1.2.3");
         let server = &manifest["server"];
         let entry = format!("${{__dirname}}/{}", server["entry_point"].as_str().unwrap());

@@ -4,22 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use toml::Table;
 
-use super::platform::Platform;
 use crate::args::{BinArgs, PackageArgs};
 use crate::atlatl::Atlatl;
 use crate::repository::Repository;
 
-/// The name in package registries; `atlatl` is taken there.
-pub(super) const PACKAGE: &str = "atlatl-lro";
-/// What it is, in the words of Cargo.toml; the MCP registry takes at most 100 characters.
-pub(super) const DESCRIPTION: &str =
-    "Keeps large MCP tool results out of the context window without losing a byte";
-/// As in Cargo.toml.
-pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
-/// As in Cargo.toml.
-pub(super) const AUTHOR: &str = "The Atlatl authors";
 /// The texts of both licences.
 pub(super) const LICENSE_FILES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
@@ -57,12 +48,23 @@ impl Release {
         Ok(Self {
             version,
             target: args.target.clone(),
-            platform: Platform::of_target(&args.target)?,
+            platform: Platform::from_target(&args.target)?,
             program,
             atlatl,
             server_name: format!("{}/atlatl", args.namespace),
             repository: args.repository.clone(),
         })
+    }
+
+    /// A manifest of the checkout with `@VERSION@`, `@SERVER@`, `@OS@` and `@CPU@` filled in.
+    pub(super) fn fill_in(&self, repository: &Repository, file: &str) -> Result<Value> {
+        let text = repository
+            .read(file)?
+            .replace("@VERSION@", &self.version)
+            .replace("@SERVER@", &self.server_name)
+            .replace("@OS@", self.platform.node_os)
+            .replace("@CPU@", self.platform.node_arch);
+        serde_json::from_str(&text).with_context(|| file.to_owned())
     }
 
     /// `atlatl-0.1.0-x86_64-linux`.
@@ -76,6 +78,45 @@ fn version(manifest: &str) -> Result<String> {
     let version = manifest.get("workspace").and_then(|value| value.get("package"));
     let version = version.and_then(|value| value.get("version")?.as_str());
     Ok(version.context("Cargo.toml has no workspace.package.version")?.to_owned())
+}
+
+/// One of the platforms that packages are made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Platform {
+    /// The processor as compilers call it, which is how archives are named.
+    pub(super) arch: &'static str,
+    /// The processor as Node calls it.
+    pub(super) node_arch: &'static str,
+    /// The system as Node and bundles call it.
+    pub(super) node_os: &'static str,
+    /// The system as archives are named.
+    pub(super) os: &'static str,
+}
+
+/// All of them. The npm package names each as an optional dependency.
+pub(super) const PLATFORMS: [Platform; 4] = [
+    Platform { arch: "x86_64", node_arch: "x64", node_os: "linux", os: "linux" },
+    Platform { arch: "aarch64", node_arch: "arm64", node_os: "linux", os: "linux" },
+    Platform { arch: "x86_64", node_arch: "x64", node_os: "darwin", os: "macos" },
+    Platform { arch: "aarch64", node_arch: "arm64", node_os: "darwin", os: "macos" },
+];
+
+impl Platform {
+    /// The platform of a target, as the compiler names it.
+    pub(super) fn from_target(target: &str) -> Result<Self> {
+        let (arch, rest) = target.split_once('-').unwrap_or((target, ""));
+        let found =
+            PLATFORMS.into_iter().find(|one| one.arch == arch && rest.contains(one.node_os));
+        let Some(found) = found else {
+            bail!("no packages are made for {target}; see crates/xtask/src/package/release.rs");
+        };
+        Ok(found)
+    }
+
+    /// `x86_64-linux`, the end of a file's name.
+    pub(super) fn name(self) -> String {
+        format!("{}-{}", self.arch, self.os)
+    }
 }
 
 #[cfg(test)]
@@ -93,7 +134,7 @@ pub(super) mod tests {
         Release {
             version: "1.2.3".to_owned(),
             target: target.to_owned(),
-            platform: Platform::of_target(target).unwrap(),
+            platform: Platform::from_target(target).unwrap(),
             program: bin.path().join("atlatl"),
             atlatl,
             server_name: "example.org/atlatl".to_owned(),
@@ -102,20 +143,43 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn names_and_texts_are_those_of_the_manifests() {
+    fn names_and_texts_are_the_same_in_all_manifests() {
         let repository = Repository::open().unwrap();
         let root: Table = repository.read("Cargo.toml").unwrap().parse().unwrap();
-        let package = &root["workspace"]["package"];
-        assert_eq!(package["license"].as_str(), Some(LICENSE));
-        assert_eq!(package["authors"][0].as_str(), Some(AUTHOR));
+        let workspace = &root["workspace"]["package"];
         let own: Table = repository.read("crates/atlatl/Cargo.toml").unwrap().parse().unwrap();
-        assert_eq!(own["package"]["name"].as_str(), Some(PACKAGE));
-        assert_eq!(own["package"]["description"].as_str(), Some(DESCRIPTION));
-        let python: Table =
-            repository.read("packages/python/pyproject.toml").unwrap().parse().unwrap();
-        assert_eq!(python["project"]["name"].as_str(), Some(PACKAGE));
-        assert_eq!(python["project"]["description"].as_str(), Some(DESCRIPTION));
-        assert_eq!(python["project"]["license"].as_str(), Some(LICENSE));
+        let (name, about) =
+            (own["package"]["name"].as_str(), own["package"]["description"].as_str());
+        assert!(about.unwrap().chars().count() <= 100, "the MCP registry takes 100 characters");
+        let python = repository.read("packages/python/pyproject.toml").unwrap();
+        let project = &python.parse::<Table>().unwrap()["project"];
+        assert_eq!((project["name"].as_str(), project["description"].as_str()), (name, about));
+        assert_eq!(project["license"], workspace["license"]);
+        let filled = |file: &str| release().fill_in(&repository, file).unwrap();
+        let npm = filled("packages/npm/package.json");
+        assert_eq!((npm["name"].as_str(), npm["description"].as_str()), (name, about));
+        let bundle = filled("packages/mcpb/manifest.json");
+        assert_eq!(bundle["long_description"].as_str(), about);
+        for manifest in [npm, filled("packages/npm/platform.json"), bundle] {
+            assert_eq!(manifest["license"].as_str(), workspace["license"].as_str());
+            let author = manifest["author"].get("name").unwrap_or(&manifest["author"]);
+            assert_eq!(author.as_str(), workspace["authors"][0].as_str());
+        }
+        let server = filled("packages/registry/server.json");
+        assert_eq!(server["description"].as_str(), about);
+        assert_eq!(
+            (&server["name"], &server["version"]),
+            (&"example.org/atlatl".into(), &"1.2.3".into())
+        );
+        for (package, registry) in
+            server["packages"].as_array().unwrap().iter().zip(["npm", "pypi"])
+        {
+            assert_eq!(package["registryType"], registry);
+            assert_eq!(
+                (package["identifier"].as_str(), &package["version"]),
+                (name, &"1.2.3".into())
+            );
+        }
     }
 
     #[test]
@@ -174,5 +238,23 @@ pub(super) mod tests {
         };
         assert!(pack("atlatl").contains("says `atlatl 9.9.9`"));
         assert!(pack("other").contains("a program called atlatl"));
+    }
+
+    #[test]
+    fn targets_have_their_platform_whatever_their_c_library() {
+        for target in ["x86_64-unknown-linux-gnu", "x86_64-unknown-linux-musl"] {
+            let platform = Platform::from_target(target).unwrap();
+            assert_eq!(platform.name(), "x86_64-linux");
+            assert_eq!((platform.node_os, platform.node_arch), ("linux", "x64"));
+        }
+        let mac = Platform::from_target("aarch64-apple-darwin").unwrap();
+        assert_eq!((mac.name().as_str(), mac.node_os), ("aarch64-macos", "darwin"));
+    }
+
+    #[test]
+    fn a_target_without_packages_is_refused() {
+        for target in ["x86_64-pc-windows-msvc", "riscv64gc-unknown-linux-gnu", "x86_64", ""] {
+            assert!(Platform::from_target(target).is_err(), "{target}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The reference of tools, from what the program lists to a client.
+//! References that the program prints: its tools as a client lists them, and its help.
 
 use std::fmt::Write;
 
@@ -10,26 +10,26 @@ use crate::atlatl::Atlatl;
 const BEGINNING: &str = "\
 # Tools
 
-What a model sees, word for word, as `tools/list` gives it to a client of 2025-11-25. `atlatl proxy` adds the
-extraction tools to those of the server behind it; `atlatl tools` offers them alone; `atlatl serve`
+What a model sees, word for word, as `tools/list` returns it to a client of 2025-11-25. `atlatl proxy` adds the
+extraction tools to those of the wrapped server; `atlatl tools` offers them alone; `atlatl serve`
 offers them beside its own.
 ";
 
 const EXTRACTION: &str = "\
 ## Extraction tools
 
-They read what is stored and change nothing. A reply begins with how many answers there are, is cut between two answers
-at `prompt.offload.reply_tokens`, and says where to go on. What an error says is in [Errors](errors.md).
+They read stored results and change nothing. A reply begins with the number of answers, ends at a record boundary
+within `prompt.offload.reply_tokens`, and says how to continue. [Errors](errors.md) lists the error classes.
 ";
 
 const MEMORY: &str = "\
 ## Memory tools
 
-Those of `atlatl serve`. Arguments that recall, search, list and inject have in common mean the same in each.
+The tools of `atlatl serve`. Arguments that recall, search, list and inject share mean the same in each.
 ";
 
 /// The whole page.
-pub(super) fn reference(atlatl: &Atlatl) -> Result<String> {
+pub(super) fn tools(atlatl: &Atlatl) -> Result<String> {
     let extraction = atlatl.tools(&["tools"])?;
     let own = tempfile::tempdir()?;
     let store = format!("memory.store=sqlite:{}", own.path().join("memory.db").display());
@@ -38,14 +38,14 @@ pub(super) fn reference(atlatl: &Atlatl) -> Result<String> {
     let served = ["serve", "--set", &store, "--set", &results, "--set", &ledger];
     let memory = atlatl.tools(&served)?;
     let mut text = format!("{BEGINNING}\n{EXTRACTION}");
-    extraction.iter().try_for_each(|tool| append(tool, &mut text))?;
+    extraction.iter().try_for_each(|tool| append_tool(tool, &mut text))?;
     let _ = write!(text, "\n{MEMORY}");
     let memory = memory.iter().filter(|tool| !extraction.iter().any(|e| e["name"] == tool["name"]));
-    memory.into_iter().try_for_each(|tool| append(tool, &mut text))?;
+    memory.into_iter().try_for_each(|tool| append_tool(tool, &mut text))?;
     Ok(text)
 }
 
-fn append(tool: &Value, text: &mut String) -> Result<()> {
+fn append_tool(tool: &Value, text: &mut String) -> Result<()> {
     let name = tool["name"].as_str().context("a tool without a name")?;
     let description = tool["description"].as_str().context("a tool without a description")?;
     let _ = write!(text, "\n### `{name}`\n\n> {}\n", escaped(description));
@@ -133,6 +133,38 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
+/// Help of the program and of each command below it.
+pub(super) fn command_line(atlatl: &Atlatl) -> Result<String> {
+    let mut text = String::from("# Command line\n");
+    append_help(atlatl, &[], &mut text)?;
+    Ok(text)
+}
+
+fn append_help(atlatl: &Atlatl, command: &[&str], text: &mut String) -> Result<()> {
+    let help = atlatl.stdout(&[command, &["--help"]].concat())?;
+    let title = [&["atlatl"], command].concat().join(" ");
+    // Trailing spaces are an accident of the help's columns; editors remove them.
+    let body: Vec<&str> = help.trim().lines().map(str::trim_end).collect();
+    let _ = write!(text, "\n## `{title}`\n\n```text\n{}\n```\n", body.join("\n"));
+    for name in subcommands(&help) {
+        append_help(atlatl, &[command, &[name]].concat(), text)?;
+    }
+    Ok(())
+}
+
+/// The names in the `Commands:` section of a help text.
+fn subcommands(help: &str) -> Vec<&str> {
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        // Continuation lines of a long description stand further in than the names.
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -163,7 +195,7 @@ mod tests {
             "execution": {"taskSupport": "optional"},
         });
         let mut text = String::new();
-        append(&tool, &mut text).unwrap();
+        append_tool(&tool, &mut text).unwrap();
         assert!(text.contains("| `a` (required) | string | x\\|y |\n| `b` | any value |  |\n"));
         assert!(text.ends_with("\nChanges what is there; can run as a task.\n"), "{text}");
     }
@@ -171,5 +203,13 @@ mod tests {
     #[test]
     fn what_markdown_would_read_is_escaped() {
         assert_eq!(escaped("a  _b_\n-> [c] | d"), "a \\_b\\_ -\\> \\[c\\] \\| d");
+    }
+
+    #[test]
+    fn commands_are_read_from_the_help() {
+        let help = "About\n\nUsage: x\n\nCommands:\n  offload  Offload\n           more\n  \
+                    config   Configure\n  help     Print\n\nOptions:\n  -h, --help  Print\n";
+        assert_eq!(subcommands(help), ["offload", "config"]);
+        assert!(subcommands("Usage: x\n\nOptions:\n  -h  Print\n").is_empty());
     }
 }
