@@ -1,12 +1,13 @@
 //! A cluster on this machine: servers behind a load balancer with real engines, clients of many
 //! tenants, and a process killer.
 
-mod asker;
+mod api_client;
 mod balancer;
 mod canary;
+mod classify;
 mod client;
-mod connection;
-mod fleet;
+mod counters;
+mod http_client;
 mod kill;
 mod load;
 mod mix;
@@ -18,13 +19,11 @@ mod process;
 mod programs;
 mod replica;
 mod report;
-mod response;
 mod s3;
 mod state;
-mod tally;
+mod tenant_state;
 mod tenants;
 mod up;
-mod verdict;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -34,10 +33,10 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use xtask::BinArgs;
 
-use self::fleet::Fleet;
 use self::kill::Turns;
 use self::report::Report;
 use self::state::State;
+use self::tenant_state::Tenants;
 use crate::args::{ClusterCommand, KillArgs, LoadArgs, OverloadArgs, RunArgs, TurnArgs, UpArgs};
 use crate::run_record::RunRecord;
 use xtask::atlatl::Atlatl;
@@ -106,7 +105,7 @@ fn say_where(state: &State) {
 
 fn load(dir: &Path, args: &LoadArgs) -> Result<bool> {
     let state = State::load(dir)?;
-    let fleet = Fleet::new(tenants::load(dir)?.0);
+    let fleet = Tenants::new(tenants::load(dir)?.0);
     let time = Duration::from_secs(args.seconds);
     output::progress(format_args!("{} clients for {} s", args.clients, args.seconds));
     let tally = load::run(&fleet, state.balancer.port, args.clients.into(), time)?;
@@ -155,7 +154,7 @@ fn overloaded(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Resul
 
 fn measured(state: &mut State, args: &RunArgs) -> Result<Report> {
     let (tenants, probe) = tenants::load(&state.dir)?;
-    let fleet = Fleet::new(tenants);
+    let fleet = Tenants::new(tenants);
     let turns = turns(args.seconds, &args.turns);
     let port = state.balancer.port;
     output::progress(format_args!("{} clients and kills for {} s", args.clients, args.seconds));

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::asker::{Asker, Outcome, Said};
-use super::connection::Request;
-use super::fleet::{Crew, Fleet, Kept, Walk};
+use super::api_client::{ApiClient, Outcome, Said};
+use super::classify::Form;
+use super::http_client::Request;
 use super::mix::{Action, Foreign, Random, choose};
-use super::verdict::Form;
+use super::tenant_state::{Crew, Kept, Tenants, Walk};
 
 /// As many memories as make a result too large to be sent.
 const MANY: u64 = 120;
@@ -33,18 +33,18 @@ const QUESTIONS: [&str; 6] =
 /// One client.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
-    fleet: &'a Fleet,
+    fleet: &'a Tenants,
     /// Whose it is, among the fleet's.
     index: usize,
     number: usize,
     serial: u64,
     random: Random,
-    pub(super) asker: Asker<'a>,
+    pub(super) asker: ApiClient<'a>,
 }
 
 impl<'a> Client<'a> {
     /// Client `number`, of the tenant whose turn it is.
-    pub(super) fn new(fleet: &'a Fleet, number: usize, port: u16) -> Self {
+    pub(super) fn new(fleet: &'a Tenants, number: usize, port: u16) -> Self {
         let index = number % fleet.crews.len();
         Self {
             fleet,
@@ -52,7 +52,7 @@ impl<'a> Client<'a> {
             number,
             serial: 0,
             random: Random::new(number as u64),
-            asker: Asker::new(&fleet.crews[index].tenant, port),
+            asker: ApiClient::new(&fleet.crews[index].tenant, port),
         }
     }
 

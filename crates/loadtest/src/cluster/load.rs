@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::client::Client;
-use super::fleet::Fleet;
-use super::tally::Tally;
+use super::counters::Counters;
+use super::tenant_state::Tenants;
 
 /// Runs so many clients against the balancer at `port` for `time`; what they counted together.
-pub(super) fn run(fleet: &Fleet, port: u16, clients: usize, time: Duration) -> Result<Tally> {
+pub(super) fn run(fleet: &Tenants, port: u16, clients: usize, time: Duration) -> Result<Counters> {
     let until = Instant::now() + time;
     let tallies = thread::scope(|scope| {
         let clients: Vec<_> = (0..clients)
@@ -25,9 +25,9 @@ pub(super) fn run(fleet: &Fleet, port: u16, clients: usize, time: Duration) -> R
             })
             .collect();
         let joined = clients.into_iter().map(thread::ScopedJoinHandle::join);
-        joined.collect::<Result<Vec<Tally>, _>>()
+        joined.collect::<Result<Vec<Counters>, _>>()
     });
-    let mut whole = Tally::default();
+    let mut whole = Counters::default();
     for tally in tallies.map_err(|_| anyhow!("a client panicked"))? {
         whole.add(tally);
     }

@@ -1,9 +1,9 @@
 //! Overload: what clients that behave get of one server while others ask for too much of it, and how
 //! soon it is as before.
 
-mod hazard;
+mod abuse;
 mod meter;
-mod trial;
+mod scenario;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use self::hazard::Hazard;
-use self::trial::{Peak, Times, Trial};
-use super::fleet::Fleet;
+use self::abuse::Abuse;
+use self::scenario::{Peak, Times, Trial};
 use super::state::State;
+use super::tenant_state::Tenants;
 use super::tenants;
 use xtask::output;
 
@@ -23,8 +23,8 @@ use xtask::output;
 const CROWDS: [usize; 4] = [8, 16, 32, MAX_CLIENTS];
 const MAX_CLIENTS: usize = 64;
 /// Every hazard, one after another.
-const HAZARDS: [Hazard; 4] =
-    [Hazard::TenTimes, Hazard::SlowReaders, Hazard::IdleConnections, Hazard::LargeBodies];
+const HAZARDS: [Abuse; 4] =
+    [Abuse::TenTimes, Abuse::SlowReaders, Abuse::IdleConnections, Abuse::LargeBodies];
 /// At least so much of the goodput stays.
 const GOODPUT: f64 = 0.8;
 /// And so soon it is back.
@@ -41,19 +41,19 @@ pub(super) struct Report {
 /// Measures the first server of a cluster.
 pub(super) fn run(state: &State, seconds: u64) -> Result<Report> {
     let port = state.replicas.first().context("a server")?.port;
-    let fleet = Fleet::new(tenants::load(&state.dir)?.0);
+    let fleet = Tenants::new(tenants::load(&state.dir)?.0);
     let times = Times { before: Duration::from_secs(4), with: Duration::from_secs(seconds) };
     output::progress("filling the memories");
-    trial::fill(&fleet, port)?;
+    scenario::fill(&fleet, port)?;
     let mut peaks = Vec::new();
     for clients in CROWDS {
         output::progress(format_args!("{clients} clients, nobody in the way"));
-        peaks.push(trial::peak(&fleet, port, clients, times.before)?);
+        peaks.push(scenario::peak(&fleet, port, clients, times.before)?);
     }
     let mut trials = Vec::new();
     for hazard in HAZARDS {
         output::progress(format_args!("{MAX_CLIENTS} clients and {hazard}"));
-        trials.push(trial::run(&fleet, port, MAX_CLIENTS, hazard, times)?);
+        trials.push(scenario::run(&fleet, port, MAX_CLIENTS, hazard, times)?);
     }
     Ok(Report { peaks, trials })
 }
@@ -114,7 +114,7 @@ mod tests {
 
     fn good() -> Report {
         let trial = Trial {
-            hazard: Hazard::TenTimes,
+            hazard: Abuse::TenTimes,
             before: 1000.0,
             with: 800.0,
             recovered_ms: Some(2000),

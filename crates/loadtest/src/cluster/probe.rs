@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::asker::{Asker, Said};
-use super::connection::Request;
+use super::api_client::{ApiClient, Said};
+use super::classify::Form;
+use super::http_client::Request;
 use super::replica;
 use super::state::{Part, State};
 use super::tenants::Tenant;
-use super::verdict::Form;
 
 /// As many memories as make a result that is stored.
 const MEMORIES: usize = 40;
@@ -22,7 +22,7 @@ const READY: Duration = Duration::from_secs(10);
 
 /// Gives the probing tenant something to list.
 pub(super) fn prepare(state: &State, tenant: &Tenant) -> Result<()> {
-    let mut asker = Asker::new(tenant, state.balancer.port);
+    let mut asker = ApiClient::new(tenant, state.balancer.port);
     let begun = Instant::now();
     let mut kept = 0;
     while kept < MEMORIES {
@@ -47,7 +47,7 @@ pub(super) fn recovered(state: &State, tenant: &Tenant, engine: Part) -> Vec<Dur
             .iter()
             .map(|member| {
                 scope.spawn(move || {
-                    let mut asker = Asker::new(tenant, member.port);
+                    let mut asker = ApiClient::new(tenant, member.port);
                     while since.elapsed() < GIVEN_UP {
                         if replica::is_ready(member.port, READY) && works(&mut asker, engine) {
                             break;
@@ -63,7 +63,7 @@ pub(super) fn recovered(state: &State, tenant: &Tenant, engine: Part) -> Vec<Dur
 }
 
 /// Whether a listing is answered: from the database, or with a result that object storage keeps.
-fn works(asker: &mut Asker<'_>, engine: Part) -> bool {
+fn works(asker: &mut ApiClient<'_>, engine: Part) -> bool {
     let arguments = match engine {
         Part::S3 => json!({"detail": "full"}),
         _ => json!({"limit": 5}),

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::connection::{Connection, Request};
+use super::http_client::{HttpClient, Request};
 use super::postgres::{self, APP};
 use super::process::{Service, User};
 use super::s3::{self, BUCKET};
@@ -50,7 +50,7 @@ pub(super) fn service(state: &State, number: usize) -> Result<Service> {
 
 /// Whether a server at `port` says that it is ready.
 pub(super) fn is_ready(port: u16, patience: std::time::Duration) -> bool {
-    let answer = Connection::new(port, patience).ask(&Request::get("/readyz"));
+    let answer = HttpClient::new(port, patience).send(&Request::get("/readyz"));
     answer.is_ok_and(|answer| answer.status == 200)
 }
 

@@ -4,9 +4,9 @@ use std::fmt::{Display, Write};
 
 use serde::Serialize;
 
-use super::fleet::Written;
+use super::counters::Counters;
 use super::kill::{Killed, Kills};
-use super::tally::Tally;
+use super::tenant_state::Written;
 use super::verify::Found;
 
 /// A server works again so soon after an engine does.
@@ -18,7 +18,7 @@ pub(super) struct Report {
     pub(super) seconds: u64,
     #[serde(flatten)]
     pub(super) written: Written,
-    pub(super) load: Option<Tally>,
+    pub(super) load: Option<Counters>,
     pub(super) kills: Option<Kills>,
     pub(super) found: Option<Found>,
 }
@@ -133,14 +133,14 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::response::Broken;
-    use crate::cluster::verdict::Verdict;
+    use crate::cluster::classify::Classification;
+    use crate::cluster::http_client::RequestError;
 
     fn good() -> Report {
-        let mut load = Tally { calls: 1000, foreign_asked: 30, ..Tally::default() };
-        load.answered(201, &Verdict::Given(serde_json::Value::Null));
-        load.answered(502, &Verdict::Balancer(502));
-        load.broke("x", Broken::Reset);
+        let mut load = Counters { calls: 1000, foreign_asked: 30, ..Counters::default() };
+        load.answered(201, &Classification::Given(serde_json::Value::Null));
+        load.answered(502, &Classification::Balancer(502));
+        load.broke("x", RequestError::Reset);
         let killed =
             |recovered_ms: &[u128]| Killed { started_ms: 300, recovered_ms: recovered_ms.to_vec() };
         let kills = Kills {

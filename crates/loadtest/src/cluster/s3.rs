@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::connection::{Connection, Request};
+use super::http_client::{HttpClient, Request};
 use super::process::{Service, User};
 use super::state::{State, text};
 
@@ -38,8 +38,8 @@ pub(super) fn service(state: &State) -> Result<Service> {
 
 /// Whether it answers at all; that it wants to know who asks is an answer.
 pub(super) fn answers(state: &State) -> bool {
-    let mut line = Connection::new(state.s3.port, Duration::from_secs(2));
-    line.ask(&Request::get("/")).is_ok()
+    let client = HttpClient::new(state.s3.port, Duration::from_secs(2));
+    client.send(&Request::get("/")).is_ok()
 }
 
 /// How a server reaches it, by the variables that every client of S3 knows.

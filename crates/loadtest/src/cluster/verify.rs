@@ -8,11 +8,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::asker::{Asker, Said};
-use super::connection::Request;
-use super::fleet::{Crew, Fleet, Kept};
-use super::tally::Tally;
-use super::verdict::Form;
+use super::api_client::{ApiClient, Said};
+use super::classify::Form;
+use super::counters::Counters;
+use super::http_client::Request;
+use super::tenant_state::{Crew, Kept, Tenants};
 use xtask::output;
 
 /// Everything runs: who does not answer for so long does not answer.
@@ -34,12 +34,12 @@ pub(super) struct Found {
 }
 
 /// Reads back every ledger through the balancer at `port`.
-pub(super) fn run(fleet: &Fleet, port: u16, tally: &mut Tally) -> Result<Found> {
+pub(super) fn run(fleet: &Tenants, port: u16, tally: &mut Counters) -> Result<Found> {
     let checked = thread::scope(|scope| {
         let crews: Vec<_> =
             fleet.crews.iter().map(|crew| scope.spawn(move || check(crew, port))).collect();
         let joined = crews.into_iter().map(thread::ScopedJoinHandle::join);
-        joined.collect::<Result<Vec<Result<(Found, Tally)>>, _>>()
+        joined.collect::<Result<Vec<Result<(Found, Counters)>>, _>>()
     });
     let mut whole = Found::default();
     for checked in checked.map_err(|_| anyhow!("a reader panicked"))? {
@@ -55,8 +55,8 @@ pub(super) fn run(fleet: &Fleet, port: u16, tally: &mut Tally) -> Result<Found> 
     Ok(whole)
 }
 
-fn check(crew: &Crew, port: u16) -> Result<(Found, Tally)> {
-    let mut asker = Asker::new(&crew.tenant, port);
+fn check(crew: &Crew, port: u16) -> Result<(Found, Counters)> {
+    let mut asker = ApiClient::new(&crew.tenant, port);
     let mut found = Found::default();
     let (ledger, removed, unsure) = {
         let held = crew.held();
@@ -83,7 +83,11 @@ fn check(crew: &Crew, port: u16) -> Result<(Found, Tally)> {
 }
 
 /// Those that are not there, or say something else.
-fn lost<'a>(asker: &mut Asker<'_>, ledger: &'a [Kept], found: &mut Found) -> Result<Vec<&'a Kept>> {
+fn lost<'a>(
+    asker: &mut ApiClient<'_>,
+    ledger: &'a [Kept],
+    found: &mut Found,
+) -> Result<Vec<&'a Kept>> {
     let mut lost = Vec::new();
     for kept in ledger {
         let memory = asked(asker, &format!("/v1/memories/{}", kept.id))?.unwrap_or_default();
@@ -98,7 +102,7 @@ fn lost<'a>(asker: &mut Asker<'_>, ledger: &'a [Kept], found: &mut Found) -> Res
 }
 
 /// What is there, if it is; asked until somebody answers.
-fn asked(asker: &mut Asker<'_>, path: &str) -> Result<Option<Value>> {
+fn asked(asker: &mut ApiClient<'_>, path: &str) -> Result<Option<Value>> {
     let begun = Instant::now();
     while begun.elapsed() < ANSWER_TIMEOUT {
         match asker.ask("reading back", Request::get(path), Form::Json).said {

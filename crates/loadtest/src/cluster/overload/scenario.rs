@@ -10,9 +10,9 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Serialize;
 
 use super::super::client::Client;
-use super::super::fleet::{Crew, Fleet};
-use super::super::tally::{Fault, Tally};
-use super::hazard::{self, Got, Hazard};
+use super::super::counters::{Counters, Fault};
+use super::super::tenant_state::{Crew, Tenants};
+use super::abuse::{self, Abuse, Got};
 use super::meter::Meter;
 
 /// Memories of a tenant before anything is measured, so that those which are written meanwhile change
@@ -47,7 +47,7 @@ pub(super) struct Peak {
 /// What came of a hazard.
 #[derive(Debug, Serialize)]
 pub(super) struct Trial {
-    pub(super) hazard: Hazard,
+    pub(super) hazard: Abuse,
     /// Good answers a second.
     pub(super) before: f64,
     pub(super) with: f64,
@@ -67,7 +67,7 @@ impl Trial {
 }
 
 /// Gives every tenant something to ask for.
-pub(super) fn fill(fleet: &Fleet, port: u16) -> Result<()> {
+pub(super) fn fill(fleet: &Tenants, port: u16) -> Result<()> {
     let end = Instant::now() + FILL_TIMEOUT;
     thread::scope(|scope| {
         for number in 0..FILLERS * fleet.crews.len() {
@@ -86,7 +86,7 @@ pub(super) fn fill(fleet: &Fleet, port: u16) -> Result<()> {
 }
 
 /// The goodput with nobody in the way.
-pub(super) fn peak(fleet: &Fleet, port: u16, clients: usize, time: Duration) -> Result<Peak> {
+pub(super) fn peak(fleet: &Tenants, port: u16, clients: usize, time: Duration) -> Result<Peak> {
     let (meter, over) = (Meter::new(), AtomicBool::new(false));
     thread::scope(|scope| {
         let crowd = Crowd::begin(scope, fleet, port, 0..clients, &meter, &over);
@@ -99,10 +99,10 @@ pub(super) fn peak(fleet: &Fleet, port: u16, clients: usize, time: Duration) -> 
 
 /// The goodput before, with and after `hazard`.
 pub(super) fn run(
-    fleet: &Fleet,
+    fleet: &Tenants,
     port: u16,
     clients: usize,
-    hazard: Hazard,
+    hazard: Abuse,
     times: Times,
 ) -> Result<Trial> {
     let meter = Meter::new();
@@ -118,7 +118,7 @@ pub(super) fn run(
                 let _ = there.send(());
             };
             match hazard {
-                Hazard::TenTimes => {
+                Abuse::TenTimes => {
                     let further = clients..10 * clients;
                     there();
                     thread::scope(|scope| {
@@ -126,11 +126,11 @@ pub(super) fn run(
                     })
                     .map(|tally| got(&tally))
                 }
-                Hazard::SlowReaders => hazard::slow_readers(fleet, port, there, hazard_over),
-                Hazard::IdleConnections => hazard::idle_connections(port, there, hazard_over),
-                Hazard::LargeBodies => {
+                Abuse::SlowReaders => abuse::slow_readers(fleet, port, there, hazard_over),
+                Abuse::IdleConnections => abuse::idle_connections(port, there, hazard_over),
+                Abuse::LargeBodies => {
                     there();
-                    hazard::large_bodies(fleet, port, hazard_over)
+                    abuse::large_bodies(fleet, port, hazard_over)
                 }
             }
         });
@@ -161,12 +161,12 @@ pub(super) fn run(
 }
 
 /// Clients that behave.
-struct Crowd<'scope>(Vec<ScopedJoinHandle<'scope, Tally>>);
+struct Crowd<'scope>(Vec<ScopedJoinHandle<'scope, Counters>>);
 
 impl<'scope> Crowd<'scope> {
     fn begin<'env>(
         scope: &'scope Scope<'scope, 'env>,
-        fleet: &'env Fleet,
+        fleet: &'env Tenants,
         port: u16,
         numbers: std::ops::Range<usize>,
         meter: &'env Meter,
@@ -188,8 +188,8 @@ impl<'scope> Crowd<'scope> {
         Self(clients.collect())
     }
 
-    fn end(self) -> Result<Tally> {
-        let mut whole = Tally::default();
+    fn end(self) -> Result<Counters> {
+        let mut whole = Counters::default();
         for client in self.0 {
             whole.add(client.join().map_err(|_| anyhow!("a client panicked"))?);
         }
@@ -198,7 +198,7 @@ impl<'scope> Crowd<'scope> {
 }
 
 /// What clients got that were too many.
-fn got(tally: &Tally) -> Got {
+fn got(tally: &Counters) -> Got {
     let mut got = tally.answers.clone();
     got.insert("resets".to_owned(), tally.resets);
     got.insert("timeouts".to_owned(), tally.timeouts);

@@ -17,7 +17,7 @@ const MANY: usize = 300;
 
 /// The tenants of all clients.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct Tenants {
     pub(super) crews: Vec<Crew>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Written {
     pub(super) unsure: u64,
 }
 
-impl Fleet {
+impl Tenants {
     pub(super) fn new(tenants: Vec<Tenant>) -> Self {
         let crew = |tenant| Crew { tenant, held: Mutex::new(Held::new()) };
         Self { crews: tenants.into_iter().map(crew).collect() }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_is_removed_is_taken_from_many_and_counts_as_written() {
         let tenant = Tenant { name: String::new(), key: String::new(), canary: String::new() };
-        let (fleet, mut random) = (Fleet::new(vec![tenant]), Random::new(1));
+        let (fleet, mut random) = (Tenants::new(vec![tenant]), Random::new(1));
         let mut held = fleet.crews[0].held();
         let kept = |n: usize| Kept { id: n.to_string(), content: String::new() };
         held.ledger = (1..MANY).map(kept).collect();
@@ -196,7 +196,7 @@ mod tests {
     fn another_tenant_is_never_ones_own() {
         let tenant =
             |n: usize| Tenant { name: n.to_string(), key: String::new(), canary: String::new() };
-        let fleet = Fleet::new((0..3).map(tenant).collect());
+        let fleet = Tenants::new((0..3).map(tenant).collect());
         let mut random = Random::new(1);
         for index in 0..3 {
             let mut seen: Vec<String> =

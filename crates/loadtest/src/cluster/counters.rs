@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::response::Broken;
-use super::verdict::Verdict;
+use super::classify::Classification;
+use super::http_client::RequestError;
 
 /// What was counted.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Tally {
+pub(super) struct Counters {
     pub(super) calls: u64,
     /// Answers of servers by status, and by kind where a status does not tell.
     pub(super) answers: BTreeMap<String, u64>,
@@ -37,21 +37,21 @@ pub(super) struct Fault {
     pub(super) example: String,
 }
 
-impl Tally {
+impl Counters {
     /// Counts an answer.
-    pub(super) fn answered(&mut self, status: u16, verdict: &Verdict) {
+    pub(super) fn answered(&mut self, status: u16, verdict: &Classification) {
         let kind = match verdict {
-            Verdict::Balancer(status) => {
+            Classification::Balancer(status) => {
                 *self.balancer.entry(*status).or_default() += 1;
                 return;
             }
-            Verdict::NotNow { kind, .. } if *kind == status.to_string() => {
+            Classification::NotNow { kind, .. } if *kind == status.to_string() => {
                 format!("{kind}, asked to come back")
             }
-            Verdict::NotNow { kind, .. } => format!("{status}, {kind}"),
-            Verdict::Unsure => format!("{status}, may be there or not"),
+            Classification::NotNow { kind, .. } => format!("{status}, {kind}"),
+            Classification::Unsure => format!("{status}, may be there or not"),
             // A message that was refused has the status of one that was not.
-            Verdict::Denied(_) if status == 200 => "200, refused".to_owned(),
+            Classification::Denied(_) if status == 200 => "200, refused".to_owned(),
             _ => status.to_string(),
         };
         *self.answers.entry(kind).or_default() += 1;
@@ -66,12 +66,12 @@ impl Tally {
     }
 
     /// Counts a request without an answer.
-    pub(super) fn broke(&mut self, what: &str, broken: Broken) {
+    pub(super) fn broke(&mut self, what: &str, broken: RequestError) {
         match broken {
-            Broken::Reset => self.resets += 1,
-            Broken::Refused => self.refused += 1,
-            Broken::Timeout => self.timeouts += 1,
-            Broken::Malformed(why) => self.error(what, "no HTTP", why),
+            RequestError::Reset => self.resets += 1,
+            RequestError::Refused => self.refused += 1,
+            RequestError::Timeout => self.timeouts += 1,
+            RequestError::Malformed(why) => self.error(what, "no HTTP", why),
         }
     }
 
@@ -121,19 +121,20 @@ mod tests {
 
     #[test]
     fn what_two_counted_is_added_and_the_first_example_stays() {
-        let mut one = Tally { calls: 3, foreign_seen: 1, ..Tally::default() };
-        let busy = |kind: &str| Verdict::NotNow { kind: kind.to_owned(), wait: Duration::ZERO };
-        one.answered(200, &Verdict::Given(serde_json::Value::Null));
+        let mut one = Counters { calls: 3, foreign_seen: 1, ..Counters::default() };
+        let busy =
+            |kind: &str| Classification::NotNow { kind: kind.to_owned(), wait: Duration::ZERO };
+        one.answered(200, &Classification::Given(serde_json::Value::Null));
         one.answered(503, &busy("503"));
         one.answered(200, &busy("tool error, unavailable"));
         one.error("read", "404 there is no 01ARZ3NDEKTSV4RRFFQ69G5FAV", "first".to_owned());
-        let mut two = Tally { calls: 4, ..Tally::default() };
-        two.answered(200, &Verdict::Given(serde_json::Value::Null));
-        two.answered(200, &Verdict::Denied("error -32602: no".to_owned()));
-        two.answered(502, &Verdict::Balancer(502));
+        let mut two = Counters { calls: 4, ..Counters::default() };
+        two.answered(200, &Classification::Given(serde_json::Value::Null));
+        two.answered(200, &Classification::Denied("error -32602: no".to_owned()));
+        two.answered(502, &Classification::Balancer(502));
         two.error("read", "404 there is no 01BX5ZZKBKACTAV9WEVGEMMVRZ", "second".to_owned());
-        two.broke("read", Broken::Reset);
-        two.broke("read", Broken::Malformed("odd".to_owned()));
+        two.broke("read", RequestError::Reset);
+        two.broke("read", RequestError::Malformed("odd".to_owned()));
         one.add(two);
         assert_eq!((one.calls, one.resets, one.foreign_seen), (7, 1, 1));
         assert_eq!(one.balancer, [(502, 1)].into());

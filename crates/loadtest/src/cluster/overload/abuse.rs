@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,8 +12,8 @@ use anyhow::{Context, Result, anyhow};
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
 use serde::{Serialize, Serializer};
 
-use super::super::fleet::Fleet;
-use super::super::response::{Broken, Response};
+use super::super::http_client::{HttpClient, Request, RequestError, Response};
+use super::super::tenant_state::Tenants;
 use super::super::tenants::Tenant;
 
 /// Readers that take their time.
@@ -24,8 +24,7 @@ const WINDOW: usize = 4 << 10;
 const CONNECTIONS: usize = 10_000;
 /// Who sends too much at a time, and how much.
 const SENDERS: usize = 4;
-const BODY: usize = 64 << 20;
-const PIECE: usize = 256 << 10;
+const BODY: u64 = 64 << 20;
 /// How long one may take to be let in, and to be answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often somebody looks whether it is over.
@@ -33,7 +32,7 @@ const A_MOMENT: Duration = Duration::from_millis(200);
 
 /// One way to ask too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hazard {
+pub(super) enum Abuse {
     /// Ten times as many clients of the same kind.
     TenTimes,
     /// Clients that read some bytes of an answer and then wait.
@@ -44,7 +43,7 @@ pub(super) enum Hazard {
     LargeBodies,
 }
 
-impl fmt::Display for Hazard {
+impl fmt::Display for Abuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TenTimes => write!(f, "ten times the clients"),
@@ -55,7 +54,7 @@ impl fmt::Display for Hazard {
     }
 }
 
-impl Serialize for Hazard {
+impl Serialize for Abuse {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -66,7 +65,7 @@ pub(super) type Got = BTreeMap<String, u64>;
 
 /// Connections that read nothing from the server at `port` until `over`, once they are `there`.
 pub(super) fn slow_readers(
-    fleet: &Fleet,
+    fleet: &Tenants,
     port: u16,
     there: impl FnOnce(),
     over: &AtomicBool,
@@ -99,16 +98,16 @@ fn slowly(tenant: &Tenant, port: u16, over: &AtomicBool) -> Result<(bool, u64)> 
     let key = &tenant.key;
     let asked = format!(
         "GET /v1/memories?limit=100 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n\
-         Connection: close\r\n\r\n"
+         HttpClient: close\r\n\r\n"
     );
     stream.write_all(asked.as_bytes())?;
     stream.set_read_timeout(Some(A_MOMENT))?;
     let (mut buffer, mut bytes) = ([0; 64], 0);
     while !over.load(Ordering::Relaxed) {
-        match stream.read(&mut buffer).map_err(Broken::from) {
+        match stream.read(&mut buffer).map_err(RequestError::from) {
             Ok(0) => return Ok((true, bytes)),
             Ok(read) => bytes += read as u64,
-            Err(Broken::Timeout) => {}
+            Err(RequestError::Timeout) => {}
             Err(_) => return Ok((false, bytes)),
         }
         thread::sleep(A_MOMENT);
@@ -135,14 +134,14 @@ pub(super) fn idle_connections(port: u16, there: impl FnOnce(), over: &AtomicBoo
     }
     let open = |stream: &mut TcpStream| {
         let read = stream.read(&mut [0; 1]);
-        read.is_err_and(|error| Broken::from(error) == Broken::Timeout)
+        read.is_err_and(|error| RequestError::from(error) == RequestError::Timeout)
     };
     let open = connections.iter_mut().map(open).filter(|open| *open).count() as u64;
     Ok(Got::from([("open to the end".to_owned(), open)]))
 }
 
 /// Bodies that are too long, until `over`.
-pub(super) fn large_bodies(fleet: &Fleet, port: u16, over: &AtomicBool) -> Result<Got> {
+pub(super) fn large_bodies(fleet: &Tenants, port: u16, over: &AtomicBool) -> Result<Got> {
     let sent = thread::scope(|scope| {
         let senders: Vec<_> = (0..SENDERS)
             .map(|number| {
@@ -171,19 +170,7 @@ pub(super) fn large_bodies(fleet: &Fleet, port: u16, over: &AtomicBool) -> Resul
     Ok(all)
 }
 
-fn send(tenant: &Tenant, port: u16) -> Result<Response, Broken> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    let head = format!(
-        "POST /v1/memories HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\n\
-         Content-Type: application/json\r\nContent-Length: {BODY}\r\n\r\n",
-        tenant.key
-    );
-    stream.write_all(head.as_bytes())?;
-    let piece = vec![b' '; PIECE];
-    for _ in 0..BODY / PIECE {
-        stream.write_all(&piece)?;
-    }
-    Response::read(&mut BufReader::new(stream))
+fn send(tenant: &Tenant, port: u16) -> Result<Response, RequestError> {
+    let request = Request::post("/v1/memories", String::new()).with_key(&tenant.key);
+    HttpClient::new(port, ANSWER_TIMEOUT).send_spaces(request, BODY)
 }

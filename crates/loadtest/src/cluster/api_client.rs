@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::canary;
-use super::connection::{Connection, Request};
-use super::response::Broken;
-use super::tally::Tally;
+use super::classify::{Classification, Form, classify};
+use super::counters::Counters;
+use super::http_client::RequestError;
+use super::http_client::{HttpClient, Request};
 use super::tenants::Tenant;
-use super::verdict::{Form, Verdict, judge};
 use xtask::output;
 
 /// All clients give all their messages the same id: who mixes up answers by their ids is seen.
@@ -23,10 +23,10 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// A client of one tenant.
 #[derive(Debug)]
-pub(super) struct Asker<'a> {
+pub(super) struct ApiClient<'a> {
     pub(super) tenant: &'a Tenant,
-    line: Connection,
-    pub(super) tally: Tally,
+    http: HttpClient,
+    pub(super) tally: Counters,
 }
 
 /// What came of a request.
@@ -49,9 +49,9 @@ pub(super) enum Said {
     Wrong(String),
 }
 
-impl<'a> Asker<'a> {
+impl<'a> ApiClient<'a> {
     pub(super) fn new(tenant: &'a Tenant, port: u16) -> Self {
-        Self { tenant, line: Connection::new(port, ANSWER_TIMEOUT), tally: Tally::default() }
+        Self { tenant, http: HttpClient::new(port, ANSWER_TIMEOUT), tally: Counters::default() }
     }
 
     /// Calls a tool.
@@ -69,11 +69,11 @@ impl<'a> Asker<'a> {
     pub(super) fn ask(&mut self, what: &str, request: Request, form: Form) -> Outcome {
         let request = request.with_key(&self.tenant.key);
         self.tally.calls += 1;
-        let response = match self.line.ask(&request) {
+        let response = match self.http.send(&request) {
             Ok(response) => response,
             Err(broken) => {
                 let said = match broken {
-                    Broken::Refused => Said::NotNow,
+                    RequestError::Refused => Said::NotNow,
                     _ => Said::Unsure,
                 };
                 self.tally.broke(what, broken);
@@ -81,7 +81,7 @@ impl<'a> Asker<'a> {
                 return Outcome { said, shown: String::new() };
             }
         };
-        for found in canary::foreign(&response.whole(), &self.tenant.canary) {
+        for found in canary::foreign(&response.to_bytes(), &self.tenant.canary) {
             self.tally.foreign_seen += 1;
             output::line(format_args!(
                 "FOREIGN: {} ({}) got {found} from {what} ({} {}): {}",
@@ -89,32 +89,32 @@ impl<'a> Asker<'a> {
                 self.tenant.canary,
                 request.method,
                 request.path,
-                response.shown()
+                response.excerpt()
             ));
         }
-        let verdict = judge(form, &response);
+        let verdict = classify(form, &response);
         self.tally.answered(response.status, &verdict);
         let said = match verdict {
-            Verdict::Given(value) => Said::Given(value),
-            Verdict::Denied(why) => Said::Denied(why),
-            Verdict::Wrong(why) => Said::Wrong(why),
-            Verdict::Unsure => Said::Unsure,
-            Verdict::NotNow { wait, .. } => {
+            Classification::Given(value) => Said::Given(value),
+            Classification::Denied(why) => Said::Denied(why),
+            Classification::Wrong(why) => Said::Wrong(why),
+            Classification::Unsure => Said::Unsure,
+            Classification::NotNow { wait, .. } => {
                 thread::sleep(wait);
                 Said::NotNow
             }
             // It had nobody to ask.
-            Verdict::Balancer(503) => {
+            Classification::Balancer(503) => {
                 thread::sleep(A_MOMENT);
                 Said::NotNow
             }
             // It asked, and got no answer.
-            Verdict::Balancer(_) => {
+            Classification::Balancer(_) => {
                 thread::sleep(A_MOMENT);
                 Said::Unsure
             }
         };
-        Outcome { said, shown: response.shown() }
+        Outcome { said, shown: response.excerpt() }
     }
 
     /// What was given for something of the tenant's own; that it was denied is an error.
