@@ -51,9 +51,9 @@ pub(crate) struct TestsArgs {
 pub(crate) struct ConformanceArgs {
     #[command(flatten)]
     pub(crate) tests: TestsArgs,
-    /// `JUnit` report of a finished run: the table then says what that run showed.
+    /// `JUnit` report of a finished run, once per report: the table then shows the outcomes.
     #[arg(long, value_name = "FILE")]
-    pub(crate) junit: Option<PathBuf>,
+    pub(crate) junit: Vec<PathBuf>,
 }
 
 /// Where the `atlatl` program is.

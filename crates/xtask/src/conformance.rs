@@ -22,7 +22,10 @@ const REQUIREMENTS: &str = "../shared/conformance.md";
 pub(crate) fn run(repository: &Repository, args: &ConformanceArgs) -> Result<bool> {
     let table = ClauseTable::load(repository)?;
     let known = test_list::load(repository, &args.tests)?;
-    let run = args.junit.as_deref().map(evidence::load).transpose()?;
+    let mut runs =
+        args.junit.iter().map(|file| evidence::load(file)).collect::<Result<Vec<_>>>()?;
+    let run =
+        runs.pop().map(|last| runs.into_iter().flatten().chain(last).collect::<evidence::Run>());
 
     let mut findings = table.findings();
     findings.extend(missing_or_extra(repository, &table)?);
