@@ -67,27 +67,29 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     let over_http = !args.stdio && !settings.config.server.listen.is_empty();
     // Bind first, so that an unusable address fails before anything else is opened.
     let open = || Door::open(&settings.config.server.listen, &settings);
-    let door = over_http.then(open).transpose()?;
-    let principals = door.as_ref().and_then(|door| match &door.auth {
+    let endpoint = over_http.then(open).transpose()?;
+    let principals = endpoint.as_ref().and_then(|endpoint| match &endpoint.auth {
         Auth::Principals(principals) => Some(principals.clone()),
         Auth::SameUser | Auth::Tokens(_) => None,
     });
-    match (door, principals) {
-        (Some(door), Some(principals)) => tenants::serve_tenants(&settings, &principals, door),
-        (door, _) => serve_single_tenant(&settings, door),
+    match (endpoint, principals) {
+        (Some(endpoint), Some(principals)) => {
+            tenants::serve_tenants(&settings, &principals, endpoint)
+        }
+        (endpoint, _) => serve_single_tenant(&settings, endpoint),
     }
 }
 
 /// Serves the memories of one tenant.
-fn serve_single_tenant(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
+fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<Status, Error> {
     let store = memory_config::served(settings)?;
-    let (mut offload, links) = open_offload_stack(settings, door.as_ref(), &store)?;
+    let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let mut events = EventBus::new(Moment::of_system)
         .with(Arc::new(ServerEventSink::new(offload.events())))
         .with(Arc::clone(&metrics) as _);
     // On stdio there is no authentication to audit.
-    if door.is_some()
+    if endpoint.is_some()
         && let Some(audit) = AuditLog::open(&settings.config.server.audit)?
     {
         events = events.with(Arc::new(audit));
@@ -104,12 +106,12 @@ fn serve_single_tenant(settings: &Settings, door: Option<Door>) -> Result<Status
     offload.clean(settings);
     let maintenance =
         server.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
-    let result = match door {
+    let result = match endpoint {
         None => {
             stdio::serve(&server, io::stdin(), io::stdout());
             Ok(Status::Success)
         }
-        Some(door) => serve_http(door, settings, &offload, links, server, metrics),
+        Some(endpoint) => serve_http(endpoint, settings, &offload, links, server, metrics),
     };
     // Not joined: maintenance can be interrupted at any step, and ends with the process.
     std::mem::forget(maintenance);
@@ -120,18 +122,18 @@ fn serve_single_tenant(settings: &Settings, door: Option<Door>) -> Result<Status
 /// object store, if one is configured, with signed links for the clients.
 fn open_offload_stack(
     settings: &Settings,
-    door: Option<&Door>,
+    endpoint: Option<&Door>,
     store: &Arc<dyn MemoryStore>,
 ) -> Result<(OffloadStack, Option<Arc<SignedLinks>>), Error> {
     let config = &settings.config;
-    let door = door.filter(|_| !config.prompt.offload.shared_filesystem);
-    let shared = door
-        .map(|door| Ok::<_, Error>((door, object_store_config::open(settings)?)))
+    let endpoint = endpoint.filter(|_| !config.prompt.offload.shared_filesystem);
+    let shared = endpoint
+        .map(|endpoint| Ok::<_, Error>((endpoint, object_store_config::open(settings)?)))
         .transpose()?;
-    let Some((door, Some(spool))) = shared else {
+    let Some((endpoint, Some(spool))) = shared else {
         return Ok((OffloadStack::new(settings, None)?, None));
     };
-    let base = base_url(settings, door)?;
+    let base = base_url(settings, endpoint)?;
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
     Ok((OffloadStack::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
 }
@@ -167,7 +169,7 @@ fn add_offloading(server_config: &mut ServerConfig, settings: &Settings, offload
 
 /// Serves one tenant over HTTP until a termination signal.
 fn serve_http(
-    door: Door,
+    endpoint: Door,
     settings: &Settings,
     offload: &OffloadStack,
     links: Option<Arc<SignedLinks>>,
@@ -181,7 +183,7 @@ fn serve_http(
     }
     options.spools = Some(offload.spools());
     options.links = links;
-    serve_until_signal(door, options, |Door { listener, auth, .. }, mut options, stopped| {
+    serve_until_signal(endpoint, options, |Door { listener, auth, .. }, mut options, stopped| {
         if let Auth::Tokens(tokens) = auth {
             options.tokens = Some(tokens);
         }
@@ -190,9 +192,9 @@ fn serve_http(
 }
 
 /// The URL of the server without a path: `server.public_url`, or the listening address.
-fn base_url(settings: &Settings, door: &Door) -> Result<String, Error> {
+fn base_url(settings: &Settings, endpoint: &Door) -> Result<String, Error> {
     match &*settings.config.server.public_url {
-        "" => door.url(),
+        "" => endpoint.url(),
         url => Ok(url.trim_end_matches('/').to_owned()),
     }
 }
@@ -219,7 +221,7 @@ fn http_options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
 
 /// Runs a server until SIGTERM, SIGINT or SIGHUP, then flushes traces.
 fn serve_until_signal(
-    door: Door,
+    endpoint: Door,
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
     run: impl FnOnce(Door, HttpOptions, Stopped) -> io::Result<()>,
 ) -> Result<Status, Error> {
@@ -238,9 +240,9 @@ fn serve_until_signal(
             stop.now();
         }
     });
-    door.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
-    let place = door.place()?;
-    let result = run(door, options, stopped);
+    endpoint.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
+    let place = endpoint.place()?;
+    let result = run(endpoint, options, stopped);
     #[cfg(feature = "otel")]
     if let Some(traces) = traces {
         traces.finish();

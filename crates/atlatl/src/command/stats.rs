@@ -247,10 +247,10 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
     } else {
         (rows, &[][..])
     };
-    let shown = || first.iter().chain(last);
+    let visible = || first.iter().chain(last);
     let name = |row: &Row| truncate(&printable(&row.name), MAX_NAME_CHARS);
-    let names = shown().map(|row| name(row).chars().count()).max().unwrap_or(0);
-    let nets = shown().map(|row| signed(row.figures.net_tokens()).chars().count()).max();
+    let names = visible().map(|row| name(row).chars().count()).max().unwrap_or(0);
+    let nets = visible().map(|row| signed(row.figures.net_tokens()).chars().count()).max();
     let nets = nets.unwrap_or(0);
     let width = LINE_WIDTH.saturating_sub(names + nets + 6);
     let max = rows.iter().map(|row| row.figures.net_tokens().unsigned_abs()).max();

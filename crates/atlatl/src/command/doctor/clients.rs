@@ -224,7 +224,7 @@ fn missing_program(server: &ClientEntry, program: &str) -> Finding {
 pub(super) fn check_installs(settings: &Settings, group: &mut Group) {
     let Ok(installs) = Installs::open(settings) else { return };
     let files = find(settings, &[]).unwrap_or_default();
-    let files: Vec<PathBuf> = files.into_iter().map(|found| found.file).collect();
+    let files: Vec<PathBuf> = files.into_iter().map(|file| file.file).collect();
     let leftovers = installs.leftovers(&files);
     group.record(
         "install-leftovers",

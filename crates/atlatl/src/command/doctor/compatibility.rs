@@ -294,8 +294,8 @@ fn name_limit(client: &str) -> Option<(usize, usize)> {
 pub(super) fn check_tool_names(server: &ClientEntry, tools: &[String]) -> Option<Finding> {
     let (max_chars, affixes) = name_limit(server.client.name)?;
     let offers = matches!(server.command, EntryCommand::Proxy { tools: ProxyTools::All, .. });
-    let ours = offers.then_some(LONGEST_ATLATL_TOOL);
-    let all: Vec<&str> = tools.iter().map(String::as_str).chain(ours).collect();
+    let added = offers.then_some(LONGEST_ATLATL_TOOL);
+    let all: Vec<&str> = tools.iter().map(String::as_str).chain(added).collect();
     let name = server.launch.name.chars().count();
     let length = |tool: &&str| tool.chars().count();
     let too_long = |tool: &&&str| affixes + name + length(tool) > max_chars;
@@ -305,8 +305,8 @@ pub(super) fn check_tool_names(server: &ClientEntry, tools: &[String]) -> Option
     let others = if count > 1 { format!(", and {} more", count - 1) } else { String::new() };
     let file = server.file.display();
     let fix = match max_chars.checked_sub(affixes + longest) {
-        Some(room @ 1..) => {
-            format!("in {file}, give {} a name of {room} characters at most", server.launch.name)
+        Some(max @ 1..) => {
+            format!("in {file}, give {} a name of {max} characters at most", server.launch.name)
         }
         _ => format!(
             "switch the tool {first} off in {}: no name of a server is short enough",

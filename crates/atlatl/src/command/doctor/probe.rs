@@ -266,8 +266,8 @@ fn protocol_version(result: &Value) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let known = all.iter().find(|version| version::MODERN.contains(version));
-    known.or(all.first()).map_or_else(|| "none".to_owned(), |version| (*version).to_owned())
+    let supported = all.iter().find(|version| version::MODERN.contains(version));
+    supported.or(all.first()).map_or_else(|| "none".to_owned(), |version| (*version).to_owned())
 }
 
 /// Reads the lines of the server's output in a thread, which ends with the output.
@@ -293,11 +293,11 @@ struct StderrTail(Arc<Mutex<Vec<u8>>>);
 impl StderrTail {
     fn read_from(mut error: impl Read + Send + 'static) -> Self {
         let buffer = Arc::new(Mutex::new(Vec::new()));
-        let ours = Arc::clone(&buffer);
+        let shared = Arc::clone(&buffer);
         thread::spawn(move || {
             let mut chunk = [0; 1024];
             while let Ok(read @ 1..) = error.read(&mut chunk) {
-                let mut buffer = ours.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut buffer = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 buffer.extend_from_slice(&chunk[..read]);
                 let surplus = buffer.len().saturating_sub(STDERR_TAIL_BYTES);
                 buffer.drain(..surplus);

@@ -174,12 +174,12 @@ fn record_outcome(
     summaries: &mut Vec<String>,
 ) {
     let name = &server.launch.name;
-    let ProbeOutcome::Answered(answer) = outcome else {
+    let ProbeOutcome::Answered(info) = outcome else {
         group.record("server-start", start_finding(server, outcome, timeout_seconds), "");
         return;
     };
-    let count = answer.tools.as_ref().map_or(0, Vec::len) as u64;
-    let summary = format!("{name} ({}, {})", answer.version, counted(count, "tool", "tools"));
+    let count = info.tools.as_ref().map_or(0, Vec::len) as u64;
+    let summary = format!("{name} ({}, {})", info.version, counted(count, "tool", "tools"));
     if !summaries.contains(&summary) {
         summaries.push(summary);
     }
@@ -187,15 +187,15 @@ fn record_outcome(
     group.record("server-start", [], format!("{who} answers"));
     group.record(
         "server-version",
-        unknown_version(server, answer),
-        format!("{who} speaks {}", answer.version),
+        unknown_version(server, info),
+        format!("{who} speaks {}", info.version),
     );
     group.record(
         "server-output",
-        stray_output(server, answer),
+        stray_output(server, info),
         format!("{who} writes messages alone"),
     );
-    match &answer.tools {
+    match &info.tools {
         None => group.record("server-tools", [missing_tool_list(server, timeout_seconds)], ""),
         Some(tools) => {
             group.record(
@@ -247,19 +247,19 @@ fn start_finding(
     Some(Finding::fault("server-start", server.label(), message, fix))
 }
 
-fn unknown_version(server: &ClientEntry, answer: &ServerInfo) -> Option<Finding> {
-    let known = || version::LEGACY.iter().chain(&version::MODERN);
-    if known().any(|known| *known == answer.version) {
+fn unknown_version(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
+    let supported = || version::LEGACY.iter().chain(&version::MODERN);
+    if supported().any(|version| *version == info.version) {
         return None;
     }
-    let mut all: Vec<&str> = known().copied().collect();
+    let mut all: Vec<&str> = supported().copied().collect();
     all.sort_unstable();
     Some(Finding::fault(
         "server-version",
         server.label(),
         format!(
             "it speaks version {} of MCP; this program knows {}",
-            quote(&answer.version),
+            quote(&info.version),
             all.join(", ")
         ),
         format!(
@@ -269,8 +269,8 @@ fn unknown_version(server: &ClientEntry, answer: &ServerInfo) -> Option<Finding>
     ))
 }
 
-fn stray_output(server: &ClientEntry, answer: &ServerInfo) -> Option<Finding> {
-    let noise = answer.noise.as_ref()?;
+fn stray_output(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
+    let noise = info.noise.as_ref()?;
     Some(Finding::warning(
         "server-output",
         server.label(),

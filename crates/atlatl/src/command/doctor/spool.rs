@@ -56,8 +56,9 @@ impl StoredFiles {
     }
 
     fn add_all(&mut self, dir: &Path) {
-        let ours = |name: &str| name.strip_prefix(".part-").unwrap_or(name).starts_with("atlatl-");
-        for (_, path) in entry_names(dir).into_iter().filter(|(name, _)| ours(name)) {
+        let is_result_file =
+            |name: &str| name.strip_prefix(".part-").unwrap_or(name).starts_with("atlatl-");
+        for (_, path) in entry_names(dir).into_iter().filter(|(name, _)| is_result_file(name)) {
             self.add(&path);
         }
     }

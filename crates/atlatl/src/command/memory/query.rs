@@ -162,9 +162,9 @@ fn page_limit(requested: Option<u16>, output: &Output) -> usize {
 }
 
 /// Notes how many of the matching memories are shown.
-fn note_total(shown: usize, total: u64, output: &mut Output) {
+fn note_total(count: usize, total: u64, output: &mut Output) {
     let all = counted(total, "memory", "memories");
-    output.note(format_args!("{} of {all}", grouped(shown as u64)));
+    output.note(format_args!("{} of {all}", grouped(count as u64)));
 }
 
 /// Flags that filter memories.
@@ -285,8 +285,8 @@ fn render_table(memories: &[&Memory], scores: Option<&[f64]>, now: DateTime<Utc>
 /// The length of the shortest prefixes that distinguish these ids.
 fn id_chars(memories: &[&Memory]) -> usize {
     let distinguishes = |length: &usize| {
-        let mut seen = BTreeSet::new();
-        memories.iter().all(|memory| seen.insert(memory.id.as_str()[..*length].to_lowercase()))
+        let mut prefixes = BTreeSet::new();
+        memories.iter().all(|memory| prefixes.insert(memory.id.as_str()[..*length].to_lowercase()))
     };
     (MIN_ID_CHARS..36).find(distinguishes).unwrap_or(36)
 }

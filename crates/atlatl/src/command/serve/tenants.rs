@@ -43,7 +43,7 @@ const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) fn serve_tenants(
     settings: &Settings,
     principals: &Principals,
-    door: Door,
+    endpoint: Door,
 ) -> Result<Status, Error> {
     let Place::Database(database) = memory_config::place(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
@@ -51,7 +51,7 @@ pub(super) fn serve_tenants(
     };
     memory_config::waited_for(&database)?;
     let config = &settings.config;
-    let base = serve::base_url(settings, &door)?;
+    let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
     let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings)));
     let mut events = EventBus::new(Moment::of_system)
@@ -75,7 +75,7 @@ pub(super) fn serve_tenants(
         registry.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
     let options = serve::http_options(settings, metrics);
     let served =
-        serve::serve_until_signal(door, options, |Door { listener, .. }, options, stopped| {
+        serve::serve_until_signal(endpoint, options, |Door { listener, .. }, options, stopped| {
             run_for_many(registry, Arc::new(authenticator), events, listener, options, stopped)
         });
     // Not joined: maintenance can be interrupted at any step, and ends with the process.
@@ -156,7 +156,7 @@ impl TenantRegistry {
     fn tidy(&self) {
         for name in self.database.tenants().unwrap_or_default() {
             // A cached tenant has drafts and readers that its sweep must respect.
-            let cached = lock(&self.tenants).get(&name).map(|known| known.tenant.clone());
+            let cached = lock(&self.tenants).get(&name).map(|entry| entry.tenant.clone());
             if let Some(tenant) = cached.or_else(|| self.build_tenant(&name, None).ok()) {
                 tenant.server.tidy();
             }
@@ -166,7 +166,7 @@ impl TenantRegistry {
     /// Updates the vector indexes of cached tenants. A tenant that writes vectors is always cached.
     fn index(&self) {
         let cached: Vec<MemoryServer> =
-            lock(&self.tenants).values().map(|known| known.tenant.server.clone()).collect();
+            lock(&self.tenants).values().map(|entry| entry.tenant.server.clone()).collect();
         for server in cached {
             server.index_vectors();
         }
@@ -245,9 +245,9 @@ impl Tenants for TenantRegistry {
     fn known(&self, name: &str) -> Option<Tenant> {
         let now = Instant::now();
         let mut all = lock(&self.tenants);
-        let known = all.get_mut(name).filter(|known| now < known.until)?;
-        known.used = now;
-        Some(known.tenant.clone())
+        let entry = all.get_mut(name).filter(|entry| now < entry.until)?;
+        entry.used = now;
+        Some(entry.tenant.clone())
     }
 
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
@@ -259,11 +259,11 @@ impl Tenants for TenantRegistry {
             self.cache_unknown(name, now);
             return Ok(None);
         };
-        let same = |known: &CachedTenant| known.row.made == row.made;
+        let same = |entry: &CachedTenant| entry.row.made == row.made;
         let cached = lock(&self.tenants)
             .get(name)
-            .filter(|known| same(known))
-            .map(|known| known.tenant.clone());
+            .filter(|entry| same(entry))
+            .map(|entry| entry.tenant.clone());
         let mut tenant = match cached {
             Some(tenant) => tenant,
             None => self.build_tenant(name, self.embedder.clone())?,
@@ -271,20 +271,20 @@ impl Tenants for TenantRegistry {
         let mut evicted = Vec::new();
         let mut all = lock(&self.tenants);
         // Concurrent requests may build the same tenant: all use the first one.
-        match all.get(name).filter(|known| same(known)) {
+        match all.get(name).filter(|entry| same(entry)) {
             Some(first) => evicted.push(std::mem::replace(&mut tenant, first.tenant.clone())),
             None if all.len() >= MAX_CACHED_TENANTS && !all.contains_key(name) => {
                 let oldest =
-                    all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone());
-                evicted.extend(oldest.and_then(|name| all.remove(&name)).map(|known| known.tenant));
+                    all.iter().min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
+                evicted.extend(oldest.and_then(|name| all.remove(&name)).map(|entry| entry.tenant));
             }
             None => {}
         }
         tenant.rate = self.rate(name, row.bounds.per_minute);
         tenant.server.bound(row.bounds.memories);
-        let known =
+        let entry =
             CachedTenant { until: now + TENANT_TTL, used: now, row, tenant: tenant.clone() };
-        evicted.extend(all.insert(name.to_owned(), known).map(|known| known.tenant));
+        evicted.extend(all.insert(name.to_owned(), entry).map(|entry| entry.tenant));
         drop(all);
         // Dropped after the lock is released, because it may take a while.
         drop(evicted);
