@@ -372,6 +372,15 @@ mod tests {
         assert_eq!(values("{}\n{\"a\":1}\n7"), ["{}", "{\"a\":1}", "7"]);
     }
 
+    /// The reason for an own splitter: a JSON parser stops at the first of these.
+    #[test]
+    fn a_malformed_value_does_not_end_the_stream() {
+        assert_eq!(
+            values("[{\"a\":}, {\"b\" 1,}, \"\n\", NaN, {\"c\":3}]"),
+            ["{\"a\":}", "{\"b\" 1,}", "\"\n\"", "NaN", "{\"c\":3}"]
+        );
+    }
+
     #[test]
     fn a_graph_is_taken_out_of_its_object() {
         let text = r#"{"@context": {"@graph": [0]}, "x": "@graph", "@graph" : [{"a":1}, 2], "y": [{}]} {"b":2}"#;
