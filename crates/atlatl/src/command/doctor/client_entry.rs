@@ -1,7 +1,7 @@
 //! Atlatl's entries in the configuration files of MCP clients.
 //!
-//! An entry is parsed with Atlatl's own command line parser, its `${NAME}` variables are expanded and
-//! its program is searched for as the client would do it.
+//! An entry is parsed with Atlatl's own command line parser, its `${NAME}` variables are expanded
+//! and its program is searched for as the client would do it.
 
 use std::ffi::OsStr;
 use std::fs;

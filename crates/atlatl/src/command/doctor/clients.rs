@@ -38,8 +38,8 @@ impl LaunchEnvironment {
     }
 }
 
-/// Checks the client files and returns Atlatl's entries. `check_limits` is false if the configuration
-/// is invalid, because the token limits are compared with it.
+/// Checks the client files and returns Atlatl's entries. `check_limits` is false if the
+/// configuration is invalid, because the token limits are compared with it.
 pub(super) fn check_clients(
     settings: &Settings,
     environment: &LaunchEnvironment,

@@ -1,5 +1,5 @@
-//! Checks that a client can use what Atlatl offers it: the extraction tools, replies within its token
-//! limit, and tool names within its length limit.
+//! Checks that a client can use what Atlatl offers it: the extraction tools, replies within its
+//! token limit, and tool names within its length limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -82,8 +82,8 @@ fn missing_tools_finding(server: &ClientEntry) -> Finding {
 fn storage_mismatch(server: &ClientEntry, tools: &ClientEntry) -> Finding {
     let file: &Path = &server.file;
     let (name, beside) = (&server.launch.name, &tools.launch.name);
-    let overrides = |of: &ClientEntry| -> BTreeSet<String> {
-        let names = of.storage.iter().flat_map(StorageKey::override_names);
+    let overrides = |entry: &ClientEntry| -> BTreeSet<String> {
+        let names = entry.storage.iter().flat_map(StorageKey::override_names);
         names.map(str::to_owned).collect()
     };
     let differing: Vec<String> =

@@ -151,8 +151,8 @@ struct ProbeSession<'a> {
 }
 
 impl ProbeSession<'_> {
-    /// Initializes the server, with `initialize` or, if it rejects that, with `server/discover`, and
-    /// lists its tools.
+    /// Initializes the server, with `initialize` or, if it rejects that, with `server/discover`,
+    /// and lists its tools.
     fn handshake(&mut self) -> Result<ServerInfo, ProbeError> {
         let client_info = json!({"name": "atlatl-doctor", "version": env!("CARGO_PKG_VERSION")});
         let initialize_params = json!({

@@ -236,7 +236,8 @@ fn level_symbol(level: Option<Level>) -> (char, &'static str, Style) {
     }
 }
 
-/// Appends `text`, wrapped between words; the first line starts with `first`, the others with `then`.
+/// Appends `text`, wrapped between words; the first line starts with `first`, the others with
+/// `then`.
 fn wrap(out: &mut String, first: &str, then: &str, text: &str) {
     let mut line = first.to_owned();
     let mut line_started = false;

@@ -29,6 +29,7 @@ enum ShowFormat {
     Markdown,
 }
 
+/// Runs `atlatl memory show`.
 pub(super) fn show(
     args: &ShowArgs,
     settings: &Settings,
@@ -69,6 +70,7 @@ struct ForgetReport {
     missing: Vec<String>,
 }
 
+/// Runs `atlatl memory forget`.
 pub(super) fn forget(
     args: &ForgetArgs,
     settings: &Settings,

@@ -55,6 +55,7 @@ pub(crate) struct AddArgs {
     json: bool,
 }
 
+/// Runs `atlatl memory add`.
 pub(super) fn add(
     args: &AddArgs,
     settings: &Settings,
@@ -130,6 +131,7 @@ pub(crate) struct EditArgs {
     status: Option<MemoryStatus>,
 }
 
+/// Runs `atlatl memory edit`.
 pub(super) fn edit(
     args: &EditArgs,
     settings: &Settings,
@@ -194,7 +196,8 @@ impl EditArgs {
     }
 }
 
-/// The changed fields, with `null` for removed ones; an error if the id or the creation time differs.
+/// The changed fields, with `null` for removed ones; an error if the id or the creation time
+/// differs.
 fn changed_fields(before: &Memory, after: &Memory) -> Result<Map, String> {
     if (after.id != before.id) || (after.created != before.created) {
         return Err("a memory keeps its id and its time of creation".to_owned());
@@ -244,7 +247,7 @@ impl Draft {
         Memory::from_markdown(&text).map_err(|error| error.to_string())
     }
 
-    /// The error for `why`. It keeps the file and names it, unless the text is unchanged.
+    /// Returns the error for `why`. If the text was changed, keeps the file and names it.
     fn into_error(self, why: &str) -> Error {
         let Self { file, text } = self;
         if fs::read(file.path()).is_ok_and(|now| now == text.as_bytes()) {

@@ -58,6 +58,7 @@ enum ExportFormat {
     Markdown,
 }
 
+/// Runs `atlatl memory export`.
 pub(super) fn run(
     args: &ExportArgs,
     settings: &Settings,

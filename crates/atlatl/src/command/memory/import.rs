@@ -58,6 +58,7 @@ enum InputKind {
     Folder,
 }
 
+/// Runs `atlatl memory import`.
 pub(super) fn run(
     args: &ImportArgs,
     settings: &Settings,

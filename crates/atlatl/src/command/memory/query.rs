@@ -39,6 +39,7 @@ pub(crate) struct SearchArgs {
     limit: Option<u16>,
 }
 
+/// Runs `atlatl memory search`.
 pub(super) fn search(
     args: &SearchArgs,
     settings: &Settings,
@@ -118,6 +119,7 @@ pub(crate) struct ListArgs {
     limit: Option<u16>,
 }
 
+/// Runs `atlatl memory list`.
 pub(super) fn list(
     args: &ListArgs,
     settings: &Settings,

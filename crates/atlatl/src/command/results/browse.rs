@@ -1,4 +1,5 @@
-//! Runs the browser of `atlatl-browse` on a terminal: the event loop, and the SQL queries of the user.
+//! Runs the browser of `atlatl-browse` on a terminal: the event loop, and the SQL queries of the
+//! user.
 
 mod terminal;
 
@@ -23,8 +24,8 @@ use crate::command::extract::hint;
 use crate::error::{Error, Status, with_causes};
 use crate::output::{counted, distance, grouped, size};
 
-/// The poll timeout without input. Signals, the window size and the remaining lifetime of the result
-/// are checked this often.
+/// The poll timeout without input. Signals, the window size and the remaining lifetime of the
+/// result are checked this often.
 const IDLE_POLL_TIMEOUT: Duration = Duration::from_millis(200);
 /// The poll timeout while a query runs.
 const QUERY_POLL_TIMEOUT: Duration = Duration::from_millis(30);

@@ -218,7 +218,8 @@ impl TenantRegistry {
         Some(Arc::clone(&rate.bucket))
     }
 
-    /// Caches that a name has no tenant. The cache is separate, so that made-up names evict no tenant.
+    /// Caches that a name has no tenant. The cache is separate, so that made-up names evict no
+    /// tenant.
     fn cache_unknown(&self, name: &str, now: Instant) {
         let evicted = lock(&self.tenants).remove(name);
         drop(evicted);

@@ -1,7 +1,8 @@
-//! Exports request traces by OTLP over HTTP if the standard OpenTelemetry variables name a collector.
+//! Exports request traces by OTLP over HTTP if the standard OpenTelemetry variables name a
+//! collector.
 //!
-//! Without a collector there is no thread, no connection and no span. A slow or unavailable collector
-//! loses spans but never delays a request.
+//! Without a collector there is no thread, no connection and no span. A slow or unavailable
+//! collector loses spans but never delays a request.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +126,8 @@ impl Traces {
 /// The maximum size of a response of the collector.
 const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
-/// The HTTP client for batches, which reports a failing collector once. It blocks the exporter thread.
+/// The HTTP client for batches, which reports a failing collector once. It blocks the exporter
+/// thread.
 struct CollectorClient {
     agent: Agent,
     failing: AtomicBool,

@@ -1,7 +1,7 @@
 //! The savings page: a summary as one self-contained HTML file.
 //!
-//! It has no scripts, external fonts or images: bars are boxes with a relative width. Names of servers
-//! and tools are untrusted and escaped.
+//! It has no scripts, external fonts or images: bars are boxes with a relative width. Names of
+//! servers and tools are untrusted and escaped.
 
 use std::fmt::{self, Display, Formatter};
 

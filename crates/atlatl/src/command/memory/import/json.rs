@@ -1,12 +1,11 @@
 //! Memories in JSON lines, and in JSON files that hold an object, a stream, an array or a `@graph`.
 //!
-//! A file is read as a stream in bounded memory. [`Splitter`] finds the boundaries of values without
-//! parsing them: a value that is malformed, not UTF-8 or too large is reported with its line, and the
-//! import goes on with the next one. `serde_json` stops at the first of these, and its `RawValue`
-//! buffers a value of any size.
+//! A file is read as a stream in bounded memory. [`Splitter`] finds the boundaries of values
+//! without parsing them: a value that is malformed, not UTF-8 or too large is reported with its
+//! line, and the import goes on with the next one. `serde_json` stops at the first of these, and
+//! its `RawValue` buffers a value of any size.
 
-use std::io;
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 use mif::Memory;
 
@@ -21,21 +20,22 @@ pub(super) fn read_lines(
 ) -> Result<(), Error> {
     let mut line = Vec::new();
     for number in 1.. {
-        let place = || format!("{name}:{number}");
+        let location = || format!("{name}:{number}");
         let length = match next_line(&mut reader, &mut line) {
             Ok(0) => break,
             Ok(length) => length,
-            Err(error) => return importer.reject(&place(), &error.to_string()),
+            Err(error) => return importer.reject(&location(), &error.to_string()),
         };
         if length > MAX_MEMORY_BYTES as u64 {
             importer.skip(length);
-            importer.reject(&place(), &format!("a line of more than {MAX_MEMORY_BYTES} bytes"))?;
+            importer
+                .reject(&location(), &format!("a line of more than {MAX_MEMORY_BYTES} bytes"))?;
         } else if line.trim_ascii().is_empty() {
             importer.skip(length);
         } else {
             match str::from_utf8(line.trim_ascii_end()) {
                 Ok(text) => import_parsed(Memory::from_json(text), length, name, number, importer)?,
-                Err(_) => importer.reject(&place(), "it is not UTF-8")?,
+                Err(_) => importer.reject(&location(), "it is not UTF-8")?,
             }
         }
     }
@@ -112,17 +112,18 @@ fn import_value(
 ) -> Result<(), Error> {
     let (line, length) = (splitter.value_line(), splitter.length());
     let value = splitter.take_value();
-    let place = format!("{name}:{line}");
+    let location = format!("{name}:{line}");
     if length > MAX_MEMORY_BYTES {
-        return importer.reject(&place, &format!("more than {MAX_MEMORY_BYTES} bytes"));
+        return importer.reject(&location, &format!("more than {MAX_MEMORY_BYTES} bytes"));
     }
     match str::from_utf8(&value) {
         Ok(text) => import_parsed(Memory::from_json(text), length as u64, name, line, importer),
-        Err(_) => importer.reject(&place, "it is not UTF-8"),
+        Err(_) => importer.reject(&location, "it is not UTF-8"),
     }
 }
 
-/// Splits a byte stream into JSON values. It tracks brackets and strings only; values are not validated.
+/// Splits a byte stream into JSON values. It tracks brackets and strings only and validates
+/// nothing.
 #[derive(Default)]
 struct Splitter {
     position: Position,

@@ -70,10 +70,10 @@ fn read_note(symlinks: SymlinkPolicy, path: &Path) -> io::Result<(Vec<u8>, Times
     Ok((bytes, created.into()))
 }
 
-/// The id of a note without one: a version 8 UUID of the first 122 bits of
-/// SHA-256(`atlatl note 1` 0 path 0 content), with the path relative to the imported folder and `/`
-/// between its parts. A moved folder yields the same memories, notes with equal content are distinct,
-/// and a changed note is a new memory.
+/// The id of a note without one: a version 8 UUID of the first 122 bits of SHA-256(`atlatl note 1`
+/// 0 path 0 content), with the path relative to the imported folder and `/` between its parts. A
+/// moved folder yields the same memories, notes with equal content are distinct, and a changed note
+/// is a new memory.
 fn note_id(relative: &Path, content: &[u8]) -> MemoryId {
     let parts: Vec<&[u8]> = relative
         .components()

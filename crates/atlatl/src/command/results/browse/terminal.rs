@@ -1,4 +1,5 @@
-//! Raw mode with guaranteed restoration (on exit, error, panic and signal), and translation of keys.
+//! Raw mode with guaranteed restoration (on exit, error, panic and signal), and translation of
+//! keys.
 
 use std::io::{Stdout, stdout};
 use std::mem::ManuallyDrop;
@@ -27,8 +28,8 @@ const FALLBACK_SIZE: (u16, u16) = (80, 24);
 
 /// The terminal in raw mode and on the alternate screen. Dropping it restores the terminal.
 pub(super) struct TerminalGuard {
-    /// Never dropped: its destructor shows the cursor and, if the terminal has closed, prints an error
-    /// to it.
+    /// Never dropped: its destructor shows the cursor and, if the terminal has closed, prints an
+    /// error to it.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     size: Option<(u16, u16)>,
 }
@@ -108,8 +109,8 @@ fn size() -> (u16, u16) {
     }
 }
 
-/// Termination signals, deferred until the terminal is restored. SIGHUP is not deferred: there is no
-/// terminal left to restore.
+/// Termination signals, deferred until the terminal is restored. SIGHUP is not deferred: there is
+/// no terminal left to restore.
 pub(super) struct PendingSignals(Arc<AtomicUsize>);
 
 const NO_SIGNAL: usize = 0;
