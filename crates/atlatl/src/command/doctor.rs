@@ -1,39 +1,29 @@
-//! `atlatl doctor`: what makes it fail here, and what to do about it.
+//! `atlatl doctor`: diagnoses the installation and suggests a fix for each problem.
+//!
+//! Each submodule checks one area and returns a [`Group`] of findings; [`report`] renders them. The
+//! configuration is checked here, because the other checks depend on it.
 
+mod access;
+mod client_entry;
 mod clients;
-mod clock;
-mod configuration;
-mod directory;
-mod embedder;
-mod expand;
-mod extraction;
-mod finding;
-mod fix;
-mod http;
-mod installs;
-mod ledger;
-mod logins;
+mod compatibility;
+mod host;
 mod memories;
-mod names;
 mod probe;
-mod queries;
-mod render;
-mod search;
-mod server;
+mod report;
 mod servers;
-mod sizes;
 mod spool;
 mod storage;
-mod storage_key;
 
-use self::{clients::Surroundings, finding::Group, render::Report};
-use crate::{
-    error::{Error, Status},
-    output::{Mode, Output},
-    settings::{Settings, Sources},
+use self::clients::LaunchEnvironment;
+use self::report::{Finding, Group, Report, config_fix};
+use crate::error::{Error, Status};
+use crate::output::{Mode, Output, counted};
+use crate::settings::{
+    Entry, FileLayer, FileState, Origin, PROJECT_FILE, Problem, Problems, Settings, Sources,
 };
 
-/// Shown below the help.
+/// Examples for `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl doctor
@@ -41,7 +31,7 @@ Examples:
   atlatl doctor --no-start              (starts no server)
   atlatl doctor --output json | jq '.findings[].fix'";
 
-/// What was typed behind `atlatl doctor`.
+/// Arguments of `atlatl doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Say what is right, too
@@ -56,29 +46,31 @@ pub(crate) struct Args {
     no_start: bool,
 }
 
-/// Runs it.
+/// Runs all checks and prints the report.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let groups = groups(args, sources)?;
     let report = Report::new(&groups);
     match output.mode() {
         Mode::Json => output.json(&report)?,
-        Mode::Human => output.text(&render::text(&groups, args.all, sources.home()))?,
+        Mode::Human => output.text(&report::render_text(&groups, args.all, sources.home()))?,
     }
     Ok(if report.has_faults() { Status::JsonRpcError } else { Status::Success })
 }
 
+/// Runs the checks in the order in which the report lists them.
 fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
     let loaded = Settings::read(sources);
-    let mut configuration = configuration::check(&loaded);
-    // Where the configuration does not load, what depends on it is not looked at; the rest is.
-    let (settings, whole) = match loaded {
+    let mut configuration = check_configuration(&loaded);
+    // With an invalid configuration, only checks that do not depend on it run.
+    let (settings, is_valid) = match loaded {
         Ok(settings) => (settings, true),
         Err(_) => (Settings::read(&sources.without_values())?, false),
     };
-    let here = Surroundings::new(&settings, sources);
-    let (mut clients, servers) = clients::check(&settings, &here, sources, whole)?;
-    installs::check(&settings, &mut clients);
-    if !whole {
+    let environment = LaunchEnvironment::new(&settings, sources);
+    let (mut clients, servers) =
+        clients::check_clients(&settings, &environment, sources, is_valid)?;
+    clients::check_installs(&settings, &mut clients);
+    if !is_valid {
         configuration.skip("storage, memories, queries, HTTP", "fix the configuration first");
     }
     let mut groups = vec![configuration, clients];
@@ -87,16 +79,127 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
         group.summary("not started (--no-start)");
         groups.push(group);
     } else {
-        groups.push(servers::check(&servers, &here, sources, args.project)?);
+        groups.push(servers::check_servers(&servers, &environment, sources, args.project)?);
     }
-    if whole {
-        let (storage, newest) = storage::check(&settings);
-        groups.extend([storage, clock::check(&settings, newest)]);
+    if is_valid {
+        let (storage, newest) = storage::check_storage(&settings);
+        groups.extend([storage, host::check_clock(&settings, newest)]);
     }
-    groups.push(logins::check(&settings, &servers));
-    if whole {
-        groups.extend([memories::check(&settings), queries::check(&settings)]);
-        groups.extend(http::check(&settings));
+    groups.push(access::check_logins(&settings, &servers));
+    if is_valid {
+        groups.extend([memories::check_memories(&settings), host::check_queries(&settings)]);
+        groups.extend(access::check_http(&settings));
     }
     Ok(groups)
+}
+
+/// Checks that the configuration is valid and that the project file and the path map apply.
+fn check_configuration(loaded: &Result<Settings, Problems>) -> Group {
+    let mut group = Group::new("configuration");
+    match loaded {
+        Err(problems) => {
+            group.record("config", problems.iter().map(config_problem), "");
+            group.summary(
+                "it is not valid: proxies run without what is wrong, other commands do not run",
+            );
+        }
+        Ok(settings) => {
+            group.record("config", [], "it loads");
+            group.record("project-file", project_file(settings), project_keys(settings));
+            group.record("path-map", path_map(settings), "stored results are seen where they are");
+            group.summary(summary(settings));
+        }
+    }
+    group
+}
+
+fn summary(settings: &Settings) -> String {
+    let set = |entry: &&Entry| !matches!(entry.origin, Origin::Default);
+    let set = settings.entries().iter().filter(set).count() as u64;
+    let files: Vec<&str> = settings
+        .files()
+        .iter()
+        .filter(|(_, state)| *state == FileState::Read)
+        .map(|(path, _)| path.as_str())
+        .collect();
+    match (set, &*files) {
+        (0, []) => "the defaults".to_owned(),
+        (set, []) => format!("{} set, by no file", counted(set, "value", "values")),
+        (set, files) => format!("{} set; {}", counted(set, "value", "values"), files.join(", ")),
+    }
+}
+
+fn config_problem(problem: &Problem) -> Finding {
+    let origin = problem.origin();
+    let all = problem.to_string();
+    let message = all.strip_prefix(&format!("{origin}: ")).unwrap_or(&all);
+    let hint = problem.hint().map(|hint| format!(": {hint}")).unwrap_or_default();
+    let fix = match origin {
+        Origin::File { path, line: Some(line), .. } => format!("edit {path}, line {line}{hint}"),
+        Origin::File { path, line: None, .. } => {
+            format!("put a file that you can read at {path}, or nothing{hint}")
+        }
+        Origin::Environment { variable } => format!("unset {variable}{hint}"),
+        Origin::Flag | Origin::Default => format!("write another --set{hint}"),
+    };
+    Finding::fault("config", origin, message, fix)
+}
+
+/// The keys that the project file sets.
+fn project_keys(settings: &Settings) -> String {
+    let from_project =
+        |entry: &&Entry| matches!(&entry.origin, Origin::File { layer: FileLayer::Project, .. });
+    let keys: Vec<String> =
+        settings.entries().iter().filter(from_project).map(Entry::full_name).collect();
+    match &*keys {
+        [] => "no project file sets anything".to_owned(),
+        keys => format!("{PROJECT_FILE} sets {}", keys.join(", ")),
+    }
+}
+
+/// Files that are ignored, and keys of an untrusted project file.
+fn project_file(settings: &Settings) -> Vec<Finding> {
+    let ignored = settings.files().iter().filter_map(|(path, state)| {
+        let FileState::Ignored(why) = state else { return None };
+        let fix = why.hint(path).unwrap_or_else(|| format!("remove {path}"));
+        Some(Finding::warning("project-file", path, format!("it is ignored: {why}"), fix))
+    });
+    let untrusted = settings.untrusted().iter().map(|entry| {
+        let message = format!(
+            "{} is {}, and does not apply: a project file sets it only with your trust",
+            entry.full_name(),
+            entry.key.shown(&entry.value)
+        );
+        Finding::warning(
+            "project-file",
+            &entry.origin,
+            message,
+            "review the file, then: atlatl trust",
+        )
+    });
+    ignored.chain(untrusted).collect()
+}
+
+/// Warns about a `proxy.path_map.from` that is not a prefix of any results directory.
+fn path_map(settings: &Settings) -> Option<Finding> {
+    let map = &settings.config.proxy.path_map;
+    let (from, _) = map.pair()?;
+    let stores = crate::spool_config::Stores::from_settings(settings, None).ok()?;
+    let (memory, other) = stores.directories();
+    let matches = |path: &std::path::Path| path.starts_with(from);
+    if matches(memory) || matches(other) {
+        return None;
+    }
+    let dir = serde_json::Value::from(memory.to_string_lossy());
+    Some(Finding::warning(
+        "path-map",
+        "proxy.path_map.from",
+        format!(
+            "it is {from}, and results are stored in {} and {}: no path is shown as the client \
+             sees it",
+            memory.display(),
+            other.display()
+        ),
+        config_fix(settings, "proxy.path_map.from", dir),
+    ))
 }

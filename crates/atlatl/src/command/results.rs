@@ -1,23 +1,22 @@
-//! `atlatl results`: what is stored, and how to get rid of it.
+//! `atlatl results`: lists, shows and removes stored results.
 
 mod browse;
-mod clean;
-mod entry;
-mod list;
-mod path;
 mod show;
 
+use chrono::{DateTime, Utc};
 use clap::Subcommand;
-use lro_spool::{Address, SpoolError};
+use lro::Moment;
+use lro_spool::{Address, Listed, Spool as _, SpoolError, Swept};
+use serde::Serialize;
 
-use crate::{
-    error::{Error, Status},
-    output::Output,
-    settings::{Settings, Sources},
-    spool_config::Reach,
-};
+use self::show::{ResultEntry, render_table};
+use crate::error::{Error, Status, with_causes};
+use crate::ledger_sink::LedgerSink;
+use crate::output::{Mode, Output, counted, size};
+use crate::settings::{Settings, Sources};
+use crate::spool_config::{Reach, Stores};
 
-/// The commands below `atlatl results`.
+/// The subcommands of `atlatl results`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the results stored for this directory
@@ -25,27 +24,27 @@ pub(crate) enum Command {
     /// Results of memory operations lie in one place for all directories, those of
     /// other tools in a folder for the working directory and --scope.
     #[command(verbatim_doc_comment)]
-    List(list::Args),
+    List(ListArgs),
     /// Browse a stored result, or show how it begins
     ///
     /// On a terminal: a table to scroll, search, sort, filter by SQL and look into; `?`
     /// there says which key does what. In a pipe, with --output or --plain: what it is
     /// and how it begins. With --original: the payload itself, as the tool returned it.
     #[command(verbatim_doc_comment)]
-    Show(show::Args),
+    Show(show::ShowArgs),
     /// Print the path of a stored result's file
-    Path(path::Args),
+    Path(PathArgs),
     /// Remove results whose time is up, or all of them
     ///
     /// Covers all directories of yours that Atlatl stored results for. A result that
     /// is being read stays.
     #[command(verbatim_doc_comment)]
-    Clean(clean::Args),
+    Clean(CleanArgs),
 }
 
-/// Which result is meant.
+/// Selects a stored result.
 #[derive(Debug, clap::Args)]
-struct Which {
+struct ResultSelector {
     /// A reference (lro:…), its bare end, a file name or an absolute path
     #[arg(value_name = "REF")]
     reference: String,
@@ -57,9 +56,9 @@ struct Which {
     all: bool,
 }
 
-impl Which {
+impl ResultSelector {
     fn address(&self) -> Result<Address, Error> {
-        typed_address(&self.reference)
+        parse_address(&self.reference)
     }
 
     fn reach(&self) -> Reach {
@@ -67,8 +66,8 @@ impl Which {
     }
 }
 
-/// The result that a person means, who may have typed the reference.
-pub(super) fn typed_address(text: &str) -> Result<Address, Error> {
+/// Parses a reference, ignoring case and an `lro:` prefix because a person may have typed it.
+pub(super) fn parse_address(text: &str) -> Result<Address, Error> {
     let text = text.trim();
     let typed = text.to_uppercase();
     let typed = typed.strip_prefix("LRO:").unwrap_or(&typed);
@@ -77,7 +76,10 @@ pub(super) fn typed_address(text: &str) -> Result<Address, Error> {
         .map_err(|error| Error::usage(format!("{text}: {error}")).with_hint("atlatl results list"))
 }
 
-/// Runs one of them.
+/// The former name of [`parse_address`].
+pub(super) use self::parse_address as typed_address;
+
+/// Runs a subcommand.
 pub(crate) fn run(
     command: &Command,
     sources: &Sources,
@@ -85,21 +87,197 @@ pub(crate) fn run(
 ) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     match command {
-        Command::List(args) => list::run(args, &settings, output),
+        Command::List(args) => list(args, &settings, output),
         Command::Show(args) => {
             show::run(args, &settings, sources.variable("TERM").as_deref(), output)
         }
-        Command::Path(args) => path::run(args, &settings, output),
-        Command::Clean(args) => clean::run(args, &settings, output),
+        Command::Path(args) => print_path(args, &settings, output),
+        Command::Clean(args) => clean(args, &settings, output),
     }
 }
 
-/// What to do about a result that is not there.
-fn missing(error: SpoolError) -> Error {
+/// Adds a hint to the error for a missing result.
+fn with_missing_hint(error: SpoolError) -> Error {
     let hint = "it may have expired, or belong to another directory: try --all";
     match error {
         SpoolError::NotFound { .. } => Error::from(error).with_hint(hint),
-        // An expired one says itself that the call has to be made again.
+        // The error for an expired result has its own advice.
         _ => error.into(),
+    }
+}
+
+/// Arguments of `atlatl results list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// List those of every directory and scope of yours
+    #[arg(long)]
+    all: bool,
+    /// The --scope that results were stored with
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
+    scope: Option<String>,
+}
+
+fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+    let now = Moment::of_system().now;
+    let stores = Stores::from_settings(settings, args.scope.as_deref())?;
+    let reach = if args.all { Reach::Everywhere } else { Reach::Here };
+    let (mut listed, mut failures) = (Vec::new(), Vec::new());
+    let more = stores.each(reach, |store| match store.list() {
+        Ok(mut more) => listed.append(&mut more),
+        Err(error) => failures.push(error),
+    });
+    failures.extend(more);
+    listed.sort_by_key(Listed::id);
+    let entries: Vec<ResultEntry> =
+        listed.iter().map(|listed| ResultEntry::from_listed(listed, now)).collect();
+    match output.mode() {
+        Mode::Json => output.json(&entries)?,
+        Mode::Human if entries.is_empty() => output.note("nothing is stored"),
+        Mode::Human => output.table(&render_table(&entries, now))?,
+    }
+    for failure in &failures {
+        output.note(with_causes(failure));
+    }
+    Ok(if failures.is_empty() { Status::Success } else { Status::JsonRpcError })
+}
+
+/// Arguments of `atlatl results path`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PathArgs {
+    #[command(flatten)]
+    selector: ResultSelector,
+}
+
+fn print_path(args: &PathArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+    let now = Moment::of_system().now;
+    let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
+    let address = args.selector.address()?;
+    let path = stores
+        .find(&address, args.selector.reach(), |store| {
+            Ok(store.open(&address, now)?.path().map(ToOwned::to_owned))
+        })
+        .map_err(with_missing_hint)?
+        .ok_or_else(|| Error::failure(format!("{address} has no path")))?;
+    // Plain text in every output mode, for `"$(atlatl results path …)"`.
+    output.bytes(path.as_os_str().as_encoded_bytes())?;
+    output.bytes(b"\n")?;
+    Ok(Status::Success)
+}
+
+/// Arguments of `atlatl results clean`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CleanArgs {
+    /// Remove results whose time is up, the default
+    #[arg(long, conflicts_with = "all")]
+    expired: bool,
+    /// Remove every result, expired or not
+    #[arg(long)]
+    all: bool,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The result of `atlatl results clean` in JSON.
+#[derive(Debug, Default, Serialize)]
+struct CleanReport {
+    dry_run: bool,
+    removed: Vec<ResultEntry>,
+    bytes: u64,
+    in_use: usize,
+    leftovers: usize,
+    failures: Vec<String>,
+}
+
+fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+    let now = Moment::of_system().now;
+    let stores = Stores::from_settings(settings, None)?;
+    let mut report = CleanReport { dry_run: args.dry_run, ..CleanReport::default() };
+    if args.dry_run {
+        report.preview(&stores, args.all, now);
+    } else {
+        let watch = LedgerSink::new(settings);
+        report.add_swept(&stores.sweep(now, &watch), now);
+        if args.all {
+            report.remove_all(&stores, now);
+        }
+        for failure in watch.failures() {
+            output.note(failure);
+        }
+    }
+    report.bytes = report.removed.iter().map(|entry| entry.bytes).sum();
+    report.removed.sort_by(|a, b| a.reference.cmp(&b.reference));
+    report.print(now, output)?;
+    Ok(if report.failures.is_empty() { Status::Success } else { Status::JsonRpcError })
+}
+
+impl CleanReport {
+    fn preview(&mut self, stores: &Stores, all: bool, now: DateTime<Utc>) {
+        let failures = stores.each(Reach::Everywhere, |store| match store.list() {
+            Ok(listed) => {
+                let entries = listed.iter().map(|listed| ResultEntry::from_listed(listed, now));
+                self.removed.extend(entries.filter(|entry| all || entry.expired));
+            }
+            Err(error) => self.failures.push(with_causes(&error)),
+        });
+        self.add_failures(&failures);
+    }
+
+    fn add_swept(&mut self, swept: &Swept, now: DateTime<Utc>) {
+        self.in_use = swept.in_use;
+        self.leftovers = swept.leftovers;
+        self.removed.extend(swept.expired.iter().map(|gone| ResultEntry::from_listed(gone, now)));
+        self.add_failures(&swept.failures);
+    }
+
+    fn remove_all(&mut self, stores: &Stores, now: DateTime<Utc>) {
+        // Results in use are counted again below, including those of the sweep.
+        self.in_use = 0;
+        let failures = stores.each(Reach::Everywhere, |store| {
+            let listed = match store.list() {
+                Ok(listed) => listed,
+                Err(error) => return self.failures.push(with_causes(&error)),
+            };
+            for listed in listed {
+                match store.remove(&listed.name.clone().into()) {
+                    Ok(gone) => self.removed.push(ResultEntry::from_listed(&gone, now)),
+                    Err(SpoolError::InUse { .. }) => self.in_use += 1,
+                    // Another process removed it first.
+                    Err(SpoolError::NotFound { .. }) => {}
+                    Err(error) => self.failures.push(with_causes(&error)),
+                }
+            }
+        });
+        self.add_failures(&failures);
+    }
+
+    fn add_failures(&mut self, failures: &[SpoolError]) {
+        for failure in failures.iter().map(|failure| with_causes(failure)) {
+            if !self.failures.contains(&failure) {
+                self.failures.push(failure);
+            }
+        }
+    }
+
+    fn print(&self, now: DateTime<Utc>, output: &mut Output) -> Result<(), Error> {
+        if output.mode() == Mode::Json {
+            return Ok(output.json(self)?);
+        }
+        if !self.removed.is_empty() {
+            output.table(&render_table(&self.removed, now))?;
+        }
+        let verb = if self.dry_run { "would remove" } else { "removed" };
+        let results = counted(self.removed.len() as u64, "result", "results");
+        output.line(format_args!("{verb} {results}, {}", size(self.bytes)))?;
+        if self.in_use > 0 {
+            output.note(format_args!("{} being read, kept", self.in_use));
+        }
+        if self.leftovers > 0 {
+            output.note(format_args!("{} left by crashed writers, removed", self.leftovers));
+        }
+        for failure in &self.failures {
+            output.note(failure);
+        }
+        Ok(())
     }
 }

@@ -1,30 +1,34 @@
-//! `atlatl serve`: the memory server.
+//! `atlatl serve`: builds the memory server from the settings, and runs it on stdio or over HTTP.
 
-mod audit;
-mod event_sink;
-mod http;
-mod parts;
+mod events;
 mod tenants;
 #[cfg(feature = "otel")]
 mod traces;
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, thread};
 
 use atlatl_memory::MemoryStore;
-use atlatl_server::{MemoryServer, SignedLinks, event::EventBus, http::Metrics, stdio};
+use atlatl_server::event::EventBus;
+use atlatl_server::http::{HttpOptions, Metrics, Stopped};
+use atlatl_server::{MemoryServer, ServerConfig, SignedLinks, http, stdio};
 use lro::Moment;
+use lro_core::config::ProxyTools;
+use lro_core::{O200k, tokens};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
-use self::audit::Audit;
-use self::event_sink::ServerEventSink;
-use crate::{
-    access::{Auth, Door},
-    command::proxy::OffloadStack,
-    error::{Error, Status},
-    memory_config, object_store_config,
-    settings::{Settings, Sources},
-};
+use self::events::{AuditLog, ServerEventSink};
+#[cfg(feature = "otel")]
+use self::traces::Traces;
+use super::proxy::OffloadStack;
+use crate::access::{Auth, Door, descriptors};
+use crate::error::{Error, Status};
+use crate::settings::{Settings, Sources};
+use crate::{memory_config, object_store_config};
 
-/// Shown below the help.
+/// Examples for `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl serve                               (in a client's configuration)
@@ -34,7 +38,7 @@ Examples:
   atlatl serve --http 0.0.0.0:7171 --set server.auth=keys \\
     --set memory.store=postgres://atlatl@127.0.0.1/memories   (many tenants)";
 
-/// What was typed behind `atlatl serve`.
+/// Arguments of `atlatl serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Serve one client on standard input and output (the
@@ -51,7 +55,7 @@ pub(crate) struct Args {
     pub(crate) tools: Option<String>,
 }
 
-/// Runs it.
+/// Runs `atlatl serve`.
 pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     if let Some(address) = &args.http {
         sources.assign(format!("server.listen={address}"));
@@ -61,71 +65,188 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     }
     let settings = Settings::load(&sources)?;
     let over_http = !args.stdio && !settings.config.server.listen.is_empty();
-    // First of all: whoever cannot be reached need not begin.
+    // Bind first, so that an unusable address fails before anything else is opened.
     let open = || Door::open(&settings.config.server.listen, &settings);
-    let door = over_http.then(open).transpose()?;
-    let principals = door.as_ref().and_then(|door| match &door.auth {
+    let endpoint = over_http.then(open).transpose()?;
+    let principals = endpoint.as_ref().and_then(|endpoint| match &endpoint.auth {
         Auth::Principals(principals) => Some(principals.clone()),
         Auth::SameUser | Auth::Tokens(_) => None,
     });
-    match (door, principals) {
-        (Some(door), Some(principals)) => tenants::serve(&settings, &principals, door),
-        (door, _) => one(&settings, door),
+    match (endpoint, principals) {
+        (Some(endpoint), Some(principals)) => {
+            tenants::serve_tenants(&settings, &principals, endpoint)
+        }
+        (endpoint, _) => serve_single_tenant(&settings, endpoint),
     }
 }
 
-/// Serves one tenant, whoever asks.
-fn one(settings: &Settings, door: Option<Door>) -> Result<Status, Error> {
+/// Serves the memories of one tenant.
+fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<Status, Error> {
     let store = memory_config::served(settings)?;
-    let (mut keep, links) = keep(settings, door.as_ref(), &store)?;
+    let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let mut events = EventBus::new(Moment::of_system)
-        .with(Arc::new(ServerEventSink::new(keep.events())))
+        .with(Arc::new(ServerEventSink::new(offload.events())))
         .with(Arc::clone(&metrics) as _);
-    // On standard streams there is no client to refuse.
-    if door.is_some()
-        && let Some(audit) = Audit::open(&settings.config.server.audit)?
+    // On stdio there is no authentication to audit.
+    if endpoint.is_some()
+        && let Some(audit) = AuditLog::open(&settings.config.server.audit)?
     {
         events = events.with(Arc::new(audit));
     }
-    keep.tell(Arc::new(events.clone()));
-    let mut parts = parts::of(settings, store, events);
-    parts.embedder = memory_config::embedder(settings)?;
-    parts.backfill = parts.embedder.as_ref().and_then(|one| memory_config::backfill(one, 1));
-    parts::offload(&mut parts, settings, &keep);
-    parts.links = links.is_some();
-    parts.cleanup = links.is_some().then(|| OffloadStack::interval(settings));
-    let server = MemoryServer::new(parts);
-    keep.clean(settings);
-    let house = server.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
-    let served = match door {
+    offload.tell(Arc::new(events.clone()));
+    let mut server_config = server_config(settings, store, events);
+    server_config.embedder = memory_config::embedder(settings)?;
+    server_config.backfill =
+        server_config.embedder.as_ref().and_then(|one| memory_config::backfill(one, 1));
+    add_offloading(&mut server_config, settings, &offload);
+    server_config.links = links.is_some();
+    server_config.cleanup = links.is_some().then(|| OffloadStack::interval(settings));
+    let server = MemoryServer::new(server_config);
+    offload.clean(settings);
+    let maintenance =
+        server.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
+    let result = match endpoint {
         None => {
             stdio::serve(&server, io::stdin(), io::stdout());
             Ok(Status::Success)
         }
-        Some(door) => http::serve(door, settings, &keep, links, server, metrics),
+        Some(endpoint) => serve_http(endpoint, settings, &offload, links, server, metrics),
     };
-    // What is under way ends with the process: every step of it may be cut short.
-    std::mem::forget(house);
-    served
+    // Not joined: maintenance can be interrupted at any step, and ends with the process.
+    std::mem::forget(maintenance);
+    result
 }
 
-/// Where large results are kept: where all servers can get at them, if there is such a place and
-/// clients do not share our files anyway; and how clients get at those.
-fn keep(
+/// Opens the storage for large results. Over HTTP, unless clients share the file system, it is the
+/// object store, if one is configured, with signed links for the clients.
+fn open_offload_stack(
     settings: &Settings,
-    door: Option<&Door>,
+    endpoint: Option<&Door>,
     store: &Arc<dyn MemoryStore>,
 ) -> Result<(OffloadStack, Option<Arc<SignedLinks>>), Error> {
     let config = &settings.config;
-    let door = door.filter(|_| !config.prompt.offload.shared_filesystem);
-    let shared = door
-        .map(|door| Ok::<_, Error>((door, object_store_config::open(settings)?)))
+    let endpoint = endpoint.filter(|_| !config.prompt.offload.shared_filesystem);
+    let shared = endpoint
+        .map(|endpoint| Ok::<_, Error>((endpoint, object_store_config::open(settings)?)))
         .transpose()?;
-    let Some((door, Some(spool))) = shared else {
+    let Some((endpoint, Some(spool))) = shared else {
         return Ok((OffloadStack::new(settings, None)?, None));
     };
-    let base = http::base(settings, door)?;
+    let base = base_url(settings, endpoint)?;
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
     Ok((OffloadStack::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
+}
+
+/// The configuration of a memory server without offloading.
+fn server_config(
+    settings: &Settings,
+    store: Arc<dyn MemoryStore>,
+    events: EventBus,
+) -> ServerConfig {
+    let estimate = |text: &str| {
+        let measure = tokens::Measure::from_bytes(text.as_bytes());
+        tokens::estimate(measure, &tokens::sample(text), &O200k).tokens.0
+    };
+    let mut config = ServerConfig::new(store, Arc::new(estimate), Moment::of_system);
+    config.shared_filesystem = settings.config.prompt.offload.shared_filesystem;
+    config.events = events;
+    env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
+    config
+}
+
+/// Adds offloading of large results and, if enabled, the extraction tools.
+fn add_offloading(server_config: &mut ServerConfig, settings: &Settings, offload: &OffloadStack) {
+    let config = &settings.config;
+    if config.prompt.offload.enabled {
+        server_config.interceptor = Some(offload.interceptor(settings));
+        if config.proxy.tools == ProxyTools::All {
+            server_config.extraction = Some(offload.tools(settings));
+        }
+        server_config.threshold_tokens = config.prompt.offload.threshold_tokens;
+    }
+}
+
+/// Serves one tenant over HTTP until a termination signal.
+fn serve_http(
+    endpoint: Door,
+    settings: &Settings,
+    offload: &OffloadStack,
+    links: Option<Arc<SignedLinks>>,
+    server: MemoryServer,
+    metrics: Arc<Metrics>,
+) -> Result<Status, Error> {
+    let mut options = http_options(settings, metrics);
+    let tenant = &settings.config.memory.tenant;
+    if atlatl_server::auth::is_tenant(tenant) {
+        options.tenant.clone_from(tenant);
+    }
+    options.spools = Some(offload.spools());
+    options.links = links;
+    serve_until_signal(endpoint, options, |Door { listener, auth, .. }, mut options, stopped| {
+        if let Auth::Tokens(tokens) = auth {
+            options.tokens = Some(tokens);
+        }
+        http::run(server, listener, options, stopped)
+    })
+}
+
+/// The URL of the server without a path: `server.public_url`, or the listening address.
+fn base_url(settings: &Settings, endpoint: &Door) -> Result<String, Error> {
+    match &*settings.config.server.public_url {
+        "" => endpoint.url(),
+        url => Ok(url.trim_end_matches('/').to_owned()),
+    }
+}
+
+/// The web origin of `server.public_url`.
+fn public_origin(url: &str) -> Option<String> {
+    let origin = url::Url::parse(url).ok()?.origin();
+    origin.is_tuple().then(|| origin.ascii_serialization())
+}
+
+/// The HTTP options from the settings. Raises the limit of open files.
+fn http_options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
+    let config = &settings.config.server;
+    let mut options = HttpOptions::default();
+    options.allowed_hosts.clone_from(&config.allowed_hosts);
+    options.allowed_origins.clone_from(&config.allowed_origins);
+    options.allowed_origins.extend(public_origin(&config.public_url));
+    options.metrics = metrics;
+    options.drain = Duration::from_secs(config.drain_seconds);
+    descriptors::raise();
+    options.connections = descriptors::for_clients();
+    options
+}
+
+/// Runs a server until SIGTERM, SIGINT or SIGHUP, then flushes traces.
+fn serve_until_signal(
+    endpoint: Door,
+    #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
+    run: impl FnOnce(Door, HttpOptions, Stopped) -> io::Result<()>,
+) -> Result<Status, Error> {
+    #[cfg(feature = "otel")]
+    let traces = Traces::from_env();
+    #[cfg(feature = "otel")]
+    {
+        options.tracer = traces.as_ref().map(Traces::tracer);
+    }
+
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
+    let (stop, stopped) = http::stop();
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stop.now();
+        }
+    });
+    endpoint.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
+    let place = endpoint.place()?;
+    let result = run(endpoint, options, stopped);
+    #[cfg(feature = "otel")]
+    if let Some(traces) = traces {
+        traces.finish();
+    }
+    result.map_err(|error| Error::failure(format!("{place}: {error}")))?;
+    Ok(Status::Success)
 }

@@ -1,4 +1,4 @@
-//! `atlatl results show` on a terminal: what a person sees and presses.
+//! `atlatl results show` on a pseudo-terminal: keys in, screen contents out.
 
 use std::{
     fmt::Write as _,
@@ -14,10 +14,10 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::program::{Program, terminal};
 
-/// How long something may take to appear on a busy machine.
+/// The time limit for an expected screen, for busy machines.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the program begins and ends its second screen with.
+/// The sequences that enter and leave the alternate screen.
 const ENTERED: &str = "\u{1b}[?1049h";
 const LEFT: &str = "\u{1b}[?1049l";
 
@@ -35,7 +35,7 @@ fn store(program: &Program, result: &str) -> String {
     run.json()["lro"]["ref"].as_str().unwrap().to_owned()
 }
 
-/// A person in front of the program.
+/// A user of the program on a pseudo-terminal.
 struct Person {
     hand: File,
     terminal: File,
@@ -68,12 +68,12 @@ impl Person {
         Self { hand, terminal, child, shown }
     }
 
-    /// All that was written so far.
+    /// The output so far.
     fn shown(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
-    /// Waits until `text` stands on the screen.
+    /// Waits until `text` is on the screen.
     fn sees(&mut self, text: &str) {
         self.waits(|screen| screen.contains(text), text);
     }
@@ -99,7 +99,7 @@ impl Person {
         !modes.contains(LocalModes::ICANON) && !modes.contains(LocalModes::ECHO)
     }
 
-    /// Waits for the end; the terminal has to be as it was.
+    /// Waits for the exit, and checks that the terminal is restored.
     fn leaves(mut self) -> std::process::ExitStatus {
         let since = Instant::now();
         let status = loop {
@@ -127,7 +127,7 @@ impl Person {
     }
 }
 
-/// The lines on a terminal after all that was written to it: as much of one as is needed here.
+/// The lines of the screen: a minimal terminal emulator for the sequences that occur here.
 fn screen(written: &str) -> String {
     let mut lines = vec![vec![' '; 80]; 24];
     let (mut x, mut y) = (0, 0);
@@ -152,7 +152,7 @@ fn screen(written: &str) -> String {
             x += 1;
         }
     }
-    // How wide a column is does not matter here.
+    // Column widths do not matter here.
     let words = |line: Vec<char>| {
         line.into_iter().collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
     };
@@ -247,7 +247,7 @@ fn a_result_that_is_cleaned_away_stays_open_until_it_is_left() {
     std::fs::remove_file(&file).unwrap();
     person.presses("G");
     person.sees("thing_1999");
-    // The file has no name any more, so nobody else can open it.
+    // The file is unlinked, so no other process can open it.
     person.presses(":price > 99\r");
     let said = |screen: &str| screen.replace('\n', " ").contains("Make the call");
     person.waits(said, "what to do");
@@ -260,7 +260,7 @@ fn a_pipe_an_asked_form_and_plain_print_as_ever() {
     let program = Program::new();
     let reference = store(&program, &records(40));
     let show = ["results", "show", &reference];
-    // In a pipe: the same whatever the terminal is called.
+    // In a pipe, TERM has no effect.
     let piped = program.run(&show);
     assert_eq!(piped.json()["records"], 40);
     assert!(!piped.stdout.contains('\u{1b}') && piped.status == 0);
@@ -298,7 +298,7 @@ fn a_terminal_that_goes_away_ends_it() {
         let read = eye.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..read]);
     }
-    // Nobody tells it by a signal: the terminal is not its own.
+    // It gets no SIGHUP: this is not its controlling terminal.
     drop((hand, eye));
     let since = Instant::now();
     let status = loop {

@@ -1,4 +1,4 @@
-//! `atlatl config check`, and what the other commands say to a configuration that is wrong.
+//! `atlatl config check`, and the errors of other commands for an invalid configuration.
 
 use crate::program::Program;
 

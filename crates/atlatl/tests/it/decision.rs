@@ -1,4 +1,4 @@
-//! `atlatl offload --dry-run`: what is decided, and why; and how the command is called.
+//! `atlatl offload --dry-run`: the decision and its reason, and the usage of the command.
 
 use mif::Detail;
 use serde_json::json;
@@ -114,7 +114,7 @@ fn f35_another_tools_result_is_offloaded_from_10_000_tokens_on() {
     ");
 }
 
-/// One memory of so many characters.
+/// One memory with this number of characters.
 fn memory(characters: usize) -> String {
     let memory = |content: &str| {
         json!([{
@@ -125,7 +125,7 @@ fn memory(characters: usize) -> String {
         }])
         .to_string()
     };
-    // The brackets around it are no part of the record.
+    // The enclosing brackets are not part of the record.
     let rest = memory("").len() - 2;
     memory(&"x".repeat(characters - rest))
 }
@@ -143,7 +143,7 @@ fn t4_memories_are_offloaded_above_1600_tokens_only() {
     decided by    prompt.offload.threshold_tokens
     in its place  a full descriptor of about 1,042 tokens
     ");
-    // No token is shorter than a byte.
+    // A token has at least one byte.
     insta::assert_snapshot!(decision(&memory(1598), &[]), @"
     tool        recall_memories, assumed since these are memories (see --tool)
     decision    inline: 1,600 bytes are too few for more than 1,600 tokens

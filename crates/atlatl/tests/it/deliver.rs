@@ -1,4 +1,4 @@
-//! `atlatl offload`: a result stored by the program, and what is printed in its place.
+//! `atlatl offload`: the stored result, and the descriptor that is printed instead of it.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use crate::program::{Program, Run};
 const LEVELS: [(Detail, &str); 3] =
     [(Detail::Light, "light"), (Detail::Medium, "medium"), (Detail::Full, "full")];
 
-/// What a memory server answers, with a score for each memory beside them.
+/// The answer of a memory server, with a score for each memory.
 fn recalled(lines: &[String]) -> String {
     let scores: Vec<String> = (0..lines.len()).map(|n| format!("0.{n:04}7531")).collect();
     let (count, memories, scores) = (lines.len(), lines.join(", "), scores.join(","));
@@ -22,7 +22,7 @@ fn memories(count: usize, detail: Detail) -> Vec<String> {
     testkit::corpus::lines(&with_matches(testkit::corpus::memories(count, 42)), detail)
 }
 
-/// Delivers `result`, which is offloaded, and gives the run and the descriptor, its path made real.
+/// Offloads `result` and returns the run and the descriptor, with its path resolved.
 fn offloaded(program: &Program, args: &[&str], result: &[u8]) -> (Run, Value) {
     let run = program.run_with_input(&[&["offload"], args].concat(), result);
     assert_eq!((run.status, &*run.stderr), (0, ""), "{run}");
@@ -39,15 +39,15 @@ fn file(descriptor: &Value) -> &Path {
 }
 
 #[test]
-fn f5_without_configuration_the_file_lies_in_the_temporary_directory() {
+fn f5_without_configuration_the_file_is_in_the_temporary_directory() {
     let program = Program::new();
     let result = recalled(&memories(50, Detail::Full));
     let (_, descriptor) = offloaded(&program, &[], result.as_bytes());
     assert_eq!(file(&descriptor).parent().unwrap(), program.path("tmp"));
     assert!(file(&descriptor).is_file());
 
-    // Where no variable names one, or an empty one does, it is the system's own. Only the dry run
-    // is asked: what lies there is not ours to sweep.
+    // Without TMPDIR, or with an empty one, it is the temporary directory of the system. Only a dry
+    // run: the test must not sweep that directory.
     let program = program.file("work/result", &result);
     for variable in [None, Some("")] {
         let mut command = program.command(&["offload", "--dry-run", "result"]);
@@ -145,7 +145,7 @@ fn small_results_are_printed_as_they_are() {
     assert!(!place.path("home").exists());
 }
 
-/// The answer counts, not what is said beside it.
+/// Only the answer is measured, not the text beside it.
 #[test]
 fn l3_remarks_that_cannot_be_printed_do_not_stop_the_answer() {
     let result = recalled(&memories(80, Detail::Full));
@@ -191,7 +191,7 @@ fn a_descriptor_for_a_person_is_the_same_indented() {
     assert!(run.stdout.starts_with("{\n  "), "{run}");
     assert!(run.stdout.contains("\n        \"total\": 149.90\n"), "{run}");
     let (line, _) = offloaded(&program, &args, csv);
-    // The same but for what differs from one result to the next.
+    // Equal except for ids and times.
     let steady = |run: &Run| {
         let mut descriptor = run.json();
         let reference = descriptor["lro"]["ref"].as_str().unwrap()[4..].to_owned();
@@ -231,7 +231,7 @@ fn l1_the_configured_life_is_recorded() {
     }
 }
 
-/// Spec L3, through the program: a directory that is not there, and one that is full.
+/// Spec L3, end to end: a missing directory, and a full one.
 #[test]
 fn l3_a_result_that_cannot_be_stored_is_still_answered() {
     let lines = memories(80, Detail::Full);
@@ -293,7 +293,7 @@ fn f07_a_group_may_read_where_configured() {
         let (_, descriptor) = offloaded(&program, &[&args[..], &["--set", &set]].concat(), rows);
         let file = file(&descriptor);
         assert_eq!((mode(file.parent().unwrap()), mode(file)), expected, "{set}");
-        // Whoever changes their mind is not locked out.
+        // Results stay accessible after `spool.readable_by` changes.
         for set in ["spool.readable_by=group", "spool.readable_by=owner"] {
             let list = program.run(&["results", "list", "--set", set]);
             assert_eq!((list.status, list.json().as_array().unwrap().len()), (0, 1), "{list}");

@@ -1,4 +1,5 @@
-//! `atlatl doctor`: quiet where all is well, and a finding with its fix for every seeded fault.
+//! `atlatl doctor`: no findings on a healthy machine, and a finding with a working fix for every
+//! seeded fault.
 
 mod access;
 mod clients;
@@ -18,12 +19,12 @@ use serde_json::{Value, json};
 use crate::program::{Program, Run};
 use crate::proxied::real_server;
 
-/// A machine with nothing on it but the system's own programs.
+/// A machine with system programs only.
 fn machine() -> Program {
     Program::new().variable("PATH", "/usr/bin:/bin").file("home/.keep", "")
 }
 
-/// This build's program.
+/// The program of this build.
 fn atlatl() -> &'static str {
     env!("CARGO_BIN_EXE_atlatl")
 }
@@ -49,7 +50,7 @@ fn finding(run: &Run, check: &str) -> Value {
     found[0].clone()
 }
 
-/// A fault is found: what it is about, and what to do.
+/// Expects one fault and returns its fix.
 fn fault(run: &Run, check: &str, about: &str) -> String {
     let found = finding(run, check);
     assert_eq!((run.status, &found["level"]), (1, &json!("fault")), "{run}");
@@ -57,7 +58,7 @@ fn fault(run: &Run, check: &str, about: &str) -> String {
     found["fix"].as_str().unwrap().to_owned()
 }
 
-/// A warning is found, which is no failure.
+/// Expects one warning, with exit status 0, and returns its fix.
 fn warning(run: &Run, check: &str, about: &str) -> String {
     let found = finding(run, check);
     assert_eq!((run.status, &found["level"]), (0, &json!("warning")), "{run}");
@@ -65,7 +66,7 @@ fn warning(run: &Run, check: &str, about: &str) -> String {
     found["fix"].as_str().unwrap().to_owned()
 }
 
-/// Nothing is found, but what a kernel may lack.
+/// Expects no findings, except for a missing kernel feature.
 fn is_well(run: &Run) {
     let report = run.json();
     let kernel = |finding: &&Value| finding["check"] != "query-files";
@@ -73,7 +74,7 @@ fn is_well(run: &Run) {
     assert!(found.is_empty() && run.status == 0, "{run}");
 }
 
-/// Runs a fix that is a command.
+/// Runs the command of a fix.
 fn follow(program: &Program, fix: &str) {
     let fix = fix.replace("[DIR]", program.path("").to_str().unwrap().trim_end_matches('/'));
     let status = std::process::Command::new("sh").args(["-c", &fix]).status().unwrap();
@@ -89,7 +90,7 @@ fn script(program: Program, name: &str, text: &str) -> (Program, String) {
     (program, path)
 }
 
-/// A server that says this version and has these tools.
+/// A server with this protocol version and these tools.
 fn fake(version: &str, tools: &[&str]) -> String {
     let tools: Vec<Value> =
         tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
@@ -103,19 +104,19 @@ fn fake(version: &str, tools: &[&str]) -> String {
     )
 }
 
-/// The entry of a server behind the proxy, by this build's program.
+/// An entry that starts a server behind the proxy of this build.
 fn wrapped(server: &str) -> Value {
     json!({"command": atlatl(), "args": ["proxy", "--tools", "none", "--", server]})
 }
 
-/// A client's file with these servers, and one that offers the extraction tools.
+/// A client file with these servers and an entry for the extraction tools.
 fn config(name: &str, entry: &Value) -> String {
     let mut servers = json!({"atlatl": {"command": atlatl(), "args": ["tools"]}});
     servers[name] = entry.clone();
     json!({"mcpServers": servers}).to_string()
 }
 
-/// Every file below a directory, and when it was changed.
+/// Every file below a directory with its modification time.
 fn tree(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime, u64)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -146,7 +147,7 @@ fn doctor_is_quiet_on_a_healthy_machine() {
     let before = tree(&program.path(""));
     let mut run = doctor(&program, &["--project"]);
     for _ in 0..3 {
-        // On a machine that is busy with other things a server may take longer than it is given.
+        // On a busy machine, a server may exceed its time limit.
         if findings(&run, "server-start").is_empty() {
             break;
         }
@@ -163,7 +164,7 @@ fn doctor_is_quiet_on_a_healthy_machine() {
     assert!(lines.iter().any(|line| line.starts_with("✓ ok") && line.contains("configuration")));
     assert!(lines.last().unwrap().contains(" checks, 0 faults, "), "{run}");
     assert!(lines.len() <= 13 && lines.iter().all(|line| line.chars().count() <= 80), "{run}");
-    // f22: usage is shown where all is well, too.
+    // f22: usage is also shown without findings.
     assert!(run.lines("storage")[0].contains("0 results, 0 B of 10.7 GB; "), "{run}");
     let all = program.run(&["doctor", "--no-start", "--all", "--output", "human"]);
     assert!(all.stdout.contains("  ✓ results-dir: "), "{all}");

@@ -1,4 +1,4 @@
-//! An embedding endpoint that fails for a while: afterwards every memory has its vector.
+//! A temporary outage of the embedding endpoint: afterwards every memory has a vector.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,13 +14,13 @@ use testkit::postgres::{APP, OWNER, Server};
 
 use crate::program::Program;
 
-/// How soon after its end an outage must leave no trace.
+/// The time limit for recovery after an outage.
 const CAUGHT_UP: Duration = Duration::from_secs(30);
-/// Memories that are written during each kind of failure.
+/// The number of memories written during each failure mode.
 const WRITTEN: usize = 25;
 
 const GOOD: u8 = 0;
-/// The one that hangs is the last: a request that hangs outlasts a short outage.
+/// The hanging mode is last: a hanging request outlasts a short outage.
 const FAILURES: [(u8, &str); 4] =
     [(1, "429"), (2, "500"), (4, "a dropped connection"), (3, "a connection that hangs")];
 
@@ -28,7 +28,7 @@ const FAILURES: [(u8, &str); 4] =
 struct Endpoint {
     url: String,
     mode: Arc<AtomicU8>,
-    /// Requests that came in each mode.
+    /// The number of requests in each mode.
     asked: Arc<[AtomicUsize; 5]>,
 }
 
@@ -81,7 +81,7 @@ fn answer(mut stream: TcpStream, mode: u8) -> Option<()> {
         1 => ("429 Too Many Requests", r#"{"error":{"message":"slow down"}}"#.to_owned()),
         2 => ("500 Internal Server Error", "broken".to_owned()),
         3 => {
-            // Longer than anyone waits: the answer never comes, not after the outage either.
+            // Longer than every timeout: no answer arrives, not even after the outage.
             thread::sleep(Duration::from_mins(3));
             return None;
         }
@@ -105,7 +105,7 @@ fn embeddings(body: &[u8]) -> String {
     json!({"data": data}).to_string()
 }
 
-/// `atlatl serve` on its standard streams, which makes the vectors; it ends with the test.
+/// `atlatl serve` on stdio, which creates the vectors. It exits with the test.
 struct Serving {
     child: Child,
     remarks: Arc<Mutex<Vec<String>>>,
@@ -142,7 +142,7 @@ impl Drop for Serving {
     }
 }
 
-/// An outage with every kind of failure, with memories written during each.
+/// An outage with every failure mode, and memories written during each.
 fn outage(program: &Program, kind: &str, vectors: impl Fn() -> usize) {
     let seconds =
         std::env::var("ATLATL_SOAK_CASES").map_or(8, |seconds| seconds.parse::<u32>().unwrap());
@@ -178,7 +178,7 @@ fn outage(program: &Program, kind: &str, vectors: impl Fn() -> usize) {
     assert_eq!(serving.remarked("answers again"), 1, "{:?}", serving.remarks);
 }
 
-/// Stores memories as another process does.
+/// Stores memories in another process.
 fn write(program: &Program, count: usize, about: &str) {
     let seed = about.bytes().map(u64::from).sum();
     let mut memories = testkit::corpus::memories(count, seed);

@@ -1,4 +1,4 @@
-//! `atlatl extract`: questions to stored results, by the program itself.
+//! `atlatl extract`: queries on stored results from the command line.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Program, Run};
 
-/// Stores 200 memories and gives the reference.
+/// Stores 200 memories and returns the reference.
 fn memories(program: &Program) -> String {
     let memories = crate::offload::memories(200, mif::Detail::Full);
     let run = program.run_with_input(&["offload"], memories.as_bytes());
@@ -62,7 +62,7 @@ fn a_question_in_sql_is_answered_in_every_form() {
     assert_eq!(sql("json").json(), Value::Array(rows));
 }
 
-/// Spec V6: the environment is empty, so there is neither a shell nor jq nor rg to be found.
+/// Spec V6: with an empty environment, no shell, jq or rg can be found.
 #[test]
 fn v6_every_way_of_asking_works_without_any_other_program() {
     let program = Program::new();
@@ -100,7 +100,7 @@ fn g33_numbers_keep_their_digits_in_csv_and_table() {
         {"id":2,"p":0.10,"p":0.20,"x":null}]"#;
     let args = ["offload", "--tool", "get_rows", "--set", "proxy.threshold_tokens=1"];
     let run = program.run_with_input(&args, rows.as_bytes());
-    // No float holds what is in the preview.
+    // The numbers of the preview do not fit into a float.
     let reference = run.stdout.split('"').find(|word| word.starts_with("lro:")).unwrap();
     for form in ["csv", "table"] {
         let run = ask(&program, reference, &["--query", ".id, .p", "--output", form]);
@@ -181,7 +181,7 @@ fn a_further_text_is_read_by_its_number() {
     assert_eq!(run.status, 2, "{run}");
 }
 
-/// `query.wall_ms` is for models: the same question goes on for a person until it is interrupted.
+/// `query.wall_ms` applies to models; a query on the command line runs until it is interrupted.
 #[test]
 fn g74_a_person_has_no_time_limit_and_an_interrupt_ends_the_worker() {
     let program = Program::new().variable("ATLATL_QUERY__WALL_MS", "200");
@@ -194,7 +194,7 @@ fn g74_a_person_has_no_time_limit_and_an_interrupt_ends_the_worker() {
         .spawn()
         .unwrap();
     let worker = wait_for(|| children(child.id()).into_iter().next()).expect("a worker");
-    // Six times what a model may take.
+    // Six times the limit for models.
     thread::sleep(Duration::from_millis(1200));
     assert!(child.try_wait().unwrap().is_none(), "the query was ended");
     let pid = rustix::process::Pid::from_child(&child);
@@ -205,7 +205,7 @@ fn g74_a_person_has_no_time_limit_and_an_interrupt_ends_the_worker() {
     assert!(gone.is_some(), "the worker goes on");
 }
 
-/// Asks for ten seconds at most.
+/// Polls for ten seconds at most.
 fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -217,7 +217,7 @@ fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// The processes that `parent` started.
+/// The child processes of `parent`.
 fn children(parent: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -228,7 +228,7 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process is there and not a zombie.
+/// Whether a process exists and is not a zombie.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))

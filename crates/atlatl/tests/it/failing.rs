@@ -1,4 +1,4 @@
-//! g21: real faults of the place where results are stored, and what a client gets (spec L3).
+//! g21: real storage faults, and what a client receives (spec L3).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,12 +13,12 @@ use crate::serving::{harbours, remembering};
 
 const ROWS: usize = 444;
 
-/// What makes storing fail.
+/// The fault that makes storing fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The directory is removed while the server runs, and a file takes its place.
+    /// A file replaces the directory while the server runs.
     Missing,
-    /// The directory may not be written.
+    /// The directory is not writable.
     ReadOnly,
     /// The file system is full.
     Full,
@@ -34,7 +34,7 @@ fn sh(command: &str) {
     assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
 }
 
-/// A file system in memory of one page, unmounted with the test.
+/// A tmpfs of one page, unmounted with the test.
 struct Small(String);
 
 impl Small {
@@ -51,7 +51,7 @@ impl Drop for Small {
     }
 }
 
-/// Root writes anywhere, unless it gives that up.
+/// Drops the capability with which root can write anywhere.
 fn without_override(command: &Command) -> Command {
     let mut plain = Command::new("setpriv");
     plain.args(["--bounding-set=-dac_override,-dac_read_search", "--"]).arg(command.get_program());
@@ -60,7 +60,7 @@ fn without_override(command: &Command) -> Command {
     plain
 }
 
-/// Starts `atlatl` with `args`, its results going where they cannot be stored.
+/// Starts `atlatl` with `args` and a faulty results directory.
 fn start(program: &Program, fault: Fault, args: &[&str]) -> (Proxied, Option<Small>) {
     let out = program.path("out");
     fs::create_dir(&out).unwrap();
@@ -93,7 +93,7 @@ fn start(program: &Program, fault: Fault, args: &[&str]) -> (Proxied, Option<Sma
     (client, small)
 }
 
-/// Characters ÷ 4 of all that a model may read of `result`.
+/// A quarter of the characters of `result` that a model can read.
 fn estimate(result: &Value) -> usize {
     let texts = result["content"].as_array().unwrap().iter();
     let texts: usize = texts.map(|block| block["text"].as_str().unwrap().chars().count()).sum();
@@ -123,7 +123,7 @@ fn g21_whatever_keeps_a_result_from_being_stored_the_answer_fits_and_says_so() {
         let failed = ledger.lines().find(|line| line.contains("OffloadWriteFailed")).unwrap();
         let failed: Value = serde_json::from_str(failed).unwrap();
         assert!(failed["error"].as_str().is_some_and(|why| why.len() > 5), "{failed}");
-        // So that the temporary directory can be removed.
+        // Allows the temporary directory to be removed.
         if fault == Fault::ReadOnly {
             fs::set_permissions(program.path("out"), fs::Permissions::from_mode(0o755)).unwrap();
         }

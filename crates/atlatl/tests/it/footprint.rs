@@ -1,4 +1,4 @@
-//! What the program takes of memory. `cargo xtask bench footprint` measures the released one.
+//! The memory use of the program. `cargo xtask bench footprint` measures the release build.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::program::Program;
 use crate::proxied::{Proxied, fixture_server, reference};
 
-/// How long a proxy may take until its memory is settled.
+/// The time limit for the memory use of a proxy to settle.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until the anonymous memory of a proxy is at most `most_kib`, and returns it.
@@ -26,7 +26,7 @@ fn settled_kib(proxied: &Proxied, most_kib: u64) -> u64 {
 #[test]
 fn g36_a_short_result_takes_no_tokenizer_into_memory() {
     const RESULT: &str = "forty-five bytes of a result, which is small.";
-    // Private memory that can be written: it held the tokenizer's tables, 70 MB of them.
+    // Private writable memory: it once contained 70 MB of tokenizer tables.
     let script = r#"ulimit -d 24000 && exec "$0" offload short.txt"#;
     let program = Program::new().file("work/short.txt", RESULT).executable("/bin/sh");
     let mut command = program.command(&["-c", script, env!("CARGO_BIN_EXE_atlatl")]);
@@ -56,7 +56,7 @@ fn g36_a_proxy_is_small_again_after_ten_large_results() {
         let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
         assert!(!reference(&answer).is_empty());
     }
-    // The released program has 30 MB with its own pages; this one is larger.
+    // The release build has 30 MB including its own pages; this build is larger.
     let resident = settled_kib(&proxied, 20_000);
     assert!(resident <= 20_000, "{resident} KiB");
 }

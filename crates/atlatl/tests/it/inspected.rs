@@ -1,4 +1,4 @@
-//! The memory server seen by the MCP Inspector, over standard input and output, in both eras.
+//! The memory server and the MCP Inspector over stdio, in both protocol generations.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use crate::serving::{harbours, remembering};
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
-/// Asks `atlatl serve` of a program's home; each question is a process of its own.
+/// Sends one request to `atlatl serve`, each in its own process.
 fn ask(program: &Program, era: &str, asked: &[&str]) -> Value {
     let tmp = format!("TMPDIR={}", program.path("tmp").display());
     let args =
@@ -28,12 +28,12 @@ fn call(program: &Program, era: &str, tool: &str, arguments: &Value) -> Value {
     result
 }
 
-/// What a tool returned.
+/// The result of a tool.
 fn structured(program: &Program, era: &str, tool: &str, arguments: &Value) -> Value {
     call(program, era, tool, arguments)["structuredContent"].clone()
 }
 
-/// Runs the same in both eras, beside each other.
+/// Runs a test in both protocol generations concurrently.
 fn in_both_eras(run: impl Fn(&'static str) + Sync) {
     thread::scope(|scope| {
         for era in ERAS {
@@ -64,7 +64,7 @@ fn d1_the_inspector_lists_the_tools_and_captures_and_recalls_at_light_detail() {
         );
         let id = &captured["memory"]["id"];
         assert!(id.is_string(), "{captured}");
-        // Another process: it was durable when it was acknowledged.
+        // Read by another process: an acknowledged write is durable.
         let recalled =
             structured(&program, era, "recall_memories", &json!({"query": "when do we deploy?"}));
         assert_eq!((&recalled["count"], &recalled["memories"][0]["id"]), (&json!(1), id));
@@ -164,7 +164,7 @@ fn the_inspector_reads_memories_as_resources_and_gets_the_prompt() {
 #[test]
 fn p2_through_the_proxy_the_inspector_gets_what_the_server_left_whole() {
     let program = remembering(&harbours(200));
-    // Were it the server that stores, the file would lie there.
+    // If the server had stored the result, the file would be there.
     let server_dir = program.path("work/server");
     std::fs::create_dir(&server_dir).unwrap();
     let elsewhere = format!("ATLATL_PROMPT__OFFLOAD__OUTPUT_DIR={}", server_dir.display());

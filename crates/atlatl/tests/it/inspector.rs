@@ -1,4 +1,4 @@
-//! Runs of the MCP Inspector's command line: a real client, with and without the proxy between.
+//! Runs the command line of the MCP Inspector, a real client, with and without the proxy.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::tool::require_npm;
 
-/// Questions under way at once; each is two runs, which wait more than they work.
+/// The number of concurrent requests. Each is two runs, which mostly wait.
 const MAX_CONCURRENT_RUNS: usize = 3;
 
-/// What a run gave.
+/// The output of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// What the run wrote into the file that the server keeps, if it keeps one.
+    /// The content of the server's state file after the run, if it has one.
     pub(crate) kept: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Seen {
     }
 }
 
-/// `mcp-inspector --cli ARGS` in a directory, with a home of its own and this build's `atlatl` on
+/// `mcp-inspector --cli ARGS` in a directory, with its own home and the `atlatl` of this build on
 /// `PATH`.
 pub(crate) fn inspect(dir: &Path, home: &Path, args: &[&str]) -> Seen {
     let output = Command::new(require_npm("mcp-inspector"))
@@ -57,14 +57,14 @@ fn path() -> OsString {
     std::env::join_paths([atlatl].into_iter().chain(std::env::split_paths(&machine))).unwrap()
 }
 
-/// A server, and what it finds in the file that it keeps.
+/// A server and the initial content of its state file.
 pub(crate) struct Server<'a> {
     pub(crate) command: Vec<&'a str>,
     pub(crate) seed: Option<&'a str>,
 }
 
 impl Server<'_> {
-    /// A run of its own: nothing that another one left is there.
+    /// An isolated run.
     pub(crate) fn ask(&self, era: &str, proxy: &[&str], asked: &[&str]) -> Seen {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("memory.jsonl");
@@ -84,9 +84,9 @@ impl Server<'_> {
         Seen { kept: fs::read_to_string(&file).ok(), ..seen }
     }
 
-    /// Asks everything, each time directly and through the proxy, and holds that the answers are the
-    /// same. In `auto` the Inspector asks for 2026-07-28 first, falls back, and goes on as in
-    /// `legacy`: the first and the last question show that.
+    /// Sends every request directly and through the proxy, and asserts that the answers are equal.
+    /// With `auto`, the Inspector tries 2026-07-28 first and falls back to `legacy`; the first and the
+    /// last request cover that.
     pub(crate) fn answers_the_same(&self, questions: &[&[&str]]) {
         let [first, .., last] = questions else { panic!("two questions at least") };
         let legacy = questions.iter().map(|asked| ("legacy", *asked));
@@ -103,7 +103,7 @@ impl Server<'_> {
         });
     }
 
-    /// The same for one question.
+    /// Compares one request.
     pub(crate) fn answers_one_the_same(&self, era: &str, asked: &[&str]) {
         let (direct, proxied) = thread::scope(|scope| {
             let direct = scope.spawn(|| self.ask(era, &[], asked));
@@ -118,7 +118,7 @@ impl Server<'_> {
         } else {
             assert_eq!(proxied, direct, "{era}: {asked:?}");
         }
-        // A question that nobody can answer would compare two failures.
+        // A request that fails on both sides would compare two failures.
         let fails = era == "modern" || asked.iter().any(|part| part.contains("no-such"));
         assert_eq!(
             direct.status != 0 || direct.stdout.contains("\"isError\": true"),
@@ -128,7 +128,7 @@ impl Server<'_> {
     }
 }
 
-/// Takes from a listing what the proxy puts in, and nothing else.
+/// Removes what the proxy adds to a list of tools.
 pub(crate) fn undo(listing: &mut Value) {
     let tools = listing["tools"].as_array_mut().unwrap();
     let own = tools.split_off(tools.len() - OWN_TOOLS.len());
@@ -150,7 +150,7 @@ pub(crate) fn undo(listing: &mut Value) {
     }
 }
 
-/// The tools of the proxy, in its order.
+/// The tools of the proxy, in order.
 pub(crate) const OWN_TOOLS: [&str; 4] =
     ["lro_extract", "read_large_output", "search_large_output", "query_large_output"];
 

@@ -1,4 +1,4 @@
-//! `atlatl install` and `uninstall`: the files of clients, changed and given back.
+//! `atlatl install` and `uninstall`: client files are changed and restored.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,7 +10,7 @@ use crate::program::Program;
 const CURSOR: &str = "// mine\n{\n  \"mcpServers\": {\n    \"files\": {\"command\": \"npx\", \"args\": [\"-y\", \"srv\"]}, // keep\n    \"web\": {\"url\": \"https://example.com/mcp\"}\n  }\n}\n";
 const CODEX: &str = "model = \"x\" # the best\n\n[mcp_servers.files]\ncommand = \"npx\"\nargs = [\"-y\", \"srv\"]\n";
 
-/// A home with the files of four clients, one of them broken.
+/// A home with the files of four clients, one of them invalid.
 fn home() -> Program {
     Program::new()
         .file("home/.cursor/mcp.json", CURSOR)
@@ -37,7 +37,7 @@ fn what_would_be_changed_is_shown_and_nothing_is_changed() {
     assert!(run.stderr.contains("cannot read 1 file: "), "{run}");
     assert_eq!(read(&program, "home/.cursor/mcp.json"), CURSOR);
     assert!(!program.path("home/.local/state/atlatl/installs").exists());
-    // Nobody is asked in a pipe, and nothing is done without an answer.
+    // Without a terminal there is no prompt, and nothing is changed without confirmation.
     let run = program.run(&["install"]);
     assert!(run.status == 2 && run.stderr.contains("--yes"), "{run}");
     assert_eq!(read(&program, "home/.cursor/mcp.json"), CURSOR);
@@ -58,7 +58,7 @@ fn every_file_is_changed_once_and_given_back_byte_for_byte() {
     assert_eq!(of("cursor")["added"], json!(["atlatl", "atlatl-memory"]));
     assert_eq!(of("cursor")["left_alone"], json!(["web"]));
     assert!(read(&program, "home/.cursor/mcp.json").starts_with("// mine\n"));
-    // Others have the program of a project elsewhere.
+    // Other users of the project have the program in another location.
     assert!(read(&program, "work/.mcp.json").contains("\"command\": \"atlatl\""));
     assert!(read(&program, "home/.codex/config.toml").contains(env!("CARGO_BIN_EXE_atlatl")));
     assert_eq!(fs::metadata(&cursor).unwrap().permissions().mode() & 0o777, 0o640);

@@ -1,4 +1,4 @@
-//! Entries and files that `install` leaves unchanged, what it says of them, and what it leaves behind.
+//! Entries and files that `install` leaves unchanged, its messages about them, and its leftovers.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -73,7 +73,7 @@ fn g71_an_entry_that_0_1_0_put_behind_the_proxy_is_found_and_restored() {
 
 const PROJECT: &str = "{\"mcpServers\": {\"a\": {\"command\": \"a\"}}}";
 
-/// A project with a file of a client, and what `git` is to do in it.
+/// A project with a client file, and the `git` commands to run in it.
 fn repository(commands: &[&[&str]]) -> Program {
     let program = Program::new().file("work/.mcp.json", PROJECT).file("work/src/x", "");
     for command in commands {
@@ -110,7 +110,7 @@ fn g72_a_file_that_git_tracks_is_left_unchanged_unless_that_is_wanted() {
     let program = repository(tracked[0]);
     let run = program.run(&["install", "--yes", "--tracked"]);
     assert_eq!(run.json()["files"][0]["wrapped"], json!(["a"]), "{run}");
-    // Others share the file: no path of this machine is in it.
+    // The file is shared, so it contains no local path.
     let after = read(&program, "work/.mcp.json");
     assert!(!after.contains(program.path("").to_str().unwrap()), "{after}");
     assert_eq!(program.run(&["uninstall"]).status, 0);
@@ -124,7 +124,7 @@ fn g72_a_projects_link_to_a_file_of_the_user_is_left_unchanged() {
     symlink(program.path("home/.cursor"), program.path("work/.cursor")).unwrap();
     let run = program.run(&["install", "--yes"]);
     assert!(run.stderr.contains("outside of the project"), "{run}");
-    // As the user's file it is changed, and it stays apart from the project.
+    // As the user's file it is changed, separately from the project.
     let after = read(&program, "home/.cursor/mcp.json");
     assert!(after.contains("usrv") && after.contains("proxy"), "{after}");
     assert!(!after.contains(program.path("work").to_str().unwrap()), "{after}");
@@ -142,7 +142,7 @@ fn g72_a_file_that_git_does_not_track_is_changed() {
         let run = program.run(&["install", "--yes"]);
         assert_eq!(run.json()["files"][0]["wrapped"], json!(["a"]), "{commands:?}: {run}");
     }
-    // An index that cannot be read may list it; a pipe in its place is not waited for.
+    // An unreadable index may list the file; a pipe instead of the index does not block.
     let program = repository(&[&["init"]]);
     fs::write(program.path("work/.git/index"), "DIRC").unwrap();
     assert_eq!(program.run(&["install", "--yes"]).json()["tracked"].as_array().unwrap().len(), 1);
@@ -156,7 +156,7 @@ fn g72_a_file_that_git_does_not_track_is_changed() {
 #[test]
 fn g72_run_from_a_launchers_cache_the_launcher_is_written() {
     let atlatl = Path::new(env!("CARGO_BIN_EXE_atlatl"));
-    // A link would lead back to where the program is; a second name does not.
+    // A hard link, because a symbolic link would resolve to the original program.
     let caches = tempfile::TempDir::new_in(atlatl.parent().unwrap()).unwrap();
     for (dir, command) in [
         ("uv/archive-v0/q1/bin", json!(["uvx", "atlatl-lro"])),
@@ -169,7 +169,7 @@ fn g72_run_from_a_launchers_cache_the_launcher_is_written() {
         fs::hard_link(atlatl, dir.join("atlatl")).unwrap();
         let text = json!({"mcpServers": {"a": {"command": "a"}}}).to_string();
         let program = Program::new().file("home/.cursor/mcp.json", &text);
-        // An entry of the cache's path is repaired by the next run from there.
+        // The next run from the cache repairs an entry with a path in the cache.
         assert_eq!(program.run(&["install", "--yes"]).status, 0);
         let old = read(&program, "home/.cursor/mcp.json");
         let program = program.executable(dir.join("atlatl"));
@@ -192,7 +192,7 @@ fn g72_run_from_a_launchers_cache_the_launcher_is_written() {
             all.push(json!("tools"));
             json!(all)
         });
-        // It is ours by its package's name: nothing is wrapped twice, and the doctor reads it.
+        // The package name identifies it: it is not wrapped again, and the doctor reads it.
         assert_eq!(program.run(&["install", "--yes"]).json()["files"], json!([]));
         let run = program.run(&["doctor", "--no-start", "--output", "json"]);
         assert!(!run.stdout.contains("entry-arguments\",\"level"), "{run}");
@@ -229,7 +229,7 @@ fn g72_the_last_line_counts_what_was_wrapped_and_what_was_not() {
     );
 }
 
-/// A process id that no process has.
+/// An unused process id.
 fn unused_pid() -> u32 {
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();
@@ -260,7 +260,7 @@ fn g08_temporary_files_of_an_interrupted_run_are_removed_and_look_alikes_are_not
     let second = beside(&(dead + 3_000_000).to_string());
     fs::hard_link(program.path("home/secret"), &second).unwrap();
 
-    // The doctor finds them and changes nothing.
+    // The doctor reports them and changes nothing.
     let run = program.run(&["doctor", "--no-start", "--output", "json"]);
     let found: Vec<Value> = run.json()["findings"].as_array().unwrap().clone();
     let found = found.iter().filter(|one| one["check"] == "install-leftovers").count();
@@ -304,7 +304,7 @@ fn g08_the_doctor_does_not_start_a_clones_commands_after_an_install_there() {
     let text = json!({"mcpServers": {"s": {"command": command}}}).to_string();
     let program = program
         .file("work/.mcp.json", text)
-        // The user's own entry leads into the project when the program is looked for there.
+        // The user's entry resolves to a program in the project.
         .file(
             "home/.cursor/mcp.json",
             json!({"mcpServers": {"s": {"command": "./server"}}}).to_string(),

@@ -1,4 +1,4 @@
-//! What a server stores in a directory of its own is read through the tools that `install` adds.
+//! The tools that `install` adds can read the results of a server with its own working directory.
 
 use std::{fs, path::Path, process::Command};
 
@@ -9,9 +9,9 @@ use crate::inspector::inspect;
 use crate::program::Program;
 use crate::proxied::{Proxied, real_server, reference};
 
-/// The entry `files` of a client, with a working directory and a variable of its own. VS Code, Codex
-/// and Gemini CLI document `cwd`. The others do not, and start a server in their own directory; the
-/// entry has the same key there, and the test starts it where the key says, which is the harder case.
+/// The entry `files` of a client, with its own working directory and a variable. VS Code, Codex and
+/// Gemini CLI document `cwd`. Other clients start servers in their own directory; the entry has the
+/// key there as well, and the test honours it, which is the harder case.
 fn sample(client: &str, server: &str, cwd: &str) -> String {
     let entry = json!({"command": server, "args": ["."], "cwd": cwd, "env": {"A": "b"}});
     match client {
@@ -30,7 +30,7 @@ fn sample(client: &str, server: &str, cwd: &str) -> String {
     }
 }
 
-/// An entry as it was written: its words, its variables, and where its client starts it.
+/// A written entry: its command, its variables and its working directory.
 struct Written {
     words: Vec<String>,
     env: Vec<(String, String)>,
@@ -44,16 +44,16 @@ fn written(text: &str, place: &Place, name: &str) -> Written {
     Written { words, env: launch.env, cwd: launch.cwd }
 }
 
-/// A machine with a large file in a directory that is not the project's.
+/// A machine with a large file outside the project.
 fn machine() -> Program {
     let lines = (0..4000).map(|n| format!("line {n} of many\n")).collect::<Vec<_>>().concat();
     Program::new().file("elsewhere/large.txt", lines)
 }
 
-/// Starts the entry `files` as its client does, and reads the large file: the reference of it.
+/// Starts the entry `files` as its client does, reads the large file and returns its reference.
 fn stored(program: &Program, text: &str, place: &Place) -> String {
     let Written { words, env, cwd } = written(text, place, "files");
-    // Clients resolve a program's name by their `PATH`.
+    // Clients resolve program names with their `PATH`.
     let bin = Path::new(env!("CARGO_BIN_EXE_atlatl")).parent().unwrap();
     let mut command = Command::new(bin.join(&words[0]));
     command.env_clear().env("HOME", program.path("home")).env("TMPDIR", program.path("tmp"));
@@ -67,11 +67,11 @@ fn stored(program: &Program, text: &str, place: &Place) -> String {
     reference
 }
 
-/// Asks the entry `atlatl` for the end of a result, with the Inspector.
+/// Reads the end of a result through the entry `atlatl`, with the Inspector.
 fn asked(program: &Program, text: &str, place: &Place, reference: &str) -> Value {
     let Written { words, env, cwd } = written(text, place, "atlatl");
     assert!(env.is_empty() && cwd.is_none(), "what is added says neither");
-    // The Inspector has one format of its own, and passes on only a few variables by itself.
+    // The Inspector has its own format, and passes on only a few variables.
     let tmp = program.path("tmp");
     let entry = json!({"command": words[0], "args": words[1..], "env": {"TMPDIR": tmp}});
     let file = program.path("inspector.json");
@@ -146,12 +146,12 @@ fn g70_a_projects_file_has_the_projects_scope_and_other_projects_do_not_see_it()
     let output = other.current_dir(program.path("other")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    // A model that follows the hint does not call the tool for ever.
+    // A model that follows the hint does not repeat the call forever.
     assert!(said.contains("again, once") && said.contains("atlatl doctor"), "{said}");
     assert!(!said.contains("This is final"), "{said}");
 }
 
-/// What 0.1.0 wrote into `file` and into its journal.
+/// The content of `file` and of the journal as written by 0.1.0.
 fn installed_by_0_1_0(program: Program, server: &str) -> (Program, String) {
     let cwd = program.path("elsewhere");
     let before = format!(
@@ -169,7 +169,7 @@ fn installed_by_0_1_0(program: Program, server: &str) -> (Program, String) {
         )
         .replace("}}}", &format!("}}{added}}}}}"));
     let program = program.file("home/.cursor/mcp.json", &before);
-    // This version writes the journal, for its name; what it holds is 0.1.0's.
+    // This version creates the journal file; its content is replaced by that from 0.1.0.
     assert_eq!(program.run(&["install", "--yes"]).status, 0);
     let journals = program.path("home/.local/state/atlatl/installs");
     let path = fs::read_dir(journals).unwrap().next().unwrap().unwrap().path();

@@ -1,4 +1,4 @@
-//! Every client's format: changed, started by a real client, given back.
+//! Every client format: changed by `install`, started by a real client, and restored.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::inspector::inspect;
 use crate::program::Program;
 use crate::proxied::real_server;
 
-/// As people have them: with comments, other keys, a server that is switched off, one at a URL.
+/// Realistic files: with comments, other keys, a disabled server and a server at a URL.
 fn sample(client: &str) -> &'static str {
     match client {
         "claude-code" => {
@@ -109,7 +109,7 @@ fn started(client: &Client, text: &str) {
         let entry = entries(&written, &client.place).unwrap();
         let entry = entry.into_iter().find(|entry| entry.name == name).unwrap();
         let Kind::Ours(words) = entry.kind else { panic!("{}: {entry:?}", client.name) };
-        // The Inspector has one format of its own.
+        // The Inspector has its own format.
         let config = json!({"mcpServers": {name: {"command": words[0], "args": words[1..]}}});
         let file = program.path("inspector.json");
         fs::write(&file, config.to_string()).unwrap();

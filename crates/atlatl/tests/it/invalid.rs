@@ -1,4 +1,4 @@
-//! A configuration that is not valid: proxies run, other commands say what is wrong.
+//! An invalid configuration: proxies run, and other commands report the errors.
 
 use std::{
     fs,

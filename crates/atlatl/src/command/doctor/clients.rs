@@ -1,36 +1,34 @@
-//! Clients: their files, and whether what stands in them can be started.
+//! Checks of client configuration files: their entries, and whether `atlatl uninstall` can restore
+//! them.
 
-use std::{
-    collections::BTreeSet,
-    ffi::{OsStr, OsString},
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use super::{
-    expand::expand,
-    extraction,
-    finding::{Finding, Group},
-    fix::word,
-    search::{DEFAULT_PATH, found},
-    server::{Behind, Server, What, ours},
-    sizes,
-};
-use crate::{
-    command::install::discover::{Found, find},
-    error::Error,
-    output::counted,
-    settings::{Settings, Sources},
-};
+use atlatl_lro::clients::{Kind, Wish, entries, repair, uninstall};
 
-/// Where programs are looked for.
-pub(super) struct Surroundings {
+use super::client_entry::{
+    ClientEntry, DEFAULT_PATH, EntryCommand, UpstreamSpec, atlatl_entries, expand_variables,
+    find_program,
+};
+use super::compatibility;
+use super::report::{Finding, Group, quote_path};
+use crate::command::install::discover::{Found, find};
+use crate::error::Error;
+use crate::install_journal::{Install, Installs};
+use crate::output::counted;
+use crate::settings::{Settings, Sources};
+
+/// The environment in which clients start programs.
+pub(super) struct LaunchEnvironment {
     pub(super) path: OsString,
     pub(super) working_dir: PathBuf,
-    /// This program.
+    /// The path of the running Atlatl.
     pub(super) itself: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl LaunchEnvironment {
     pub(super) fn new(settings: &Settings, sources: &Sources) -> Self {
         Self {
             path: sources.os_variable("PATH").cloned().unwrap_or_default(),
@@ -40,76 +38,99 @@ impl Surroundings {
     }
 }
 
-/// Checks the files; what of ours stands in them. Sizes are left out where the configuration, which
-/// they depend on, does not load.
-pub(super) fn check(
+/// Checks the client files and returns Atlatl's entries. `check_limits` is false if the
+/// configuration is invalid, because the token limits are compared with it.
+pub(super) fn check_clients(
     settings: &Settings,
-    here: &Surroundings,
+    environment: &LaunchEnvironment,
     sources: &Sources,
-    with_sizes: bool,
-) -> Result<(Group, Vec<Server>), Error> {
+    check_limits: bool,
+) -> Result<(Group, Vec<ClientEntry>), Error> {
     let mut group = Group::new("clients");
     let files = find(settings, &[])?;
     let mut servers = Vec::new();
     let mut unreadable = Vec::new();
     for file in &files {
         match file.read() {
-            Ok(text) => servers.append(&mut ours(file, &text, settings, (here, sources))),
-            Err(why) => unreadable.push(unusable(file, &why)),
+            Ok(text) => {
+                servers.append(&mut atlatl_entries(file, &text, settings, (environment, sources)));
+            }
+            Err(why) => unreadable.push(unreadable_file(file, &why)),
         }
     }
-    // One file may hold the servers of the user and those of a directory.
+    // One file may hold both user and project entries, and is counted once.
     let paths: BTreeSet<&PathBuf> = files.iter().map(|file| &file.file).collect();
     let count = counted(paths.len() as u64, "file", "files");
-    group.checked("client-file", unreadable, format!("{count} can be read"));
-    group.checked(
+    group.record("client-file", unreadable, format!("{count} can be read"));
+    group.record(
         "entry-arguments",
-        servers.iter().filter_map(unclear),
+        servers.iter().filter_map(invalid_arguments),
         "this version understands them all",
     );
-    // What is switched off harms nobody.
-    let started = || servers.iter().filter(|server| server.launch.enabled);
-    let expanded = |text: &str| expand(text, |name| sources.variable(name), &here.working_dir);
-    let program = started().filter_map(|server| {
-        // Where only the client knows what it starts, it cannot be looked for.
+    // Disabled entries are not checked.
+    let enabled = || servers.iter().filter(|server| server.launch.enabled);
+    let expanded = |text: &str| {
+        expand_variables(text, |name| sources.variable(name), &environment.working_dir)
+    };
+    let program = enabled().filter_map(|server| {
+        // A variable that only the client can expand cannot be checked.
         let program = expanded(&server.program)?;
-        let at = found(&program, &path_of(server, here), &here.working_dir);
-        let anywhere = found(&program, OsStr::new(DEFAULT_PATH), &here.working_dir);
-        command(server, at.as_deref(), anywhere.is_some(), here.itself.as_deref())
+        let at =
+            find_program(&program, &search_path(server, environment), &environment.working_dir);
+        let anywhere = find_program(&program, OsStr::new(DEFAULT_PATH), &environment.working_dir);
+        check_command(server, at.as_deref(), anywhere.is_some(), environment.itself.as_deref())
     });
-    group.checked("atlatl-command", program.collect::<Vec<_>>(), "every entry finds this program");
-    let behind = started().filter_map(|server| {
-        let What::Proxy { behind: Behind::Program(words), .. } = &server.what else { return None };
+    group.record("atlatl-command", program.collect::<Vec<_>>(), "every entry finds this program");
+    let upstream = enabled().filter_map(|server| {
+        let EntryCommand::Proxy { upstream: UpstreamSpec::Program(words), .. } = &server.command
+        else {
+            return None;
+        };
         let program = expanded(words.first()?)?;
-        let there = found(&program, &path_of(server, here), &directory(server, here));
-        there.is_none().then(|| no_program(server, &program))
+        let there = find_program(
+            &program,
+            &search_path(server, environment),
+            &working_dir(server, environment),
+        );
+        there.is_none().then(|| missing_program(server, &program))
     });
-    group.checked("server-program", behind.collect::<Vec<_>>(), "every server's program is there");
-    group.checked("extraction-tools", extraction::check(&servers), "each client has them once");
-    if with_sizes {
-        group.checked("client-sizes", sizes::check(settings, &servers), "answers fit every client");
+    group.record("server-program", upstream.collect::<Vec<_>>(), "every server's program is there");
+    group.record(
+        "extraction-tools",
+        compatibility::check_extraction_tools(&servers),
+        "each client has them once",
+    );
+    if check_limits {
+        group.record(
+            "client-sizes",
+            compatibility::check_sizes(settings, &servers),
+            "answers fit every client",
+        );
     }
     group.summary(summary(&files, &servers));
     Ok((group, servers))
 }
 
-/// The `PATH` that a client gives to what it starts.
-pub(super) fn path_of(server: &Server, here: &Surroundings) -> OsString {
+/// The `PATH` that a client passes to the programs it starts.
+pub(super) fn search_path(server: &ClientEntry, environment: &LaunchEnvironment) -> OsString {
     let own = server.launch.env.iter().find(|(name, _)| name == "PATH");
     own.filter(|(_, value)| !value.contains("${"))
-        .map_or_else(|| here.path.clone(), |(_, value)| value.into())
+        .map_or_else(|| environment.path.clone(), |(_, value)| value.into())
 }
 
-/// Where a client starts it.
-pub(super) fn directory(server: &Server, here: &Surroundings) -> PathBuf {
+/// The working directory in which a client starts a server.
+pub(super) fn working_dir(server: &ClientEntry, environment: &LaunchEnvironment) -> PathBuf {
     match &server.launch.cwd {
-        Some(cwd) if !cwd.contains("${") => here.working_dir.join(cwd),
-        _ => here.working_dir.clone(),
+        Some(cwd) if !cwd.contains("${") => environment.working_dir.join(cwd),
+        _ => environment.working_dir.clone(),
     }
 }
 
-fn summary(files: &[Found], servers: &[Server]) -> String {
-    let proxied = servers.iter().filter(|server| matches!(server.what, What::Proxy { .. })).count();
+fn summary(files: &[Found], servers: &[ClientEntry]) -> String {
+    let proxied = servers
+        .iter()
+        .filter(|server| matches!(server.command, EntryCommand::Proxy { .. }))
+        .count();
     if files.is_empty() {
         return "no client's file is here".to_owned();
     }
@@ -122,28 +143,31 @@ fn summary(files: &[Found], servers: &[Server]) -> String {
     format!("{}: {behind}", titles.join(", "))
 }
 
-fn unusable(file: &Found, why: &str) -> Finding {
+fn unreadable_file(file: &Found, why: &str) -> Finding {
     Finding::fault(
         "client-file",
         file.shown(),
         format!("it cannot be used: {why}"),
-        format!("${{EDITOR:-vi}} {}", word(&file.file)),
+        format!("${{EDITOR:-vi}} {}", quote_path(&file.file)),
     )
 }
 
-fn unclear(server: &Server) -> Option<Finding> {
-    let What::Unclear(why) = &server.what else { return None };
+fn invalid_arguments(server: &ClientEntry) -> Option<Finding> {
+    let EntryCommand::Invalid(why) = &server.command else { return None };
     Some(Finding::fault(
         "entry-arguments",
-        server.shown(),
+        server.label(),
         format!("this version of atlatl does not understand its arguments: {why}"),
-        format!("${{EDITOR:-vi}} {}, and compare with `atlatl proxy --help`", word(&server.file)),
+        format!(
+            "${{EDITOR:-vi}} {}, and compare with `atlatl proxy --help`",
+            quote_path(&server.file)
+        ),
     ))
 }
 
-/// Whether a client finds this program.
-fn command(
-    server: &Server,
+/// Reports an Atlatl program that the client cannot find, or may not find without a shell's `PATH`.
+fn check_command(
+    server: &ClientEntry,
     at: Option<&Path>,
     in_default: bool,
     itself: Option<&Path>,
@@ -154,20 +178,20 @@ fn command(
     match at {
         None if program.contains('/') => Some(Finding::fault(
             "atlatl-command",
-            server.shown(),
+            server.label(),
             format!("it starts {program}, and there is no such program"),
             fix,
         )),
         None => Some(Finding::fault(
             "atlatl-command",
-            server.shown(),
+            server.label(),
             format!("it starts `{program}`, which is not on PATH"),
             fix,
         )),
-        Some(at) if !program.contains('/') && server.has_window() && !in_default => {
+        Some(at) if !program.contains('/') && server.is_desktop_client() && !in_default => {
             Some(Finding::warning(
                 "atlatl-command",
-                server.shown(),
+                server.label(),
                 format!(
                     "it starts `{program}`, which is {}: {} may not find it there when it is \
                      started from the desktop, without a shell's PATH",
@@ -181,8 +205,8 @@ fn command(
     }
 }
 
-fn no_program(server: &Server, program: &str) -> Finding {
-    let (says, how) = if program.contains('/') {
+fn missing_program(server: &ClientEntry, program: &str) -> Finding {
+    let (message, how) = if program.contains('/') {
         (format!("the server's program {program} is not there"), "where it is")
     } else {
         (format!("the server's program `{program}` is not on PATH"), "its full path")
@@ -190,8 +214,112 @@ fn no_program(server: &Server, program: &str) -> Finding {
     let file = server.file.display();
     Finding::fault(
         "server-program",
-        server.shown(),
-        says,
+        server.label(),
+        message,
         format!("install {program}, or in {file}, write {how} in place of \"{program}\""),
     )
+}
+
+/// Checks the install journals and the files that they describe.
+pub(super) fn check_installs(settings: &Settings, group: &mut Group) {
+    let Ok(installs) = Installs::open(settings) else { return };
+    let files = find(settings, &[]).unwrap_or_default();
+    let files: Vec<PathBuf> = files.into_iter().map(|file| file.file).collect();
+    let leftovers = installs.leftovers(&files);
+    group.record(
+        "install-leftovers",
+        leftovers.iter().map(|path| {
+            Finding::warning(
+                "install-leftovers",
+                path.display(),
+                "an interrupted `atlatl install` or `uninstall` left this temporary file",
+                format!("rm {}", quote_path(path)),
+            )
+        }),
+        "no interrupted run left temporary files",
+    );
+    match installs.all() {
+        Err(error) => {
+            let why = error.reports().first().map(|report| report.message.clone());
+            let state = settings.surroundings().state_dir.clone().unwrap_or_default();
+            let dir = state.join("atlatl/installs");
+            let fix = format!("move that file out of {}", quote_path(&dir));
+            let message = "what `atlatl install` changed is not known any more";
+            let about = why.unwrap_or_default();
+            group.record(
+                "install-journal",
+                [Finding::fault("install-journal", about, message, fix)],
+                "",
+            );
+        }
+        Ok(all) => {
+            let findings: Vec<Finding> =
+                all.iter().filter_map(|install| check_install(install, &installs)).collect();
+            group.record("install-journal", findings, "`atlatl uninstall` restores every file");
+            let sse: Vec<Finding> = all.iter().flat_map(legacy_transport).collect();
+            group.record("server-transport", sse, "no server behind the proxy speaks HTTP+SSE");
+        }
+    }
+}
+
+/// Reports HTTP+SSE servers that an earlier version wrapped although the proxy does not support the
+/// transport.
+fn legacy_transport(install: &Install) -> Vec<Finding> {
+    let text = fs::read_to_string(&install.file).ok();
+    let repaired = text.zip(install.place()).and_then(|(text, place)| {
+        repair(&text, &place, &Wish::new("atlatl"), &install.journal).ok()
+    });
+    let names = repaired.map(|repaired| repaired.restored).unwrap_or_default();
+    let finding = |name: String| {
+        Finding::fault(
+            "server-transport",
+            format!("{name} in {}", install.file.display()),
+            "it speaks the legacy HTTP+SSE transport, which the proxy does not support",
+            format!("atlatl install --client {} (restores the entry)", install.client),
+        )
+    };
+    names.into_iter().map(finding).collect()
+}
+
+/// Reports a file that is missing, or that `atlatl uninstall` cannot fully restore.
+fn check_install(install: &Install, installs: &Installs) -> Option<Finding> {
+    let file = install.file.display();
+    let Ok(text) = fs::read_to_string(&install.file) else {
+        // An unreadable file is reported by `check_clients`.
+        return (!install.file.exists()).then(|| {
+            Finding::warning(
+                "install-journal",
+                file,
+                "`atlatl install` changed it, and it is gone since",
+                format!("atlatl uninstall --client {} (forgets it)", install.client),
+            )
+        });
+    };
+    let place = install.place()?;
+    // A file that does not parse is reported by `check_clients`.
+    let after = uninstall(&text, &place, &install.journal).ok()?;
+    let journal = &install.journal;
+    let names = journal.wrapped.iter().map(|one| &one.name);
+    let names = names.chain(journal.replaced.iter().map(|one| &one.name));
+    let names: Vec<&String> = names.chain(journal.added.iter().map(|one| &one.name)).collect();
+    let left: Vec<String> = entries(&after, &place)
+        .ok()?
+        .into_iter()
+        .filter(|entry| matches!(entry.kind, Kind::Ours(_)) && names.contains(&&entry.name))
+        .map(|entry| entry.name)
+        .collect();
+    (!left.is_empty()).then(|| {
+        Finding::warning(
+            "install-journal",
+            file,
+            format!(
+                "edited since `atlatl install`: `atlatl uninstall` would leave {} as is",
+                left.join(", ")
+            ),
+            format!(
+                "change it back by hand; as it was: jq -r .original {}",
+                quote_path(&installs.path(&install.file, install.project.as_deref()))
+            ),
+        )
+    })
 }

@@ -1,87 +1,84 @@
-//! Memories: whether their file or database can be used, and is whole.
+//! Checks of the memory store, SQLite or PostgreSQL, and of its embedder.
 
-mod database;
-
+use std::fs;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
+use std::time::Duration;
 
-use atlatl_memory::{Health, SqliteStore, StoreError};
+use atlatl_memory::embed::EmbedderChoice;
+use atlatl_memory::{Health, Postgres, SqliteStore, StoreError, embed};
 
-use super::{
-    embedder,
-    finding::{Finding, Group},
-    fix::word,
-};
-use crate::{
-    error::{Error, with_causes},
-    memory_config::{self, Place},
-    output::{Waiting, counted},
-    settings::Settings,
-};
+use super::report::{Finding, Group, config_fix, quote_path};
+use crate::error::{Error, with_causes};
+use crate::memory_config;
+use crate::memory_config::{MIGRATE, Place, wants_migration};
+use crate::output::{Waiting, counted};
+use crate::settings::Settings;
 
-/// Looks at the file, and at what makes vectors.
-pub(super) fn check(settings: &Settings) -> Group {
+/// Checks the store and the embedder.
+pub(super) fn check_memories(settings: &Settings) -> Group {
     let mut group = Group::new("memories");
-    let embedder = embedder::check(settings);
+    let embedder = check_embedder(settings);
     let path = match memory_config::place(settings) {
         Ok(Place::File(path)) => path,
-        Ok(Place::Database(found)) => {
+        Ok(Place::Database(database)) => {
             let vectors = settings.config.memory.embedder != "none";
-            database::check(&mut group, &found, vectors);
-            group.checked("embedder", embedder.findings, embedder.ok);
+            check_database(&mut group, &database, vectors);
+            group.record("embedder", embedder.findings, embedder.ok);
             return group;
         }
         Err(error) => {
-            group.checked("memory-store", [unclear(&error)], "");
+            group.record("memory-store", [location_finding(&error)], "");
             return group;
         }
     };
     let model = embedder.model.as_deref();
-    let waiting_for = Waiting::start("checking memories");
+    let spinner = Waiting::start("checking memories");
     let checked = SqliteStore::check(&path, model);
-    drop(waiting_for);
+    drop(spinner);
     match checked {
         Ok(None) => {
-            group.checked("memory-store", [], "there is none yet");
+            group.record("memory-store", [], "there is none yet");
             group.summary("none yet");
         }
         Ok(Some(health)) => {
-            group.checked("memory-store", damaged(&path, &health), "the file is whole");
-            group.checked(
+            group.record("memory-store", damage_finding(&path, &health), "the file is whole");
+            group.record(
                 "memory-index",
-                out_of_step(&path, &health),
+                index_finding(&path, &health),
                 "every memory is in the index",
             );
             if model.is_some() {
-                let vectors = waiting(&health).into_iter().chain(refused(&health));
-                group.checked("memory-vectors", vectors, "every memory has a vector");
+                let vectors = missing_vectors(&health).into_iter().chain(rejected_texts(&health));
+                group.record("memory-vectors", vectors, "every memory has a vector");
             }
             group.summary(counted(health.memories, "memory", "memories"));
         }
         Err(error) => {
-            group.checked("memory-store", [unusable(&path, &error)], "");
+            group.record("memory-store", [store_finding(&path, &error)], "");
             group.summary("they cannot be reached");
         }
     }
-    group.checked("embedder", embedder.findings, embedder.ok);
+    group.record("embedder", embedder.findings, embedder.ok);
     group
 }
 
-fn unclear(error: &Error) -> Finding {
+fn location_finding(error: &Error) -> Finding {
     let report = error.reports().first();
-    let says = report.map(|report| report.message.clone()).unwrap_or_default();
+    let message = report.map(|report| report.message.clone()).unwrap_or_default();
     let fix = report.and_then(|report| report.hint.clone());
     let fix = fix.unwrap_or_else(|| "--set memory.store=sqlite:PATH".to_owned());
-    Finding::fault("memory-store", "memory.store", says, fix)
+    Finding::fault("memory-store", "memory.store", message, fix)
 }
 
-fn unusable(path: &Path, error: &StoreError) -> Finding {
+fn store_finding(path: &Path, error: &StoreError) -> Finding {
     let about = path.display();
     match error {
         StoreError::Busy => Finding::warning(
             "memory-store",
             about,
             "another process has been writing to it for 2 s",
-            format!("fuser -v {}, and end what hangs", word(path)),
+            format!("fuser -v {}, and end what hangs", quote_path(path)),
         ),
         StoreError::NotAStore { why, .. } if why.contains("version") => Finding::fault(
             "memory-store",
@@ -93,7 +90,7 @@ fn unusable(path: &Path, error: &StoreError) -> Finding {
             "memory-store",
             about,
             format!("it is no memory store: {why}"),
-            format!("mv {0} {0}.aside", word(path)),
+            format!("mv {0} {0}.aside", quote_path(path)),
         ),
         _ => Finding::fault(
             "memory-store",
@@ -101,36 +98,36 @@ fn unusable(path: &Path, error: &StoreError) -> Finding {
             with_causes(error),
             format!(
                 "ls -ld {} {}, and make both yours",
-                word(path),
-                word(path.parent().unwrap_or(path))
+                quote_path(path),
+                quote_path(path.parent().unwrap_or(path))
             ),
         ),
     }
 }
 
-fn damaged(path: &Path, health: &Health) -> Option<Finding> {
+fn damage_finding(path: &Path, health: &Health) -> Option<Finding> {
     let damage = health.damage.as_ref()?;
     Some(Finding::fault(
         "memory-store",
         path.display(),
         format!("the file is damaged: {damage}"),
         format!(
-            "sqlite3 {0} .recover | sqlite3 {0}.mended, then put {0}.mended in its place",
-            word(path)
+            "sqlite3 {0} .recover | sqlite3 {0}.recovered, then put {0}.recovered in its place",
+            quote_path(path)
         ),
     ))
 }
 
-fn out_of_step(path: &Path, health: &Health) -> Option<Finding> {
+fn index_finding(path: &Path, health: &Health) -> Option<Finding> {
     if health.missing == 0 && health.orphaned == 0 {
         return None;
     }
     let missing = counted(health.missing, "memory is", "memories are");
-    let says = format!("{missing} not in the index of words; {} in it of none", health.orphaned);
-    Some(Finding::fault("memory-index", path.display(), says, "atlatl memory repair"))
+    let message = format!("{missing} not in the index of words; {} in it of none", health.orphaned);
+    Some(Finding::fault("memory-index", path.display(), message, "atlatl memory repair"))
 }
 
-fn refused(health: &Health) -> Option<Finding> {
+fn rejected_texts(health: &Health) -> Option<Finding> {
     (health.refused > 0).then(|| {
         let memories = counted(health.refused, "memory has", "memories have");
         Finding::warning(
@@ -142,7 +139,7 @@ fn refused(health: &Health) -> Option<Finding> {
     })
 }
 
-fn waiting(health: &Health) -> Option<Finding> {
+fn missing_vectors(health: &Health) -> Option<Finding> {
     (health.waiting > 0).then(|| {
         Finding::warning(
             "memory-vectors",
@@ -151,4 +148,136 @@ fn waiting(health: &Health) -> Option<Finding> {
             "atlatl serve (it makes them while it runs)",
         )
     })
+}
+
+/// Checks that a PostgreSQL database answers, has the schema and, for vectors, pgvector.
+fn check_database(group: &mut Group, database: &Postgres, vectors: bool) {
+    match database.about() {
+        Ok(about) => {
+            group.record("memory-store", [], "the database answers");
+            if vectors {
+                let missing = about.pgvector.is_none().then(|| missing_pgvector(&about.place));
+                group.record("memory-vectors", missing, "pgvector compares vectors");
+            }
+            group.summary(format!("in {}, schema {}", about.place, about.schema));
+        }
+        Err(error) => {
+            group.record("memory-store", [database_finding(&error)], "");
+            group.summary("they cannot be reached");
+        }
+    }
+}
+
+fn missing_pgvector(place: &str) -> Finding {
+    Finding::warning(
+        "memory-vectors",
+        place,
+        "it has no pgvector: vectors are compared by plain SQL, more slowly",
+        "as its superuser: CREATE EXTENSION vector",
+    )
+}
+
+fn database_finding(error: &StoreError) -> Finding {
+    let (message, fix) = match error {
+        StoreError::NotAStore { why, .. } if wants_migration(why) => (why.clone(), MIGRATE),
+        StoreError::NotAStore { why, .. } => {
+            (why.clone(), "ALTER ROLE, or another user in memory.store")
+        }
+        StoreError::Unavailable(_) | StoreError::Busy => (
+            with_causes(error),
+            "pg_isready with its host and port; then its password, $PGPASSWORD",
+        ),
+        _ => (with_causes(error), "atlatl db check"),
+    };
+    Finding::fault("memory-store", "memory.store", message, fix)
+}
+
+/// The time limit for connecting to a local embedding endpoint.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const EMBEDDER_CHECK: &str = "embedder";
+
+/// The result of checking the embedder.
+struct EmbedderCheck {
+    findings: Vec<Finding>,
+    ok: String,
+    /// The model name that vectors are stored under, if known.
+    model: Option<String>,
+}
+
+/// Checks the configured embedder. Remote endpoints are not contacted.
+fn check_embedder(settings: &Settings) -> EmbedderCheck {
+    let failed =
+        |finding| EmbedderCheck { findings: vec![finding], ok: String::new(), model: None };
+    let choice: EmbedderChoice = match settings.config.memory.embedder.parse() {
+        Ok(choice) => choice,
+        Err(error) => {
+            return failed(embedder_finding(settings, "memory.embedder", &with_causes(&error)));
+        }
+    };
+    let passed = |ok: String, model| EmbedderCheck { findings: Vec::new(), ok, model };
+    match &choice {
+        EmbedderChoice::Local { directory } => {
+            if let Some(why) = missing_model_file(directory) {
+                return failed(embedder_finding(settings, &directory.display().to_string(), &why));
+            }
+            match embed::open(&choice, None) {
+                Ok(opened) => {
+                    let model = opened.map(|embedder| embedder.model().to_owned());
+                    passed("the model loads".to_owned(), model)
+                }
+                Err(error) => failed(embedder_finding(
+                    settings,
+                    &directory.display().to_string(),
+                    &with_causes(&error),
+                )),
+            }
+        }
+        EmbedderChoice::OpenAi { endpoint, model } => match local_address(endpoint.as_str()) {
+            Some(address) if !is_reachable(&address) => failed(embedder_finding(
+                settings,
+                endpoint.as_str(),
+                "nothing answers at that address; memories are found by their words alone",
+            )),
+            Some(_) => passed("the endpoint is there".to_owned(), Some(model.clone())),
+            None => passed(
+                "the endpoint is elsewhere, and was not asked".to_owned(),
+                Some(model.clone()),
+            ),
+        },
+        _ => passed("none is asked for".to_owned(), None),
+    }
+}
+
+fn embedder_finding(settings: &Settings, about: &str, why: &str) -> Finding {
+    let fix = config_fix(settings, "memory.embedder", "\"none\"");
+    Finding::fault(EMBEDDER_CHECK, about, why, format!("put it right, or {fix}"))
+}
+
+/// The file that a model directory lacks.
+fn missing_model_file(directory: &Path) -> Option<String> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => return Some(format!("the model's directory cannot be read: {error}")),
+    };
+    let weights =
+        entries.flatten().any(|entry| entry.path().extension() == Some("safetensors".as_ref()));
+    if !directory.join("tokenizer.json").is_file() {
+        return Some("the model's directory has no tokenizer.json".to_owned());
+    }
+    (!weights).then(|| "the model's directory has no .safetensors file".to_owned())
+}
+
+/// The address of an endpoint on the local machine.
+fn local_address(endpoint: &str) -> Option<String> {
+    let url = url::Url::parse(endpoint).ok()?;
+    let host = url.host_str()?;
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let local = host.eq_ignore_ascii_case("localhost")
+        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    local.then(|| Some(format!("{host}:{}", url.port_or_known_default()?)))?
+}
+
+fn is_reachable(address: &str) -> bool {
+    let mut addresses = address.to_socket_addrs().into_iter().flatten();
+    addresses.any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
 }

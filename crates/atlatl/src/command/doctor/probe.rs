@@ -1,4 +1,6 @@
-//! Probe: a server, really started, and asked what every client asks first.
+//! A minimal MCP client over stdio: starts a server, initializes it, lists its tools and stops it.
+//!
+//! It handles both protocol generations, and answers nothing that the server asks.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read, Write as _},
@@ -17,188 +19,195 @@ use lro_proxy::upstream::stdio::Process;
 use lro_wire::{meta, version};
 use serde_json::{Value, json};
 
-/// How long a server has to say what it is and what it offers.
+/// The time limit for initialization and the list of tools.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one has whose launcher may have to fetch it first.
-const FETCHING: Duration = Duration::from_mins(1);
+/// The same for launchers that may download the server first.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long a server may take to exit after its standard input is closed.
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
+/// The interval at which an interrupt by the user is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longer messages are split and then ignored as invalid JSON.
+const MAX_MESSAGE_LEN: u64 = 32 << 20;
+/// A longer cursor ends the list of tools.
+const MAX_CURSOR_LEN: usize = 4096;
+/// Output lines that are buffered before the server is throttled.
+const MAX_QUEUED_LINES: usize = 16;
+/// The size of the buffer for the end of standard error.
+const STDERR_TAIL_BYTES: usize = 4096;
+/// The maximum number of pages of the list of tools.
+const MAX_TOOL_PAGES: usize = 50;
 
-/// How long a server has that is started with these words.
-pub(super) fn patience(words: &[String]) -> Duration {
+/// The time limit for a server with this command.
+pub(super) fn probe_timeout(words: &[String]) -> Duration {
     let launcher = words.first().and_then(|word| std::path::Path::new(word).file_name()?.to_str());
     let fetches = ["npx", "bunx", "pnpm", "yarn", "uvx", "uv", "pipx", "docker", "podman"];
-    if launcher.is_some_and(|name| fetches.contains(&name)) { FETCHING } else { ANSWER_TIMEOUT }
+    if launcher.is_some_and(|name| fetches.contains(&name)) {
+        DOWNLOAD_TIMEOUT
+    } else {
+        ANSWER_TIMEOUT
+    }
 }
-/// How long it may take to end after its input has.
-const REAP_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often is looked whether a person gave up.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// A longer message is no answer to what is asked here.
-const MAX_MESSAGE_LEN: u64 = 32 << 20;
-/// A longer place in a listing is not sent back.
-const LONGEST_CURSOR: usize = 4096;
-/// Lines that wait to be looked at.
-const WAITING: usize = 16;
-/// How much of its standard error is kept.
-const TAIL: usize = 4096;
-/// More pages of tools are not asked for.
-const PAGES: usize = 50;
 
-/// How a server is started.
+/// The command of a server and the time it has to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Start {
-    /// How long it has to answer.
-    pub(super) patience: Duration,
+pub(super) struct ProbeTarget {
+    /// The time to answer, from its start.
+    pub(super) timeout: Duration,
     pub(super) words: Vec<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) cwd: PathBuf,
 }
 
-/// What came of it.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The system did not start it.
+pub(super) enum ProbeOutcome {
+    /// The process could not be started.
     NotStarted(String),
-    /// It ended before it answered.
-    Ended { how: String, said: Option<String> },
+    /// It exited, or closed its output, before it answered.
+    Exited { how: String, stderr: Option<String> },
     /// It did not answer in time.
-    Silent { said: Option<String> },
-    /// It answered that it will not.
-    Refused { message: String },
-    /// It speaks, in this version.
-    Answered(Answer),
-    /// A person gave up.
-    Stopped,
+    TimedOut { stderr: Option<String> },
+    /// It answered with a JSON-RPC error.
+    Rejected { message: String },
+    /// It was initialized.
+    Answered(ServerInfo),
+    /// The user interrupted the probe.
+    Interrupted,
 }
 
-/// What a server says of itself.
+/// What a server reports about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ServerInfo {
     pub(super) version: String,
-    /// The names of its tools; nothing where it did not say in time.
+    /// The names of its tools; `None` if it did not list them in time.
     pub(super) tools: Option<Vec<String>>,
-    /// What it wrote between its messages that is none.
+    /// The first line on standard output that is not JSON.
     pub(super) noise: Option<String>,
 }
 
-/// Starts a server, asks it, and ends it with all that it started.
-pub(super) fn probe(start: &Start, stopped: &AtomicBool) -> Outcome {
-    let mut command = Command::new(&start.words[0]);
-    command.args(&start.words[1..]).current_dir(&start.cwd);
-    command.envs(start.env.iter().map(|(name, value)| (name, value)));
+/// Starts a server, initializes it, lists its tools and stops its process group.
+pub(super) fn probe(target: &ProbeTarget, interrupted: &AtomicBool) -> ProbeOutcome {
+    let mut command = Command::new(&target.words[0]);
+    command.args(&target.words[1..]).current_dir(&target.cwd);
+    command.envs(target.env.iter().map(|(name, value)| (name, value)));
     let (reader, writer) = match io::pipe() {
         Ok(pipe) => pipe,
-        Err(error) => return Outcome::NotStarted(error.to_string()),
+        Err(error) => return ProbeOutcome::NotStarted(error.to_string()),
     };
     let (mut process, input, output) = match Process::start_with(command, Stdio::from(writer)) {
         Ok(started) => started,
-        Err(error) => return Outcome::NotStarted(error.to_string()),
+        Err(error) => return ProbeOutcome::NotStarted(error.to_string()),
     };
-    let tail = Tail::read_from(reader);
-    let mut talk = Talk {
+    let tail = StderrTail::read_from(reader);
+    let mut session = ProbeSession {
         input,
-        messages: messages(output),
-        until: Instant::now() + start.patience,
-        stopped,
+        lines: read_lines(output),
+        deadline: Instant::now() + target.timeout,
+        interrupted,
         noise: None,
         next: 0,
     };
-    let outcome = match talk.greeted() {
-        Ok(answer) => Outcome::Answered(answer),
-        Err(Quiet::Refused(message)) => Outcome::Refused { message },
-        Err(Quiet::Late) => Outcome::Silent { said: tail.last_line() },
-        Err(Quiet::Stopped) => Outcome::Stopped,
-        Err(Quiet::Over) => {
+    let outcome = match session.handshake() {
+        Ok(answer) => ProbeOutcome::Answered(answer),
+        Err(ProbeError::Rejected(message)) => ProbeOutcome::Rejected { message },
+        Err(ProbeError::TimedOut) => ProbeOutcome::TimedOut { stderr: tail.last_line() },
+        Err(ProbeError::Interrupted) => ProbeOutcome::Interrupted,
+        Err(ProbeError::Closed) => {
             let status = process.wait(REAP_TIMEOUT);
-            // What it said last may still be on its way.
+            // The end of its standard error may not have been read yet.
             thread::sleep(POLL_INTERVAL);
-            let how = status.map_or_else(|| "closed its output".to_owned(), ended);
-            Outcome::Ended { how, said: tail.last_line() }
+            let how = status.map_or_else(|| "closed its output".to_owned(), exit_description);
+            ProbeOutcome::Exited { how, stderr: tail.last_line() }
         }
     };
-    drop(talk);
+    drop(session);
     if process.wait(REAP_TIMEOUT).is_none() {
         process.stop();
     }
     outcome
 }
 
-fn ended(status: ExitStatus) -> String {
+fn exit_description(status: ExitStatus) -> String {
     status.code().map_or_else(|| status.to_string(), |code| format!("ended with status {code}"))
 }
 
-/// Why there is no answer.
-enum Quiet {
-    Late,
-    Over,
-    Stopped,
-    Refused(String),
+/// Why a request has no result.
+enum ProbeError {
+    TimedOut,
+    Closed,
+    Interrupted,
+    Rejected(String),
 }
 
-/// A conversation with a server.
-struct Talk<'a> {
+/// A connection to a started server.
+struct ProbeSession<'a> {
     input: ChildStdin,
-    messages: Receiver<String>,
-    until: Instant,
-    stopped: &'a AtomicBool,
+    lines: Receiver<String>,
+    deadline: Instant,
+    interrupted: &'a AtomicBool,
     noise: Option<String>,
     next: u64,
 }
 
-impl Talk<'_> {
-    /// Who it is, and what it offers: as before 2026, and if it knows nothing of that, as since.
-    fn greeted(&mut self) -> Result<Answer, Quiet> {
-        let who = json!({"name": "atlatl-doctor", "version": env!("CARGO_PKG_VERSION")});
-        let hello = json!({
-            "protocolVersion": version::LEGACY[0], "capabilities": {}, "clientInfo": who
+impl ProbeSession<'_> {
+    /// Initializes the server, with `initialize` or, if it rejects that, with `server/discover`,
+    /// and lists its tools.
+    fn handshake(&mut self) -> Result<ServerInfo, ProbeError> {
+        let client_info = json!({"name": "atlatl-doctor", "version": env!("CARGO_PKG_VERSION")});
+        let initialize_params = json!({
+            "protocolVersion": version::LEGACY[0], "capabilities": {}, "clientInfo": client_info
         });
-        let (result, more) = match self.ask("initialize", &hello) {
+        let (result, list_params) = match self.request("initialize", &initialize_params) {
             Ok(result) => {
                 self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
                 (result, json!({}))
             }
-            Err(Quiet::Refused(message)) => {
+            Err(ProbeError::Rejected(message)) => {
                 let modern = json!({"_meta": {
                     meta::PROTOCOL_VERSION: version::MODERN[0],
-                    meta::CLIENT_INFO: who,
+                    meta::CLIENT_INFO: client_info,
                     meta::CLIENT_CAPABILITIES: {}
                 }});
-                // Its first answer says more about what is wrong than its second.
-                let result = self.ask("server/discover", &modern);
-                (result.map_err(|quiet| refused(quiet, message))?, modern)
+                // If both fail, the first error is the more helpful one.
+                let result = self.request("server/discover", &modern);
+                (result.map_err(|error| keep_first_rejection(error, message))?, modern)
             }
-            Err(quiet) => return Err(quiet),
+            Err(error) => return Err(error),
         };
-        let spoken = spoken(&result);
+        let protocol_version = protocol_version(&result);
         let tools = if result["capabilities"].get("tools").is_some() {
-            match self.tools(&more) {
-                Err(Quiet::Stopped) => return Err(Quiet::Stopped),
+            match self.tools(&list_params) {
+                Err(ProbeError::Interrupted) => return Err(ProbeError::Interrupted),
                 other => other.ok(),
             }
         } else {
             Some(Vec::new())
         };
-        Ok(Answer { version: spoken, tools, noise: self.noise.take() })
+        Ok(ServerInfo { version: protocol_version, tools, noise: self.noise.take() })
     }
 
-    fn tools(&mut self, params: &Value) -> Result<Vec<String>, Quiet> {
+    fn tools(&mut self, params: &Value) -> Result<Vec<String>, ProbeError> {
         let (mut names, mut params) = (Vec::new(), params.clone());
-        for _ in 0..PAGES {
-            let page = self.ask("tools/list", &params)?;
+        for _ in 0..MAX_TOOL_PAGES {
+            let page = self.request("tools/list", &params)?;
             let tools = page["tools"].as_array().into_iter().flatten();
             names.extend(tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)));
-            // What does not fit into a pipe would be written for ever to a server that does not read.
-            let next = page["nextCursor"].as_str().filter(|cursor| cursor.len() <= LONGEST_CURSOR);
+            // Writing more than a pipe buffers blocks if the server does not read.
+            let next = page["nextCursor"].as_str().filter(|cursor| cursor.len() <= MAX_CURSOR_LEN);
             let Some(cursor) = next else { break };
             params["cursor"] = cursor.into();
         }
         Ok(names)
     }
 
-    fn send(&mut self, message: &Value) -> Result<(), Quiet> {
-        writeln!(self.input, "{message}").and_then(|()| self.input.flush()).map_err(|_| Quiet::Over)
+    fn send(&mut self, message: &Value) -> Result<(), ProbeError> {
+        writeln!(self.input, "{message}")
+            .and_then(|()| self.input.flush())
+            .map_err(|_| ProbeError::Closed)
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Quiet> {
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value, ProbeError> {
         let id = self.next;
         self.next += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
@@ -214,40 +223,40 @@ impl Talk<'_> {
                 continue;
             }
             if let Some(error) = message.get("error") {
-                let said = error["message"].as_str().unwrap_or("an error without a message");
-                return Err(Quiet::Refused(said.to_owned()));
+                let message = error["message"].as_str().unwrap_or("an error without a message");
+                return Err(ProbeError::Rejected(message.to_owned()));
             }
             return Ok(message["result"].take());
         }
     }
 
-    fn line(&self) -> Result<String, Quiet> {
+    fn line(&self) -> Result<String, ProbeError> {
         loop {
-            if self.stopped.load(Ordering::Relaxed) {
-                return Err(Quiet::Stopped);
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(ProbeError::Interrupted);
             }
-            let left = self.until.saturating_duration_since(Instant::now());
+            let left = self.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Quiet::Late);
+                return Err(ProbeError::TimedOut);
             }
-            match self.messages.recv_timeout(left.min(POLL_INTERVAL)) {
+            match self.lines.recv_timeout(left.min(POLL_INTERVAL)) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Quiet::Over),
+                Err(RecvTimeoutError::Disconnected) => return Err(ProbeError::Closed),
             }
         }
     }
 }
 
-fn refused(quiet: Quiet, first: String) -> Quiet {
-    match quiet {
-        Quiet::Stopped => quiet,
-        _ => Quiet::Refused(first),
+fn keep_first_rejection(error: ProbeError, first: String) -> ProbeError {
+    match error {
+        ProbeError::Interrupted => error,
+        _ => ProbeError::Rejected(first),
     }
 }
 
-/// The version that it speaks, the one that we know where there are several.
-fn spoken(result: &Value) -> String {
+/// The negotiated protocol version; of several, one that Atlatl supports.
+fn protocol_version(result: &Value) -> String {
     if let Some(version) = result["protocolVersion"].as_str() {
         return version.to_owned();
     }
@@ -257,13 +266,13 @@ fn spoken(result: &Value) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let known = all.iter().find(|version| version::MODERN.contains(version));
-    known.or(all.first()).map_or_else(|| "none".to_owned(), |version| (*version).to_owned())
+    let supported = all.iter().find(|version| version::MODERN.contains(version));
+    supported.or(all.first()).map_or_else(|| "none".to_owned(), |version| (*version).to_owned())
 }
 
-/// What it writes, a line at a time. The thread ends with the server's output.
-fn messages(output: impl Read + Send + 'static) -> Receiver<String> {
-    let (send, receive) = sync_channel(WAITING);
+/// Reads the lines of the server's output in a thread, which ends with the output.
+fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = sync_channel(MAX_QUEUED_LINES);
     thread::spawn(move || {
         let mut output = BufReader::new(output);
         loop {
@@ -278,28 +287,28 @@ fn messages(output: impl Read + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// The end of what a server writes to its standard error.
-struct Tail(Arc<Mutex<Vec<u8>>>);
+/// The last bytes of a server's standard error.
+struct StderrTail(Arc<Mutex<Vec<u8>>>);
 
-impl Tail {
+impl StderrTail {
     fn read_from(mut error: impl Read + Send + 'static) -> Self {
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let ours = Arc::clone(&kept);
+        let buffer = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&buffer);
         thread::spawn(move || {
             let mut chunk = [0; 1024];
             while let Ok(read @ 1..) = error.read(&mut chunk) {
-                let mut kept = ours.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend_from_slice(&chunk[..read]);
-                let surplus = kept.len().saturating_sub(TAIL);
-                kept.drain(..surplus);
+                let mut buffer = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                buffer.extend_from_slice(&chunk[..read]);
+                let surplus = buffer.len().saturating_sub(STDERR_TAIL_BYTES);
+                buffer.drain(..surplus);
             }
         });
-        Self(kept)
+        Self(buffer)
     }
 
     fn last_line(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&kept);
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&buffer);
         text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }
 }

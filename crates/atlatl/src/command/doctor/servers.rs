@@ -1,113 +1,115 @@
-//! Servers: each one behind a proxy, started as its client would.
+//! Starts the servers behind the proxy as their clients would, and checks their answers.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc::channel,
-    },
-    thread,
-};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use lro::mcp::Tools;
 use lro_wire::version;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{
-    clients::{Surroundings, directory, path_of},
-    expand::expand,
-    finding::{Finding, Group},
-    names,
-    probe::{Answer, Outcome, Start, patience, probe},
-    search::found,
-    server::{Behind, Server, What},
+use super::client_entry::{
+    ClientEntry, EntryCommand, UpstreamSpec, expand_variables, find_program,
 };
-use crate::{
-    error::Error,
-    output::{Progress, counted},
-    settings::Sources,
-};
+use super::clients::{LaunchEnvironment, search_path, working_dir};
+use super::compatibility;
+use super::probe::{ProbeOutcome, ProbeTarget, ServerInfo, probe, probe_timeout};
+use super::report::{Finding, Group};
+use crate::error::Error;
+use crate::output::{Progress, counted};
+use crate::settings::Sources;
 
-/// How many are started at the same time.
+/// The number of servers that are probed at the same time.
 const MAX_CONCURRENT_STARTS: usize = 4;
-/// How much of a server's words is shown.
-const SHOWN: usize = 200;
+/// The maximum length of a server's message in a finding.
+const MAX_QUOTED_CHARS: usize = 200;
 
-/// Starts the servers and checks what they say.
-pub(super) fn check(
-    servers: &[Server],
-    here: &Surroundings,
+/// Probes the servers. Commands of project files run only with `start_project`.
+pub(super) fn check_servers(
+    servers: &[ClientEntry],
+    environment: &LaunchEnvironment,
     sources: &Sources,
     start_project: bool,
 ) -> Result<Group, Error> {
     let mut group = Group::new("servers");
-    let mut starts: Vec<Start> = Vec::new();
-    let mut asked: Vec<(&Server, usize)> = Vec::new();
+    let mut targets: Vec<ProbeTarget> = Vec::new();
+    let mut probed: Vec<(&ClientEntry, usize)> = Vec::new();
     for server in servers {
-        match start(server, here, sources) {
+        match probe_target(server, environment, sources) {
             None => {}
-            // Anyone may have written a project's files and the programs in it. That `atlatl install`
-            // ran there says nothing about the commands: it wraps them without looking at them.
-            Some(Ok(start)) if !start_project && is_of_project(server, &start) => {
+            // Project files and programs are untrusted, also after `atlatl install`, which wraps
+            // commands without judging them.
+            Some(Ok(target)) if !start_project && belongs_to_project(server, &target) => {
                 group.skip(
-                    server.shown(),
+                    server.label(),
                     "not started, since its command is the project's; `atlatl doctor --project` starts it",
                 );
             }
-            Some(Err(why)) => group.skip(server.shown(), why),
-            Some(Ok(start)) => {
-                // Several clients often have the same server: it is started once.
-                let at = starts.iter().position(|known| *known == start).unwrap_or_else(|| {
-                    starts.push(start);
-                    starts.len() - 1
+            Some(Err(why)) => group.skip(server.label(), why),
+            Some(Ok(target)) => {
+                // A server that several clients share is started once.
+                let at = targets.iter().position(|other| *other == target).unwrap_or_else(|| {
+                    targets.push(target);
+                    targets.len() - 1
                 });
-                asked.push((server, at));
+                probed.push((server, at));
             }
         }
     }
-    let outcomes = probe_all(&starts)?;
-    let mut said = Vec::new();
-    for (server, at) in asked {
-        judge(&mut group, server, (&outcomes[at], starts[at].patience.as_secs()), &mut said);
+    let outcomes = probe_all(&targets)?;
+    let mut summaries = Vec::new();
+    for (server, at) in probed {
+        record_outcome(
+            &mut group,
+            server,
+            (&outcomes[at], targets[at].timeout.as_secs()),
+            &mut summaries,
+        );
     }
-    group.summary(match (&*said, group.skipped.len()) {
+    group.summary(match (&*summaries, group.skipped.len()) {
         ([], 0) => "there is none to start".to_owned(),
         ([], skipped) => format!("{} not started", counted(skipped as u64, "is", "are")),
-        (said, _) => said.join(", "),
+        (summaries, _) => summaries.join(", "),
     });
     Ok(group)
 }
 
 /// Whether a server's command comes from the project: from its files, or by a path relative to the
 /// working directory.
-fn is_of_project(server: &Server, start: &Start) -> bool {
-    let program = Path::new(&start.words[0]);
+fn belongs_to_project(server: &ClientEntry, target: &ProbeTarget) -> bool {
+    let program = Path::new(&target.words[0]);
     let relative = program.is_relative() && program.components().count() > 1;
     let own_dir = server.launch.cwd.as_ref().is_some_and(|cwd| Path::new(cwd).is_absolute());
-    server.is_of_project() || (relative && !own_dir)
+    server.belongs_to_project() || (relative && !own_dir)
 }
 
-/// How a server is started; why it is not. Nothing where there is no program of another's to start.
-fn start(
-    server: &Server,
-    here: &Surroundings,
+/// The command of a server, or why it is not started. `None` if the entry has no server program or
+/// the program is missing.
+fn probe_target(
+    server: &ClientEntry,
+    environment: &LaunchEnvironment,
     sources: &Sources,
-) -> Option<Result<Start, &'static str>> {
-    let words = match &server.what {
-        What::Proxy { behind: Behind::Program(words), .. } => words,
-        What::Proxy { behind: Behind::Url(_), .. } => return Some(Err("it is at a URL")),
+) -> Option<Result<ProbeTarget, &'static str>> {
+    let words = match &server.command {
+        EntryCommand::Proxy { upstream: UpstreamSpec::Program(words), .. } => words,
+        EntryCommand::Proxy { upstream: UpstreamSpec::Url(_), .. } => {
+            return Some(Err("it is at a URL"));
+        }
         _ => return None,
     };
     if !server.launch.enabled {
         return Some(Err("it is switched off"));
     }
-    let cwd = directory(server, here);
-    let expanded = |text: &String| expand(text, |name| sources.variable(name), &here.working_dir);
+    let cwd = working_dir(server, environment);
+    let expanded = |text: &String| {
+        expand_variables(text, |name| sources.variable(name), &environment.working_dir)
+    };
     let words: Option<Vec<String>> = words.iter().map(expanded).collect();
-    // What is not there was said already.
+    // A missing program is reported by `check_clients`.
     if let Some(words) = &words {
-        found(words.first()?, &path_of(server, here), &cwd)?;
+        find_program(words.first()?, &search_path(server, environment), &cwd)?;
     }
     let env: Option<Vec<(String, String)>> = server
         .launch
@@ -116,38 +118,40 @@ fn start(
         .map(|(name, value)| Some((name.clone(), expanded(value)?)))
         .collect();
     match words.zip(env) {
-        Some((words, env)) => Some(Ok(Start { patience: patience(&words), words, env, cwd })),
+        Some((words, env)) => {
+            Some(Ok(ProbeTarget { timeout: probe_timeout(&words), words, env, cwd }))
+        }
         None => Some(Err("only its client can resolve ${…} in its entry")),
     }
 }
 
-/// Starts them, some at a time, and shows how far it is.
-fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
-    // A server is in a process group of its own: nobody else ends it when a person gives up.
-    let stopped = Arc::new(AtomicBool::new(false));
-    let over = Arc::new(AtomicBool::new(starts.is_empty()));
+/// Probes the servers concurrently and shows progress.
+fn probe_all(targets: &[ProbeTarget]) -> Result<Vec<ProbeOutcome>, Error> {
+    // Servers have their own process groups, so Ctrl-C does not reach them: they are stopped here.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let over = Arc::new(AtomicBool::new(targets.is_empty()));
     for signal in [SIGINT, SIGTERM] {
-        // Handlers cannot be taken back: from then on the signal ends the process as before.
+        // Handlers stay registered; once `over` is set, the signal has its default action again.
         let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&over));
-        let _ = signal_hook::flag::register(signal, Arc::clone(&stopped));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
     }
-    let next = Mutex::new(0..starts.len());
+    let next = Mutex::new(0..targets.len());
     let (done, outcomes) = channel();
-    let mut all = vec![Outcome::Stopped; starts.len()];
-    let mut progress = Progress::new("starting servers", || starts.len() as u64);
+    let mut all = vec![ProbeOutcome::Interrupted; targets.len()];
+    let mut progress = Progress::new("starting servers", || targets.len() as u64);
     thread::scope(|scope| {
-        for _ in 0..MAX_CONCURRENT_STARTS.min(starts.len()) {
-            let (next, stopped, done) = (&next, &stopped, done.clone());
+        for _ in 0..MAX_CONCURRENT_STARTS.min(targets.len()) {
+            let (next, interrupted, done) = (&next, &interrupted, done.clone());
             scope.spawn(move || {
                 let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
                 while let Some(at) = take() {
-                    // Whoever waits for it is there as long as we are.
-                    let _ = done.send((at, probe(&starts[at], stopped)));
+                    // The receiver outlives this scope.
+                    let _ = done.send((at, probe(&targets[at], interrupted)));
                 }
             });
         }
         drop(done);
-        if !starts.is_empty() {
+        if !targets.is_empty() {
             progress.at(0, 0);
         }
         for (finished, (at, outcome)) in outcomes.iter().enumerate() {
@@ -156,96 +160,106 @@ fn probe_all(starts: &[Start]) -> Result<Vec<Outcome>, Error> {
         }
     });
     over.store(true, Ordering::Relaxed);
-    if stopped.load(Ordering::Relaxed) {
+    if interrupted.load(Ordering::Relaxed) {
         return Err(Error::failure("stopped, and so are the servers that were started"));
     }
     Ok(all)
 }
 
-/// What one server's answer means.
-fn judge(
+/// Records the checks of one server.
+fn record_outcome(
     group: &mut Group,
-    server: &Server,
-    (outcome, within): (&Outcome, u64),
-    said: &mut Vec<String>,
+    server: &ClientEntry,
+    (outcome, timeout_seconds): (&ProbeOutcome, u64),
+    summaries: &mut Vec<String>,
 ) {
     let name = &server.launch.name;
-    let Outcome::Answered(answer) = outcome else {
-        group.checked("server-start", not_started(server, outcome, within), "");
+    let ProbeOutcome::Answered(info) = outcome else {
+        group.record("server-start", start_finding(server, outcome, timeout_seconds), "");
         return;
     };
-    let count = answer.tools.as_ref().map_or(0, Vec::len) as u64;
-    let summary = format!("{name} ({}, {})", answer.version, counted(count, "tool", "tools"));
-    if !said.contains(&summary) {
-        said.push(summary);
+    let count = info.tools.as_ref().map_or(0, Vec::len) as u64;
+    let summary = format!("{name} ({}, {})", info.version, counted(count, "tool", "tools"));
+    if !summaries.contains(&summary) {
+        summaries.push(summary);
     }
     let who = format!("{name} ({})", server.client.title);
-    group.checked("server-start", [], format!("{who} answers"));
-    group.checked(
+    group.record("server-start", [], format!("{who} answers"));
+    group.record(
         "server-version",
-        unknown(server, answer),
-        format!("{who} speaks {}", answer.version),
+        unknown_version(server, info),
+        format!("{who} speaks {}", info.version),
     );
-    group.checked("server-output", noisy(server, answer), format!("{who} writes messages alone"));
-    match &answer.tools {
-        None => group.checked("server-tools", [silent_on_tools(server, within)], ""),
+    group.record(
+        "server-output",
+        stray_output(server, info),
+        format!("{who} writes messages alone"),
+    );
+    match &info.tools {
+        None => group.record("server-tools", [missing_tool_list(server, timeout_seconds)], ""),
         Some(tools) => {
-            group.checked(
+            group.record(
                 "server-tools",
-                own_names(server, tools),
+                shadowed_tools(server, tools),
                 format!("{who} lists its tools"),
             );
-            let long = names::check(server, tools);
-            group.checked("tool-names", long, format!("{who}: every name fits its client"));
+            let long = compatibility::check_tool_names(server, tools);
+            group.record("tool-names", long, format!("{who}: every name fits its client"));
         }
     }
 }
 
-/// The words of a server, short enough to be shown.
-fn quoted(text: &str) -> String {
-    let cut: String = text.chars().take(SHOWN).collect();
+/// Quotes and truncates a message of a server.
+fn quote(text: &str) -> String {
+    let cut: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     let dots = if cut.len() < text.trim_end().len() { "…" } else { "" };
     format!("\"{}{dots}\"", cut.trim_end())
 }
 
-fn not_started(server: &Server, outcome: &Outcome, within: u64) -> Option<Finding> {
-    let last = |said: &Option<String>| match said {
-        Some(said) => format!("; its last words: {}", quoted(said)),
+fn start_finding(
+    server: &ClientEntry,
+    outcome: &ProbeOutcome,
+    timeout_seconds: u64,
+) -> Option<Finding> {
+    let last = |stderr: &Option<String>| match stderr {
+        Some(line) => format!("; its last words: {}", quote(line)),
         None => "; it said nothing about it".to_owned(),
     };
-    let says = match outcome {
-        Outcome::NotStarted(why) => format!("the system does not start it: {why}"),
-        Outcome::Ended { how, said } => format!("it {how} before it answered{}", last(said)),
-        Outcome::Silent { said } => {
-            format!("it did not answer `initialize` within {within} s{}", last(said))
+    let message = match outcome {
+        ProbeOutcome::NotStarted(why) => format!("the system does not start it: {why}"),
+        ProbeOutcome::Exited { how, stderr } => {
+            format!("it {how} before it answered{}", last(stderr))
         }
-        Outcome::Refused { message } => {
-            format!("it answers `initialize` with an error: {}", quoted(message))
+        ProbeOutcome::TimedOut { stderr } => {
+            format!("it did not answer `initialize` within {timeout_seconds} s{}", last(stderr))
         }
-        Outcome::Stopped | Outcome::Answered(_) => return None,
+        ProbeOutcome::Rejected { message } => {
+            format!("it answers `initialize` with an error: {}", quote(message))
+        }
+        ProbeOutcome::Interrupted | ProbeOutcome::Answered(_) => return None,
     };
-    // The words themselves are not shown: they often hold a key.
+    // The command is not shown: it often contains an API key.
     let fix = format!(
         "in a terminal, run the command after \"--\" of {} in {}, with its env, and fix what it reports",
         server.launch.name,
         server.file.display()
     );
-    Some(Finding::fault("server-start", server.shown(), says, fix))
+    Some(Finding::fault("server-start", server.label(), message, fix))
 }
 
-fn unknown(server: &Server, answer: &Answer) -> Option<Finding> {
-    let known = || version::LEGACY.iter().chain(&version::MODERN);
-    if known().any(|known| *known == answer.version) {
+fn unknown_version(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
+    let supported = || version::LEGACY.iter().chain(&version::MODERN);
+    if supported().any(|version| *version == info.version) {
         return None;
     }
-    let mut all: Vec<&str> = known().copied().collect();
+    let mut all: Vec<&str> = supported().copied().collect();
     all.sort_unstable();
     Some(Finding::fault(
         "server-version",
-        server.shown(),
+        server.label(),
         format!(
             "it speaks version {} of MCP; this program knows {}",
-            quoted(&answer.version),
+            quote(&info.version),
             all.join(", ")
         ),
         format!(
@@ -255,12 +269,12 @@ fn unknown(server: &Server, answer: &Answer) -> Option<Finding> {
     ))
 }
 
-fn noisy(server: &Server, answer: &Answer) -> Option<Finding> {
-    let noise = answer.noise.as_ref()?;
+fn stray_output(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
+    let noise = info.noise.as_ref()?;
     Some(Finding::warning(
         "server-output",
-        server.shown(),
-        format!("it writes to its standard output what is no message: {}", quoted(noise)),
+        server.label(),
+        format!("it writes to its standard output what is no message: {}", quote(noise)),
         format!(
             "make {} log to its standard error; clients differ in what they make of it",
             server.launch.name
@@ -268,23 +282,23 @@ fn noisy(server: &Server, answer: &Answer) -> Option<Finding> {
     ))
 }
 
-fn silent_on_tools(server: &Server, within: u64) -> Finding {
+fn missing_tool_list(server: &ClientEntry, timeout_seconds: u64) -> Finding {
     Finding::warning(
         "server-tools",
-        server.shown(),
-        format!("it did not list its tools within {within} s of its start"),
+        server.label(),
+        format!("it did not list its tools within {timeout_seconds} s of its start"),
         "run atlatl doctor again: a server is often slow the first time",
     )
 }
 
-/// Tools with the names of ours, which the proxy lists under other names.
-fn own_names(server: &Server, tools: &[String]) -> Option<Finding> {
-    let What::Proxy { .. } = &server.what else { return None };
+/// Reports tools with the name of an Atlatl tool, which the proxy lists under another name.
+fn shadowed_tools(server: &ClientEntry, tools: &[String]) -> Option<Finding> {
+    let EntryCommand::Proxy { .. } = &server.command else { return None };
     let first = tools.iter().find(|name| Tools::is_name(name))?;
     let (name, file) = (&server.launch.name, Path::new(&server.file).display());
     Some(Finding::warning(
         "server-tools",
-        server.shown(),
+        server.label(),
         format!(
             "its tool {first} has the name of an Atlatl tool; the proxy lists it as server_{first}"
         ),

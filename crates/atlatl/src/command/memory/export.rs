@@ -1,39 +1,35 @@
-//! `atlatl memory export`.
+//! `atlatl memory export`: writes memories as JSON lines, JSON-LD or Markdown files.
 
-mod folder;
-
-use std::{
-    fs,
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use atlatl_memory::{Filter, MemoryStore, Order};
 use chrono::{DateTime, Utc};
-use mif::Memory;
+use mif::{Memory, MemoryId};
 use tempfile::NamedTempFile;
 
-use super::fields::Chosen;
-use crate::{
-    error::{Error, Status},
-    memory_config,
-    output::{Output, counted},
-    settings::Settings,
-};
+use super::query::FilterArgs;
+use crate::error::{Error, Status};
+use crate::memory_config;
+use crate::output::{Output, counted};
+use crate::settings::Settings;
 
-/// Shown below the help.
+/// Examples for `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl memory export > memories.jsonl
   atlatl memory export --form json-ld --to memories.jsonld
   atlatl memory export --form markdown --to notes --namespace _semantic";
 
-/// Memories that are held at a time.
-const PAGE: usize = 200;
+/// The number of memories that are loaded at a time.
+const PAGE_SIZE: usize = 200;
 
-/// What was typed behind it.
+/// Arguments of `atlatl memory export`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ExportArgs {
     /// jsonl, json-ld or markdown
     #[arg(
         long,
@@ -42,7 +38,7 @@ pub(crate) struct Args {
         default_value = "jsonl",
         hide_possible_values = true
     )]
-    form: Form,
+    form: ExportFormat,
     /// The file; for Markdown the folder, a file each
     /// [default: standard output]
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
@@ -51,34 +47,39 @@ pub(crate) struct Args {
     #[arg(long, requires = "to")]
     force: bool,
     #[command(flatten)]
-    chosen: Chosen,
+    selection: FilterArgs,
 }
 
-/// The forms that many memories can have.
+/// The export formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
+enum ExportFormat {
     Jsonl,
     JsonLd,
     Markdown,
 }
 
-pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let walk = Walk {
+/// Runs `atlatl memory export`.
+pub(super) fn run(
+    args: &ExportArgs,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let export = MemoryExport {
         store: memory_config::existing(settings)?,
-        filter: args.chosen.filter(None),
+        filter: args.selection.filter(None),
         now: memory_config::moment().now,
     };
     let count = match (args.form, &args.to) {
-        (Form::Markdown, None) => {
+        (ExportFormat::Markdown, None) => {
             return Err(Error::usage("Markdown needs a folder: a file each")
                 .with_hint("--to FOLDER names it"));
         }
-        (Form::Markdown, Some(path)) => folder::write(path, args.force, &walk)?,
-        (form, Some(path)) => to_file(form, path, args.force, &walk)?,
+        (ExportFormat::Markdown, Some(path)) => write_folder(path, args.force, &export)?,
+        (form, Some(path)) => write_file(form, path, args.force, &export)?,
         (form, None) => {
             let mut writer = output.writer();
             let written =
-                walk.write(form, &mut writer).and_then(|n| Ok(writer.flush().map(|()| n)?));
+                export.write(form, &mut writer).and_then(|n| Ok(writer.flush().map(|()| n)?));
             drop(writer);
             written?
         }
@@ -87,22 +88,22 @@ pub(super) fn run(args: &Args, settings: &Settings, output: &mut Output) -> Resu
     Ok(Status::Success)
 }
 
-/// The way through all memories that are meant, the oldest first.
-struct Walk {
-    /// Nothing where there is no store.
+/// The memories to export, the oldest first.
+struct MemoryExport {
+    /// `None` if there is no store.
     store: Option<std::sync::Arc<dyn MemoryStore>>,
     filter: Filter,
     now: DateTime<Utc>,
 }
 
-impl Walk {
-    /// Visits each once, a page at a time; how many.
-    fn each(&self, mut visit: impl FnMut(&Memory) -> Result<(), Error>) -> Result<u64, Error> {
+impl MemoryExport {
+    /// Calls `visit` for each memory and returns their number.
+    fn for_each(&self, mut visit: impl FnMut(&Memory) -> Result<(), Error>) -> Result<u64, Error> {
         let Some(store) = &self.store else { return Ok(0) };
         let (mut count, mut position) = (0, None);
         loop {
             let page =
-                store.list(&self.filter, Order::Oldest, position.as_ref(), PAGE, self.now)?;
+                store.list(&self.filter, Order::Oldest, position.as_ref(), PAGE_SIZE, self.now)?;
             page.memories.iter().try_for_each(&mut visit)?;
             count += page.memories.len() as u64;
             position = page.memories.last().map(|memory| Order::Oldest.position(memory));
@@ -112,15 +113,15 @@ impl Walk {
         }
     }
 
-    fn write(&self, form: Form, to: &mut impl Write) -> Result<u64, Error> {
-        if form == Form::Jsonl {
-            return self.each(|memory| {
+    fn write(&self, form: ExportFormat, to: &mut impl Write) -> Result<u64, Error> {
+        if form == ExportFormat::Jsonl {
+            return self.for_each(|memory| {
                 Ok(writeln!(to, "{}", lro_core::escape_hidden(&memory.to_json()))?)
             });
         }
         write!(to, "{{\"@graph\":[")?;
         let mut between = "\n";
-        let count = self.each(|memory| {
+        let count = self.for_each(|memory| {
             let document = memory.to_json_ld_value().to_string();
             write!(to, "{between}{}", lro_core::escape_hidden(&document))?;
             between = ",\n";
@@ -131,27 +132,59 @@ impl Walk {
     }
 }
 
-/// Writes a file that is there whole or not at all, and that its owner alone may read.
-fn to_file(form: Form, path: &Path, force: bool, walk: &Walk) -> Result<u64, Error> {
+/// Writes a private file atomically.
+fn write_file(
+    form: ExportFormat,
+    path: &Path,
+    force: bool,
+    export: &MemoryExport,
+) -> Result<u64, Error> {
     let unwritable = |error: io::Error| Error::failure(format!("{}: {error}", path.display()));
-    let taken = || {
+    let exists_error = || {
         Error::failure(format!("{} is there already", path.display()))
             .with_hint("--force writes over it")
     };
     if !force && fs::symlink_metadata(path).is_ok() {
-        return Err(taken());
+        return Err(exists_error());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(unwritable)?;
     let mut writer = io::BufWriter::new(file.as_file_mut());
-    let count = walk.write(form, &mut writer)?;
+    let count = export.write(form, &mut writer)?;
     writer.flush().map_err(unwritable)?;
     drop(writer);
     file.as_file().sync_all().map_err(unwritable)?;
     let persisted = if force { file.persist(path) } else { file.persist_noclobber(path) };
     match persisted {
         Ok(_) => Ok(count),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists_error()),
         Err(error) => Err(unwritable(error.error)),
     }
+}
+
+/// Writes a Markdown file for each memory and returns their number.
+fn write_folder(folder: &Path, force: bool, export: &MemoryExport) -> Result<u64, Error> {
+    let unwritable = |error: io::Error| Error::failure(format!("{}: {error}", folder.display()));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
+    if !force && fs::read_dir(folder).map_err(unwritable)?.next().is_some() {
+        return Err(Error::failure(format!("{} is not empty", folder.display()))
+            .with_hint("--force writes into it, over files of the same memories"));
+    }
+    export.for_each(|memory| write_note(folder, memory, force))
+}
+
+fn write_note(folder: &Path, memory: &Memory, force: bool) -> Result<(), Error> {
+    // The name is formatted from the number: the text of an id is untrusted.
+    let name = MemoryId::from_u128(memory.id.as_u128());
+    let path = folder.join(format!("{name}.memory.md"));
+    let unwritable = |error: io::Error| Error::failure(format!("{}: {error}", path.display()));
+    if force {
+        // Removed rather than overwritten: it may be a symbolic link.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
+            _ => {}
+        }
+    }
+    let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    new.and_then(|mut file| file.write_all(memory.to_markdown().as_bytes())).map_err(unwritable)
 }

@@ -1,43 +1,45 @@
-//! A stored result on a terminal: the screen of `atlatl-browse`, its keys and its questions.
+//! Runs the browser of `atlatl-browse` on a terminal: the event loop, and the SQL queries of the
+//! user.
 
-mod asker;
-mod keys;
 mod terminal;
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use atlatl_browse::{About, Content, Effect, Look, Screen, Source, draw};
-use lro::Moment;
-use lro_spool::{StoredForm, StoredResult, records_begin};
+use atlatl_browse::{About, Answer, Ask, Content, Effect, Look, Rows, Screen, Source, draw};
+use lro::{Extractor, Moment, Question, Spools, Values, Wanted};
+use lro_core::config::Config;
+use lro_core::{NoTokenizer, Tokens};
+use lro_query::worker::Program;
+use lro_query::{Cancel, Page, Total};
+use lro_spool::{Address, Spool, StoredForm, StoredResult, records_begin};
 use ratatui::crossterm::event;
 
-pub(super) use self::asker::Asker;
-use self::terminal::{Interrupts, SpillBuffer};
-use super::entry::Entry;
-use crate::{
-    error::{Error, Status, with_causes},
-    output::{counted, distance, size},
-};
+use self::terminal::{PendingSignals, TerminalGuard};
+use super::show::ResultEntry;
+use crate::command::extract::hint;
+use crate::error::{Error, Status, with_causes};
+use crate::output::{counted, distance, grouped, size};
 
-/// How long nothing is looked at while nobody presses a key: signals, the size of the window and
-/// the time until a result expires can wait so long.
-const IDLE: Duration = Duration::from_millis(200);
-/// The same while an answer is waited for.
-const WAITING: Duration = Duration::from_millis(30);
-/// How often work that goes on is shown.
-const EVERY: Duration = Duration::from_millis(60);
-/// Keys that are taken before the screen is drawn: someone may hold one down.
-const KEYS: usize = 64;
-/// A document up to this size is spread over lines; a larger one is shown as it lies.
-const DOCUMENT_BYTES: u64 = 4 << 20;
+/// The poll timeout without input. Signals, the window size and the remaining lifetime of the
+/// result are checked this often.
+const IDLE_POLL_TIMEOUT: Duration = Duration::from_millis(200);
+/// The poll timeout while a query runs.
+const QUERY_POLL_TIMEOUT: Duration = Duration::from_millis(30);
+/// The interval at which the progress of background work is drawn.
+const PROGRESS_REDRAW_INTERVAL: Duration = Duration::from_millis(60);
+/// The maximum number of keys between two draws: a key may be held down.
+const MAX_KEYS_PER_FRAME: usize = 64;
+/// The maximum size of a JSON document that is pretty-printed; a larger one is shown as stored.
+const MAX_PRETTY_BYTES: u64 = 4 << 20;
 
-/// The bytes of a stored result. It stays readable while it is open, expired or not.
-struct Stored(Box<dyn StoredResult>);
+/// The bytes of a stored result, which stays readable while it is open, even if it expires.
+struct StoredSource(Box<dyn StoredResult>);
 
-impl Source for Stored {
+impl Source for StoredSource {
     fn len(&self) -> u64 {
         self.0.len()
     }
@@ -47,39 +49,39 @@ impl Source for Stored {
     }
 }
 
-/// Shows it until somebody has seen enough.
+/// Shows a result until the user quits, the terminal closes or a signal arrives.
 pub(super) fn run(
     stored: Box<dyn StoredResult>,
-    entry: &Entry,
-    mut asker: Asker,
+    entry: &ResultEntry,
+    mut runner: QueryRunner,
     colours: bool,
 ) -> Result<Status, Error> {
     let look = if colours { Look::Colour } else { Look::Plain };
     let (source, begin, content) = source(stored)?;
     let mut screen = Screen::new(source, begin, content, about(entry), look);
-    let interrupts = Interrupts::watched()?;
-    let mut terminal = SpillBuffer::taken()?;
-    let ended = show(&mut screen, &mut terminal, entry, &mut asker, &interrupts);
-    // Given back before anything else is printed, and before a signal does what it came for.
+    let signals = PendingSignals::watch()?;
+    let mut terminal = TerminalGuard::acquire()?;
+    let outcome = show(&mut screen, &mut terminal, entry, &mut runner, &signals);
+    // Restore the terminal before printing anything and before a signal ends the process.
     drop(terminal);
-    // A question that is being answered ends with whoever asked it.
-    drop(asker);
-    // Nobody is left to tell of what could not be drawn on a terminal that has gone.
-    if !terminal::is_gone(Duration::ZERO) {
-        ended?;
+    // Cancels a running query.
+    drop(runner);
+    // A closed terminal cannot show the error.
+    if !terminal::poll_closed(Duration::ZERO) {
+        outcome?;
     }
-    interrupts.obey();
+    signals.raise();
     Ok(Status::Success)
 }
 
-/// The lines to show, and what they are.
+/// The lines to show, the offset of the first one, and their kind.
 fn source(stored: Box<dyn StoredResult>) -> Result<(Box<dyn Source>, u64, Content), Error> {
     let form = stored.listed().sidecar.content;
     if form.has_records() {
         let begin = records_begin(&*stored)?;
-        return Ok((Box::new(Stored(stored)), begin, Content::Records));
+        return Ok((Box::new(StoredSource(stored)), begin, Content::Records));
     }
-    if form == StoredForm::Document && stored.len() <= DOCUMENT_BYTES {
+    if form == StoredForm::Document && stored.len() <= MAX_PRETTY_BYTES {
         let mut text = Vec::new();
         lro_spool::original(&*stored, &mut text)
             .map_err(|error| Error::failure(with_causes(&error)))?;
@@ -87,13 +89,13 @@ fn source(stored: Box<dyn StoredResult>) -> Result<(Box<dyn Source>, u64, Conten
             return Ok((Box::new(spread.into_bytes()), 0, Content::Text));
         }
     }
-    Ok((Box::new(Stored(stored)), 0, Content::Text))
+    Ok((Box::new(StoredSource(stored)), 0, Content::Text))
 }
 
-fn about(entry: &Entry) -> About {
+fn about(entry: &ResultEntry) -> About {
     let holds = match entry.records {
         Some(records) => counted(records as u64, "record", "records"),
-        None => entry.holds(),
+        None => entry.content_summary(),
     };
     About {
         reference: entry.reference.clone(),
@@ -104,7 +106,7 @@ fn about(entry: &Entry) -> About {
     }
 }
 
-fn expires(entry: &Entry) -> String {
+fn expires(entry: &ResultEntry) -> String {
     let now = Moment::of_system().now;
     let verb = if entry.expires_at > now { "expires" } else { "expired" };
     format!("{verb} {}", distance(entry.expires_at, now))
@@ -112,55 +114,159 @@ fn expires(entry: &Entry) -> String {
 
 fn show(
     screen: &mut Screen,
-    terminal: &mut SpillBuffer,
-    entry: &Entry,
-    asker: &mut Asker,
-    interrupts: &Interrupts,
+    terminal: &mut TerminalGuard,
+    entry: &ResultEntry,
+    runner: &mut QueryRunner,
+    signals: &PendingSignals,
 ) -> Result<(), Error> {
-    let (mut drawn, mut news) = (None::<Instant>, true);
+    let (mut last_draw, mut dirty) = (None::<Instant>, true);
     loop {
-        if interrupts.came() {
+        if signals.is_pending() {
             return Ok(());
         }
         if let Some((width, height)) = terminal.resized()? {
             screen.resize(width, height);
-            news = true;
+            dirty = true;
         }
         if screen.is_busy() {
-            // The last piece is shown at once, the others now and then.
-            news = !screen.work() || drawn.is_none_or(|drawn| drawn.elapsed() >= EVERY) || news;
+            // Completion is drawn at once, progress at intervals.
+            dirty = !screen.work()
+                || last_draw
+                    .is_none_or(|last_draw| last_draw.elapsed() >= PROGRESS_REDRAW_INTERVAL)
+                || dirty;
         }
-        if let Some(answer) = asker.answer() {
+        if let Some(answer) = runner.poll_answer() {
             screen.answered(answer);
-            news = true;
+            dirty = true;
         }
-        news = screen.expires(&expires(entry)) || news;
-        if news {
+        dirty = screen.expires(&expires(entry)) || dirty;
+        if dirty {
             terminal.draw(|frame| draw(screen, frame))?;
-            (drawn, news) = (Some(Instant::now()), false);
+            (last_draw, dirty) = (Some(Instant::now()), false);
         }
-        let mut patience = match (screen.is_busy(), screen.is_asking()) {
+        let mut timeout = match (screen.is_busy(), screen.is_asking()) {
             (true, _) => Duration::ZERO,
-            (false, true) => WAITING,
-            (false, false) => IDLE,
+            (false, true) => QUERY_POLL_TIMEOUT,
+            (false, false) => IDLE_POLL_TIMEOUT,
         };
-        for _ in 0..KEYS {
-            // What waits below does not end where the terminal has gone.
-            if terminal::is_gone(patience) {
+        for _ in 0..MAX_KEYS_PER_FRAME {
+            // `event::poll` does not return if the terminal has closed.
+            if terminal::poll_closed(timeout) {
                 return Ok(());
             }
             if !event::poll(Duration::ZERO)? {
                 break;
             }
-            patience = Duration::ZERO;
-            let Some(key) = keys::key(&event::read()?) else { continue };
-            news = true;
+            timeout = Duration::ZERO;
+            let Some(key) = terminal::key_press(&event::read()?) else { continue };
+            dirty = true;
             match screen.update(key) {
                 Some(Effect::Quit) => return Ok(()),
-                Some(Effect::Ask(ask)) => asker.ask(ask),
-                Some(Effect::Cancel) => asker.cancel(),
+                Some(Effect::Ask(ask)) => runner.start(ask),
+                Some(Effect::Cancel) => runner.cancel(),
                 None => {}
             }
         }
     }
+}
+
+/// The output limit of a query that returns only row numbers, about two million of them.
+const MAX_ROW_NUMBERS_BYTES: u64 = 32 << 20;
+
+/// Runs the SQL queries of the user in the sandboxed worker, one at a time.
+pub(super) struct QueryRunner {
+    store: Arc<dyn Spool>,
+    address: Address,
+    config: Config,
+    running: Option<RunningQuery>,
+}
+
+/// A query that is running in a thread.
+struct RunningQuery {
+    cancel: Cancel,
+    answer: Receiver<Result<Answer, String>>,
+    thread: JoinHandle<()>,
+}
+
+impl QueryRunner {
+    /// A runner for the result at `address` in `store`, with the configured limits.
+    pub(super) fn new(store: Arc<dyn Spool>, address: Address, config: &Config) -> Self {
+        Self { store, address, config: config.clone(), running: None }
+    }
+
+    /// Starts a query and cancels the previous one.
+    fn start(&mut self, ask: Ask) {
+        self.cancel();
+        let mut config = self.config.clone();
+        if ask.rows == Rows::Numbers {
+            // Row numbers are not shown, and the records are not part of the output.
+            config.query.output_bytes = config.query.output_bytes.max(MAX_ROW_NUMBERS_BYTES);
+        }
+        let (spools, address) = (Spools::new(vec![Arc::clone(&self.store)]), self.address.clone());
+        let (cancel, (sender, answer)) = (Cancel::default(), channel());
+        let cancelled = cancel.clone();
+        let thread = thread::spawn(move || {
+            // After a cancellation there is no receiver.
+            let _ = sender.send(run_query(spools, address, &config, ask, &cancelled));
+        });
+        self.running = Some(RunningQuery { cancel, answer, thread });
+    }
+
+    /// Cancels the running query.
+    fn cancel(&mut self) {
+        if let Some(RunningQuery { cancel, thread, .. }) = self.running.take() {
+            cancel.cancel();
+            // Takes some tens of milliseconds, and leaves no worker process behind.
+            let _ = thread.join();
+        }
+    }
+
+    /// The answer, if the query has finished.
+    fn poll_answer(&mut self) -> Option<Result<Answer, String>> {
+        let answer = match self.running.as_ref()?.answer.try_recv() {
+            Ok(answer) => answer,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err("the question could not be asked".to_owned()),
+        };
+        self.running = None;
+        Some(answer)
+    }
+}
+
+impl Drop for QueryRunner {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn run_query(
+    spools: Spools,
+    address: Address,
+    config: &Config,
+    ask: Ask,
+    cancel: &Cancel,
+) -> Result<Answer, String> {
+    let mut extractor =
+        Extractor::new(spools, config).with_reply(Tokens(u64::MAX)).with_tokenizer(NoTokenizer);
+    if let Some(program) = Program::itself() {
+        extractor = extractor.with_program(program);
+    }
+    // No time limit: the user can cancel.
+    extractor = extractor.with_time_limit(None);
+    let wanted = Wanted::Sql {
+        statement: ask.statement,
+        with: std::collections::BTreeMap::new(),
+        params: Values::new(),
+    };
+    let page = Page { offset: 0, limit: u64::MAX };
+    let question = Question { address, wanted, page };
+    let now = Moment::of_system().now;
+    let reply = extractor
+        .extract(&question, now, cancel)
+        .map_err(|error| format!("{error}. {}", hint(&error)))?;
+    let more = (reply.total != Total::Exactly(reply.given)).then(|| match reply.total {
+        Total::Exactly(number) => grouped(number),
+        other @ Total::AtLeast(_) => other.to_string(),
+    });
+    Ok(Answer { lines: reply.body.into_bytes(), more })
 }

@@ -1,53 +1,49 @@
-//! The registry of tenants of a database, with a cache.
+//! Serves the tenants of a PostgreSQL database, each with its own store, limits and spool.
 
-use std::{
-    collections::HashMap,
-    num::NonZeroU32,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use atlatl_memory::{Embedder, EmbeddingBackfill, KnownTenant, Postgres, StoreError};
-use atlatl_server::auth::{KeyRecord, Limit, Scopes, TokenBucket, TokenRules};
-use atlatl_server::{
-    MemoryServer, ServerConfig, SignedLinks, TaskSlots,
-    auth::{Authenticator, Issuer, Keys},
-    event::EventBus,
-    http::{Metrics, Tenant, Tenants, run_for_many},
+use atlatl_server::auth::{
+    Authenticator, Issuer, KeyRecord, Keys, Limit, Scopes, TokenBucket, TokenRules,
 };
+use atlatl_server::event::EventBus;
+use atlatl_server::http::{Metrics, Tenant, Tenants, run_for_many};
+use atlatl_server::{MemoryServer, ServerConfig, SignedLinks, TaskSlots};
 use lro::{MaintenanceTask, Moment};
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
 
-use super::{audit::Audit, event_sink::ServerEventSink, http, parts};
-use crate::{
-    access::{Door, Fetched, Principals},
-    command::proxy::OffloadStack,
-    error::{Error, Status},
-    ledger_sink::LedgerSink,
-    memory_config::{self, Place},
-    object_store_config,
-    settings::Settings,
-};
+use super::events::{AuditLog, ServerEventSink};
+use crate::access::{Door, Fetched, Principals};
+use crate::command::proxy::OffloadStack;
+use crate::command::serve;
+use crate::error::{Error, Status};
+use crate::ledger_sink::LedgerSink;
+use crate::memory_config::{self, Place};
+use crate::object_store_config;
+use crate::settings::Settings;
 
-/// For how long a tenant is taken to be as it was.
-const KNOWN: Duration = Duration::from_secs(30);
-/// For how long a name is taken to be nobody's.
-const UNKNOWN: Duration = Duration::from_secs(5);
-/// How many are known at a time; whoever was not there for the longest time goes.
+/// How long a tenant is cached before its row is read again.
+const TENANT_TTL: Duration = Duration::from_secs(30);
+/// How long an unknown name is cached.
+const UNKNOWN_TENANT_TTL: Duration = Duration::from_secs(5);
+/// The maximum number of cached tenants; the least recently used one is evicted.
 const MAX_CACHED_TENANTS: usize = 500;
-/// Requests of one tenant that are worked on at a time: a quarter of all.
+/// The maximum number of concurrent requests of one tenant: a quarter of the total.
 const MAX_CONCURRENT_PER_TENANT: usize = 64;
-/// Threads that make vectors, for all tenants together.
+/// The number of embedding threads, for all tenants together.
 const EMBEDDING_THREADS: usize = 4;
-/// How often is looked whether the index of a tenant's vectors is behind.
-const INDEX: Duration = Duration::from_secs(10);
+/// How often the vector indexes of cached tenants are updated.
+const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Serves the tenants of a database to whoever proves who they are.
-pub(super) fn serve(
+/// Serves all tenants of a database to authenticated clients.
+pub(super) fn serve_tenants(
     settings: &Settings,
     principals: &Principals,
-    door: Door,
+    endpoint: Door,
 ) -> Result<Status, Error> {
     let Place::Database(database) = memory_config::place(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
@@ -55,13 +51,13 @@ pub(super) fn serve(
     };
     memory_config::waited_for(&database)?;
     let config = &settings.config;
-    let base = http::base(settings, &door)?;
+    let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
-    let watch = Arc::new(Remarked(LedgerSink::new(settings)));
+    let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings)));
     let mut events = EventBus::new(Moment::of_system)
-        .with(Arc::new(ServerEventSink::new(watch)))
+        .with(Arc::new(ServerEventSink::new(ledger)))
         .with(Arc::clone(&metrics) as _);
-    if let Some(audit) = Audit::open(&config.server.audit)? {
+    if let Some(audit) = AuditLog::open(&config.server.audit)? {
         events = events.with(Arc::new(audit));
     }
     let resource = format!("{base}/mcp");
@@ -74,46 +70,49 @@ pub(super) fn serve(
         authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
     }
     let bucket = object_store_config::bucket(settings)?;
-    let many = Arc::new(TenantRegistry::new(settings, database, bucket, base, events.clone())?);
-    let house = many.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
-    let options = http::options(settings, metrics);
-    let served = http::until_told(door, options, |Door { listener, .. }, options, stopped| {
-        run_for_many(many, Arc::new(authenticator), events, listener, options, stopped)
-    });
-    // What is under way ends with the process: every step of it may be cut short.
-    std::mem::forget(house);
+    let registry = Arc::new(TenantRegistry::new(settings, database, bucket, base, events.clone())?);
+    let maintenance =
+        registry.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
+    let options = serve::http_options(settings, metrics);
+    let served =
+        serve::serve_until_signal(endpoint, options, |Door { listener, .. }, options, stopped| {
+            run_for_many(registry, Arc::new(authenticator), events, listener, options, stopped)
+        });
+    // Not joined: maintenance can be interrupted at any step, and ends with the process.
+    std::mem::forget(maintenance);
     served
 }
 
-/// All tenants of a database.
+/// The tenants of a database, with a cache of those that were active recently.
 struct TenantRegistry {
     settings: Settings,
     database: Postgres,
     bucket: Option<Storage>,
-    /// Where clients reach the server.
+    /// The URL of the server, for signed links.
     base: String,
     embedder: Option<Arc<dyn Embedder>>,
-    /// Makes the vectors of all tenants.
+    /// Creates missing vectors for all tenants.
     backfill: Option<EmbeddingBackfill>,
     task_slots: TaskSlots,
     events: EventBus,
-    known: Mutex<HashMap<String, Known>>,
-    /// Names that are nobody's, until when.
-    nobody: Mutex<HashMap<String, Instant>>,
-    rates: Mutex<HashMap<String, Rate>>,
+    tenants: Mutex<HashMap<String, CachedTenant>>,
+    /// Names without a tenant, with the end of their cache time.
+    unknown_tenants: Mutex<HashMap<String, Instant>>,
+    rates: Mutex<HashMap<String, TenantRate>>,
 }
 
-struct Known {
+/// A cached tenant.
+struct CachedTenant {
     until: Instant,
     used: Instant,
     row: KnownTenant,
     tenant: Tenant,
 }
 
-/// How often a tenant may ask, and may have asked. It outlives what else is known of the tenant, which
-/// whoever wants a new start must not be able to bring about.
-struct Rate {
-    most: NonZeroU32,
+/// The rate limit of a tenant and its state. It is never evicted, so that a tenant cannot reset its
+/// limit by being evicted from the cache.
+struct TenantRate {
+    per_minute: NonZeroU32,
     bucket: Arc<Mutex<TokenBucket>>,
 }
 
@@ -137,147 +136,159 @@ impl TenantRegistry {
             bucket,
             base,
             events,
-            known: Mutex::default(),
-            nobody: Mutex::default(),
+            tenants: Mutex::default(),
+            unknown_tenants: Mutex::default(),
             rates: Mutex::default(),
         })
     }
 
-    /// What is done for every tenant when nobody asks.
+    /// Starts the maintenance tasks for all tenants.
     fn start_maintenance(self: &Arc<Self>) -> std::io::Result<Vec<MaintenanceTask>> {
-        let (all, used) = (Arc::clone(self), Arc::clone(self));
+        let (tidied, indexed) = (Arc::clone(self), Arc::clone(self));
         let interval = OffloadStack::interval(&self.settings);
         Ok(vec![
-            MaintenanceTask::every(interval, move || all.tidy())?,
-            MaintenanceTask::every(INDEX, move || used.index())?,
+            MaintenanceTask::every(interval, move || tidied.tidy())?,
+            MaintenanceTask::every(INDEX_INTERVAL, move || indexed.index())?,
         ])
     }
 
-    /// Where the database is away, the next round does it.
+    /// Runs maintenance for every tenant. If the database is unavailable, the next run does it.
     fn tidy(&self) {
         for name in self.database.tenants().unwrap_or_default() {
-            // Whoever is here has drafts and readers that a sweep has to know of.
-            let here = lock(&self.known).get(&name).map(|known| known.tenant.clone());
-            if let Some(tenant) = here.or_else(|| self.made(&name, None).ok()) {
+            // A cached tenant has drafts and readers that its sweep must respect.
+            let cached = lock(&self.tenants).get(&name).map(|entry| entry.tenant.clone());
+            if let Some(tenant) = cached.or_else(|| self.build_tenant(&name, None).ok()) {
                 tenant.server.tidy();
             }
         }
     }
 
-    /// Of those alone who were here: whoever writes vectors is.
+    /// Updates the vector indexes of cached tenants. A tenant that writes vectors is always cached.
     fn index(&self) {
-        let here: Vec<MemoryServer> =
-            lock(&self.known).values().map(|known| known.tenant.server.clone()).collect();
-        for server in here {
+        let cached: Vec<MemoryServer> =
+            lock(&self.tenants).values().map(|entry| entry.tenant.server.clone()).collect();
+        for server in cached {
             server.index_vectors();
         }
     }
 
-    /// A tenant that nobody asked for before.
-    fn made(&self, name: &str, embedder: Option<Arc<dyn Embedder>>) -> Result<Tenant, StoreError> {
+    /// Builds the server of a tenant.
+    fn build_tenant(
+        &self,
+        name: &str,
+        embedder: Option<Arc<dyn Embedder>>,
+    ) -> Result<Tenant, StoreError> {
         let store = Arc::new(self.database.tenant(name)?);
-        let mut parts: ServerConfig = parts::of(&self.settings, store.clone(), self.events.clone());
-        parts.embedder = embedder;
-        parts.backfill.clone_from(&self.backfill);
-        parts.task_slots = self.task_slots.clone();
-        let Some(bucket) = &self.bucket else { return Ok(of_many(MemoryServer::new(parts))) };
+        let mut server_config: ServerConfig =
+            serve::server_config(&self.settings, store.clone(), self.events.clone());
+        server_config.embedder = embedder;
+        server_config.backfill.clone_from(&self.backfill);
+        server_config.task_slots = self.task_slots.clone();
+        let Some(bucket) = &self.bucket else {
+            return Ok(with_concurrency_limit(MemoryServer::new(server_config)));
+        };
         let quota = Quota::from(&self.settings.config.spool);
         let spool = ObjectSpool::new(bucket, name, quota)
             .map_err(|error| StoreError::Engine(error.into()))?;
         let links = Arc::new(SignedLinks::new(store, name, &self.base));
-        let keep =
+        let offload =
             OffloadStack::of_tenant(Arc::new(spool), links.clone(), Arc::new(self.events.clone()));
-        parts::offload(&mut parts, &self.settings, &keep);
-        parts.links = true;
-        parts.cleanup = Some(OffloadStack::interval(&self.settings));
-        let mut tenant = of_many(MemoryServer::new(parts));
-        tenant.spools = Some(keep.spools());
+        serve::add_offloading(&mut server_config, &self.settings, &offload);
+        server_config.links = true;
+        server_config.cleanup = Some(OffloadStack::interval(&self.settings));
+        let mut tenant = with_concurrency_limit(MemoryServer::new(server_config));
+        tenant.spools = Some(offload.spools());
         tenant.links = Some(links);
         Ok(tenant)
     }
 
-    /// What a tenant has left of what it may ask.
-    fn rate(&self, name: &str, most: Option<u32>) -> Option<Arc<Mutex<TokenBucket>>> {
-        let most = most.and_then(NonZeroU32::new)?;
+    /// The rate limiter of a tenant; `None` without a limit.
+    fn rate(&self, name: &str, per_minute: Option<u32>) -> Option<Arc<Mutex<TokenBucket>>> {
+        let per_minute = per_minute.and_then(NonZeroU32::new)?;
         let mut rates = lock(&self.rates);
-        // All of a minute's at once, after a minute's rest.
-        let new = || Arc::new(Mutex::new(TokenBucket::new(Limit::per_minute(most, most))));
-        let rate = rates.entry(name.to_owned()).or_insert_with(|| Rate { most, bucket: new() });
-        if rate.most != most {
-            *rate = Rate { most, bucket: new() };
+        // The burst is a whole minute's budget.
+        let new =
+            || Arc::new(Mutex::new(TokenBucket::new(Limit::per_minute(per_minute, per_minute))));
+        let rate = rates
+            .entry(name.to_owned())
+            .or_insert_with(|| TenantRate { per_minute, bucket: new() });
+        if rate.per_minute != per_minute {
+            *rate = TenantRate { per_minute, bucket: new() };
         }
         Some(Arc::clone(&rate.bucket))
     }
 
-    /// Notes that a name is nobody's. Whoever makes up names makes nobody else be forgotten.
-    fn note_nobody(&self, name: &str, now: Instant) {
-        let gone = lock(&self.known).remove(name);
-        drop(gone);
-        let mut nobody = lock(&self.nobody);
-        if nobody.len() >= MAX_CACHED_TENANTS {
-            nobody.clear();
+    /// Caches that a name has no tenant. The cache is separate, so that made-up names evict no
+    /// tenant.
+    fn cache_unknown(&self, name: &str, now: Instant) {
+        let evicted = lock(&self.tenants).remove(name);
+        drop(evicted);
+        let mut unknown_tenants = lock(&self.unknown_tenants);
+        if unknown_tenants.len() >= MAX_CACHED_TENANTS {
+            unknown_tenants.clear();
         }
-        nobody.insert(name.to_owned(), now + UNKNOWN);
+        unknown_tenants.insert(name.to_owned(), now + UNKNOWN_TENANT_TTL);
     }
 }
 
-/// One of many: it does not take all there is.
-fn of_many(server: MemoryServer) -> Tenant {
+/// A tenant with a limit on concurrent requests.
+fn with_concurrency_limit(server: MemoryServer) -> Tenant {
     let mut tenant = Tenant::new(server);
     tenant.busy = Some(Arc::new(Semaphore::new(MAX_CONCURRENT_PER_TENANT)));
     tenant
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tenants for TenantRegistry {
     fn known(&self, name: &str) -> Option<Tenant> {
         let now = Instant::now();
-        let mut all = lock(&self.known);
-        let known = all.get_mut(name).filter(|known| now < known.until)?;
-        known.used = now;
-        Some(known.tenant.clone())
+        let mut all = lock(&self.tenants);
+        let entry = all.get_mut(name).filter(|entry| now < entry.until)?;
+        entry.used = now;
+        Some(entry.tenant.clone())
     }
 
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
         let now = Instant::now();
-        if lock(&self.nobody).get(name).is_some_and(|until| now < *until) {
+        if lock(&self.unknown_tenants).get(name).is_some_and(|until| now < *until) {
             return Ok(None);
         }
         let Some(row) = self.database.known(name)? else {
-            self.note_nobody(name, now);
+            self.cache_unknown(name, now);
             return Ok(None);
         };
-        let same = |known: &Known| known.row.made == row.made;
-        let here = lock(&self.known)
+        let same = |entry: &CachedTenant| entry.row.made == row.made;
+        let cached = lock(&self.tenants)
             .get(name)
-            .filter(|known| same(known))
-            .map(|known| known.tenant.clone());
-        let mut tenant = match here {
+            .filter(|entry| same(entry))
+            .map(|entry| entry.tenant.clone());
+        let mut tenant = match cached {
             Some(tenant) => tenant,
-            None => self.made(name, self.embedder.clone())?,
+            None => self.build_tenant(name, self.embedder.clone())?,
         };
-        let mut gone = Vec::new();
-        let mut all = lock(&self.known);
-        // Two may come at once: the first one's stays, so that all have the same.
-        match all.get(name).filter(|known| same(known)) {
-            Some(first) => gone.push(std::mem::replace(&mut tenant, first.tenant.clone())),
+        let mut evicted = Vec::new();
+        let mut all = lock(&self.tenants);
+        // Concurrent requests may build the same tenant: all use the first one.
+        match all.get(name).filter(|entry| same(entry)) {
+            Some(first) => evicted.push(std::mem::replace(&mut tenant, first.tenant.clone())),
             None if all.len() >= MAX_CACHED_TENANTS && !all.contains_key(name) => {
                 let oldest =
-                    all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone());
-                gone.extend(oldest.and_then(|name| all.remove(&name)).map(|known| known.tenant));
+                    all.iter().min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());
+                evicted.extend(oldest.and_then(|name| all.remove(&name)).map(|entry| entry.tenant));
             }
             None => {}
         }
         tenant.rate = self.rate(name, row.bounds.per_minute);
         tenant.server.bound(row.bounds.memories);
-        let known = Known { until: now + KNOWN, used: now, row, tenant: tenant.clone() };
-        gone.extend(all.insert(name.to_owned(), known).map(|known| known.tenant));
+        let entry =
+            CachedTenant { until: now + TENANT_TTL, used: now, row, tenant: tenant.clone() };
+        evicted.extend(all.insert(name.to_owned(), entry).map(|entry| entry.tenant));
         drop(all);
-        // Not under the lock: what goes with it may take a while.
-        drop(gone);
+        // Dropped after the lock is released, because it may take a while.
+        drop(evicted);
         Ok(Some(tenant))
     }
 
@@ -286,16 +297,16 @@ impl Tenants for TenantRegistry {
     }
 }
 
-/// Tells the ledger, and the person of what went wrong.
-struct Remarked(LedgerSink);
+/// Writes events to the ledger and failures to standard error.
+struct ReportingLedgerSink(LedgerSink);
 
-impl lro::EventSink for Remarked {
+impl lro::EventSink for ReportingLedgerSink {
     fn publish(&self, event: lro::Event) {
         self.0.publish_aloud(event);
     }
 }
 
-/// The keys of the database.
+/// The API keys in the database.
 struct StoredKeys(Postgres);
 
 impl Keys for StoredKeys {

@@ -1,39 +1,51 @@
-//! Traces: what requests do, told to a collector by OTLP where the standard variables name one.
+//! Exports request traces by OTLP over HTTP if the standard OpenTelemetry variables name a
+//! collector.
 //!
-//! Where they name none there is no thread, no connection and no span. A collector that is slow or
-//! away costs spans, never a request.
+//! Without a collector there is no thread, no connection and no span. A slow or unavailable
+//! collector loses spans but never delays a request.
 
-mod post;
-mod resource;
-mod span;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use std::{env, fmt};
 
-use std::{env, sync::Arc, time::Duration};
-
-use atlatl_server::trace::Tracer;
-use opentelemetry::trace::TracerProvider as _;
+use async_trait::async_trait;
+use atlatl_server::trace::{AttrValue, Parent, RequestName, Span, Tracer};
+use chrono::{DateTime, Utc};
+use opentelemetry::trace::{
+    SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
+    TraceState, Tracer as _, TracerProvider as _,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
     ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
 };
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider,
+};
+use ureq::Agent;
 
-use self::{post::Post, resource::resource, span::Spans};
+use crate::access::agent;
 use crate::output::Output;
 
-/// How long the collector may take for a batch.
+/// The time limit for sending a batch.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the last spans may take when the server ends.
-const LAST_SPANS: Duration = Duration::from_secs(1);
-/// Spans that wait for the collector; what comes on top is dropped.
-const MOST_WAITING: usize = 2048;
+/// The time limit for sending the last spans at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The maximum number of queued spans; further spans are dropped.
+const MAX_QUEUED_SPANS: usize = 2048;
 
-/// The way to a collector.
+/// The exporter to a collector.
 pub(super) struct Traces(SdkTracerProvider);
 
-/// The variables whose headers go out with every batch.
+/// The variables with headers for the collector.
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 
-/// Why a collector at `address` is not used: headers usually hold a key, which would go out in clear text.
-fn in_clear(address: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
+/// Why a collector at `address` is not used: headers and credentials would be sent in clear text.
+fn clear_text_reason(address: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
     let url = url::Url::parse(address).ok()?;
     if url.scheme() != "http" || crate::access::is_this_machine(&url) {
         return None;
@@ -46,66 +58,212 @@ fn in_clear(address: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
 }
 
 impl Traces {
-    /// The collector that the environment names, if it names one that we can speak to. It may be set
-    /// for every program of the machine: what does not fit us is said, and is no reason to end.
-    pub(super) fn of_environment() -> Option<Self> {
-        let said = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    /// The exporter that the environment configures. Unsupported values are reported and disable
+    /// traces: they may be set for every program of the machine.
+    pub(super) fn from_env() -> Option<Self> {
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let endpoint = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
             .into_iter()
-            .find(|name| said(name).is_some())?;
-        let off = said("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            || said("OTEL_TRACES_EXPORTER").is_some_and(|value| value != "otlp");
+            .find(|name| variable(name).is_some())?;
+        let off = variable("OTEL_SDK_DISABLED")
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || variable("OTEL_TRACES_EXPORTER").is_some_and(|value| value != "otlp");
         if off {
             return None;
         }
         let protocol = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]
             .into_iter()
-            .find_map(|name| Some((name, said(name)?)));
+            .find_map(|name| Some((name, variable(name)?)));
         if let Some((name, _)) = protocol.filter(|(_, value)| value != "http/protobuf") {
             Output::remark(format_args!("{name} is not http/protobuf: no traces are sent"));
             return None;
         }
-        let address = said(endpoint).unwrap_or_default();
-        if let Some(why) = in_clear(&address, |name| said(name).is_some()) {
+        let address = variable(endpoint).unwrap_or_default();
+        if let Some(why) = clear_text_reason(&address, |name| variable(name).is_some()) {
             Output::remark(format_args!("{why}: no traces are sent"));
             return None;
         }
-        let named = said("OTEL_SERVICE_NAME").is_some()
-            || said("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name="));
-        let traces = Self::to_collector(named).ok();
+        let has_service_name = variable("OTEL_SERVICE_NAME").is_some()
+            || variable("OTEL_RESOURCE_ATTRIBUTES")
+                .is_some_and(|all| all.contains("service.name="));
+        let traces = Self::to_collector(has_service_name).ok();
         if traces.is_none() {
-            // What the error says may hold the whole address, and that a password.
+            // The error is not shown: it may contain a URL with a password.
             Output::remark(format_args!("{endpoint} is no URL: no traces are sent"));
         }
         traces
     }
 
-    /// The address, headers, sampler and resource are read from the environment below.
-    fn to_collector(named: bool) -> Result<Self, ExporterBuildError> {
+    /// Builds the exporter. The library reads address, headers, sampler and resource from the
+    /// environment.
+    fn to_collector(has_service_name: bool) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Post::new(EXPORT_TIMEOUT))
+            .with_http_client(CollectorClient::new(EXPORT_TIMEOUT))
             .with_protocol(Protocol::HttpBinary)
             .with_timeout(EXPORT_TIMEOUT)
             .build()?;
-        let batches = BatchConfigBuilder::default().with_max_queue_size(MOST_WAITING).build();
+        let batches = BatchConfigBuilder::default().with_max_queue_size(MAX_QUEUED_SPANS).build();
         let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
-            .with_resource(resource(named))
+            .with_resource(resource(has_service_name))
             .build();
         Ok(Self(provider))
     }
 
     pub(super) fn tracer(&self) -> Arc<dyn Tracer> {
-        Arc::new(Spans(self.0.tracer("atlatl-server")))
+        Arc::new(OtelTracer(self.0.tracer("atlatl-server")))
     }
 
-    /// Sends what waits, as far as that goes in a second.
+    /// Sends the queued spans, within [`SHUTDOWN_TIMEOUT`].
     pub(super) fn finish(&self) {
-        // A collector that does not answer now does not get them.
-        let _ = self.0.shutdown_with_timeout(LAST_SPANS);
+        // Spans that cannot be sent now are lost.
+        let _ = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
     }
+}
+
+/// The maximum size of a response of the collector.
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
+
+/// The HTTP client for batches, which reports a failing collector once. It blocks the exporter
+/// thread.
+struct CollectorClient {
+    agent: Agent,
+    failing: AtomicBool,
+}
+
+impl CollectorClient {
+    fn new(timeout: Duration) -> Self {
+        Self { agent: agent(timeout), failing: AtomicBool::new(false) }
+    }
+
+    fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ureq::Error> {
+        let (head, body) = request.into_parts();
+        let request = Request::from_parts(head, &body[..]);
+        let (head, mut body) = self.agent.run(request)?.into_parts();
+        let body = body.with_config().limit(MAX_RESPONSE_BYTES).read_to_vec()?;
+        Ok(Response::from_parts(head, body.into()))
+    }
+
+    /// Reports the first failure after a success.
+    fn report(&self, sent: &Result<Response<Bytes>, ureq::Error>) {
+        let why = match sent {
+            Ok(response) if response.status().is_success() => {
+                self.failing.store(false, Ordering::Relaxed);
+                return;
+            }
+            Ok(response) => format!("it answers with status {}", response.status().as_u16()),
+            Err(ureq::Error::Timeout(_)) => "it does not answer in time".to_owned(),
+            Err(ureq::Error::Io(_) | ureq::Error::ConnectionFailed) => {
+                "it cannot be reached".to_owned()
+            }
+            Err(ureq::Error::HostNotFound) => "there is no such host".to_owned(),
+            Err(_) => "the request cannot be made".to_owned(),
+        };
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            Output::remark(format_args!("traces do not get to the collector: {why}"));
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for CollectorClient {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let sent = self.send(request);
+        self.report(&sent);
+        Ok(sent?)
+    }
+}
+
+impl fmt::Debug for CollectorClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CollectorClient").finish_non_exhaustive()
+    }
+}
+
+/// The server's tracer on top of OpenTelemetry.
+struct OtelTracer(SdkTracer);
+
+impl Tracer for OtelTracer {
+    fn request(&self, name: RequestName, parent: Option<&Parent>) -> Arc<dyn Span> {
+        let span_name = match name.tool {
+            Some(tool) => format!("{} {tool}", name.method).into(),
+            None => name.method.into(),
+        };
+        let above = parent.map_or_else(Context::new, |parent| {
+            Context::new().with_remote_span_context(remote(parent))
+        });
+        let span = SpanBuilder { name: span_name, ..SpanBuilder::default() };
+        OtelSpan::begin(self.0.clone(), span.with_kind(SpanKind::Server), &above)
+    }
+}
+
+fn remote(parent: &Parent) -> SpanContext {
+    // An invalid trace state is dropped; the parent is valid without it.
+    let state = parent.state.as_deref().and_then(|state| TraceState::from_str(state).ok());
+    SpanContext::new(
+        TraceId::from(parent.trace_id),
+        SpanId::from(parent.span_id),
+        TraceFlags::default().with_sampled(parent.sampled),
+        true,
+        state.unwrap_or_default(),
+    )
+}
+
+/// A started span. Dropping its context ends it.
+struct OtelSpan {
+    tracer: SdkTracer,
+    context: Context,
+    /// The attributes that are set: the library would export duplicates.
+    recorded_keys: Mutex<Vec<&'static str>>,
+}
+
+impl OtelSpan {
+    fn begin(tracer: SdkTracer, span: SpanBuilder, above: &Context) -> Arc<dyn Span> {
+        let context = above.with_span(tracer.build_with_context(span, above));
+        Arc::new(Self { tracer, context, recorded_keys: Mutex::default() })
+    }
+}
+
+impl Span for OtelSpan {
+    fn part(&self, name: &'static str, began: Option<DateTime<Utc>>) -> Arc<dyn Span> {
+        let mut span = SpanBuilder::from_name(name);
+        span.start_time = began.map(SystemTime::from);
+        Self::begin(self.tracer.clone(), span, &self.context)
+    }
+
+    fn say(&self, key: &'static str, value: AttrValue) {
+        let mut recorded_keys = self.recorded_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded_keys.contains(&key) {
+            return;
+        }
+        recorded_keys.push(key);
+        drop(recorded_keys);
+        let attribute = match value {
+            AttrValue::Word(word) => KeyValue::new(key, word),
+            AttrValue::Count(count) => KeyValue::new(key, i64::try_from(count).unwrap_or(i64::MAX)),
+            _ => return,
+        };
+        self.context.span().set_attribute(attribute);
+    }
+
+    fn fail(&self, class: &'static str) {
+        self.say("error.type", AttrValue::Word(class));
+        self.context.span().set_status(Status::error(""));
+    }
+
+    fn end(&self) {
+        self.context.span().end();
+    }
+}
+
+/// The resource attributes: the version, the attributes of the environment and, if they have no
+/// service name, a default one.
+fn resource(has_service_name: bool) -> Resource {
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let resource = Resource::builder().with_attribute(version);
+    if has_service_name { resource.build() } else { resource.with_service_name("atlatl").build() }
 }
 
 #[cfg(test)]
@@ -114,7 +272,7 @@ mod tests {
 
     #[test]
     fn g03_headers_for_a_collector_are_not_sent_in_clear_text() {
-        let with = |address: &str, set: &str| in_clear(address, |name| name == set);
+        let with = |address: &str, set: &str| clear_text_reason(address, |name| name == set);
         for name in HEADERS {
             for address in ["http://192.0.2.1:4318", "HTTP://otel.example/", "http://[2001:db8::1]"]
             {

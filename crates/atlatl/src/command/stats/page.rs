@@ -1,22 +1,22 @@
-//! Page: a summary as one HTML file that needs nothing else.
+//! The savings page: a summary as one self-contained HTML file.
 //!
-//! No script, no font and no picture from elsewhere: the bars are boxes whose width is a share. Names
-//! of servers and tools are text from outside and are escaped.
+//! It has no scripts, external fonts or images: bars are boxes with a relative width. Names of
+//! servers and tools are untrusted and escaped.
 
 use std::fmt::{self, Display, Formatter};
 
 use atlatl_lro::stats::{Row, Summary};
 
-use super::{known, milliseconds, per_cent, signed, span};
+use super::{basis_label, milliseconds, per_cent, signed, span};
 use crate::output::{grouped, size};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// As many rows as a person compares, from either end; `--output json` has all.
-const ROWS: usize = 20;
+/// The number of rows at each end of a long list; `--output json` has all of them.
+const ROWS_PER_END: usize = 20;
 
 /// The page for `summary`.
-pub(super) fn page(summary: &Summary) -> String {
+pub(super) fn render_page(summary: &Summary) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -89,7 +89,7 @@ fn facts(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     writeln!(f, "</dl>")
 }
 
-/// What the tokens that results would have taken went to.
+/// Shows how the tokens of the inline results divide into savings and costs.
 fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     let all = &summary.all;
     let saved = u64::try_from(all.net_tokens()).unwrap_or(0);
@@ -116,9 +116,9 @@ fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
         writeln!(f, "<tr><td>{key}{name}<td class=\"n\">{tokens}<td>{how}")
     };
     let inline = all.inline;
-    row(f, "", "inline, without offloading", grouped(inline.tokens()), &known(inline))?;
+    row(f, "", "inline, without offloading", grouped(inline.tokens()), &basis_label(inline))?;
     for (class, name, amount) in parts {
-        row(f, class, name, signed(-amount.tokens().cast_signed()), &known(amount))?;
+        row(f, class, name, signed(-amount.tokens().cast_signed()), &basis_label(amount))?;
     }
     let basis = all.net_basis().as_str();
     row(f, "s", "<b>net</b>", format!("<b>{}</b>", signed(all.net_tokens())), basis)?;
@@ -127,12 +127,12 @@ fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
 
 fn by_day(f: &mut Formatter<'_>, days: &[Row]) -> fmt::Result {
     let [first, .., last] = days else { return Ok(()) };
-    let most = greatest(days);
+    let max = max_net(days);
     writeln!(f, "<h2>By day</h2>\n<div class=\"days\">")?;
     for day in days {
         let net = day.figures.net_tokens();
         let below = if net < 0 { " class=\"below\"" } else { "" };
-        let (height, title) = (share(net.unsigned_abs(), most), signed(net));
+        let (height, title) = (share(net.unsigned_abs(), max), signed(net));
         writeln!(
             f,
             "<span{below} style=\"height:{height}\" title=\"{}: {title}\"></span>",
@@ -147,10 +147,10 @@ fn by_day(f: &mut Formatter<'_>, days: &[Row]) -> fmt::Result {
     let best = days.iter().max_by_key(|day| day.figures.net_tokens());
     match best {
         Some(day) => {
-            let most = signed(day.figures.net_tokens());
+            let max = signed(day.figures.net_tokens());
             writeln!(
                 f,
-                "<p class=\"faint\">Most on {}: {most}. Red columns are days on which it cost more than it saved.</p>",
+                "<p class=\"faint\">Most on {}: {max}. Red columns are days on which it cost more than it saved.</p>",
                 day.name
             )
         }
@@ -162,10 +162,10 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
-    let most = greatest(rows);
+    let max = max_net(rows);
     writeln!(f, "<h2>{heading}</h2>\n<div class=\"bars\">")?;
-    let (first, last) = if rows.len() > 2 * ROWS {
-        (&rows[..ROWS], &rows[rows.len() - ROWS..])
+    let (first, last) = if rows.len() > 2 * ROWS_PER_END {
+        (&rows[..ROWS_PER_END], &rows[rows.len() - ROWS_PER_END..])
     } else {
         (rows, &[][..])
     };
@@ -176,33 +176,33 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
             f,
             "<div><span class=\"who\">{}</span><span class=\"bar\"><i{below} style=\"width:{}\"></i>\
              </span><span class=\"n\">{}</span></div>",
-            escaped(&row.name),
-            share(net.unsigned_abs(), most),
+            escape_html(&row.name),
+            share(net.unsigned_abs(), max),
             signed(net),
         )?;
     }
     writeln!(f, "</div>")?;
     if !last.is_empty() {
-        let between = rows.len() - 2 * ROWS;
+        let between = rows.len() - 2 * ROWS_PER_END;
         writeln!(
             f,
-            "<p class=\"faint\">{between} more between the {ROWS} best and the {ROWS} least</p>"
+            "<p class=\"faint\">{between} more between the {ROWS_PER_END} best and the {ROWS_PER_END} least</p>"
         )?;
     }
     Ok(())
 }
 
-fn greatest(rows: &[Row]) -> u64 {
+fn max_net(rows: &[Row]) -> u64 {
     rows.iter().map(|row| row.figures.net_tokens().unsigned_abs()).max().unwrap_or(0).max(1)
 }
 
-/// A part of a whole, as a width.
+/// A CSS percentage.
 fn share(part: u64, whole: u64) -> String {
     let thousandths = u128::from(part) * 100_000 / u128::from(whole);
     format!("{}.{:03}%", thousandths / 1000, thousandths % 1000)
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in lro_core::neutralise(text).chars() {
         match c {
@@ -226,7 +226,7 @@ mod tests {
         let line = r#"{"time":"2026-11-14T10:00:00Z","event":"ToolsListed",
             "server":"<script>alert('x')</script>\u202e\u001b[2J&\"","definitions":{"tokens":5,"method":"counted"}}"#;
         let summary = Summary::from_events([serde_json::from_str(line).unwrap()]);
-        let page = page(&summary);
+        let page = render_page(&summary);
         assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"), "{page}");
         assert!(!page.contains("<script") && !page.contains(['\u{202e}', '\u{1b}']), "{page}");
         assert!(

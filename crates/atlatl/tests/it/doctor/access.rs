@@ -1,4 +1,4 @@
-//! Faults of logins and of who may ask.
+//! Faults of logins and of HTTP authentication.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use super::*;
 const LOGINS: &str = "home/.local/share/atlatl/logins";
 const SERVER: &str = "https://mcp.example.com/mcp";
 
-/// A login that has ended, and cannot be refreshed.
+/// An expired login that cannot be refreshed.
 fn logged_in() -> Program {
     let login = json!({
         "server": SERVER, "issuer": "https://example.com", "resource": SERVER,
@@ -63,7 +63,7 @@ fn tokens_that_are_not_there_or_open_to_others_are_a_fault_and_can_be_made() {
     is_well(&doctor(&program, &["--set", &set]));
     fs::write(program.path("tokens"), "# none yet\n").unwrap();
     fault(&doctor(&program, &["--set", &set]), "server-auth", "[DIR]/tokens");
-    // What was put in the wrong place may be a token.
+    // The value may be a token in the wrong setting.
     let run = doctor(&program, &["--set", "server.auth=hunter2-hunter2"]);
     fault(&run, "server-auth", "server.auth");
     assert!(!run.stdout.contains("hunter2"), "{run}");

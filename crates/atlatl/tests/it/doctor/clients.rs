@@ -1,10 +1,10 @@
-//! Faults in the files of clients.
+//! Faults in client configuration files.
 
 use std::fs;
 
 use super::*;
 
-/// A file of Claude Code, which has no window.
+/// The file of Claude Code, which is not a desktop client.
 const CLAUDE_CODE: &str = "home/.claude.json";
 
 fn edit(program: &Program, file: &str, from: &str, to: &str) {
@@ -92,7 +92,7 @@ fn a_server_whose_program_is_not_there_is_a_fault() {
     let run = doctor(&program, &[]);
     let fix = fault(&run, "server-program", "s in [DIR]/home/.claude.json (Claude Code)");
     assert!(fix.contains("in place of \"/gone/server\""), "{run}");
-    // It is said once: what is not there is not started.
+    // Reported once: a missing program is not started.
     assert!(findings(&run, "server-start").is_empty(), "{run}");
     edit(&program, CLAUDE_CODE, "/gone/server", "sh");
     is_well(&doctor(&program, &["--no-start"]));
@@ -108,7 +108,7 @@ fn proxies_without_tools_want_a_server_that_offers_them() {
     assert!(fix.ends_with(&format!("add a server: {entry}")), "{run}");
     edit(&program, CLAUDE_CODE, "{\"mcpServers\":{", &format!("{{\"mcpServers\":{{{entry},"));
     is_well(&doctor(&program, &["--no-start"]));
-    // Those of another scope are of no use to it.
+    // Tools of another scope cannot read its results.
     edit(&program, CLAUDE_CODE, "\"tools\"]", "\"tools\",\"--scope\",\"other\"]");
     fault(&doctor(&program, &["--no-start"]), "extraction-tools", "home/.claude.json");
 }
@@ -155,7 +155,7 @@ fn an_install_whose_file_is_gone_or_was_edited_is_a_warning() {
     let program = machine().file("home/.cursor/mcp.json", &text);
     assert_eq!(program.run(&["install", "--yes"]).status, 0);
     is_well(&doctor(&program, &["--no-start"]));
-    // Another program of ours in the place of the one that was written: nobody can tell what was meant.
+    // The entry was replaced by another Atlatl command: uninstall cannot know which one was intended.
     edit(
         &program,
         "home/.cursor/mcp.json",

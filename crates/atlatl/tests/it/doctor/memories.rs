@@ -1,4 +1,4 @@
-//! Faults of memories, of what makes vectors, and of queries.
+//! Faults of the memory store, of the embedder and of queries.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! Faults of servers, each really started.
+//! Faults of servers, which are started for real.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::*;
 const CLAUDE_CODE: &str = "home/.claude.json";
 const KNOWN: &str = "2025-11-25";
 
-/// A server of this text, in the file of Claude Code.
+/// A server with this script, in the file of Claude Code.
 fn served(text: &str) -> Program {
     let (program, server) = script(machine(), "bin/server", text);
     program.file(CLAUDE_CODE, config("s", &wrapped(&server)))
@@ -22,7 +22,7 @@ fn a_server_that_answers_is_well_and_gets_what_its_entry_says() {
     entry["env"] = json!({"KEY": "${NUMBER}"});
     let program = program.file(CLAUDE_CODE, config("s", &entry)).variable("NUMBER", "k-1");
     is_well(&doctor(&program, &[]));
-    // What only a client knows, and what is switched off, is not started.
+    // Entries with unknown variables and disabled entries are not started.
     entry["env"] = json!({"KEY": "${input:key}"});
     fs::write(program.path(CLAUDE_CODE), config("s", &entry)).unwrap();
     let run = doctor(&program, &[]);
@@ -125,7 +125,7 @@ fn names_that_a_client_does_not_take_are_a_warning() {
 }
 
 #[test]
-fn what_a_project_names_is_not_started_unless_somebody_wants_it() {
+fn what_a_project_names_is_not_started_without_the_flag() {
     let (program, server) = script(machine(), "bin/server", "#!/bin/sh\ntouch \"$HOME/started\"\n");
     let program = program.file("work/.mcp.json", config("s", &wrapped(&server)));
     let run = doctor(&program, &[]);

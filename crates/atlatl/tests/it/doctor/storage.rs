@@ -1,11 +1,11 @@
-//! Faults of what results are stored in.
+//! Faults of the result directories and of the ledger.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 
 use super::*;
 
-/// Stores a result, of a memory operation or of another tool, really.
+/// Stores a result of a memory operation or of another tool.
 fn offloaded(program: &Program, tool: &str) {
     let rows: Vec<Value> =
         (0..500).map(|n| json!({"n": n, "text": "some words to store"})).collect();
@@ -32,7 +32,7 @@ fn an_output_directory_that_is_not_there_is_a_fault_and_can_be_made() {
     let run = doctor(&program, &["--set", &set]);
     let fix = fault(&run, "output-dir", "[DIR]/new/dir");
     assert_eq!(fix, "mkdir -p [DIR]/new/dir");
-    // The private directory lies in it.
+    // The private directory is in it.
     assert_eq!(fault(&run, "results-dir", "[DIR]/new/dir/atlatl-"), "mkdir -p [DIR]/new/dir");
     follow(&program, &fix);
     is_well(&doctor(&program, &["--set", &set]));
@@ -40,7 +40,7 @@ fn an_output_directory_that_is_not_there_is_a_fault_and_can_be_made() {
 
 #[test]
 fn a_directory_that_takes_no_file_is_a_fault() {
-    // Nobody can make a file there, not even root.
+    // Not even root can create a file there.
     let run = doctor(
         &machine(),
         &["--set", "prompt.offload.output_dir=/proc", "--set", "proxy.dir=/proc/x"],
@@ -93,7 +93,7 @@ fn a_private_directory_that_is_open_to_others_is_a_fault() {
 #[test]
 fn f07_a_directory_of_another_user_is_a_fault() {
     let program = machine();
-    // Root can give a directory away, everyone else finds one that is root's.
+    // Root changes the owner; other users look at a directory of root.
     let dir = if is_root() { program.path("theirs") } else { "/usr/share".into() };
     if is_root() {
         fs::create_dir(&dir).unwrap();
@@ -125,7 +125,7 @@ fn f07_stored_files_of_another_user_or_open_to_others_are_warnings() {
     assert!(fix.starts_with("chmod 600 [DIR]/home/.local/state/atlatl/results/"), "{fix}");
     follow(&program, &fix);
     is_well(&doctor(&program, &[]));
-    // Nobody but root can make a file another's; for others the check itself has a test of its own.
+    // Only root can change the owner of a file; a unit test covers the check for other users.
     if is_root() {
         chown(&data, Some(12345), None).unwrap();
         let run = doctor(&program, &[]);
@@ -175,7 +175,7 @@ fn a_device_without_room_is_a_fault() {
 
 #[test]
 fn a_result_of_the_future_is_a_warning_about_the_clock() {
-    // 2039, by its name.
+    // The id in the name is from 2039.
     let name = "tmp/atlatl-recall-02000000000000000000000000.jsonl";
     let program = machine().file(name, "");
     fs::set_permissions(program.path(name), Permissions::from_mode(0o600)).unwrap();

@@ -1,74 +1,69 @@
-//! The terminal while it is ours, and the way back: after an end, an error, a panic or a signal.
+//! Raw mode with guaranteed restoration (on exit, error, panic and signal), and translation of
+//! keys.
 
-use std::{
-    io::{self, Stdout, stdout},
-    mem::ManuallyDrop,
-    panic,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::io::{Stdout, stdout};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{io, panic};
 
-use ratatui::{
-    Frame, Terminal, TerminalOptions, Viewport,
-    backend::CrosstermBackend,
-    crossterm::{
-        cursor, execute,
-        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
-    },
-    layout::Rect,
+use atlatl_browse::Key;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::crossterm::{cursor, execute};
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::{
-    consts::{SIGINT, SIGQUIT, SIGTERM},
-    flag, low_level,
-};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::{flag, low_level};
 
 use crate::error::Error;
 
-/// The size of a terminal that does not know its own.
-const USUAL: (u16, u16) = (80, 24);
+/// The size of a terminal that does not report one.
+const FALLBACK_SIZE: (u16, u16) = (80, 24);
 
-/// The terminal, in raw mode and on its second screen. It is given back when this is dropped.
-pub(super) struct SpillBuffer {
-    /// Never dropped by itself: it would show the cursor again and, where the terminal has gone, print
-    /// that it cannot to one that has gone too.
+/// The terminal in raw mode and on the alternate screen. Dropping it restores the terminal.
+pub(super) struct TerminalGuard {
+    /// Never dropped: its destructor shows the cursor and, if the terminal has closed, prints an
+    /// error to it.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     size: Option<(u16, u16)>,
 }
 
-impl SpillBuffer {
-    /// Takes it.
-    pub(super) fn taken() -> Result<Self, Error> {
-        // The program as released ends in a panic without dropping anything.
+impl TerminalGuard {
+    /// Enters raw mode and the alternate screen.
+    pub(super) fn acquire() -> Result<Self, Error> {
+        // Release builds abort on panic without running destructors.
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            give_back();
+            restore_terminal();
             before(panic);
         }));
-        let taken = || -> io::Result<_> {
+        let enter = || -> io::Result<_> {
             enable_raw_mode()?;
             execute!(stdout(), EnterAlternateScreen, cursor::Hide)?;
-            // The size is ours to say: that of the terminal which is written to, also where the
-            // process belongs to another one.
+            // The size of the terminal on standard output, which may differ from the controlling
+            // terminal.
             let (width, height) = size();
             let viewport = Viewport::Fixed(Rect::new(0, 0, width, height));
             let backend = CrosstermBackend::new(stdout());
             Terminal::with_options(backend, TerminalOptions { viewport })
         };
-        match taken() {
+        match enter() {
             Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), size: None }),
             Err(error) => {
-                give_back();
+                restore_terminal();
                 Err(Error::failure(format!("cannot use the terminal: {error}"))
                     .with_hint("atlatl results show REF --plain"))
             }
         }
     }
 
-    /// Its size, where that is news.
+    /// The size, if it changed since the last call.
     pub(super) fn resized(&mut self) -> io::Result<Option<(u16, u16)>> {
         let now = size();
         if self.size == Some(now) {
@@ -79,70 +74,99 @@ impl SpillBuffer {
         Ok(Some(now))
     }
 
-    /// Draws on it.
+    /// Draws a frame.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
     }
 }
 
-impl Drop for SpillBuffer {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-fn give_back() {
-    // Nobody is left to tell when even this cannot be done.
+fn restore_terminal() {
+    // Errors cannot be reported anywhere.
     let _ = execute!(stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
 }
 
-/// Waits until there is something to read, at most so long; whether the terminal has gone.
-pub(super) fn is_gone(patience: Duration) -> bool {
+/// Waits for input or until the timeout; returns whether the terminal has closed.
+pub(super) fn poll_closed(timeout: Duration) -> bool {
     let stdin = io::stdin();
-    let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
-    let patience = Timespec::try_from(patience).ok();
-    // A signal ends it too, and is looked at next.
-    let _ = poll(&mut waiting, patience.as_ref());
-    waiting[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    let mut descriptors = [PollFd::new(&stdin, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).ok();
+    // A signal interrupts it too, and is checked next.
+    let _ = poll(&mut descriptors, timeout.as_ref());
+    descriptors[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
 fn size() -> (u16, u16) {
     match rustix::termios::tcgetwinsize(stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
-        _ => USUAL,
+        _ => FALLBACK_SIZE,
     }
 }
 
-/// Signals that end a program; here they wait until the terminal is given back. The one that says
-/// that there is none any more is not among them.
-pub(super) struct Interrupts(Arc<AtomicUsize>);
+/// Termination signals, deferred until the terminal is restored. SIGHUP is not deferred: there is
+/// no terminal left to restore.
+pub(super) struct PendingSignals(Arc<AtomicUsize>);
 
-const NONE: usize = 0;
-const ENDING: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
+const NO_SIGNAL: usize = 0;
+const TERMINATING_SIGNALS: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
 
-impl Interrupts {
-    /// Watches for them from now on.
-    pub(super) fn watched() -> Result<Self, Error> {
-        let came = Arc::new(AtomicUsize::new(NONE));
-        for (place, signal) in ENDING.into_iter().enumerate() {
-            flag::register_usize(signal, Arc::clone(&came), place + 1)
+impl PendingSignals {
+    /// Registers the handlers.
+    pub(super) fn watch() -> Result<Self, Error> {
+        let pending = Arc::new(AtomicUsize::new(NO_SIGNAL));
+        for (index, signal) in TERMINATING_SIGNALS.into_iter().enumerate() {
+            flag::register_usize(signal, Arc::clone(&pending), index + 1)
                 .map_err(|error| Error::failure(format!("cannot watch for signals: {error}")))?;
         }
-        Ok(Self(came))
+        Ok(Self(pending))
     }
 
-    /// Whether one came.
-    pub(super) fn came(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != NONE
+    /// Whether a signal has arrived.
+    pub(super) fn is_pending(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != NO_SIGNAL
     }
 
-    /// Does what the signal would have done, where one came.
-    pub(super) fn obey(&self) {
-        let place = self.0.load(Ordering::Relaxed);
-        if let Some(signal) = place.checked_sub(1).and_then(|place| ENDING.get(place)) {
-            // It ends the process, or there is nothing more to be done about it.
+    /// Performs the default action of the signal that arrived, if any.
+    pub(super) fn raise(&self) {
+        let index = self.0.load(Ordering::Relaxed);
+        if let Some(signal) = index.checked_sub(1).and_then(|index| TERMINATING_SIGNALS.get(index))
+        {
+            // Ends the process; an error cannot be handled.
             let _ = low_level::emulate_default_handler(*signal);
         }
     }
+}
+
+/// Translates a terminal event to a key of the browser; `None` if it has no meaning.
+pub(super) fn key_press(event: &Event) -> Option<Key> {
+    let Event::Key(event) = event else { return None };
+    if event.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match event.code {
+        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
+            Key::Ctrl(c.to_ascii_lowercase())
+        }
+        KeyCode::Char(_) if event.modifiers.contains(KeyModifiers::ALT) => return None,
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Esc,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Delete => Key::Delete,
+        _ => return None,
+    })
 }

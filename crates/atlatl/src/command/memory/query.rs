@@ -1,0 +1,332 @@
+//! `atlatl memory search` and `atlatl memory list`: filters, limits, and rendering of memories.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use atlatl_memory::{
+    Filter, Found, Order, RankedBy, RecallRequest, RecallService, SearchRequest, SearchService,
+};
+use chrono::{DateTime, NaiveDate, Utc};
+use mif::{Memory, MemoryType, Namespace, Status as MemoryStatus, UnitInterval};
+use serde::Serialize;
+
+use crate::error::{Error, Status};
+use crate::memory_config;
+use crate::output::{Facts, Mode, Output, Table, counted, distance, grouped};
+use crate::settings::Settings;
+
+/// Examples for `atlatl memory search --help`.
+pub(crate) const SEARCH_EXAMPLES: &str = "\
+Examples:
+  atlatl memory search 'when do we deploy'
+  atlatl memory search --all-words '\"feature flag\" rollout' --tag release
+  atlatl memory search deploy --since 2026-01-01 --output json";
+
+/// Arguments of `atlatl memory search`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SearchArgs {
+    /// Words; nothing finds everything, the newest first
+    #[arg(value_name = "QUERY")]
+    query: String,
+    /// Find only what has all words; in double quotes, one
+    /// after the other
+    #[arg(long, verbatim_doc_comment)]
+    all_words: bool,
+    #[command(flatten)]
+    selection: FilterArgs,
+    /// At most so many [default: 20; 1000 in a pipe]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    limit: Option<u16>,
+}
+
+/// Runs `atlatl memory search`.
+pub(super) fn search(
+    args: &SearchArgs,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let now = memory_config::moment().now;
+    let results = args.results(settings, page_limit(args.limit, output), now)?;
+    let memories: Vec<&Memory> =
+        results.iter().flat_map(|results| &results.hits).map(|hit| &hit.memory).collect();
+    let scores: Vec<f64> =
+        results.iter().flat_map(|results| &results.hits).map(|hit| hit.score).collect();
+    let ranked_by = results.as_ref().map_or(RankedBy::Lexical, |results| results.ranked_by);
+    // An empty query lists all memories by time, without scores.
+    let scores = (ranked_by != RankedBy::Time).then_some(scores);
+    let total = results.as_ref().map_or(0, |results| results.total_matches);
+    match output.mode() {
+        Mode::Json => {
+            let list = MemoryList {
+                count: memories.len(),
+                total_matches: total,
+                detail: "full",
+                ranked_by: Some(ranked_by.as_str()),
+                memories: memories.clone(),
+                scores,
+            };
+            output.lexemes(&serde_json::to_string(&list).map_err(std::io::Error::from)?)?;
+        }
+        Mode::Human if memories.is_empty() => {}
+        Mode::Human => output.table(&render_table(&memories, scores.as_deref(), now))?,
+    }
+    note_total(memories.len(), total, output);
+    if let Some(warning) = results.and_then(|results| results.warning) {
+        output.note(warning);
+    }
+    Ok(Status::Success)
+}
+
+impl SearchArgs {
+    /// Runs the search; `None` if there is no store.
+    fn results(
+        &self,
+        settings: &Settings,
+        limit: usize,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Found>, Error> {
+        let Some(store) = memory_config::existing(settings)? else { return Ok(None) };
+        let embedder = memory_config::embedder(settings)?;
+        let filter = self.selection.filter(Some(MemoryStatus::Active));
+        let results = if self.all_words {
+            let mut request = SearchRequest::new(&*self.query, now);
+            (request.filter, request.limit) = (filter, Some(limit));
+            SearchService::new(store, embedder).found(&request)?
+        } else {
+            let mut request = RecallRequest::new(&*self.query, now);
+            (request.filter, request.limit) = (filter, Some(limit));
+            RecallService::new(store, embedder).found(&request)?
+        };
+        Ok(Some(results))
+    }
+}
+
+/// The default number of memories on a terminal.
+const DEFAULT_LIMIT_HUMAN: usize = 20;
+/// The default number of memories in JSON.
+const DEFAULT_LIMIT_JSON: usize = 1000;
+
+/// Arguments of `atlatl memory list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    selection: FilterArgs,
+    /// newest, oldest or changed
+    #[arg(long, value_name = "ORDER", default_value = "newest")]
+    order: Order,
+    /// At most so many [default: 20; 1000 in a pipe]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    limit: Option<u16>,
+}
+
+/// Runs `atlatl memory list`.
+pub(super) fn list(
+    args: &ListArgs,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let now = memory_config::moment().now;
+    let filter = args.selection.filter(Some(MemoryStatus::Active));
+    let (memories, total) = match memory_config::existing(settings)? {
+        None => (Vec::new(), 0),
+        Some(store) => {
+            let listed = store
+                .list(&filter, args.order, None, page_limit(args.limit, output), now)?
+                .memories;
+            (listed, store.count(&filter, now)?)
+        }
+    };
+    let memories: Vec<&Memory> = memories.iter().collect();
+    match output.mode() {
+        Mode::Json => {
+            let list = MemoryList {
+                count: memories.len(),
+                total_matches: total,
+                detail: "full",
+                ranked_by: None,
+                memories: memories.clone(),
+                scores: None,
+            };
+            output.lexemes(&serde_json::to_string(&list).map_err(std::io::Error::from)?)?;
+        }
+        Mode::Human if memories.is_empty() => {}
+        Mode::Human => output.table(&render_table(&memories, None, now))?,
+    }
+    note_total(memories.len(), total, output);
+    Ok(Status::Success)
+}
+
+/// The requested limit, or the default for the output mode.
+fn page_limit(requested: Option<u16>, output: &Output) -> usize {
+    let fitting =
+        if output.mode() == Mode::Human { DEFAULT_LIMIT_HUMAN } else { DEFAULT_LIMIT_JSON };
+    requested.map_or(fitting, usize::from)
+}
+
+/// Notes how many of the matching memories are shown.
+fn note_total(count: usize, total: u64, output: &mut Output) {
+    let all = counted(total, "memory", "memories");
+    output.note(format_args!("{} of {all}", grouped(count as u64)));
+}
+
+/// Flags that filter memories.
+#[derive(Debug, clap::Args)]
+pub(super) struct FilterArgs {
+    /// In this namespace or below it
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<Namespace>,
+    /// semantic, episodic or procedural
+    #[arg(long = "type", value_name = "TYPE")]
+    memory_type: Option<MemoryType>,
+    /// With this tag; given twice, with both
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Made at this time or later, such as 2026-01-31
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<DateTime<Utc>>,
+    /// Made before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<DateTime<Utc>>,
+    /// At least as sure, from 0 to 1
+    #[arg(long, value_name = "N", value_parser = parse_confidence)]
+    min_confidence: Option<f64>,
+    /// active, archived, superseded, deleted or any
+    #[arg(long, value_name = "STATUS")]
+    status: Option<StatusFilter>,
+}
+
+impl FilterArgs {
+    /// The filter of the flags; `status` applies without `--status`.
+    pub(super) fn filter(&self, status: Option<MemoryStatus>) -> Filter {
+        let mut filter = Filter::default();
+        filter.namespace.clone_from(&self.namespace);
+        filter.memory_type = self.memory_type;
+        filter.tags.clone_from(&self.tags);
+        filter.since = self.since;
+        filter.until = self.until;
+        filter.min_confidence = self.min_confidence;
+        filter.status = self.status.map_or(status, |StatusFilter(status)| status);
+        filter
+    }
+}
+
+/// A memory status; `None` means any.
+#[derive(Debug, Clone, Copy)]
+struct StatusFilter(Option<MemoryStatus>);
+
+impl FromStr for StatusFilter {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "any" {
+            return Ok(Self(None));
+        }
+        let status = text.parse();
+        status
+            .map(|status| Self(Some(status)))
+            .map_err(|_| "expected active, archived, superseded, deleted or any")
+    }
+}
+
+/// Parses an RFC 3339 time, or a date as midnight UTC.
+fn parse_time(text: &str) -> Result<DateTime<Utc>, &'static str> {
+    let day = || Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc());
+    DateTime::parse_from_rfc3339(text)
+        .ok()
+        .map(|time| time.to_utc())
+        .or_else(day)
+        .ok_or("expected a day such as 2026-01-31 or a time such as 2026-01-31T08:00:00Z")
+}
+
+fn parse_confidence(text: &str) -> Result<f64, &'static str> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or("expected a number from 0 to 1")
+}
+
+/// The maximum width of a title in a table.
+const MAX_TITLE_CHARS: usize = 36;
+/// The maximum width of a namespace in a table.
+const MAX_NAMESPACE_CHARS: usize = 22;
+/// The minimum length of the prefix of an id in a table. Ids of the same minute share 8 digits, ids
+/// of the same millisecond share this prefix.
+const MIN_ID_CHARS: usize = 13;
+
+/// Memories in JSON, as the memory server returns them.
+#[derive(Serialize)]
+struct MemoryList<'a> {
+    count: usize,
+    total_matches: u64,
+    detail: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranked_by: Option<&'static str>,
+    memories: Vec<&'a Memory>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scores: Option<Vec<f64>>,
+}
+
+/// A table of memories, with a column for scores if there are any.
+fn render_table(memories: &[&Memory], scores: Option<&[f64]>, now: DateTime<Utc>) -> Table {
+    let headings = ["SCORE", "TITLE", "NAMESPACE", "CREATED", "ID"];
+    let first = usize::from(scores.is_none());
+    let mut table = Table::new(&headings[first..]);
+    let length = id_chars(memories);
+    for (row, memory) in memories.iter().enumerate() {
+        let score = scores.and_then(|scores| scores.get(row));
+        let cells = [
+            score.map(|score| format!("{score:.2}")).unwrap_or_default(),
+            truncate(&memory.called(), MAX_TITLE_CHARS),
+            truncate(memory.namespace.as_ref().map_or("", Namespace::as_str), MAX_NAMESPACE_CHARS),
+            distance(memory.created.instant().to_utc(), now),
+            memory.id.as_str()[..length].to_owned(),
+        ];
+        table.row(&cells[first..]);
+    }
+    table
+}
+
+/// The length of the shortest prefixes that distinguish these ids.
+fn id_chars(memories: &[&Memory]) -> usize {
+    let distinguishes = |length: &usize| {
+        let mut prefixes = BTreeSet::new();
+        memories.iter().all(|memory| prefixes.insert(memory.id.as_str()[..*length].to_lowercase()))
+    };
+    (MIN_ID_CHARS..36).find(distinguishes).unwrap_or(36)
+}
+
+fn truncate(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}\u{2026}", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The fields of a memory that are shown above its content.
+pub(super) fn memory_facts(memory: &Memory, now: DateTime<Utc>) -> Facts {
+    let mut facts = Facts::default();
+    facts.list("id", &[memory.id.to_string()]);
+    facts.text("title", &memory.called());
+    facts.text("type", memory.memory_type.as_str());
+    if let Some(namespace) = &memory.namespace {
+        facts.text("namespace", namespace.as_str());
+    }
+    if !memory.tags().is_empty() {
+        facts.list("tags", memory.tags());
+    }
+    if let Some(status) = memory.status {
+        facts.text("status", status.as_str());
+    }
+    if let Some(summary) = &memory.summary {
+        facts.text("summary", summary);
+    }
+    if let Some(confidence) = memory.confidence().map(UnitInterval::get) {
+        facts.text("confidence", &confidence.to_string());
+    }
+    let times = [("created", Some(&memory.created)), ("modified", memory.modified.as_ref())];
+    for (label, time) in times {
+        if let Some(time) = time {
+            let ago = distance(time.instant().to_utc(), now);
+            facts.text(label, &format!("{time} ({ago})"));
+        }
+    }
+    facts
+}
