@@ -10,10 +10,10 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
-use lro_core::records::{Found, RecordLines};
+use lro_core::records::{Detected, RecordLines};
 use lro_core::{
-    Detail, Extraction, Look, Measure, NoTokenizer, O200k, Operation, Policies, ResultId, Rules,
-    Stored, Threshold, Tokenizer, Tokens, assess, lines,
+    DescriptorOptions, Detail, Extraction, Measure, NoTokenizer, O200k, Operation, Policies,
+    ResultId, Rules, Stored, Threshold, Tokenizer, Tokens, assess, lines,
 };
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn scans() -> Vec<Value> {
         .into_iter()
         .map(|(name, payload)| {
             let bytes = payload.as_bytes();
-            let found = Found::detect(bytes);
+            let found = Detected::detect(bytes);
             let records = found.records().expect("every payload is made of records");
             // In turn, round after round, so that all meet the same machine.
             let mut runs: [(&str, f64, &dyn Fn()); 4] = [
@@ -99,7 +99,7 @@ fn scans() -> Vec<Value> {
                     black_box(serde_json::from_slice::<&serde_json::value::RawValue>(bytes)).ok();
                 }),
                 ("find and measure", f64::MAX, &|| {
-                    black_box(Found::detect(bytes));
+                    black_box(Detected::detect(bytes));
                 }),
                 ("write the lines, with their shape", f64::MAX, &|| {
                     let mut writer = RecordLines::new(records);
@@ -156,7 +156,7 @@ fn peak_beyond(payload: &str) -> Option<u64> {
 
 fn memory_of(path: &str) -> u64 {
     let payload = std::fs::read(path).unwrap_or_default();
-    black_box(Found::detect(&payload));
+    black_box(Detected::detect(&payload));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
@@ -256,7 +256,7 @@ fn descriptors() -> Vec<Value> {
         let (_, survey) = lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
         let stored = Stored {
             id,
-            place: lro_core::Place::File(path),
+            place: lro_core::Location::File(path),
             readable_path: true,
             expires_at: chrono::DateTime::from_timestamp_nanos(1_794_704_400_000_000_000),
             operation: &Operation::Recall,
@@ -270,7 +270,7 @@ fn descriptors() -> Vec<Value> {
         };
         for extraction in [Extraction::Shell, Extraction::Native] {
             let size = |preview| {
-                let look = Look { extraction, preview: Tokens(preview) };
+                let look = DescriptorOptions { extraction, preview: Tokens(preview) };
                 let full = serde_json::to_string(&stored.full_descriptor(detail, look));
                 let compact = serde_json::to_string(&stored.compact_descriptor(Some(detail), look));
                 (real(&full.unwrap_or_default()), real(&compact.unwrap_or_default()))

@@ -1,6 +1,6 @@
 //! The descriptor: its fields, its schema, its size.
 
-use lro_core::{Detail, Extraction, O200k, RECIPES, Tokenizer, is_neutral};
+use lro_core::{Detail, Extraction, O200k, RECIPES, Tokenizer, is_visible};
 use serde_json::{Value, json};
 
 use crate::memories::{DETAILS, Offloaded, json, payload};
@@ -264,7 +264,7 @@ fn the_preview_shows_whole_records_within_its_budget() {
         if descriptor.lro.preview_cut.is_none() {
             for (record, line) in shown.iter().zip(&offloaded.lines) {
                 let whole: Value = serde_json::from_str(line).unwrap();
-                assert!(*record == whole || !is_neutral(line), "{record}\n{whole}");
+                assert!(*record == whole || !is_visible(line), "{record}\n{whole}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Not one lexeme lost: what is found, cut out and put together again is what came.
 
-use lro_core::records::{Content, Envelope, Finder, Found, RecordForm, RecordLines};
+use lro_core::records::{Content, Detected, Detector, Envelope, RecordForm, RecordLines};
 use proptest::prelude::*;
 
 use crate::tree::{self, Tree};
@@ -49,7 +49,7 @@ const AROUND: &[(&str, &str)] =
     &[("[", "]"), ("[\"", "\"]"), ("{\"a\":", "}"), ("\u{feff} [", "]\n"), ("{\"r\":[1,", "2]}")];
 
 /// The record lines of a payload fed in chunks.
-fn lines(payload: &str, found: &Found, chunk: usize) -> Vec<String> {
+fn lines(payload: &str, found: &Detected, chunk: usize) -> Vec<String> {
     let mut writer = RecordLines::new(found.records().unwrap());
     let mut out = Vec::new();
     for part in payload.as_bytes().chunks(chunk) {
@@ -61,8 +61,8 @@ fn lines(payload: &str, found: &Found, chunk: usize) -> Vec<String> {
     lines
 }
 
-fn find(payload: &str, chunk: usize) -> Found {
-    let mut finder = Finder::new();
+fn find(payload: &str, chunk: usize) -> Detected {
+    let mut finder = Detector::new();
     payload.as_bytes().chunks(chunk).for_each(|part| finder.feed(part));
     finder.finish()
 }
@@ -99,7 +99,7 @@ proptest! {
     ) {
         let payload = tree.spaced(&spaces);
         let found = find(&payload, chunk);
-        prop_assert_eq!(&found, &Found::detect(payload.as_bytes()));
+        prop_assert_eq!(&found, &Detected::detect(payload.as_bytes()));
         prop_assert_eq!(found.measure.chars, payload.chars().count() as u64);
         if let Some((path, items)) = expected(&tree) {
             let records = found.records().expect("records were expected");
@@ -156,7 +156,7 @@ proptest! {
         let inside = fragments.concat();
         let payload = around.map_or_else(|| inside.clone(), |(a, b)| format!("{a}{inside}{b}"));
         let found = find(&payload, chunk);
-        prop_assert_eq!(&found, &Found::detect(payload.as_bytes()));
+        prop_assert_eq!(&found, &Detected::detect(payload.as_bytes()));
         let json = payload.strip_prefix('\u{feff}').unwrap_or(&payload);
         let valid = serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok()
             && json.trim_start().starts_with(['{', '[']);
@@ -195,7 +195,7 @@ fn a_thousand_levels_and_odd_lexemes_survive() {
         "[".repeat(1000) + &"]".repeat(1000)
     );
     let payload = format!("{{\"rows\":[{record},{record}],\"big\":1e999}}");
-    let found = Found::detect(payload.as_bytes());
+    let found = Detected::detect(payload.as_bytes());
     assert_eq!(lines(&payload, &found, 7), [record.clone(), record]);
 }
 

@@ -1,14 +1,16 @@
 //! What a payload is taken for.
 
 use lro_core::lines;
-use lro_core::records::{Content, Delimiter, Envelope, Finder, Found, PayloadChanged, RecordForm};
+use lro_core::records::{
+    Content, Delimiter, Detected, Detector, Envelope, PayloadChanged, RecordForm,
+};
 
 fn content(payload: &str) -> Content {
-    Found::detect(payload.as_bytes()).content
+    Detected::detect(payload.as_bytes()).content
 }
 
 fn record_lines(payload: &str) -> Vec<String> {
-    let found = Found::detect(payload.as_bytes());
+    let found = Detected::detect(payload.as_bytes());
     let (lines, _) = lines(payload.as_bytes(), &found, usize::MAX).unwrap();
     lines.lines().map(str::to_owned).collect()
 }
@@ -109,7 +111,7 @@ fn text_and_binary_are_neither_parsed_nor_guessed_at() {
     }
     for binary in [&b"\xff\xfe"[..], b"a\0b", b"{\"a\":\"\xff\"}", b"[1,2]\0", b"a,b\n1,2\n3,\xc3"]
     {
-        assert_eq!(Found::detect(binary).content, Content::Binary, "{binary:?}");
+        assert_eq!(Detected::detect(binary).content, Content::Binary, "{binary:?}");
     }
 }
 
@@ -124,9 +126,9 @@ fn what_is_found_does_not_depend_on_the_chunks() {
         "\u{feff}",
         &long_name,
     ] {
-        let whole = Found::detect(payload.as_bytes());
+        let whole = Detected::detect(payload.as_bytes());
         for size in [1, 2, 3, 5, 100, 4095, 20_000] {
-            let mut finder = Finder::new();
+            let mut finder = Detector::new();
             payload.as_bytes().chunks(size).for_each(|chunk| finder.feed(chunk));
             assert_eq!(finder.finish(), whole, "{size}");
         }
@@ -150,7 +152,7 @@ fn a_payload_that_changed_is_noticed() {
         ("a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2\nx\ny,z,w\n"),
         ("a,b\n1,2\n3,4\n", "a,b\n1,2\nx,y\n"),
     ] {
-        let found = Found::detect(first.as_bytes());
+        let found = Detected::detect(first.as_bytes());
         let outcome = lines(second.as_bytes(), &found, usize::MAX);
         assert_eq!(outcome.err(), Some(PayloadChanged), "{first:?} {second:?}");
         let records = found.records().unwrap();

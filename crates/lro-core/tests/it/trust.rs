@@ -56,7 +56,7 @@ fn trusted(descriptor: &Value) -> String {
 }
 
 fn hidden(text: &str) -> bool {
-    !lro_core::is_neutral(text)
+    !lro_core::is_visible(text)
 }
 
 #[test]

@@ -1,6 +1,9 @@
-//! The vocabulary as a double-array trie, and how each token splits.
+//! The tables of the o200k tokenizer: the vocabulary as a double-array trie, the split of each token
+//! into the two it is merged from, and the classes of characters that text is split by.
 
 use std::collections::{HashMap, HashSet};
+
+use regex_syntax::hir::{Class, HirKind};
 
 /// Low 9 bits of a unit that is free.
 const FREE: u32 = 257;
@@ -184,4 +187,46 @@ fn split(token: &[u8], rank: u32, ranks: &HashMap<&[u8], u32>) -> u8 {
         bounds.remove(at);
     }
     if bounds.len() == 3 { u8::try_from(bounds[1]).expect("tokens are short") } else { 0 }
+}
+
+/// Characters per block of the class table.
+const BLOCK_CHARS: usize = 128;
+
+/// The table in two steps: for each block of characters its number, and the blocks, one byte for
+/// each character. The numbers of the classes are those of `src/tokens/o200k.rs`.
+pub(crate) fn character_classes() -> (Vec<u8>, Vec<u8>) {
+    let mut classes = vec![0; 0x11_0000];
+    for (pattern, class) in [
+        (r"[\p{Lu}\p{Lt}]", 1),
+        (r"\p{Ll}", 2),
+        (r"[\p{Lm}\p{Lo}]", 3),
+        (r"\p{M}", 4),
+        (r"\p{N}", 5),
+        (r"\s", 6),
+        (r"[\r\n]", 7),
+    ] {
+        for (from, to) in ranges(pattern) {
+            classes[from..=to].fill(class);
+        }
+    }
+    let mut numbers: HashMap<&[u8], u8> = HashMap::new();
+    let (mut index, mut blocks) = (Vec::new(), Vec::new());
+    for block in classes.chunks(BLOCK_CHARS) {
+        let next = u8::try_from(numbers.len()).expect("at most 256 different blocks");
+        index.push(*numbers.entry(block).or_insert_with(|| {
+            blocks.extend(block);
+            next
+        }));
+    }
+    (index, blocks)
+}
+
+fn ranges(pattern: &str) -> Vec<(usize, usize)> {
+    let parsed = regex_syntax::parse(pattern).expect("the pattern is valid");
+    match parsed.kind() {
+        HirKind::Class(Class::Unicode(class)) => {
+            class.iter().map(|range| (range.start() as usize, range.end() as usize)).collect()
+        }
+        other => unreachable!("{pattern} is a class of characters: {other:?}"),
+    }
 }
