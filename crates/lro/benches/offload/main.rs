@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use lro::{Delivered, Incoming, Moment, Offloader};
+use lro::{Delivered, IdSeed, Offloader, ResultBody, ToolCall};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
@@ -98,7 +98,7 @@ fn write(path: &Path, bytes: &[u8]) {
 }
 
 fn offload(offloader: &Offloader, tool: &str, bytes: &[u8]) {
-    let incoming = Incoming::payload(tool, bytes);
-    let delivered = offloader.deliver(&incoming, Moment::of_system());
+    let body = ResultBody::Payload(bytes);
+    let delivered = offloader.deliver_result(ToolCall::new(tool), body, IdSeed::of_system());
     assert!(matches!(delivered, Delivered::Offloaded(_)), "{delivered:?}");
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lro::{Call, Delivered, Moment, Offloader};
+use lro::{Delivered, IdSeed, Offloader, ToolCall};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
@@ -48,7 +48,7 @@ pub(crate) fn child(directory: &Path) -> Value {
     let offloader = Offloader::new(Arc::new(spool), &Config::default()).with_tokenizer(O200k);
     let before = peak_kib();
     let start = Instant::now();
-    let mut arriving = offloader.receive(Call::new("list_records"));
+    let mut arriving = offloader.receive(ToolCall::new("list_records"));
     let (mut made, mut chunk) = (0, br#"{"count":1,"records":["#.to_vec());
     for line in lines.iter().cycle() {
         chunk.extend_from_slice(line.as_bytes());
@@ -64,7 +64,7 @@ pub(crate) fn child(directory: &Path) -> Value {
     }
     chunk.extend_from_slice(b"],\"next_cursor\":null}");
     arriving.feed(&chunk);
-    let arrived = arriving.finish(Moment::of_system());
+    let arrived = arriving.finish(IdSeed::of_system());
     let seconds = start.elapsed().as_secs_f64();
     let Delivered::Offloaded(offloaded) = &arrived.delivered else {
         panic!("{:?}", arrived.delivered)

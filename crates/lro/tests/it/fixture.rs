@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lro::{Event, EventSink, Moment, Offloader};
+use lro::{Event, EventSink, IdSeed, Offloader};
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
 use tempfile::TempDir;
@@ -59,8 +59,8 @@ pub(crate) fn files(path: &std::path::Path) -> Vec<String> {
     names.filter(|name| !name.starts_with(".atlatl-usage-")).collect()
 }
 
-pub(crate) fn moment() -> Moment {
-    Moment { now: "2026-11-15T12:00:00Z".parse().unwrap(), random: 7 }
+pub(crate) fn moment() -> IdSeed {
+    IdSeed { now: "2026-11-15T12:00:00Z".parse().unwrap(), random: 7 }
 }
 
 /// What `recall_memories` returns for so many memories.

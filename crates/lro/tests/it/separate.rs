@@ -1,6 +1,6 @@
 //! What we say stands beside the data, never in it.
 
-use lro::{Delivered, Incoming};
+use lro::{Delivered, ResultBody, ToolCall};
 use lro_spool::{Address, DirOptions, Quota, StoredForm, original};
 use serde_json::{Map, Value};
 
@@ -84,7 +84,11 @@ fn with_first(payload: &Payload, at: &str, kept: usize) -> Value {
 }
 
 fn deliver(fixture: &Fixture, tool: &str, payload: &Payload) -> Delivered {
-    fixture.offloader.deliver(&Incoming::payload(tool, payload.text.as_bytes()), moment())
+    fixture.offloader.deliver_result(
+        ToolCall::new(tool),
+        ResultBody::Payload(payload.text.as_bytes()),
+        moment(),
+    )
 }
 
 fn full() -> Fixture {
@@ -144,8 +148,8 @@ fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
             assert!(apart && matches!(payload.kind, Kind::Document | Kind::Text), "{context}");
             continue;
         };
-        let kept = usize::try_from(cut.kept).unwrap();
-        assert!(kept > 1 && cut.kept < cut.of, "{context}: {kept} of {}", cut.of);
+        let kept = usize::try_from(cut.returned).unwrap();
+        assert!(kept > 1 && cut.returned < cut.total, "{context}: {kept} of {}", cut.total);
         match payload.kind {
             Kind::Array(at) => {
                 // Whole records, the first ones, and around them what was around them. g21: an object
@@ -156,7 +160,7 @@ fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
                     assert_eq!(object.remove("returned"), Some(kept.into()), "{context}");
                     object.remove("warning").unwrap();
                     if value(&payload.text).get("count").is_none() {
-                        assert_eq!(object.remove("count"), Some(cut.of.into()), "{context}");
+                        assert_eq!(object.remove("count"), Some(cut.total.into()), "{context}");
                     }
                 }
                 let mut expected = with_first(&payload, at, kept);
@@ -168,7 +172,7 @@ fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
             _ => assert_eq!(lines(&cut.json), lines(&payload.text)[..kept], "{context}"),
         }
         let warning = cut.warning.to_string();
-        assert!(warning.contains(&format!("{kept} of {}", cut.of)), "{context}: {warning}");
+        assert!(warning.contains(&format!("{kept} of {}", cut.total)), "{context}: {warning}");
         for sentence in warning.split(['.', ':']).filter(|part| part.len() > 10) {
             assert!(!cut.json.contains(sentence.trim()), "{context}: {sentence}");
         }
@@ -187,8 +191,10 @@ fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
         ),
         format!(r#"[{{"id":"a","content":"{long}"}},{{"id":"b","content":"{long}"}}]"#),
     ] {
-        let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-        let Delivered::Truncated(cut) = fixture.offloader.deliver(&incoming, moment()) else {
+        let (call, body) =
+            (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+        let Delivered::Truncated(cut) = fixture.offloader.deliver_result(call, body, moment())
+        else {
             panic!("not truncated")
         };
         let records = |text: &str| {
@@ -196,7 +202,7 @@ fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
             whole.get("memories").unwrap_or(&whole).as_array().unwrap().clone()
         };
         let (kept, came) = (records(&cut.json), records(&payload));
-        assert_eq!((kept.len(), cut.kept), (1, 1));
+        assert_eq!((kept.len(), cut.returned), (1, 1));
         assert_eq!(kept[0]["id"], came[0]["id"]);
         let fields =
             |record: &Value| record.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

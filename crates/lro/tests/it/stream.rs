@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use lro::{Call, Delivered, EventSink, Incoming, OffloadOutcome, Offloader, Scanned, WhiteSpace};
+use lro::{
+    Delivered, EventSink, OffloadOutcome, Offloader, ResultBody, ScannedPayload, ToolCall,
+    WhiteSpace,
+};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::payload::{Payload, Unreadable};
@@ -53,7 +56,7 @@ fn offloader(spool: impl Spool + 'static) -> Offloader {
 }
 
 fn arrive(offloader: &Offloader, tool: &str, payload: &[u8], seed: u64) -> OffloadOutcome {
-    let mut arriving = offloader.receive(Call::new(tool));
+    let mut arriving = offloader.receive(ToolCall::new(tool));
     let (mut random, mut rest) = (SplitMix64::new(seed), payload);
     // Odd chunks, from single bytes to more than is held.
     let largest = 1 << (seed * 5);
@@ -86,8 +89,8 @@ fn stored(spool: &dyn Spool) -> Vec<Vec<u8>> {
 fn a_stream_is_delivered_as_the_same_bytes_in_memory_are() {
     for (tool, payload) in payloads() {
         let at_once = MemorySpool::default();
-        let incoming = Incoming::payload(tool, &payload);
-        let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+        let (call, body) = (ToolCall::new(tool), ResultBody::Payload(&payload));
+        let delivered = offloader(at_once.clone()).deliver_result(call, body, moment());
         let Delivered::Offloaded(expected) = delivered else { panic!("{tool}: {delivered:?}") };
         // Chunks of up to 32 bytes would take long for the largest.
         for seed in if payload.len() > 1_000_000 { 3..5 } else { 1..5 } {
@@ -128,14 +131,14 @@ impl Payload for OnDisk<'_> {
 fn g37_a_file_is_delivered_as_the_same_bytes_in_memory_are() {
     for (tool, payload) in payloads() {
         let at_once = MemorySpool::default();
-        let incoming = Incoming::payload(tool, &payload);
-        let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+        let (call, body) = (ToolCall::new(tool), ResultBody::Payload(&payload));
+        let delivered = offloader(at_once.clone()).deliver_result(call, body, moment());
         let Delivered::Offloaded(expected) = delivered else { panic!("{tool}: {delivered:?}") };
         let (scanning, file) = (MemorySpool::default(), OnDisk(&payload));
-        let scanned = Scanned::read(&file).unwrap();
+        let scanned = ScannedPayload::read(&file).unwrap();
         assert_eq!(scanned.is_of_memories(&file).unwrap(), payload == recalled(300).into_bytes());
         let delivered = offloader(scanning.clone()).deliver_scanned(
-            Call::new(tool),
+            ToolCall::new(tool),
             &file,
             scanned,
             WhiteSpace::Insignificant,
@@ -173,7 +176,7 @@ fn what_is_set_aside_has_no_name_and_no_reader() {
         let path = home.path().join(unnamed.to_string());
         let spool = DirSpool::open(&path, DirOptions::private().os(Arc::new(os))).unwrap();
         let offloader = offloader(spool);
-        let mut arriving = offloader.receive(Call::new("read_page"));
+        let mut arriving = offloader.receive(ToolCall::new("read_page"));
         arriving.feed(&vec![b'x'; CAP * 10]);
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "unnamed: {unnamed}");
         // The handle is the only way to it, and it is for its owner alone.
@@ -202,8 +205,8 @@ fn f34_a_stream_that_cannot_be_stored_is_passed_on_whole() {
     let memories = recalled(200);
     let arrived = arrive(&offloader, "recall_memories", memories.as_bytes(), 2);
     let Delivered::Truncated(truncated) = &arrived.delivered else { panic!("not truncated") };
-    let incoming = Incoming::payload("recall_memories", memories.as_bytes());
-    let Delivered::Truncated(expected) = offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(memories.as_bytes()));
+    let Delivered::Truncated(expected) = offloader.deliver_result(call, body, moment()) else {
         panic!("not truncated")
     };
     assert_eq!(truncated, &expected);
@@ -318,8 +321,8 @@ fn records_with_and_without_spaces_between_them_are_stored_as_what_a_stream_of_t
         let payload = format!(r#"{{"next":null,"rows":[{}]}}"#, lines.join(between));
         for tool in ["recall_memories", "list_rows"] {
             let (at_once, in_chunks) = (MemorySpool::default(), MemorySpool::default());
-            let incoming = Incoming::payload(tool, payload.as_bytes());
-            let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+            let (call, body) = (ToolCall::new(tool), ResultBody::Payload(payload.as_bytes()));
+            let delivered = offloader(at_once.clone()).deliver_result(call, body, moment());
             let Delivered::Offloaded(expected) = delivered else { panic!("{delivered:?}") };
             let arrived = arrive(&offloader(in_chunks.clone()), tool, payload.as_bytes(), 4);
             let Delivered::Offloaded(ours) = &arrived.delivered else { panic!("{arrived:?}") };

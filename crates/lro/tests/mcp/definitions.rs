@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lro::mcp::Tools;
 use lro::{Extractor, Spools};
 use lro_core::config::Config;
-use lro_core::{Detail, Extraction, O200k, Place, Tokenizer as _, Tokens, guidance};
+use lro_core::{Detail, Extraction, Location, O200k, Tokenizer as _, Tokens, guidance};
 use serde_json::Value;
 
 use crate::fixture::Fixture;
@@ -59,7 +59,7 @@ fn r10_guidance_shows_calls_that_work() {
             60,
             Tokens(1),
             detail,
-            Place::File(""),
+            Location::File(""),
             reference.parse().unwrap(),
         );
         let calls: Vec<&str> = text
