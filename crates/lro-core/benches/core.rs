@@ -1,5 +1,5 @@
-//! The core's figures: finding and measuring records beside one bare JSON scan of the same bytes,
-//! the memory that takes, the error of the estimate, the sizes of descriptors.
+//! The figures of the core: detecting and measuring records compared with one bare JSON scan of the
+//! same bytes, memory use, the error of the estimate, and the sizes of descriptors.
 //!
 //! `cargo xtask bench core` runs it and keeps the results. Prints one JSON object.
 
@@ -40,7 +40,7 @@ fn main() {
     println!("{results:#}");
 }
 
-/// Payloads of one size and different make.
+/// Payloads of the same size and different formats.
 fn payloads() -> Vec<(&'static str, String)> {
     let memories = testkit::corpus::memories(2000, 42);
     let full = testkit::corpus::lines(&memories, mif::Detail::Full);
@@ -90,7 +90,7 @@ fn scans() -> Vec<Value> {
             let bytes = payload.as_bytes();
             let found = Detected::detect(bytes);
             let records = found.records().expect("every payload is made of records");
-            // In turn, round after round, so that all meet the same machine.
+            // Alternating rounds, so that all run under the same conditions.
             let mut runs: [(&str, f64, &dyn Fn()); 4] = [
                 ("bare scan (serde_json, IgnoredAny)", f64::MAX, &|| {
                     black_box(serde_json::from_slice::<serde::de::IgnoredAny>(bytes)).ok();
@@ -144,7 +144,7 @@ fn scans() -> Vec<Value> {
         .collect()
 }
 
-/// The peak memory of a process that does nothing but read the payload and find its records.
+/// The peak memory of a process that only reads the payload and detects its records.
 fn peak_beyond(payload: &str) -> Option<u64> {
     let path = std::env::temp_dir().join(format!("lro-core-bench-{}.json", std::process::id()));
     std::fs::write(&path, payload).ok()?;
@@ -195,7 +195,7 @@ fn token_errors() -> Vec<Value> {
         .collect()
 }
 
-/// Our tokenizer beside the reference, in turn on the same texts.
+/// Our tokenizer and the reference, alternating on the same texts.
 fn tokenizer_speeds() -> Vec<Value> {
     let long = |text: String| text.repeat(COUNTED_BYTES.div_ceil(text.len()));
     let run = |unit: &str| unit.repeat(RUN_BYTES / unit.len());

@@ -1,8 +1,8 @@
 //! Writes the tables of the tokenizer: the o200k vocabulary as a double-array trie, the split of
 //! each token into the two it is merged from, and the classes of characters.
 //!
-//! The vocabulary comes from `bpe-openai`, the classes from `regex-syntax`, whose tables are the
-//! ones `bpe-openai` splits text with. The program reads what this writes in place.
+//! The vocabulary comes from `bpe-openai`, the classes from `regex-syntax`, whose tables `bpe-openai`
+//! uses to split text. The program uses the tables in place.
 
 #![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 

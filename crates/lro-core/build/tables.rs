@@ -7,13 +7,13 @@ use regex_syntax::hir::{Class, HirKind};
 
 /// Low 9 bits of a unit that is free.
 const FREE: u32 = 257;
-/// Low 9 bits of a unit that holds the rank of a token which others continue.
+/// Low 9 bits of a unit with the rank of a token that is a prefix of others.
 const RANK: u32 = 256;
 const LEAF: u32 = 1 << 9;
 const TERMINAL: u32 = 1 << 10;
 const VALUE_SHIFT: u32 = 11;
 
-/// After a search with more attempts, the next one starts where this one ended.
+/// After a search with more attempts, the next one starts where it ended.
 const MAX_TRIES: usize = 64;
 
 /// A trie node. The label is the byte that leads to it from its parent.
@@ -24,7 +24,7 @@ struct Node {
 }
 
 impl Node {
-    /// Offsets of the units that the node's children and its rank take, from the node's base.
+    /// The offsets of the units for the children and the rank of the node, from its base.
     fn offsets(&self, nodes: &[Self]) -> Vec<usize> {
         let rank = self.rank.map(|_| 0);
         let children = self.children.iter().map(|child| 1 + usize::from(nodes[*child].label));
@@ -95,13 +95,13 @@ fn trie(tokens: &[&[u8]]) -> Vec<Node> {
     nodes
 }
 
-/// Finds room for the units of each node: a doubly linked list of the free ones.
+/// Allocates the units of each node, from a doubly linked list of free units.
 struct Array {
-    /// For a free unit the next free one, for any other 0.
+    /// The next free unit of a free unit; 0 for all others.
     next_free: Vec<usize>,
     previous_free: Vec<usize>,
     taken_bases: HashSet<usize>,
-    /// The search for room starts here.
+    /// The search for free units starts here.
     cursor: usize,
     width: usize,
 }
@@ -118,7 +118,7 @@ impl Array {
         }
     }
 
-    /// Takes the units at `offsets` from the base that is returned.
+    /// Allocates the units at `offsets` from the returned base.
     fn place(&mut self, offsets: &[usize]) -> usize {
         if self.width != offsets.len() {
             (self.cursor, self.width) = (0, offsets.len());
@@ -141,10 +141,10 @@ impl Array {
             self.taken_bases.insert(base);
             return base;
         }
-        unreachable!("the array grows until there is room")
+        unreachable!("the array grows until the units fit")
     }
 
-    /// Bases are unique, so that a label alone tells whose child a unit is.
+    /// Bases are unique, so that a label alone identifies the parent of a unit.
     fn fits(&self, base: usize, offsets: &[usize]) -> bool {
         base > 0
             && !self.taken_bases.contains(&base)
@@ -170,14 +170,13 @@ impl Array {
     }
 }
 
-/// For each token the length of the left one of the two tokens it is merged from, and 0 for a
-/// single byte.
+/// For each token, the length of the left of the two tokens it is merged from; 0 for a single byte.
 pub(crate) fn splits(tokens: &[&[u8]]) -> Vec<u8> {
     let ranks: HashMap<&[u8], u32> = tokens.iter().copied().zip(0..).collect();
     tokens.iter().zip(0..).map(|(token, rank)| split(token, rank, &ranks)).collect()
 }
 
-/// Merges the bytes of `token` as byte-pair encoding does, with lower ranks alone.
+/// Merges the bytes of `token` as byte-pair encoding does, with lower ranks only.
 fn split(token: &[u8], rank: u32, ranks: &HashMap<&[u8], u32>) -> u8 {
     let mut bounds: Vec<usize> = (0..=token.len()).collect();
     while bounds.len() > 3 {
@@ -192,8 +191,8 @@ fn split(token: &[u8], rank: u32, ranks: &HashMap<&[u8], u32>) -> u8 {
 /// Characters per block of the class table.
 const BLOCK_CHARS: usize = 128;
 
-/// The table in two steps: for each block of characters its number, and the blocks, one byte for
-/// each character. The numbers of the classes are those of `src/tokens/o200k.rs`.
+/// A two-level table: the number of each block of characters, and the blocks with one byte per
+/// character. `src/tokens/o200k.rs` uses the same numbers for the classes.
 pub(crate) fn character_classes() -> (Vec<u8>, Vec<u8>) {
     let mut classes = vec![0; 0x11_0000];
     for (pattern, class) in [

@@ -213,7 +213,7 @@ fn sample(payload: &dyn Payload) -> Cow<'_, str> {
 
 /// The pieces that [`tokens::sample`] would take, read from a payload that is not in memory.
 fn sample_pieces(payload: &dyn Payload) -> Result<String, Unreadable> {
-    let mut sampled = Vec::new();
+    let mut sample = Vec::new();
     for piece in tokens::sample_ranges(payload.bytes()) {
         // A character that is split at either end belongs to the piece in which it begins. The byte
         // after the piece shows whether its last character is complete.
@@ -226,9 +226,9 @@ fn sample_pieces(payload: &dyn Payload) -> Result<String, Unreadable> {
             }
             i
         };
-        sampled.extend_from_slice(&bytes[boundary(piece.start)..boundary(piece.end)]);
+        sample.extend_from_slice(&bytes[boundary(piece.start)..boundary(piece.end)]);
     }
-    Ok(valid_utf8_prefix(sampled))
+    Ok(valid_utf8_prefix(sample))
 }
 
 /// A sample of the record lines, from all over the payload; all of them if they are few, none if
@@ -236,12 +236,12 @@ fn sample_pieces(payload: &dyn Payload) -> Result<String, Unreadable> {
 fn sample_lines(payload: &dyn Payload, detected: &Detected) -> String {
     let Some(records) = detected.records() else { return String::new() };
     let mut writer = RecordLines::new(records);
-    let (mut sampled, mut out, mut i) = (String::new(), Vec::new(), 0);
+    let (mut sample, mut out, mut i) = (String::new(), Vec::new(), 0);
     let every = payload.bytes().div_ceil(tokens::SAMPLE_BYTES as u64).max(1);
     // A piece may begin or end inside a character, and the line breaks are not in the payload.
     let mut keep = |piece: &[u8]| {
         let text = String::from_utf8_lossy(piece);
-        sampled.extend(text.chars().filter(|c| !matches!(*c, '\n' | char::REPLACEMENT_CHARACTER)));
+        sample.extend(text.chars().filter(|c| !matches!(*c, '\n' | char::REPLACEMENT_CHARACTER)));
     };
     let written = each_piece(payload, LINES_CHUNK_BYTES, |chunk| {
         writer.feed(chunk, &mut out)?;
@@ -258,7 +258,7 @@ fn sample_lines(payload: &dyn Payload, detected: &Detected) -> String {
     if writer.finish(&mut out).is_ok() {
         keep(&out);
     }
-    sampled
+    sample
 }
 
 /// The record lines of a payload could not be written.
@@ -294,20 +294,20 @@ pub fn payload_record_lines(
         return Ok((String::new(), RecordStats::default()));
     };
     let mut writer = RecordLines::new(records);
-    let (mut sampled, mut out) = (Vec::new(), Vec::new());
+    let (mut lines, mut out) = (Vec::new(), Vec::new());
     each_piece(payload, LINES_CHUNK_BYTES, |chunk| {
         writer.feed(chunk, &mut out)?;
-        if sampled.len() < enough {
-            sampled.append(&mut out);
+        if lines.len() < enough {
+            lines.append(&mut out);
         }
         out.clear();
         Ok::<_, LinesError>(())
     })?;
     let stats = writer.finish(&mut out)?;
-    if sampled.len() < enough {
-        sampled.append(&mut out);
+    if lines.len() < enough {
+        lines.append(&mut out);
     }
-    Ok((valid_utf8_prefix(sampled), stats))
+    Ok((valid_utf8_prefix(lines), stats))
 }
 
 #[cfg(test)]

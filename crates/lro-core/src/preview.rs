@@ -1,7 +1,7 @@
 //! The preview of a stored result: its first records or lines.
 //!
 //! A preview is for reading. It preserves lexemes, but escapes invisible characters and marks strings
-//! that are not text. A first record that exceeds the budget is shown with its long strings, arrays
+//! that are not text. A first record that exceeds the budget is records with its long strings, arrays
 //! and objects truncated and marked. The stored data is not affected.
 
 mod truncate;
@@ -40,17 +40,17 @@ impl Preview {
     /// truncated. The last line may be incomplete if it is the only one.
     pub fn of_records(lines: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
         let mut left = budget.0;
-        let mut shown = Vec::new();
+        let mut records = Vec::new();
         if lines.ends_with('\n') {
             for line in lines.lines() {
                 let Some(text) = show(line, Limits::NONE) else { break };
                 let Some(rest) = left.checked_sub(cost(&text)) else { break };
                 left = rest;
-                shown.push(RawValue::from_string(text).ok()?);
+                records.push(RawValue::from_string(text).ok()?);
             }
         }
-        if !shown.is_empty() {
-            return Some((Self::Records(shown), PreviewExtent::Whole));
+        if !records.is_empty() {
+            return Some((Self::Records(records), PreviewExtent::Whole));
         }
         let first = lines.lines().next()?;
         let text = Limits::ever_smaller()
@@ -64,21 +64,21 @@ impl Preview {
         // More characters never fit the budget.
         let max_chars = usize::try_from(budget.0.saturating_mul(4)).unwrap_or(usize::MAX);
         let start = text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end]);
-        let mut shown = escape_invisible(start).into_owned();
-        while cost(&encode(&shown)) > budget.0 && !shown.is_empty() {
-            let end = shown.floor_char_boundary(shown.len() * 4 / 5);
-            shown.truncate(end);
+        let mut preview = escape_invisible(start).into_owned();
+        while cost(&encode(&preview)) > budget.0 && !preview.is_empty() {
+            let end = preview.floor_char_boundary(preview.len() * 4 / 5);
+            preview.truncate(end);
         }
-        if shown.is_empty() {
+        if preview.is_empty() {
             return None;
         }
-        if shown.len() == escape_invisible(text).len() {
-            return Some((Self::Text(shown), PreviewExtent::Whole));
+        if preview.len() == escape_invisible(text).len() {
+            return Some((Self::Text(preview), PreviewExtent::Whole));
         }
-        if let Some(line) = shown.rfind('\n').filter(|line| *line > 0) {
-            shown.truncate(line);
+        if let Some(line) = preview.rfind('\n').filter(|line| *line > 0) {
+            preview.truncate(line);
         }
-        Some((Self::Text(shown), PreviewExtent::Abridged))
+        Some((Self::Text(preview), PreviewExtent::Abridged))
     }
 }
 
@@ -110,10 +110,10 @@ mod tests {
             r#"{{"text":"{}","list":[1,[2,3],{{"x":4}},5,6,7,8,9,10,11,12],"last":true}}"#,
             "word ".repeat(500)
         );
-        let (shown, cut) = records(&(record + "\n"), 90);
+        let (preview, cut) = records(&(record + "\n"), 90);
         assert_eq!(cut, PreviewExtent::Abridged);
-        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
-        assert!(value[0]["text"].as_str().unwrap().ends_with("characters)"), "{shown}");
+        let value: serde_json::Value = serde_json::from_str(&preview).unwrap();
+        assert!(value[0]["text"].as_str().unwrap().ends_with("characters)"), "{preview}");
         let list = value[0]["list"].as_array().unwrap();
         assert!(list.last().unwrap().as_str().unwrap().ends_with("more)"));
         assert_eq!(value[0]["last"], true);
@@ -123,10 +123,10 @@ mod tests {
     fn f32_a_record_whose_end_was_not_kept_still_has_a_preview() {
         let record = format!(r#"{{"id":7,"tags":["a"],"text":"{}","more":[1]}}"#, "x".repeat(9000));
         for cut in [&record[..5000], &record[..20], &record[..13], &record[..2]] {
-            let (shown, whole) = records(cut, 120);
+            let (preview, whole) = records(cut, 120);
             assert_eq!(whole, PreviewExtent::Abridged);
-            let value: serde_json::Value = serde_json::from_str(&shown).expect(&shown);
-            assert!(value[0].is_object(), "{shown}");
+            let value: serde_json::Value = serde_json::from_str(&preview).expect(&preview);
+            assert!(value[0].is_object(), "{preview}");
         }
         assert!(records(&record[..5000], 120).0.contains(r#""id":7,"tags":["a"],"text":"xxx"#));
     }
@@ -134,16 +134,16 @@ mod tests {
     #[test]
     fn f32_a_record_of_many_fields_is_abridged_too() {
         let fields: Vec<String> = (0..300).map(|i| format!(r#""field_{i}":{i}"#)).collect();
-        let (shown, _) = records(&format!("{{{}}}\n", fields.join(",")), 300);
-        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let (preview, _) = records(&format!("{{{}}}\n", fields.join(",")), 300);
+        let value: serde_json::Value = serde_json::from_str(&preview).unwrap();
         assert_eq!(value[0]["field_0"], 0);
-        assert!(value[0]["\u{2026}"].as_str().unwrap().ends_with("more"), "{shown}");
+        assert!(value[0]["\u{2026}"].as_str().unwrap().ends_with("more"), "{preview}");
     }
 
     #[test]
     fn hidden_characters_surrogates_and_depth_do_not_reach_the_client() {
-        let (shown, _) = records("{\"a\":\"x\u{202e}y\",\"b\":\"\\ud800\"}\n", 100);
-        assert_eq!(shown, r#"[{"a":"x<U+202E>y","b":"<not text>"}]"#);
+        let (preview, _) = records("{\"a\":\"x\u{202e}y\",\"b\":\"\\ud800\"}\n", 100);
+        assert_eq!(preview, r#"[{"a":"x<U+202E>y","b":"<not text>"}]"#);
         let deep = "{\"a\":".repeat(40) + "1" + &"}".repeat(40) + "\n";
         assert!(Preview::of_records(&deep, Tokens(1000)).is_none());
     }

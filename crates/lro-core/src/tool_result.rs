@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn f11_an_error_is_seen_whatever_stands_beside_it() {
+    fn f11_an_error_is_seen_whatever_is_beside_it() {
         for json in [
             r#"{"content":[{"type":"text","text":"x"},{"type":"video","data":""}],"isError":true}"#,
             r#"{"content":[],"isError":true}"#,

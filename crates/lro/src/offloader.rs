@@ -298,7 +298,7 @@ impl Offloader {
         let detail = detail(&stats);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         // f06: the client may see the directory under another path.
-        let path = self.path_map.to_client_path(path);
+        let path = self.path_map.shown(path);
         let links = self.links.as_ref().filter(|_| listed.path.is_none());
         let link = links.and_then(|links| links.link(listed.id(), seed.now));
         let set = SetFacts::from_listed(&listed);
@@ -406,7 +406,7 @@ fn advice(error: &StoreError) -> &'static str {
 /// records of a memory operation.
 fn detail(call: ToolCall<'_>, operation: &Operation, stats: &RecordStats) -> Detail {
     match call.detail {
-        Some(asked) => asked,
+        Some(requested) => requested,
         None if operation.is_memory() && stats.is_of_memories() => stats.detail(),
         None => operation.default_detail(),
     }

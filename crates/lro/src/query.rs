@@ -202,7 +202,7 @@ pub(crate) struct ReplyBuilder<'t> {
     tokenizer: &'t dyn Tokenizer,
     left: u64,
     body: String,
-    given: u64,
+    count: u64,
     /// Whether the only answer is truncated.
     truncated: bool,
     full: bool,
@@ -214,7 +214,7 @@ impl<'t> ReplyBuilder<'t> {
             tokenizer,
             left: body_budget(limit),
             body: String::new(),
-            given: 0,
+            count: 0,
             truncated: false,
             full: false,
         }
@@ -232,7 +232,7 @@ impl<'t> ReplyBuilder<'t> {
             return true;
         }
         self.full = true;
-        if self.given > 0 {
+        if self.count > 0 {
             return false;
         }
         self.truncated = true;
@@ -253,12 +253,12 @@ impl<'t> ReplyBuilder<'t> {
         self.full = self.full || self.left == 0;
         self.body.push_str(line);
         self.body.push('\n');
-        self.given += 1;
+        self.count += 1;
     }
 
     /// The reply with all added answers, the first of which is number `offset` of `total`.
     pub(crate) fn finish(self, unit: ReplyUnit, total: Total, offset: u64) -> Reply {
-        let end = offset + self.given;
+        let end = offset + self.count;
         let mut notes = Vec::new();
         if self.truncated {
             notes.push(
@@ -267,8 +267,8 @@ impl<'t> ReplyBuilder<'t> {
                     .to_owned(),
             );
         }
-        let next = (self.given > 0 && end < total.number()).then_some(end);
-        Reply { given: self.given, total, unit, body: self.body, next, notes }
+        let next = (self.count > 0 && end < total.number()).then_some(end);
+        Reply { given: self.count, total, unit, body: self.body, next, notes }
     }
 }
 

@@ -78,8 +78,8 @@ impl RecordLines {
         lines
     }
 
-    /// Processes the next chunk of the payload and appends its lines to `out`. `out` grows by no more
-    /// than the length of the chunk, except for the column names of a table.
+    /// Processes the next chunk of the payload and appends its lines to `out`. `out` grows at most by
+    /// the length of the chunk, plus the column names of a table.
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
         let from = out.len();
         let (chunk, at) = clip(chunk, self.fed, &self.span, &mut self.fed);
@@ -362,16 +362,16 @@ mod tests {
     }
 
     fn written(payload: &str, chunk: usize) -> Result<(String, RecordStats, bool), PayloadChanged> {
-        let (found, surveyed) = detect(payload, chunk);
-        let surveyed = surveyed.expect("an array of records");
-        let compact = surveyed.lengths.is_some();
-        let mut lines = RecordLines::surveyed(found.records().unwrap(), surveyed);
+        let (detected, stats) = detect(payload, chunk);
+        let stats = stats.expect("an array of records");
+        let compact = stats.lengths.is_some();
+        let mut lines = RecordLines::surveyed(detected.records().unwrap(), stats);
         let mut out = Vec::new();
         for chunk in payload.as_bytes().chunks(chunk) {
             lines.feed(chunk, &mut out)?;
         }
-        let survey = lines.finish(&mut out)?;
-        Ok((String::from_utf8(out).unwrap(), survey, compact))
+        let record_stats = lines.finish(&mut out)?;
+        Ok((String::from_utf8(out).unwrap(), record_stats, compact))
     }
 
     fn record(n: usize) -> String {
@@ -404,30 +404,30 @@ mod tests {
     #[test]
     fn the_survey_is_known_before_the_lines_are_written() {
         let memory = r#"{"id":"a","memory_type":"semantic","created":"2026-01-01","content":"c"}"#;
-        let (_, surveyed) = detect(&format!("[{memory},{memory}]"), 5);
-        let survey = surveyed.unwrap().survey();
+        let (_, stats) = detect(&format!("[{memory},{memory}]"), 5);
+        let survey = stats.unwrap().survey();
         assert!(survey.is_of_memories() && survey.count == 2 && survey.head.is_empty());
     }
 
     #[test]
     fn what_is_no_array_of_records_is_not_surveyed() {
         for payload in ["{}\n{}", "a,b\n1,2\n", r#"{"a":{"b":1}}"#, "text", "", "[1,]"] {
-            let (found, surveyed) = detect(payload, 3);
-            assert!(surveyed.is_none(), "{payload}");
-            assert_eq!(found, Detected::detect(payload.as_bytes()));
+            let (detected, stats) = detect(payload, 3);
+            assert!(stats.is_none(), "{payload}");
+            assert_eq!(detected, Detected::detect(payload.as_bytes()));
         }
         // A document with an array that is not its record array.
         let document = format!(r#"{{"text":"{}","few":[1]}}"#, "x".repeat(3000));
-        let (found, surveyed) = detect(&document, 100);
-        assert!(found.content == Content::Document && surveyed.is_none());
+        let (detected, stats) = detect(&document, 100);
+        assert!(detected.content == Content::Document && stats.is_none());
     }
 
     #[test]
     fn another_payload_than_the_surveyed_one_is_noticed() {
-        let (found, _) = detect("[11,22,33]", 100);
+        let (detected, _) = detect("[11,22,33]", 100);
         for other in ["[11,22", "[11,22,", "[1,222,33]", "[11;22,33]", "[1\n,22,33]"] {
-            let (_, surveyed) = detect("[11,22,33]", 100);
-            let mut lines = RecordLines::surveyed(found.records().unwrap(), surveyed.unwrap());
+            let (_, stats) = detect("[11,22,33]", 100);
+            let mut lines = RecordLines::surveyed(detected.records().unwrap(), stats.unwrap());
             let mut out = Vec::new();
             let outcome =
                 lines.feed(other.as_bytes(), &mut out).and_then(|()| lines.finish(&mut out));

@@ -209,7 +209,7 @@ fn r11_the_compact_descriptor_has_reference_path_summary_and_one_line() {
     }
 }
 
-/// The sizes that are promised, on a path as in the specification, without a preview.
+/// The guaranteed sizes, with a path as in the specification and without a preview.
 #[test]
 fn descriptors_stay_within_their_size() {
     let limits = [(Detail::Light, 1200), (Detail::Medium, 1400), (Detail::Full, 1400)];

@@ -1,4 +1,4 @@
-//! Memories as the tools return them, and what is made of them.
+//! Memories as the tools return them, and the descriptors built from them.
 
 use lro_core::records::Detected;
 use lro_core::{
@@ -18,7 +18,7 @@ pub(crate) fn level(detail: Detail) -> mif::Detail {
     }
 }
 
-/// A tool's structured content around record lines.
+/// The structured content of a tool with these record lines.
 pub(crate) fn payload(lines: &[String]) -> String {
     let scores: Vec<String> = (0..lines.len()).map(|i| format!("0.{:03}", i % 1000)).collect();
     format!(
@@ -29,7 +29,7 @@ pub(crate) fn payload(lines: &[String]) -> String {
     )
 }
 
-/// A result that went all the way, as far as the core takes it.
+/// A result that passed all stages of the core.
 pub(crate) struct Offloaded {
     pub(crate) found: Detected,
     pub(crate) lines: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a payload is taken for.
+//! Detection of the format of a payload.
 
 use lro_core::lines;
 use lro_core::records::{
@@ -51,7 +51,7 @@ fn a_document_without_a_dominant_array_stays_one() {
     ] {
         assert_eq!(content(payload), Content::Document, "{payload}");
     }
-    // Two arrays of a size, and more around each than an envelope is.
+    // Two arrays of the same size, each with more around it than an envelope.
     let edges = vec![r#"{"from":1,"to":2}"#; 100].join(",");
     let graph = format!(r#"{{"nodes":[{edges}],"edges":[{edges}],"more":{{"x":"y"}}}}"#);
     assert_eq!(content(&graph), Content::Document);
@@ -82,9 +82,9 @@ fn tables_are_records_with_typed_columns() {
     let RecordForm::Table { delimiter, columns, .. } = &records.form else { panic!() };
     assert_eq!((*delimiter, records.count), (Delimiter::Tab, 2));
     let ids = "id,n\n1234567890123456,1\n2,2\n";
-    // Sixteen digits are an identifier, which a reader of doubles would round.
+    // Sixteen digits are an identifier, which would be rounded as a double.
     assert_eq!(record_lines(ids)[0], r#"{"id":"1234567890123456","n":1}"#);
-    // 007 is not a number of JSON: the column keeps its zeros.
+    // 007 is not a JSON number: the column keeps its zeros.
     assert!(!columns[0].numeric);
     assert_eq!(record_lines(tsv)[0], r#"{"code":"007","name":"x, y"}"#);
 }

@@ -1,4 +1,4 @@
-//! What is stored, and what the client is told of it.
+//! Delivery: what is stored, and what the client gets.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn a_large_recall_becomes_a_file_and_a_full_descriptor() {
     let header: Value = serde_json::from_str(file.lines().next().unwrap()).unwrap();
     assert_eq!((&header["type"], &header["count"]), (&"lro_header".into(), &200.into()));
     assert_eq!(file.lines().count(), 201);
-    // Nobody said which level these are; file and descriptor name the one they show.
+    // No level was requested; file and descriptor name the inferred one.
     assert_eq!(
         (&header["detail"], &descriptor["summary"]["detail"]),
         (&"full".into(), &"full".into())
@@ -84,12 +84,12 @@ fn f30_the_decoded_payload_is_stored_with_what_else_was_said() {
     original(&*reader, &mut whole).unwrap();
     assert_eq!(whole, text.as_bytes());
     assert_eq!(reader.listed().sidecar.parts.len(), 1);
-    // A third party's result gets the compact form.
+    // The result of another server gets the compact form.
     assert!(!offloaded.descriptor.contains("jq_recipes"));
 }
 
 #[test]
-fn l2_each_expired_result_is_told_of_once() {
+fn l2_each_expired_result_is_reported_once() {
     let fixture = Fixture::new();
     let payload = recalled(200);
     let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
@@ -103,7 +103,7 @@ fn l2_each_expired_result_is_told_of_once() {
 }
 
 #[test]
-fn l2_the_custodian_sweeps_at_once_and_stops_when_dropped() {
+fn l2_the_maintenance_task_sweeps_at_once_and_stops_when_dropped() {
     let Fixture { dir, watcher, offloader } = Fixture::new();
     let payload = recalled(200);
     offloader.deliver_result(
@@ -195,10 +195,10 @@ fn f28_what_a_descriptor_names_is_found_after_a_restart() {
     }
 }
 
-/// Whoever hears of a result reads it at once, through a spool of their own.
-struct Reader(std::path::PathBuf, Mutex<Vec<Vec<u8>>>);
+/// Reads each result when its event arrives, through another spool.
+struct ReadOnEvent(std::path::PathBuf, Mutex<Vec<Vec<u8>>>);
 
-impl EventSink for Reader {
+impl EventSink for ReadOnEvent {
     fn publish(&self, event: Event) {
         let spool = DirSpool::open(&self.0, DirOptions::private()).unwrap();
         let mut whole = Vec::new();
@@ -213,7 +213,7 @@ fn f34_a_result_is_saved_whole_before_anyone_hears_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("spool");
     let spool = DirSpool::open(&path, DirOptions::private()).unwrap();
-    let reader = Arc::new(Reader(path, Mutex::default()));
+    let reader = Arc::new(ReadOnEvent(path, Mutex::default()));
     let offloader = Offloader::new(Arc::new(spool), &Config::default())
         .with_events(Arc::clone(&reader) as Arc<dyn EventSink>);
     let payload = "words and words ".repeat(90_000);
@@ -223,8 +223,8 @@ fn f34_a_result_is_saved_whole_before_anyone_hears_of_it() {
     assert!(heard.len() == 1 && heard[0] == payload.as_bytes());
 }
 
-/// A client without a shell and without our tools still knows what there was; with our tools it is
-/// led to them; and its operator can leave results where they are.
+/// Without a shell and without the extraction tools, a client still learns what the result was; with
+/// the tools, the guidance names them; and the operator can keep results inline.
 #[test]
 fn r12_a_client_without_a_shell_is_not_stranded() {
     let rows: Vec<String> =

@@ -1,4 +1,4 @@
-//! A write that fails: the operation never does.
+//! Failed writes, which never fail the operation.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
     for fault in [Fault::NoSpace, Fault::Io, Fault::Quota, Fault::Interrupted, Fault::ShortWrite] {
         for lasting in [Lasting::Once, Lasting::FromThenOn] {
             if matches!((fault, lasting), (Fault::Interrupted, Lasting::FromThenOn)) {
-                // A call that is interrupted for ever never returns.
+                // A call that is always interrupted never returns.
                 continue;
             }
             let mut outcomes = 0;
@@ -102,8 +102,8 @@ fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
                 };
                 assert_eq!(watcher.names(), [event]);
                 drop(offloader);
-                // The next start clears what is hidden. A disk that died at the very last sync kept
-                // a whole result, which it did not let us take back: it expires like any other.
+                // The next start removes hidden files. If the disk failed at the last sync, a complete
+                // result remains, which could not be removed: it expires like any other.
                 let clean = DirSpool::open(&path, DirOptions::private()).unwrap();
                 let kept = clean.list().unwrap();
                 for listed in &kept {

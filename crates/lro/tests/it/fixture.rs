@@ -1,4 +1,4 @@
-//! An offloader on a real directory, and a list of what happened.
+//! An offloader on a real directory, and a recorder of its events.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,13 +46,13 @@ impl Fixture {
         Self { dir, watcher, offloader }
     }
 
-    /// The names of all files in the spool, hidden ones included.
+    /// The names of all files in the spool, including hidden ones.
     pub(crate) fn files(&self) -> Vec<String> {
         files(&self.dir.path().join("spool"))
     }
 }
 
-/// The names in a directory, that of its kept usage left out.
+/// The names in a directory, without the usage file.
 pub(crate) fn files(path: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -63,7 +63,7 @@ pub(crate) fn moment() -> IdSeed {
     IdSeed { now: "2026-11-15T12:00:00Z".parse().unwrap(), random: 7 }
 }
 
-/// What `recall_memories` returns for so many memories.
+/// The result of `recall_memories` with `count` memories.
 pub(crate) fn recalled(count: usize) -> String {
     let memories = testkit::corpus::memories(count, 42);
     let lines = testkit::corpus::lines(&memories, mif::Detail::Full);

@@ -1,4 +1,4 @@
-//! The ledger: lines of many processes, old ones taken out, and what is counted afterwards.
+//! The ledger: concurrent writers, removal of old lines, and later token counts.
 
 use std::sync::Arc;
 use std::time::Duration;

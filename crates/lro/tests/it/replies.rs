@@ -1,4 +1,4 @@
-//! Replies: cut at an answer, within their limit, and with a way to go on.
+//! Replies: truncated at an answer within their limit, with the offset of the next answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +132,7 @@ fn index(number: u64) -> usize {
 
 #[test]
 fn f31_an_answer_of_odd_text_is_cut_within_the_limit() {
-    // Nearly a token for each character: an estimate by characters is far too low.
+    // Nearly one token per character: an estimate by characters is far too low.
     let odd: String =
         (0..3000_u32).map(|n| char::from(u8::try_from(33 + n * n % 89).unwrap())).collect();
     let spool = memories(&[odd]);
@@ -163,7 +163,7 @@ fn f31_a_form_feed_in_an_answer_that_must_be_cut_ends() {
         let extractor = Extractor::new(Spools::new(vec![Arc::clone(&spool)]), &Config::default())
             .with_reply(Tokens(168));
         let question = Query { address: id().into(), wanted: recipe(number), page: Page::ALL };
-        // Some want parameters; all come to an end.
+        // Some require parameters; all terminate.
         let _ = extractor.extract(&question, now(), &Cancel::default());
     }
 }

@@ -1,4 +1,4 @@
-//! What we say stands beside the data, never in it.
+//! Our own text is separate from the data, never part of it.
 
 use lro::{Delivered, ResultBody, ToolCall};
 use lro_spool::{Address, DirOptions, Quota, StoredForm, original};
@@ -23,7 +23,7 @@ enum Kind {
     Text,
 }
 
-/// Each is far above the threshold, and each of its records far below.
+/// Each payload is far above the threshold, each of its records far below.
 fn payloads() -> Vec<Payload> {
     let record = |n: usize| {
         format!(
@@ -71,12 +71,12 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:.200}"))
 }
 
-/// All lines, each of them JSON.
+/// All lines, parsed as JSON.
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(value).collect()
 }
 
-/// The payload with its first `kept` records, and otherwise as it came.
+/// The payload with its first `kept` records, otherwise unchanged.
 fn with_first(payload: &Payload, at: &str, kept: usize) -> Value {
     let mut whole = value(&payload.text);
     whole.pointer_mut(at).and_then(Value::as_array_mut).unwrap().truncate(kept);
@@ -104,7 +104,7 @@ fn f05_a_descriptor_is_one_object_and_what_is_stored_holds_nothing_of_ours() {
             let Delivered::Offloaded(offloaded) = deliver(&fixture, tool, &payload) else {
                 panic!("{context}: not offloaded")
             };
-            // One object, nothing before it and nothing behind it.
+            // One object, nothing before it and nothing after it.
             let descriptor: Map<String, Value> = serde_json::from_str(&offloaded.descriptor)
                 .unwrap_or_else(|error| panic!("{context}: {error}"));
             assert!(descriptor.contains_key("lro"), "{context}: {descriptor:?}");
@@ -135,14 +135,14 @@ fn f05_a_descriptor_is_one_object_and_what_is_stored_holds_nothing_of_ours() {
 }
 
 #[test]
-fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
+fn f05_what_is_cut_is_cut_between_records_and_the_warning_is_separate() {
     let fixture = full();
     for payload in payloads() {
         let context = payload.name;
         let delivered = deliver(&fixture, "recall_memories", &payload);
         let (Kind::Array(_) | Kind::Lines, Delivered::Truncated(cut)) = (payload.kind, &delivered)
         else {
-            // Nothing to cut between.
+            // No records to truncate.
             let apart = matches!(&delivered, Delivered::PassedOn(warning)
                 if !payload.text.contains(&warning.to_string()));
             assert!(apart && matches!(payload.kind, Kind::Document | Kind::Text), "{context}");
@@ -152,8 +152,8 @@ fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
         assert!(kept > 1 && cut.returned < cut.total, "{context}: {kept} of {}", cut.total);
         match payload.kind {
             Kind::Array(at) => {
-                // Whole records, the first ones, and around them what was around them. g21: an object
-                // says first of all that it was cut.
+                // The first records, complete, in their envelope. g21: an object begins with the mark
+                // that it is truncated.
                 let mut json = value(&cut.json);
                 if let Some(object) = json.as_object_mut() {
                     assert_eq!(object.remove("truncated"), Some(true.into()), "{context}");
@@ -179,8 +179,8 @@ fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
     }
 }
 
-/// Spec L3: the one place where data is marked is a string of a record that alone is too large. The
-/// mark ends the string, and neither adds, drops nor renames a field.
+/// Spec L3: data is marked only in strings of a single record that is too large. The mark ends the
+/// string, and does not add, remove or rename a field.
 #[test]
 fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
     let fixture = full();
@@ -217,7 +217,7 @@ fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
 fn f05_what_is_passed_on_comes_with_a_warning_of_its_own() {
     let fixture = full();
     for payload in payloads() {
-        // The answer has no data: whoever asked passes on the bytes it has.
+        // The outcome has no data: the caller sends its own bytes.
         let Delivered::PassedOn(warning) = deliver(&fixture, "list_things", &payload) else {
             panic!("{}: not passed on", payload.name)
         };

@@ -1,4 +1,4 @@
-//! Stored results, and tools to ask them.
+//! Stored results, and the tools that query them.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Fixture {
         Self { home, spool, config, tools }
     }
 
-    /// Stores what `tool` returned, whatever its size, and gives its reference.
+    /// Stores a result of `tool`, whatever its size, and returns its reference.
     pub(crate) fn store(&self, tool: &str, payload: &str) -> String {
         self.deliver(tool, ResultBody::Payload(payload.as_bytes()))
     }
@@ -86,7 +86,7 @@ impl Fixture {
         self.tools.call(name, Some(&arguments), at, &Cancel::default()).unwrap()
     }
 
-    /// The first line and the lines behind it, of a call that works.
+    /// The first line and the other lines of a successful call.
     pub(crate) fn ask(&self, name: &str, arguments: &Value) -> (String, Vec<String>) {
         let called = self.call(name, arguments);
         assert!(!called.is_error, "{arguments}: {}", called.text);
