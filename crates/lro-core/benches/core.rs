@@ -1,5 +1,5 @@
-//! The core's figures: finding and measuring records beside one bare JSON scan of the same bytes,
-//! the memory that takes, the error of the estimate, the sizes of descriptors.
+//! The figures of the core: detecting and measuring records compared with one bare JSON scan of the
+//! same bytes, memory use, the error of the estimate, and the sizes of descriptors.
 //!
 //! `cargo xtask bench core` runs it and keeps the results. Prints one JSON object.
 
@@ -10,10 +10,10 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
-use lro_core::records::{Found, RecordLines};
+use lro_core::records::{Detected, RecordLines};
 use lro_core::{
-    Detail, Extraction, Look, Measure, NoTokenizer, O200k, Operation, Policies, ResultId, Rules,
-    Stored, Threshold, Tokenizer, Tokens, assess, lines,
+    DescriptorOptions, Detail, Extraction, Measure, NoTokenizer, O200k, Operation, Policies,
+    ResultId, Rules, Stored, Threshold, Tokenizer, Tokens, assess, lines,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn main() {
     println!("{results:#}");
 }
 
-/// Payloads of one size and different make.
+/// Payloads of the same size and different formats.
 fn payloads() -> Vec<(&'static str, String)> {
     let memories = testkit::corpus::memories(2000, 42);
     let full = testkit::corpus::lines(&memories, mif::Detail::Full);
@@ -88,9 +88,9 @@ fn scans() -> Vec<Value> {
         .into_iter()
         .map(|(name, payload)| {
             let bytes = payload.as_bytes();
-            let found = Found::detect(bytes);
+            let found = Detected::detect(bytes);
             let records = found.records().expect("every payload is made of records");
-            // In turn, round after round, so that all meet the same machine.
+            // Alternating rounds, so that all run under the same conditions.
             let mut runs: [(&str, f64, &dyn Fn()); 4] = [
                 ("bare scan (serde_json, IgnoredAny)", f64::MAX, &|| {
                     black_box(serde_json::from_slice::<serde::de::IgnoredAny>(bytes)).ok();
@@ -99,7 +99,7 @@ fn scans() -> Vec<Value> {
                     black_box(serde_json::from_slice::<&serde_json::value::RawValue>(bytes)).ok();
                 }),
                 ("find and measure", f64::MAX, &|| {
-                    black_box(Found::detect(bytes));
+                    black_box(Detected::detect(bytes));
                 }),
                 ("write the lines, with their shape", f64::MAX, &|| {
                     let mut writer = RecordLines::new(records);
@@ -144,7 +144,7 @@ fn scans() -> Vec<Value> {
         .collect()
 }
 
-/// The peak memory of a process that does nothing but read the payload and find its records.
+/// The peak memory of a process that only reads the payload and detects its records.
 fn peak_beyond(payload: &str) -> Option<u64> {
     let path = std::env::temp_dir().join(format!("lro-core-bench-{}.json", std::process::id()));
     std::fs::write(&path, payload).ok()?;
@@ -156,7 +156,7 @@ fn peak_beyond(payload: &str) -> Option<u64> {
 
 fn memory_of(path: &str) -> u64 {
     let payload = std::fs::read(path).unwrap_or_default();
-    black_box(Found::detect(&payload));
+    black_box(Detected::detect(&payload));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
@@ -195,7 +195,7 @@ fn token_errors() -> Vec<Value> {
         .collect()
 }
 
-/// Our tokenizer beside the reference, in turn on the same texts.
+/// Our tokenizer and the reference, alternating on the same texts.
 fn tokenizer_speeds() -> Vec<Value> {
     let long = |text: String| text.repeat(COUNTED_BYTES.div_ceil(text.len()));
     let run = |unit: &str| unit.repeat(RUN_BYTES / unit.len());
@@ -256,7 +256,7 @@ fn descriptors() -> Vec<Value> {
         let (_, survey) = lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
         let stored = Stored {
             id,
-            place: lro_core::Place::File(path),
+            place: lro_core::Location::File(path),
             readable_path: true,
             expires_at: chrono::DateTime::from_timestamp_nanos(1_794_704_400_000_000_000),
             operation: &Operation::Recall,
@@ -270,7 +270,7 @@ fn descriptors() -> Vec<Value> {
         };
         for extraction in [Extraction::Shell, Extraction::Native] {
             let size = |preview| {
-                let look = Look { extraction, preview: Tokens(preview) };
+                let look = DescriptorOptions { extraction, preview: Tokens(preview) };
                 let full = serde_json::to_string(&stored.full_descriptor(detail, look));
                 let compact = serde_json::to_string(&stored.compact_descriptor(Some(detail), look));
                 (real(&full.unwrap_or_default()), real(&compact.unwrap_or_default()))

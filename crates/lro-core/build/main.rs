@@ -1,15 +1,13 @@
 //! Writes the tables of the tokenizer: the o200k vocabulary as a double-array trie, the split of
 //! each token into the two it is merged from, and the classes of characters.
 //!
-//! The vocabulary comes from `bpe-openai`, the classes from `regex-syntax`, whose tables are the
-//! ones `bpe-openai` splits text with. The program reads what this writes in place.
+//! The vocabulary comes from `bpe-openai`, the classes from `regex-syntax`, whose tables `bpe-openai`
+//! uses to split text. The program uses the tables in place.
 
 #![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 #[cfg(feature = "tokenizer")]
-mod classes;
-#[cfg(feature = "tokenizer")]
-mod trie;
+mod tables;
 
 fn main() {
     println!("cargo::rerun-if-changed=build");
@@ -27,9 +25,9 @@ fn write_tables() {
     let bpe = &bpe_openai::o200k_base().bpe;
     let count = u32::try_from(bpe.num_tokens()).expect("200,000 tokens");
     let tokens: Vec<&[u8]> = (0..count).map(|rank| bpe.token_bytes(rank)).collect();
-    write("o200k.trie", trie::double_array(&tokens));
-    write("o200k.splits", trie::splits(&tokens));
-    let (index, blocks) = classes::tables();
+    write("o200k.trie", tables::double_array(&tokens));
+    write("o200k.splits", tables::splits(&tokens));
+    let (index, blocks) = tables::character_classes();
     write("classes.index", index);
     write("classes.blocks", blocks);
 }

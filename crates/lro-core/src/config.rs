@@ -1,11 +1,11 @@
-//! Configuration: every key there is, its type, its default and what it means.
+//! The configuration: every key, its type, its default and its meaning.
 //!
-//! Two views of the same thing. [`Config`] is what code reads: typed, one struct per section. The
-//! table [`KEYS`] is what people read: the references, the schema and the error messages are made
-//! from it. A test holds the two together, so neither can gain a key alone.
+//! There are two views of it. Code reads [`Config`], which is typed and has one struct per section.
+//! The key reference, the JSON schema and the error messages are generated from the table [`KEYS`].
+//! Tests compare the two, so that neither can gain a key alone.
 //!
-//! Nothing here looks at files, the environment or the machine. A default which depends on the
-//! machine is an empty text (or 0) and [`Key::derived`] says how the edge fills it in.
+//! This module has no access to files, the environment or the machine. A default that depends on
+//! the machine is empty (or 0) here, and [`ConfigKey::derived`] says how the program fills it in.
 //!
 //! ```
 //! use lro_core::config::{self, Config};
@@ -18,55 +18,342 @@
 //! # Ok::<(), config::InvalidValues>(())
 //! ```
 
-mod invalid;
 mod key;
-mod keys;
-mod ledger;
-mod memory;
-mod prompt;
-mod proxy;
-mod query;
-mod server;
-mod spool;
-mod suggest;
+mod key_table;
 mod values;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::{
-    invalid::{InvalidValue, InvalidValues},
-    key::{Key, Kind, ProjectUse},
-    keys::{KEYS, is_section, key},
-    ledger::LedgerConfig,
-    memory::MemoryConfig,
-    prompt::{DescriptorForm, OffloadConfig, PromptConfig},
-    proxy::{PathMap, ProxyConfig, ProxyTools, References},
-    query::QueryConfig,
-    server::ServerConfig,
-    spool::{ReadableBy, SpoolConfig},
-    suggest::{nearest, nearest_section},
-};
+pub use self::key::{ConfigKey, ConfigValueKind, ProjectUse};
+pub use self::key_table::{KEYS, is_section, key, nearest, nearest_section};
+pub use self::values::{InvalidValue, InvalidValues};
+// Former names, until their users are renamed.
+pub use self::key::{ConfigKey as Key, ConfigValueKind as Kind};
+use crate::threshold::Policies;
 
-/// The whole configuration. [`Default`] is the table's defaults.
+/// The whole configuration. [`Default`] gives the defaults of [`KEYS`].
 ///
-/// Reading it with serde checks types and key names; the bounds (a threshold of 0 is refused, for
-/// example) are checked by [`Config::validate`], and by [`Config::from_values`] on the way in.
+/// Deserializing checks types and key names only. [`Config::validate`] and
+/// [`Config::from_values`] also check bounds; they reject a threshold of 0, for example.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// What a result becomes when it is too large.
+    /// When results are offloaded, and how they are described.
     pub prompt: PromptConfig,
-    /// The relay in front of other people's servers.
+    /// The proxy in front of other MCP servers.
     pub proxy: ProxyConfig,
-    /// Where large results are kept.
+    /// Storage of large results.
     pub spool: SpoolConfig,
-    /// Bounds of one extraction.
+    /// Limits of one query.
     pub query: QueryConfig,
-    /// Where memories are kept.
+    /// Storage of memories.
     pub memory: MemoryConfig,
-    /// The HTTP side.
+    /// The HTTP server.
     pub server: ServerConfig,
-    /// The record of what was offloaded and extracted.
+    /// The log of offloads and extractions.
     pub ledger: LedgerConfig,
+}
+
+/// `[prompt]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PromptConfig {
+    /// `[prompt.offload]`.
+    pub offload: OffloadConfig,
+}
+
+/// `[prompt.offload]`.
+// Spec C1: names, types and defaults of the first four fields are the specification's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OffloadConfig {
+    /// Whether large results are offloaded at all.
+    pub enabled: bool,
+    /// Memory results above this estimate are offloaded.
+    pub threshold_tokens: u32,
+    /// How long an offloaded memory result is kept.
+    pub ttl_seconds: u64,
+    /// The directory for stored results; empty for the system's temporary directory.
+    pub output_dir: String,
+    /// The form of the descriptor of a memory result.
+    pub descriptor: DescriptorForm,
+    /// Token budget for the first records in the descriptor; 0 for none.
+    pub preview_tokens: u32,
+    /// Token limit of one extraction reply.
+    pub reply_tokens: u32,
+    /// Whether HTTP clients can read `output_dir`.
+    pub shared_filesystem: bool,
+}
+
+impl Default for OffloadConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold_tokens: 1600,
+            ttl_seconds: 3600,
+            output_dir: String::new(),
+            descriptor: DescriptorForm::Full,
+            preview_tokens: 300,
+            reply_tokens: 1600,
+            shared_filesystem: false,
+        }
+    }
+}
+
+/// The form of the descriptor of a memory result (R11).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DescriptorForm {
+    /// All of the specification's fields.
+    #[default]
+    Full,
+    /// Reference, path, summary, and guidance in one line.
+    Compact,
+}
+
+/// `[proxy]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ProxyConfig {
+    /// Results of this many tokens or more are offloaded, unless they are memory operations.
+    pub threshold_tokens: u32,
+    /// How long such a result is kept.
+    pub ttl_seconds: u64,
+    /// The private directory with one folder per scope; empty for `results` in the user's state
+    /// directory.
+    pub dir: String,
+    /// Whether the proxy itself offers the extraction tools.
+    pub tools: ProxyTools,
+    /// Policies for single tools, by glob.
+    pub policy: Policies,
+    /// Which references another tool's arguments may contain.
+    pub references: References,
+    /// Rewrites paths for a client that sees the files under another path.
+    pub path_map: PathMap,
+    /// Headers for servers over HTTP, each with the origin it is sent to.
+    pub headers: Vec<String>,
+    /// The idle timeout of a server over HTTP while a request is pending.
+    pub silence_seconds: u64,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        Self {
+            threshold_tokens: 10_000,
+            ttl_seconds: 86_400,
+            dir: String::new(),
+            tools: ProxyTools::All,
+            policy: Policies::default(),
+            references: References::SameServer,
+            path_map: PathMap::default(),
+            headers: Vec::new(),
+            silence_seconds: 300,
+        }
+    }
+}
+
+/// Whether the proxy itself offers the extraction tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProxyTools {
+    /// The proxy lists all of them beside the server's own tools.
+    #[default]
+    All,
+    /// The proxy lists none; a separate server offers them.
+    None,
+}
+
+/// Which references another tool's arguments may contain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum References {
+    /// None: arguments pass unchanged.
+    Off,
+    /// References to results of the called server.
+    #[default]
+    SameServer,
+    /// References to any result of the scope.
+    Any,
+}
+
+/// Replaces one path prefix by another, for clients in containers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PathMap {
+    /// The prefix as the proxy sees it.
+    pub from: String,
+    /// The prefix as the client sees it.
+    pub to: String,
+}
+
+impl PathMap {
+    /// `path` as the client sees it. Matches whole components: `/out` is no prefix of `/out2`.
+    pub fn shown(&self, path: String) -> String {
+        let Some((from, to)) = self.pair() else { return path };
+        let (from, to) = (from.trim_end_matches('/'), to.trim_end_matches('/'));
+        match path.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{to}{rest}"),
+            _ => path,
+        }
+    }
+
+    /// Both prefixes, or `None` if paths are not rewritten.
+    pub fn pair(&self) -> Option<(&str, &str)> {
+        (!self.from.is_empty() && !self.to.is_empty()).then_some((&*self.from, &*self.to))
+    }
+}
+
+/// `[spool]`. When a quota is reached, the oldest expired results are removed first; after that,
+/// new results are rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SpoolConfig {
+    /// The quota in bytes.
+    pub max_bytes: u64,
+    /// The quota in files.
+    pub max_files: u64,
+    /// The bytes that must stay free on the file system.
+    pub min_free_bytes: u64,
+    /// Who may read stored files.
+    pub readable_by: ReadableBy,
+    /// The object storage to use instead of a directory; empty for a directory.
+    pub url: String,
+}
+
+/// Who may read stored files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ReadableBy {
+    /// Only their owner.
+    #[default]
+    Owner,
+    /// Their owner and its group, for a client that runs as another user.
+    Group,
+}
+
+impl Default for SpoolConfig {
+    fn default() -> Self {
+        Self {
+            max_bytes: 10 << 30,
+            max_files: 10_000,
+            min_free_bytes: 1 << 30,
+            readable_by: ReadableBy::default(),
+            url: String::new(),
+        }
+    }
+}
+
+/// `[query]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct QueryConfig {
+    /// The time limit of one query.
+    pub wall_ms: u64,
+    /// The memory limit of one filter; 0 for 256 MiB plus eight times the file size.
+    pub memory_bytes: u64,
+    /// The output limit of one filter.
+    pub output_bytes: u64,
+    /// The maximum number of filters that run at the same time.
+    pub workers: u32,
+}
+
+impl Default for QueryConfig {
+    fn default() -> Self {
+        Self { wall_ms: 5000, memory_bytes: 0, output_bytes: 1 << 20, workers: 4 }
+    }
+}
+
+/// `[memory]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct MemoryConfig {
+    /// `sqlite:{file}` or `postgres://…`; empty for `sqlite:{data dir}/memory.db`.
+    pub store: String,
+    /// The tenant, in a PostgreSQL database shared by many.
+    pub tenant: String,
+    /// The maximum number of connections to a PostgreSQL database.
+    pub connections: u32,
+    /// Whether connections to a remote PostgreSQL database may be unencrypted.
+    pub allow_plain: bool,
+    /// `none`, `openai:{url}#{model}` or `local:{directory}`.
+    pub embedder: String,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self {
+            store: String::new(),
+            tenant: "default".to_owned(),
+            connections: 8,
+            allow_plain: false,
+            embedder: "none".to_owned(),
+        }
+    }
+}
+
+/// `[server]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Address and port to listen on; empty for no HTTP.
+    pub listen: String,
+    /// The accepted `Host` headers.
+    pub allowed_hosts: Vec<String>,
+    /// The accepted `Origin` headers.
+    pub allowed_origins: Vec<String>,
+    /// How clients authenticate; empty for the default of the listener.
+    pub auth: String,
+    /// The URL under which clients reach the server; empty for `http://{listen}`.
+    pub public_url: String,
+    /// How long a server continues to answer after a stop signal.
+    pub drain_seconds: u64,
+    /// The audit log of changes and rejected requests; empty for none.
+    pub audit: String,
+    /// The JWT claim that names the tenant.
+    pub tenant_claim: String,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: String::new(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            auth: String::new(),
+            public_url: String::new(),
+            drain_seconds: 0,
+            audit: String::new(),
+            tenant_claim: "tenant".to_owned(),
+        }
+    }
+}
+
+/// `[ledger]`: the log of offloads and extractions, never of their contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LedgerConfig {
+    /// The log file; empty for `{state dir}/ledger.jsonl`.
+    pub path: String,
+    /// How long an entry is kept.
+    pub retention_days: u32,
+}
+
+impl Default for LedgerConfig {
+    fn default() -> Self {
+        Self { path: String::new(), retention_days: 90 }
+    }
 }

@@ -1,77 +1,77 @@
-//! Decides whether a result is offloaded, without storing anything.
+//! Decides whether a result is offloaded: estimates its tokens and applies the rules.
 
 use std::borrow::Cow;
 
 use crate::operation::Operation;
 use crate::payload::{self, Payload, Unreadable, each_piece};
-use crate::records::{Content, Found, PayloadChanged, RecordForm, RecordLines, RecordSet};
-use crate::stats::{Survey, valid_start};
+use crate::records::{Content, Detected, PayloadChanged, RecordForm, RecordLines, RecordSet};
+use crate::stats::{RecordStats, valid_utf8_prefix};
 use crate::threshold::{Decision, Delivery, Reason, Rules, Threshold};
 use crate::tokens::{self, Estimate, Method, Tokenizer, Tokens};
 use crate::tool_result::ToolResult;
 
-/// Chunks in which a payload in memory is written, and sampled.
-const LINES_CHUNK: usize = 16 * 1024;
+/// The chunk size for writing and sampling record lines.
+const LINES_CHUNK_BYTES: usize = 16 * 1024;
 
-/// How much of a payload is held against the threshold at first: enough for any sensible one.
+/// The bytes of a payload that are tokenized first: enough for any sensible threshold.
 const START_BYTES: u64 = 8 << 20;
 
-/// What a result is, how large, and where it goes.
+/// The format of a result, its size, and the decision.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Assessment {
-    /// What was found in the payload.
-    pub found: Found,
-    /// The tokens that the whole result would take.
+    /// The format of the payload.
+    pub found: Detected,
+    /// The tokens of the whole result.
     pub estimate: Estimate,
-    /// Where it goes, and why.
+    /// The decision and its reason.
     pub decision: Decision,
 }
 
-/// Assesses a result of `tool` that is nothing but its `payload`.
+/// Assesses a result of `tool` that consists of `payload` only.
 pub fn assess(
     payload: &[u8],
     tool: &str,
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
-    assess_parts(&payload, Found::detect(payload), &[], tool, rules, tokenizer)
+    assess_parts(&payload, Detected::detect(payload), &[], tool, rules, tokenizer)
 }
 
-/// Assesses a result of `tool` whose payload has been looked through while it arrived.
-pub fn assess_arrived(
+/// Assesses a payload of `tool` of which the first pass is done.
+pub fn assess_payload(
     payload: &dyn Payload,
-    found: Found,
+    detected: Detected,
     tool: &str,
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
-    assess_parts(payload, found, &[], tool, rules, tokenizer)
+    assess_parts(payload, detected, &[], tool, rules, tokenizer)
 }
 
-/// Assesses an MCP result of `tool`: its payload, and what further text it carries.
+/// Assesses an MCP result of `tool`: its payload and its further texts.
 pub fn assess_result(
     result: &ToolResult<'_>,
     tool: &str,
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
-    let found = Found::detect(result.payload().map_or(&[], |part| part.payload.as_bytes()));
-    assess_result_found(result, found, tool, rules, tokenizer)
+    let detected = Detected::detect(result.payload().map_or(&[], |part| part.payload.as_bytes()));
+    assess_detected_result(result, detected, tool, rules, tokenizer)
 }
 
-/// Assesses an MCP result of `tool` whose payload has been looked through already.
-pub fn assess_result_found(
+/// Assesses an MCP result of `tool` of which the first pass is done.
+pub fn assess_detected_result(
     result: &ToolResult<'_>,
-    found: Found,
+    detected: Detected,
     tool: &str,
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
     let parts: Vec<&[u8]> = result.parts.iter().map(|part| part.payload.as_bytes()).collect();
     let (payload, further) = parts.split_first().map_or((&[][..], &[][..]), |(p, f)| (*p, f));
-    let mut assessment = assess_parts(&payload, found, further, tool, rules, tokenizer);
-    let untouched = if result.is_error {
+    let mut assessment = assess_parts(&payload, detected, further, tool, rules, tokenizer);
+    let exempt = if result.is_error {
         Some(Reason::ToolFailed)
     } else if !result.complete {
         Some(Reason::Unfinished)
@@ -80,7 +80,7 @@ pub fn assess_result_found(
     } else {
         None
     };
-    if let Some(reason) = untouched {
+    if let Some(reason) = exempt {
         assessment.decision = Decision { delivery: Delivery::Inline, reason };
     }
     assessment
@@ -88,25 +88,25 @@ pub fn assess_result_found(
 
 fn assess_parts(
     payload: &dyn Payload,
-    found: Found,
+    detected: Detected,
     further: &[&[u8]],
     tool: &str,
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
     let memory = Operation::of_tool(tool).is_memory();
-    // Spec A7: where a set of records is the payload, the set alone decides.
-    let further = if memory && found.records().is_some() { &[][..] } else { further };
-    let mut known = None;
+    // Spec A7: if the payload is a set of records, the set alone decides.
+    let further = if memory && detected.records().is_some() { &[][..] } else { further };
+    let mut cached = None;
     let mut estimate = |threshold| {
-        *known.get_or_insert_with(|| {
+        *cached.get_or_insert_with(|| {
             let mut all = if memory {
-                estimate_lines(payload, &found, tokenizer)
+                estimate_lines(payload, &detected, tokenizer)
             } else {
-                estimate_payload(payload, &found, threshold, tokenizer)
+                estimate_payload(payload, &detected, threshold, tokenizer)
             };
             for part in further {
-                let more = estimate_payload(part, &Found::detect(part), threshold, tokenizer);
+                let more = estimate_payload(part, &Detected::detect(part), threshold, tokenizer);
                 all.tokens.0 += more.tokens.0;
                 if all.method == Method::Counted {
                     all.method = more.method;
@@ -118,72 +118,75 @@ fn assess_parts(
     let bytes = payload.bytes() + further.iter().map(|part| part.len() as u64).sum::<u64>();
     let decision = rules.decide(tool, bytes, &mut estimate);
     let estimate = estimate(rules.threshold);
-    Assessment { found, estimate, decision }
+    Assessment { found: detected, estimate, decision }
 }
 
-/// Spec T2: for memory operations the record lines are what is estimated.
-fn estimate_lines(payload: &dyn Payload, found: &Found, tokenizer: &dyn Tokenizer) -> Estimate {
-    let measure = match &found.content {
-        Content::Binary => return estimate_binary(found),
-        // The lines of a table are ours; what came is its text.
+/// Spec T2: for memory operations, the record lines are estimated.
+fn estimate_lines(
+    payload: &dyn Payload,
+    detected: &Detected,
+    tokenizer: &dyn Tokenizer,
+) -> Estimate {
+    let measure = match &detected.content {
+        Content::Binary => return estimate_binary(detected),
+        // The lines of a table are not in the payload: its text is estimated.
         Content::Records(RecordSet { form: RecordForm::Table { .. }, .. })
         | Content::Document
         | Content::Text => {
-            return tokens::estimate(found.measure, &sample(payload), tokenizer);
+            return tokens::estimate(detected.measure, &sample(payload), tokenizer);
         }
         Content::Records(records) => records.measure,
     };
     if !measure.needs_tokenizer() {
         return tokens::estimate(measure, "", tokenizer);
     }
-    tokens::estimate(measure, &sample_lines(payload, found), tokenizer)
+    tokens::estimate(measure, &sample_lines(payload, detected), tokenizer)
 }
 
-/// Conformance V4: what any other tool said is counted by a real tokenizer, up to the threshold.
+/// Conformance V4: results of other tools are counted by a real tokenizer, up to the threshold.
 fn estimate_payload(
     payload: &dyn Payload,
-    found: &Found,
+    detected: &Detected,
     threshold: Threshold,
     tokenizer: &dyn Tokenizer,
 ) -> Estimate {
-    if found.content == Content::Binary {
-        return estimate_binary(found);
+    if detected.content == Content::Binary {
+        return estimate_binary(detected);
     }
     let limit = threshold.tokens().0.saturating_add(1);
-    // f36: what cannot be read is never taken for little.
-    let Ok(start) = start(payload) else { return tokens::count(found.measure, "", tokenizer) };
+    // f36: a payload that cannot be read must never count as small.
+    let Ok(start) = start(payload) else { return tokens::count(detected.measure, "", tokenizer) };
     let counted = match tokenizer.count_till(&start, limit) {
-        // The start alone says nothing of the rest.
+        // The start alone does not decide.
         Ok(Some(_)) if payload.bytes() > START_BYTES => match payload.whole() {
             Some(whole) => tokenizer.count_till(text(whole), limit),
-            None => return tokens::count(found.measure, &sample(payload), tokenizer),
+            None => return tokens::count(detected.measure, &sample(payload), tokenizer),
         },
         counted => counted,
     };
     match counted {
         Ok(Some(tokens)) => Estimate { tokens, method: Method::Counted },
-        // Beyond the threshold for certain; a sample says roughly by how much.
+        // Certainly beyond the threshold; a sample gives a rough figure.
         Ok(None) => {
-            let sampled = tokens::count(found.measure, &sample(payload), tokenizer);
-            Estimate { tokens: sampled.tokens.max(Tokens(limit)), ..sampled }
+            let estimate = tokens::count(detected.measure, &sample(payload), tokenizer);
+            Estimate { tokens: estimate.tokens.max(Tokens(limit)), ..estimate }
         }
-        Err(_) => tokens::count(found.measure, "", tokenizer),
+        Err(_) => tokens::count(detected.measure, "", tokenizer),
     }
 }
 
-/// It would reach the client as base64: four characters for three bytes, and rarely more than two
-/// of them to a token.
-fn estimate_binary(found: &Found) -> Estimate {
-    Estimate { tokens: Tokens(found.measure.bytes.div_ceil(3) * 2), method: Method::AsBase64 }
+/// The estimate for binary data, which clients get as base64: four characters for three bytes, and
+/// rarely more than two of them per token.
+fn estimate_binary(detected: &Detected) -> Estimate {
+    Estimate { tokens: Tokens(detected.measure.bytes.div_ceil(3) * 2), method: Method::AsBase64 }
 }
 
-/// The payload of anything but binary content.
+/// The payload as text, for content that is not binary.
 fn text(payload: &[u8]) -> &str {
     std::str::from_utf8(payload).unwrap_or_default()
 }
 
-/// The beginning of a text, all of one that is not large. What it is not asked for need not be
-/// checked for UTF-8 once more.
+/// The beginning of a text; all of it if it is not large. The rest is not validated again.
 fn start(payload: &dyn Payload) -> Result<Cow<'_, str>, Unreadable> {
     match payload.whole() {
         Some(whole) if payload.bytes() <= START_BYTES => Ok(Cow::Borrowed(text(whole))),
@@ -191,16 +194,16 @@ fn start(payload: &dyn Payload) -> Result<Cow<'_, str>, Unreadable> {
             let cut = usize::try_from(START_BYTES).unwrap_or(usize::MAX).min(whole.len());
             Ok(Cow::Borrowed(text_start(&whole[..cut])))
         }
-        None => Ok(Cow::Owned(valid_start(payload::part(payload, 0..START_BYTES)?))),
+        None => Ok(Cow::Owned(valid_utf8_prefix(payload::part(payload, 0..START_BYTES)?))),
     }
 }
 
-/// As much of `bytes` as is UTF-8: all but a character that was cut at the end.
+/// The longest prefix of `bytes` that is UTF-8; a truncated last character is dropped.
 fn text_start(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_else(|error| text(&bytes[..error.valid_up_to()]))
 }
 
-/// Pieces of the text from all over a payload, nothing where they cannot be read.
+/// A sample of the payload; empty if it cannot be read.
 fn sample(payload: &dyn Payload) -> Cow<'_, str> {
     match payload.whole() {
         Some(whole) if payload.bytes() <= START_BYTES => tokens::sample(text(whole)),
@@ -208,12 +211,12 @@ fn sample(payload: &dyn Payload) -> Cow<'_, str> {
     }
 }
 
-/// The same pieces that [`tokens::sample`] takes.
+/// The pieces that [`tokens::sample`] would take, read from a payload that is not in memory.
 fn sample_pieces(payload: &dyn Payload) -> Result<String, Unreadable> {
-    let mut kept = Vec::new();
-    for piece in tokens::pieces(payload.bytes()) {
-        // A character that is cut at either end belongs to the piece it begins in, and the next
-        // byte says whether it ends with the piece.
+    let mut sample = Vec::new();
+    for piece in tokens::sample_ranges(payload.bytes()) {
+        // A character that is split at either end belongs to the piece in which it begins. The byte
+        // after the piece shows whether its last character is complete.
         let from = piece.start.saturating_sub(3);
         let bytes = payload::part(payload, from..piece.end + 1)?;
         let boundary = |at: u64| {
@@ -223,24 +226,24 @@ fn sample_pieces(payload: &dyn Payload) -> Result<String, Unreadable> {
             }
             i
         };
-        kept.extend_from_slice(&bytes[boundary(piece.start)..boundary(piece.end)]);
+        sample.extend_from_slice(&bytes[boundary(piece.start)..boundary(piece.end)]);
     }
-    Ok(valid_start(kept))
+    Ok(valid_utf8_prefix(sample))
 }
 
-/// Pieces of the record lines from all over the payload; all of them while they are few, nothing
-/// where they cannot be read.
-fn sample_lines(payload: &dyn Payload, found: &Found) -> String {
-    let Some(records) = found.records() else { return String::new() };
+/// A sample of the record lines, from all over the payload; all of them if they are few, none if
+/// they cannot be read.
+fn sample_lines(payload: &dyn Payload, detected: &Detected) -> String {
+    let Some(records) = detected.records() else { return String::new() };
     let mut writer = RecordLines::new(records);
-    let (mut kept, mut out, mut i) = (String::new(), Vec::new(), 0);
+    let (mut sample, mut out, mut i) = (String::new(), Vec::new(), 0);
     let every = payload.bytes().div_ceil(tokens::SAMPLE_BYTES as u64).max(1);
-    // A piece may begin or end inside a character, and the line breaks are ours.
+    // A piece may begin or end inside a character, and the line breaks are not in the payload.
     let mut keep = |piece: &[u8]| {
         let text = String::from_utf8_lossy(piece);
-        kept.extend(text.chars().filter(|c| !matches!(*c, '\n' | char::REPLACEMENT_CHARACTER)));
+        sample.extend(text.chars().filter(|c| !matches!(*c, '\n' | char::REPLACEMENT_CHARACTER)));
     };
-    let written = each_piece(payload, LINES_CHUNK, |chunk| {
+    let written = each_piece(payload, LINES_CHUNK_BYTES, |chunk| {
         writer.feed(chunk, &mut out)?;
         if i % every == 0 {
             keep(&out);
@@ -255,63 +258,65 @@ fn sample_lines(payload: &dyn Payload, found: &Found) -> String {
     if writer.finish(&mut out).is_ok() {
         keep(&out);
     }
-    kept
+    sample
 }
 
-/// Why the lines of a payload could not be written.
+/// The record lines of a payload could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinesError {
-    /// They are not those that were found.
+    /// The payload differs from the first pass.
     #[error(transparent)]
     Changed(#[from] PayloadChanged),
-    /// The payload cannot be read any more.
+    /// The payload cannot be read again.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
-/// The first record lines of a payload in memory, until there are `enough` bytes, and the survey of
-/// all of them. For a payload that is to be stored, [`RecordLines`] writes them as they come.
-pub fn lines(
+/// The first record lines of a payload in memory, at least `enough` bytes of them, and the statistics
+/// about all records. To store a payload, use [`RecordLines`], which streams.
+pub fn record_lines(
     payload: &[u8],
-    found: &Found,
+    detected: &Detected,
     enough: usize,
-) -> Result<(String, Survey), PayloadChanged> {
-    // Memory can be read again.
-    lines_arrived(&payload, found, enough).map_err(|_| PayloadChanged)
+) -> Result<(String, RecordStats), PayloadChanged> {
+    // Memory is always readable.
+    payload_record_lines(&payload, detected, enough).map_err(|_| PayloadChanged)
 }
 
-/// The same of a payload that lies anywhere.
-pub fn lines_arrived(
+/// The same as [`record_lines`], for a payload that need not be in memory.
+pub fn payload_record_lines(
     payload: &dyn Payload,
-    found: &Found,
+    detected: &Detected,
     enough: usize,
-) -> Result<(String, Survey), LinesError> {
-    let Some(records) = found.records() else { return Ok((String::new(), Survey::default())) };
+) -> Result<(String, RecordStats), LinesError> {
+    let Some(records) = detected.records() else {
+        return Ok((String::new(), RecordStats::default()));
+    };
     let mut writer = RecordLines::new(records);
-    let (mut kept, mut out) = (Vec::new(), Vec::new());
-    each_piece(payload, LINES_CHUNK, |chunk| {
+    let (mut lines, mut out) = (Vec::new(), Vec::new());
+    each_piece(payload, LINES_CHUNK_BYTES, |chunk| {
         writer.feed(chunk, &mut out)?;
-        if kept.len() < enough {
-            kept.append(&mut out);
+        if lines.len() < enough {
+            lines.append(&mut out);
         }
         out.clear();
         Ok::<_, LinesError>(())
     })?;
-    let survey = writer.finish(&mut out)?;
-    if kept.len() < enough {
-        kept.append(&mut out);
+    let stats = writer.finish(&mut out)?;
+    if lines.len() < enough {
+        lines.append(&mut out);
     }
-    Ok((valid_start(kept), survey))
+    Ok((valid_utf8_prefix(lines), stats))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::threshold::Policies;
     use super::*;
-    use crate::policy::Policies;
     use crate::tokens::NoTokenizer;
 
-    /// A payload whose file is gone.
+    /// A payload whose file was deleted.
     struct Lost(u64);
 
     impl Payload for Lost {
@@ -328,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Counts characters, so that the whole can be told from a part.
+    /// Counts characters, so that the count of the whole differs from the count of a part.
     struct Characters;
 
     impl Tokenizer for Characters {
@@ -351,9 +356,9 @@ mod tests {
             let tool =
                 if threshold == Threshold::From(10_000) { "fetch" } else { "recall_memories" };
             for tokenizer in [&Characters as &dyn Tokenizer, &NoTokenizer] {
-                let found = Found::detect(text.as_bytes());
+                let detected = Detected::detect(text.as_bytes());
                 let lost = Lost(text.len() as u64);
-                let assessment = assess_arrived(&lost, found, tool, &rules, tokenizer);
+                let assessment = assess_payload(&lost, detected, tool, &rules, tokenizer);
                 assert_eq!(assessment.decision.delivery, Delivery::Offload, "{tool}");
             }
         }
@@ -363,7 +368,7 @@ mod tests {
     fn a_text_longer_than_its_start_is_counted_to_its_end() {
         let policies = Policies::default();
         let start = usize::try_from(START_BYTES).unwrap();
-        // A character lies across the end of the start.
+        // A character is split at the end of the start.
         let text = format!("{}{}", "x".repeat(start - 1), "\u{e9}".repeat(100));
         let all = u32::try_from(text.chars().count()).unwrap();
         let estimate = |limit| {

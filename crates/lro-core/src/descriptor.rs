@@ -1,35 +1,34 @@
-//! Descriptor: what the client gets in place of a result that was offloaded.
+//! The descriptor that a client gets in place of an offloaded result.
 //!
-//! Trusted fields (guidance, recipes, labels) hold constants, numbers, our references and our
-//! paths. What came from the result stands in data fields alone: `top_namespaces`, `line_schema`,
-//! `fields` and `preview`, capped and with hidden characters made visible.
+//! Trusted fields (guidance, recipes, labels) contain constants, numbers, our references and our
+//! paths. Content of the result appears in data fields only: `top_namespaces`, `line_schema`,
+//! `fields` and `preview`, which are bounded and have invisible characters escaped.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::detail::Detail;
+use super::guidance::{JqRecipe, OptionalFields, recipes};
+use super::operation::{Detail, saturating};
+use super::reference::Location;
 use crate::guidance::{self, Extraction};
-use crate::header::saturating;
-use crate::location::Place;
 use crate::operation::Operation;
-use crate::preview::{Cut, Preview};
-use crate::recipe::{JqRecipe, Optional, recipes};
-use crate::records::{Content, Found};
+use crate::preview::{Preview, PreviewExtent};
+use crate::records::{Content, Detected};
 use crate::reference::{Reference, ResultId};
-use crate::shape::LeftOut;
-use crate::stats::Survey;
+use crate::shape::OmittedFields;
+use crate::stats::RecordStats;
 use crate::tokens::{Measure, Tokens};
 
-/// What the field list of a compact descriptor may cost, in tokens.
-const FIELDS_COST: u64 = 190;
+/// The token budget of the field list in a compact descriptor.
+const FIELDS_BUDGET_TOKENS: u64 = 190;
 
 /// Spec G1: the compact response returned when results are offloaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OffloadResponse {
     /// Always true.
     pub offloaded: bool,
-    /// What the result set is.
+    /// The summary of the result set.
     pub summary: OffloadSummary,
     /// Absolute path of the JSONL file, or a link to it.
     pub file_path: String,
@@ -37,7 +36,7 @@ pub struct OffloadResponse {
     pub line_schema: Value,
     /// The ten recipes.
     pub jq_recipes: Vec<JqRecipe>,
-    /// What to do next.
+    /// The instructions for the model.
     pub guidance: String,
 }
 
@@ -48,45 +47,45 @@ pub struct OffloadSummary {
     pub count: usize,
     /// The estimated tokens of the whole set.
     pub estimated_tokens: usize,
-    /// The operation that was performed.
+    /// The operation.
     pub operation: String,
     /// The most frequent namespaces, at most five.
     pub top_namespaces: Vec<String>,
-    /// The lowest and the highest score, where there were any.
+    /// The lowest and the highest score, if there are scores.
     pub score_range: Option<(f64, f64)>,
     /// The detail level of the records.
     pub detail: String,
 }
 
-/// Ours beyond the specification's fields, under one key.
+/// The extension of the specification's fields, under one key.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Lro {
-    /// Stands for the result in any extraction call.
+    /// The reference to the result, for extraction calls.
     #[serde(rename = "ref")]
     pub reference: Reference,
-    /// When it is gone.
+    /// When the result expires.
     pub expires_at: String,
-    /// How many matches there were, where the set holds fewer.
+    /// The number of matches, if the set has fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_matches: Option<u64>,
     /// Whether the client is expected to be able to open `file_path`.
     pub readable_path: bool,
-    /// How many parts the result was stored in, where it is more than one.
+    /// The number of stored parts, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
     /// The first records or characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
-    /// Whether the preview shows less than whole records.
+    /// Whether the preview is truncated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview_cut: Option<bool>,
 }
 
-/// The full descriptor: the specification's response, and ours before it.
+/// The full descriptor: the extension, then the specification's response.
 #[derive(Debug, Clone, Serialize)]
 pub struct FullDescriptor {
-    /// The reference comes first, so that it survives a client that cuts.
+    /// The extension. It comes first, so that the reference survives a client that truncates.
     pub lro: Lro,
     /// The specification's fields.
     #[serde(flatten)]
@@ -96,18 +95,18 @@ pub struct FullDescriptor {
 /// The compact descriptor: reference, path, summary, fields and one line of guidance.
 #[derive(Debug, Clone, Serialize)]
 pub struct CompactDescriptor {
-    /// The reference comes first, so that it survives a client that cuts.
+    /// The extension. It comes first, so that the reference survives a client that truncates.
     pub lro: Lro,
     /// Always true.
     pub offloaded: bool,
-    /// What the result is.
+    /// The summary of the result.
     pub summary: CompactSummary,
     /// Absolute path of the file, or a link to it.
     pub file_path: String,
     /// The fields of a record with their types.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Value>,
-    /// What to do next.
+    /// The instructions for the model.
     pub guidance: String,
 }
 
@@ -118,13 +117,13 @@ pub struct CompactSummary {
     /// The number of records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// What was stored.
+    /// The format of the payload.
     pub kind: &'static str,
     /// The size of the payload.
     pub bytes: u64,
-    /// The tokens it would have taken.
+    /// The estimated tokens of the result.
     pub estimated_tokens: Tokens,
-    /// The operation that was performed.
+    /// The operation.
     pub operation: String,
     /// The detail level, for memories.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,62 +131,62 @@ pub struct CompactSummary {
     /// The most frequent namespaces, for memories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub top_namespaces: Vec<String>,
-    /// The lowest and the highest score, where there were any.
+    /// The lowest and the highest score, if there are scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score_range: Option<(f64, f64)>,
-    /// Fields that are not listed.
+    /// The number of fields that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_fields: Option<usize>,
-    /// In place of it where there are too many different ones to tell.
+    /// A lower bound instead, if there were too many distinct fields to track.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_fields_at_least: Option<usize>,
 }
 
-/// What is known of a result once it is stored.
+/// The facts about a stored result from which its descriptor is built.
 #[derive(Debug, Clone)]
-pub struct Stored<'a> {
-    /// Its identity.
+pub struct DescriptorInput<'a> {
+    /// The id.
     pub id: ResultId,
-    /// Where its bytes are, for the client.
-    pub place: Place<'a>,
+    /// The location, as the client sees it.
+    pub place: Location<'a>,
     /// Whether the client is expected to be able to open that path.
     pub readable_path: bool,
-    /// When it is gone.
+    /// When the result expires.
     pub expires_at: DateTime<Utc>,
-    /// What was called.
+    /// The operation.
     pub operation: &'a Operation,
-    /// What was found in the payload.
-    pub found: &'a Found,
-    /// What the records are like; empty for anything else.
-    pub survey: &'a Survey,
+    /// The format of the payload.
+    pub found: &'a Detected,
+    /// The statistics about the records; empty for other content.
+    pub survey: &'a RecordStats,
     /// The beginning of a payload without records.
     pub text_head: &'a str,
-    /// The tokens it would have taken.
+    /// The estimated tokens of the result.
     pub estimated: Tokens,
-    /// The lowest and the highest score, where there were any.
+    /// The lowest and the highest score, if there are scores.
     pub score_range: Option<(f64, f64)>,
-    /// How many matches there were, where the set holds fewer.
+    /// The number of matches, if the set has fewer.
     pub total_matches: Option<u64>,
-    /// How many texts of the same tool result are stored with it.
+    /// The number of further texts of the tool result that are stored with it.
     pub further_texts: u32,
 }
 
-/// How a descriptor is to look.
+/// Options of a descriptor.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
-    /// How the client can get at the result.
+pub struct DescriptorOptions {
+    /// How the client can query the result.
     pub extraction: Extraction,
-    /// The tokens a preview may take; 0 for none.
+    /// The token budget of the preview; 0 for none.
     pub preview: Tokens,
 }
 
-impl Stored<'_> {
+impl DescriptorInput<'_> {
     /// Spec R1: the full descriptor of a set of memories at `detail`.
-    pub fn full_descriptor(&self, detail: Detail, look: Look) -> FullDescriptor {
+    pub fn full_descriptor(&self, detail: Detail, options: DescriptorOptions) -> FullDescriptor {
         let (count, reference) = (self.survey.count, self.id.reference());
-        let optional = Optional::from_shape(&self.survey.shape);
+        let optional = OptionalFields::from_shape(&self.survey.shape);
         FullDescriptor {
-            lro: self.lro(look.preview),
+            lro: self.lro(options.preview),
             response: OffloadResponse {
                 offloaded: true,
                 summary: OffloadSummary {
@@ -205,7 +204,7 @@ impl Stored<'_> {
                     .map(|r| r.command(self.place))
                     .collect(),
                 guidance: guidance::for_memories(
-                    look.extraction,
+                    options.extraction,
                     count,
                     self.estimated,
                     detail,
@@ -216,8 +215,12 @@ impl Stored<'_> {
         }
     }
 
-    /// Spec R11: the compact descriptor of anything; `detail` where it is a set of memories.
-    pub fn compact_descriptor(&self, detail: Option<Detail>, look: Look) -> CompactDescriptor {
+    /// Spec R11: the compact descriptor of any content; `detail` is set for memories.
+    pub fn compact_descriptor(
+        &self,
+        detail: Option<Detail>,
+        options: DescriptorOptions,
+    ) -> CompactDescriptor {
         let (count, kind) = match &self.found.content {
             Content::Records(records) => (Some(records.count), "records"),
             Content::Document => (None, "json"),
@@ -226,12 +229,12 @@ impl Stored<'_> {
         };
         let (fields, left_out) = self.fields();
         let (more_fields, more_fields_at_least) = match left_out {
-            LeftOut::Exactly(0) => (None, None),
-            LeftOut::Exactly(more) => (Some(more), None),
-            LeftOut::AtLeast(more) => (None, Some(more)),
+            OmittedFields::Exactly(0) => (None, None),
+            OmittedFields::Exactly(more) => (Some(more), None),
+            OmittedFields::AtLeast(more) => (None, Some(more)),
         };
         CompactDescriptor {
-            lro: self.lro(look.preview),
+            lro: self.lro(options.preview),
             offloaded: true,
             summary: CompactSummary {
                 count,
@@ -248,7 +251,7 @@ impl Stored<'_> {
             file_path: self.place.as_str().to_owned(),
             fields,
             guidance: guidance::in_one_line(
-                look.extraction,
+                options.extraction,
                 &self.found.content,
                 detail,
                 self.estimated,
@@ -265,7 +268,7 @@ impl Stored<'_> {
             Content::Document | Content::Text => Preview::of_text(self.text_head, budget),
             Content::Binary => None,
         };
-        let cut = preview.as_ref().is_some_and(|(_, cut)| *cut == Cut::Abridged);
+        let cut = preview.as_ref().is_some_and(|(_, cut)| *cut == PreviewExtent::Abridged);
         Lro {
             reference: self.id.reference(),
             expires_at: self.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true),
@@ -277,25 +280,25 @@ impl Stored<'_> {
         }
     }
 
-    /// As many fields as the descriptor has room for, and how many are left out.
-    fn fields(&self) -> (Map<String, Value>, LeftOut) {
+    /// As many fields as fit the budget, and the number of omitted ones.
+    fn fields(&self) -> (Map<String, Value>, OmittedFields) {
         let all = self.survey.shape.fields();
-        let mut room = FIELDS_COST;
+        let mut budget = FIELDS_BUDGET_TOKENS;
         let mut listed = Map::new();
         for (name, types) in &all {
             let cost = Measure::from_bytes(name.as_bytes()).cost()
                 + Measure::from_bytes(types.as_bytes()).cost()
                 + 2;
-            if cost > room {
+            if cost > budget {
                 break;
             }
-            room -= cost;
+            budget -= cost;
             listed.insert(name.clone(), Value::String(types.clone()));
         }
         let unlisted = all.len() - listed.len();
         let left_out = match self.survey.shape.fields_left_out() {
-            LeftOut::Exactly(more) => LeftOut::Exactly(more + unlisted),
-            LeftOut::AtLeast(more) => LeftOut::AtLeast(more + unlisted),
+            OmittedFields::Exactly(more) => OmittedFields::Exactly(more + unlisted),
+            OmittedFields::AtLeast(more) => OmittedFields::AtLeast(more + unlisted),
         };
         (listed, left_out)
     }

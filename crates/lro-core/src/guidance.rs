@@ -1,22 +1,24 @@
-//! Guidance: what the descriptor tells the model to do next.
+//! Guidance and recipes: the part of a descriptor that tells the model what to do next.
 //!
-//! A trusted text: it holds only constants, numbers, our own references and our own paths. Nothing
-//! that came from a result, not even a field's name, is ever put in here.
+//! Both are trusted text: they consist of constants, numbers, our own references and our own paths.
+//! They never contain anything from a result, not even a field name.
 
-use crate::detail::Detail;
-use crate::location::Place;
-use crate::records::Content;
-use crate::reference::Reference;
-use crate::sanitize::neutralise;
-use crate::tokens::Tokens;
+use serde::{Deserialize, Serialize};
 
-/// How the client can get at a stored result.
+use super::operation::Detail;
+use super::records::Content;
+use super::reference::{Location, Reference};
+use super::sanitize::escape_invisible;
+use super::shape::{Presence, Shape};
+use super::tokens::Tokens;
+
+/// How the client can query a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extraction {
-    /// Only with tools of its own, if it has any: a shell and jq.
+    /// With its own tools only, if it has any: a shell and jq.
     Shell,
-    /// With our extraction tools, which are listed.
+    /// With the extraction tools, which are listed.
     Native,
 }
 
@@ -26,7 +28,7 @@ pub fn for_memories(
     count: u64,
     tokens: Tokens,
     detail: Detail,
-    place: Place<'_>,
+    location: Location<'_>,
     reference: Reference,
 ) -> String {
     match extraction {
@@ -40,7 +42,7 @@ pub fn for_memories(
              - Analyze: recipe #6 (count by namespace)\n\
              Read the file directly only if you need the complete dataset.\n\
              The header line (line 1) contains metadata; memory objects start at line 2.",
-            path = neutralise(place.as_str()),
+            path = escape_invisible(location.as_str()),
         ),
         Extraction::Native => {
             let (custom, nine, ten) = match detail {
@@ -52,12 +54,12 @@ pub fn for_memories(
                     ("select(.provenance.confidence > 0.8)", "by confidence", "search content")
                 }
             };
-            let fresh = match place {
-                Place::Link(_) => format!(
+            let fresh_link = match location {
+                Location::Link(_) => format!(
                     "\nWith a shell the recipes fetch file_path, a link that is good for a few \
                      minutes; lro_extract(ref=\"{reference}\") alone gives a fresh one."
                 ),
-                Place::File(_) => String::new(),
+                Location::File(_) => String::new(),
             };
             format!(
                 "Results offloaded to JSONL ({count} memories, ~{tokens} tokens saved).\n\
@@ -71,19 +73,19 @@ pub fn for_memories(
                  - Custom filter: lro_extract(ref=\"{reference}\", query=\"{custom}\")\n\
                  Available recipes: 1=titles+namespaces, 2=filter namespace, 3=search titles, \
                  4=IDs+titles, 5=filter type, 6=count by namespace, 7=filter tag, \
-                 8=sort by date, 9={nine}, 10={ten}.{fresh}"
+                 8=sort by date, 9={nine}, 10={ten}.{fresh_link}"
             )
         }
     }
 }
 
-/// Guidance in one line, for anything; `detail` where it is a set of memories.
+/// Guidance in one line, for any content; `detail` is set for memories.
 pub fn in_one_line(
     extraction: Extraction,
     content: &Content,
     detail: Option<Detail>,
     tokens: Tokens,
-    place: Place<'_>,
+    location: Location<'_>,
     reference: Reference,
 ) -> String {
     let (what, shell, native) = match content {
@@ -92,22 +94,22 @@ pub fn in_one_line(
                 Some(detail) => format!("{} memories at {detail} detail", records.count),
                 None => format!("{} records", records.count),
             },
-            format!("{} | jq -c . | head -n 5", place.records()),
+            format!("{} | jq -c . | head -n 5", location.records()),
             format!("lro_extract(ref=\"{reference}\", query=\".\", limit=5)"),
         ),
         Content::Document => (
             "One JSON document".to_owned(),
-            place.given_to("jq keys"),
+            location.piped_into("jq keys"),
             format!("query_large_output(ref=\"{reference}\", query=\"keys\")"),
         ),
         Content::Text => (
             "Text".to_owned(),
-            place.given_to("head -c 2000"),
+            location.piped_into("head -c 2000"),
             format!("read_large_output(ref=\"{reference}\", start=0, end=2000)"),
         ),
         Content::Binary => (
             "Binary data".to_owned(),
-            place.given_to("file"),
+            location.piped_into("file"),
             format!("read_large_output(ref=\"{reference}\", start=0, end=2000)"),
         ),
     };
@@ -120,5 +122,186 @@ pub fn in_one_line(
             "{what} (~{tokens} tokens) stored whole instead of shown. \
              Ask for the part that is needed, for example: {native}"
         ),
+    }
+}
+
+/// Spec R3: the number of recipes.
+pub const RECIPES: usize = 10;
+
+/// Spec G1: a recipe as in a descriptor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JqRecipe {
+    /// What the recipe does.
+    pub description: String,
+    /// The shell command.
+    pub command: String,
+}
+
+/// A recipe, independent of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recipe {
+    /// Its number, from 1 to 10.
+    pub number: u8,
+    /// What the recipe does.
+    pub description: &'static str,
+    /// Whether the filter runs on each record or on the array of all.
+    pub input: RecipeInput,
+    /// Whether strings are printed without quotes (`jq -r`).
+    pub raw: bool,
+    /// The jq program.
+    pub filter: String,
+}
+
+/// The input of a recipe's filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecipeInput {
+    /// Each record.
+    EachRecord,
+    /// One array of all records (`jq -s`).
+    WholeSet,
+}
+
+/// Which optional fields every record has, with the type that the plain recipes rely on.
+///
+/// Memories of our own server always have them. Where they may be missing, the recipe contains a
+/// default; data is never changed (conformance decision 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionalFields {
+    title: Presence,
+    namespace: Presence,
+    tags: Presence,
+    content: Presence,
+    provenance: Presence,
+}
+
+impl OptionalFields {
+    /// Every record has every field.
+    pub const ALWAYS: Self = Self {
+        title: Presence::Always,
+        namespace: Presence::Always,
+        tags: Presence::Always,
+        content: Presence::Always,
+        provenance: Presence::Always,
+    };
+
+    /// The presence of the fields in records of this shape.
+    pub fn from_shape(shape: &Shape) -> Self {
+        Self {
+            title: shape.string(&["title"]),
+            namespace: shape.string(&["namespace"]),
+            tags: shape.array(&["tags"]),
+            content: shape.string(&["content"]),
+            provenance: shape.object(&["provenance"]),
+        }
+    }
+}
+
+/// Spec R4: the ten recipes for memories at `detail`.
+pub fn recipes(detail: Detail, optional: OptionalFields) -> Vec<Recipe> {
+    use RecipeInput::{EachRecord, WholeSet};
+
+    let title = or_else("title", optional.title, "strings", "\"\"");
+    let namespace = or_else("namespace", optional.namespace, "strings", "\"\"");
+    let tags = or_else("tags", optional.tags, "arrays", "[]");
+    let content = or_else("content", optional.content, "strings", "\"\"");
+    let mut all = vec![
+        ("List titles with namespaces", EachRecord, true, format!("[{title}, {namespace}] | @tsv")),
+        (
+            "Filter by namespace prefix",
+            EachRecord,
+            false,
+            format!("select({namespace} | startswith(\"_semantic\"))"),
+        ),
+        (
+            "Search titles by keyword",
+            EachRecord,
+            false,
+            format!("select({title} | test(\"keyword\"; \"i\"))"),
+        ),
+        ("Extract IDs and titles only", EachRecord, false, "{id, title, namespace}".to_owned()),
+        (
+            "Filter by memory type",
+            EachRecord,
+            false,
+            "select(.memory_type == \"semantic\")".to_owned(),
+        ),
+        (
+            "Count by namespace",
+            WholeSet,
+            false,
+            "group_by(.namespace) | map({namespace: .[0].namespace, count: length})".to_owned(),
+        ),
+        ("Filter by tag", EachRecord, false, format!("select({tags} | index(\"TAG\"))")),
+        ("Sort by created date", WholeSet, false, "sort_by(.created)".to_owned()),
+    ];
+    let by_confidence = |field: &str| {
+        let filter = format!("sort_by({field} // 0) | reverse");
+        ("Sort by confidence, highest first", WholeSet, false, filter)
+    };
+    let full_text = (
+        "Full-text search in content",
+        EachRecord,
+        false,
+        format!("select({content} | test(\"keyword\"; \"i\"))"),
+    );
+    all.extend(match detail {
+        Detail::Light => [
+            (
+                "List unique namespaces",
+                WholeSet,
+                false,
+                "map(.namespace // empty) | unique".to_owned(),
+            ),
+            (
+                "Count by memory type",
+                WholeSet,
+                false,
+                "group_by(.memory_type) | map({memory_type: .[0].memory_type, count: length})"
+                    .to_owned(),
+            ),
+        ],
+        Detail::Medium => [by_confidence(".confidence"), full_text],
+        Detail::Full if optional.provenance == Presence::Mixed => {
+            [by_confidence("(.provenance | objects | .confidence)"), full_text]
+        }
+        Detail::Full => [by_confidence(".provenance.confidence"), full_text],
+    });
+    all.into_iter()
+        .zip(1..)
+        .map(|((description, input, raw, filter), number)| Recipe {
+            number,
+            description,
+            input,
+            raw,
+            filter,
+        })
+        .collect()
+}
+
+/// The jq expression for a field with a default. It checks the type only where the field may have
+/// another one, to keep recipes short.
+fn or_else(field: &str, presence: Presence, type_filter: &str, default: &str) -> String {
+    match presence {
+        Presence::Always => format!(".{field}"),
+        Presence::Mixed => format!("((.{field} | {type_filter}) // {default})"),
+        Presence::Sometimes | Presence::Never => format!("(.{field} // {default})"),
+    }
+}
+
+impl Recipe {
+    /// Spec R6: the recipe as a shell command that reads `location`.
+    pub fn command(&self, location: Location<'_>) -> JqRecipe {
+        let flags = match (self.input, self.raw) {
+            (RecipeInput::EachRecord, false) => "",
+            (RecipeInput::EachRecord, true) => "-r ",
+            (RecipeInput::WholeSet, false) => "-s ",
+            (RecipeInput::WholeSet, true) => "-rs ",
+        };
+        JqRecipe {
+            description: self.description.to_owned(),
+            command: format!("{} | jq {flags}'{}'", location.records(), self.filter),
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Large Result Offloading: decide whether a tool result is too large for a language model, and
-//! describe it when it is.
+//! describe it if it is.
 //!
-//! This crate is the protocol's pure core. It reads no file, no clock, no environment, and knows no
-//! transport; times, paths and random numbers come in as arguments. Results are carried as raw
-//! JSON: a record is found, measured and copied by its bytes, and never turned into values.
+//! This crate is the pure core of the protocol. It has no access to files, the clock, randomness,
+//! the environment or any transport; times, paths and random numbers are arguments. Results are
+//! raw JSON: records are detected, measured and copied by their bytes, and never parsed into
+//! values.
 //!
 //! ```
 //! use lro_core::{NoTokenizer, Policies, Rules, Threshold, assess, threshold::Delivery};
@@ -20,50 +21,56 @@
 pub mod config;
 mod decide;
 mod descriptor;
-mod detail;
 pub mod guidance;
-mod header;
-mod location;
 mod operation;
 pub mod outline;
 pub mod payload;
-mod policy;
 mod preview;
-mod recipe;
 pub mod records;
 mod reference;
 mod sanitize;
 mod shape;
-mod shell_quote;
 mod stats;
+pub mod suggest;
 pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
 
 pub use decide::{
-    Assessment, LinesError, assess, assess_arrived, assess_result, assess_result_found, lines,
-    lines_arrived,
+    Assessment, LinesError, assess, assess_detected_result, assess_payload, assess_result,
+    payload_record_lines, record_lines,
 };
 pub use descriptor::{
-    CompactDescriptor, CompactSummary, FullDescriptor, Look, Lro, OffloadResponse, OffloadSummary,
-    Stored,
+    CompactDescriptor, CompactSummary, DescriptorInput, DescriptorOptions, FullDescriptor, Lro,
+    OffloadResponse, OffloadSummary,
 };
-pub use detail::Detail;
-pub use guidance::Extraction;
-pub use header::{INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult};
-pub use location::Place;
+pub use guidance::{Extraction, JqRecipe, OptionalFields, RECIPES, Recipe, RecipeInput, recipes};
 pub use lro_json::{NoText, Unescape};
-pub use operation::{Operation, Slug};
-pub use policy::{FixedPolicy, Policies, Policy};
-pub use preview::{Cut, Preview};
-pub use recipe::{Input, JqRecipe, Optional, RECIPES, Recipe, recipes};
-pub use reference::{NotAReference, Reference, ResultId};
-pub use sanitize::{escape_hidden, excerpt, is_hidden, is_neutral, neutralise};
-pub use shape::{LeftOut, Presence, Shape};
-pub use stats::Survey;
+pub use operation::{
+    Detail, INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult, Operation,
+    Slug,
+};
+pub use preview::{Preview, PreviewExtent};
+pub use reference::{InvalidReference, Location, Reference, ResultId};
+pub use sanitize::{escape_invisible, escape_invisible_json, excerpt, is_invisible, is_visible};
+pub use shape::{OmittedFields, Presence, Shape};
+pub use stats::RecordStats;
 pub use threshold::{
-    DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, Rules, Threshold,
+    DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, FixedPolicy, Policies,
+    Policy, Rules, Threshold,
 };
 #[cfg(feature = "tokenizer")]
 pub use tokens::O200k;
 pub use tokens::{Measure, NoTokenizer, Tokenizer, Tokens};
+
+// Former names, until their users are renamed.
+pub use decide::{
+    assess_payload as assess_arrived, payload_record_lines as lines_arrived, record_lines as lines,
+};
+pub use descriptor::{DescriptorInput as Stored, DescriptorOptions as Look};
+pub use guidance::{OptionalFields as Optional, RecipeInput as Input};
+pub use preview::PreviewExtent as Cut;
+pub use reference::{InvalidReference as NotAReference, Location as Place};
+pub use sanitize::{escape_invisible as neutralise, escape_invisible_json as escape_hidden};
+pub use shape::OmittedFields as LeftOut;
+pub use stats::RecordStats as Survey;

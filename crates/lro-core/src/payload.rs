@@ -1,29 +1,28 @@
-//! Payload: bytes that can be looked at again, wherever they were put.
+//! Payloads that can be read more than once, in memory or elsewhere.
 //!
-//! The first pass sees a payload while it arrives; whatever is asked of it afterwards (a sample, the
-//! second pass) comes through here, so that it need not lie in memory.
+//! The first pass processes a payload while it arrives. Everything later (samples, the second pass)
+//! reads it through [`Payload`], so that it need not be in memory.
 
 use std::error::Error;
 use std::ops::Range;
 
-/// A payload that has arrived.
+/// A complete payload.
 ///
 /// # Contract
 /// - The bytes are the same each time.
-/// - [`chunk_at`](Self::chunk_at) gives at least one byte before the end, and none from there on.
+/// - [`chunk_at`](Self::chunk_at) returns at least one byte before the end, and none at or after it.
 pub trait Payload {
-    /// How many bytes there are.
+    /// The size in bytes.
     fn bytes(&self) -> u64;
 
-    /// All of them, where they lie in memory.
+    /// All bytes, if they are in memory.
     fn whole(&self) -> Option<&[u8]>;
 
-    /// Some of the bytes from `at` on, as many as come without effort. `space` is room to read them
-    /// into.
+    /// Some bytes from `at` on, as many as are cheap to get. `space` is a buffer for them.
     fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable>;
 }
 
-/// What had arrived can no longer be read.
+/// The payload cannot be read again.
 #[derive(Debug, thiserror::Error)]
 #[error("the payload could not be read again")]
 pub struct Unreadable(#[source] pub Box<dyn Error + Send + Sync>);
@@ -42,8 +41,8 @@ impl Payload for &[u8] {
     }
 }
 
-/// Visits a payload in pieces of `size` bytes, the last one aside: the same pieces however the
-/// payload itself is cut.
+/// Calls `visit` with pieces of `size` bytes; the last one may be shorter. The pieces do not depend
+/// on the chunks of the payload.
 pub fn each_piece<E: From<Unreadable>>(
     payload: &dyn Payload,
     size: usize,
@@ -56,7 +55,7 @@ pub fn each_piece<E: From<Unreadable>>(
         if chunk.is_empty() {
             break;
         }
-        // What the chunk before left over is filled up first.
+        // First complete the piece that the previous chunk began.
         let missing = if piece.is_empty() { 0 } else { size - piece.len() };
         let (first, rest) = chunk.split_at(missing.min(chunk.len()));
         piece.extend_from_slice(first);
@@ -73,7 +72,7 @@ pub fn each_piece<E: From<Unreadable>>(
     if piece.is_empty() { Ok(()) } else { visit(&piece) }
 }
 
-/// The bytes of a part of a payload, as far as it has them.
+/// The bytes of `range`, as far as the payload has them.
 pub fn part(payload: &dyn Payload, range: Range<u64>) -> Result<Vec<u8>, Unreadable> {
     let (mut at, mut space, mut bytes) = (range.start, Vec::new(), Vec::new());
     while at < range.end {
@@ -92,7 +91,7 @@ pub fn part(payload: &dyn Payload, range: Range<u64>) -> Result<Vec<u8>, Unreada
 mod tests {
     use super::*;
 
-    /// Gives so many bytes at a time.
+    /// A payload with chunks of a given size.
     struct Cut<'a>(&'a [u8], usize);
 
     impl Payload for Cut<'_> {

@@ -1,8 +1,8 @@
-//! Preview: the first whole records, so that the reader sees what they are like.
+//! The preview of a stored result: its first records or lines.
 //!
-//! A preview is for the eye. It keeps lexemes as they came, but hidden characters are made visible,
-//! what cannot be text is said to be so, and a first record too large for the budget is shown with
-//! its long strings, arrays and objects cut and marked. The stored data has none of this.
+//! A preview is for reading. It preserves lexemes, but escapes invisible characters and marks strings
+//! that are not text. A first record that exceeds the budget is records with its long strings, arrays
+//! and objects truncated and marked. The stored data is not affected.
 
 mod truncate;
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::truncate::{Limits, show};
-use crate::sanitize::neutralise;
+use crate::sanitize::escape_invisible;
 use crate::tokens::{Measure, Tokens};
 use lro_json::encode;
 
-/// What is shown of a stored result.
+/// The preview of a stored result.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -25,60 +25,60 @@ pub enum Preview {
     Text(String),
 }
 
-/// Whether what is shown of a record or text is all of it.
+/// Whether a preview consists of complete records or of the complete text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a yes or a no")]
-pub enum Cut {
-    /// Whole records.
+pub enum PreviewExtent {
+    /// Complete.
     Whole,
-    /// A part.
+    /// Truncated.
     Abridged,
 }
 
 impl Preview {
-    /// The first of the record `lines` that fit into `budget`. When not even the first does, it is
-    /// cut, and the second value says so. The last line may be incomplete if it is the only one.
-    pub fn of_records(lines: &str, budget: Tokens) -> Option<(Self, Cut)> {
+    /// The first of the record `lines` that fit `budget`. If not even the first one fits, it is
+    /// truncated. The last line may be incomplete if it is the only one.
+    pub fn of_records(lines: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
         let mut left = budget.0;
-        let mut shown = Vec::new();
+        let mut records = Vec::new();
         if lines.ends_with('\n') {
             for line in lines.lines() {
                 let Some(text) = show(line, Limits::NONE) else { break };
                 let Some(rest) = left.checked_sub(cost(&text)) else { break };
                 left = rest;
-                shown.push(RawValue::from_string(text).ok()?);
+                records.push(RawValue::from_string(text).ok()?);
             }
         }
-        if !shown.is_empty() {
-            return Some((Self::Records(shown), Cut::Whole));
+        if !records.is_empty() {
+            return Some((Self::Records(records), PreviewExtent::Whole));
         }
         let first = lines.lines().next()?;
         let text = Limits::ever_smaller()
             .filter_map(|limits| show(first, limits))
             .find(|text| cost(text) <= budget.0)?;
-        Some((Self::Records(vec![RawValue::from_string(text).ok()?]), Cut::Abridged))
+        Some((Self::Records(vec![RawValue::from_string(text).ok()?]), PreviewExtent::Abridged))
     }
 
-    /// The beginning of `text`, up to `budget`, at a line's end where there is one.
-    pub fn of_text(text: &str, budget: Tokens) -> Option<(Self, Cut)> {
-        // No token is longer than this, so nothing beyond can be shown.
-        let most = usize::try_from(budget.0.saturating_mul(4)).unwrap_or(usize::MAX);
-        let start = text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]);
-        let mut shown = neutralise(start).into_owned();
-        while cost(&encode(&shown)) > budget.0 && !shown.is_empty() {
-            let end = shown.floor_char_boundary(shown.len() * 4 / 5);
-            shown.truncate(end);
+    /// The beginning of `text` that fits `budget`, up to the end of a line if there is one.
+    pub fn of_text(text: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
+        // More characters never fit the budget.
+        let max_chars = usize::try_from(budget.0.saturating_mul(4)).unwrap_or(usize::MAX);
+        let start = text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end]);
+        let mut preview = escape_invisible(start).into_owned();
+        while cost(&encode(&preview)) > budget.0 && !preview.is_empty() {
+            let end = preview.floor_char_boundary(preview.len() * 4 / 5);
+            preview.truncate(end);
         }
-        if shown.is_empty() {
+        if preview.is_empty() {
             return None;
         }
-        if shown.len() == neutralise(text).len() {
-            return Some((Self::Text(shown), Cut::Whole));
+        if preview.len() == escape_invisible(text).len() {
+            return Some((Self::Text(preview), PreviewExtent::Whole));
         }
-        if let Some(line) = shown.rfind('\n').filter(|line| *line > 0) {
-            shown.truncate(line);
+        if let Some(line) = preview.rfind('\n').filter(|line| *line > 0) {
+            preview.truncate(line);
         }
-        Some((Self::Text(shown), Cut::Abridged))
+        Some((Self::Text(preview), PreviewExtent::Abridged))
     }
 }
 
@@ -90,7 +90,7 @@ fn cost(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn records(lines: &str, budget: u64) -> (String, Cut) {
+    fn records(lines: &str, budget: u64) -> (String, PreviewExtent) {
         let (preview, cut) = Preview::of_records(lines, Tokens(budget)).unwrap();
         (serde_json::to_string(&preview).unwrap(), cut)
     }
@@ -100,7 +100,7 @@ mod tests {
         let lines =
             "{\"a\":12345678901234567890}\n{\"a\":1.50}\n{\"a\":\"long enough not to fit\"}\n";
         let expected = "[{\"a\":12345678901234567890},{\"a\":1.50}]";
-        assert_eq!(records(lines, 16), (expected.to_owned(), Cut::Whole));
+        assert_eq!(records(lines, 16), (expected.to_owned(), PreviewExtent::Whole));
         assert!(Preview::of_records("", Tokens(100)).is_none());
     }
 
@@ -110,10 +110,10 @@ mod tests {
             r#"{{"text":"{}","list":[1,[2,3],{{"x":4}},5,6,7,8,9,10,11,12],"last":true}}"#,
             "word ".repeat(500)
         );
-        let (shown, cut) = records(&(record + "\n"), 90);
-        assert_eq!(cut, Cut::Abridged);
-        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
-        assert!(value[0]["text"].as_str().unwrap().ends_with("characters)"), "{shown}");
+        let (preview, cut) = records(&(record + "\n"), 90);
+        assert_eq!(cut, PreviewExtent::Abridged);
+        let value: serde_json::Value = serde_json::from_str(&preview).unwrap();
+        assert!(value[0]["text"].as_str().unwrap().ends_with("characters)"), "{preview}");
         let list = value[0]["list"].as_array().unwrap();
         assert!(list.last().unwrap().as_str().unwrap().ends_with("more)"));
         assert_eq!(value[0]["last"], true);
@@ -123,10 +123,10 @@ mod tests {
     fn f32_a_record_whose_end_was_not_kept_still_has_a_preview() {
         let record = format!(r#"{{"id":7,"tags":["a"],"text":"{}","more":[1]}}"#, "x".repeat(9000));
         for cut in [&record[..5000], &record[..20], &record[..13], &record[..2]] {
-            let (shown, whole) = records(cut, 120);
-            assert_eq!(whole, Cut::Abridged);
-            let value: serde_json::Value = serde_json::from_str(&shown).expect(&shown);
-            assert!(value[0].is_object(), "{shown}");
+            let (preview, whole) = records(cut, 120);
+            assert_eq!(whole, PreviewExtent::Abridged);
+            let value: serde_json::Value = serde_json::from_str(&preview).expect(&preview);
+            assert!(value[0].is_object(), "{preview}");
         }
         assert!(records(&record[..5000], 120).0.contains(r#""id":7,"tags":["a"],"text":"xxx"#));
     }
@@ -134,16 +134,16 @@ mod tests {
     #[test]
     fn f32_a_record_of_many_fields_is_abridged_too() {
         let fields: Vec<String> = (0..300).map(|i| format!(r#""field_{i}":{i}"#)).collect();
-        let (shown, _) = records(&format!("{{{}}}\n", fields.join(",")), 300);
-        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let (preview, _) = records(&format!("{{{}}}\n", fields.join(",")), 300);
+        let value: serde_json::Value = serde_json::from_str(&preview).unwrap();
         assert_eq!(value[0]["field_0"], 0);
-        assert!(value[0]["\u{2026}"].as_str().unwrap().ends_with("more"), "{shown}");
+        assert!(value[0]["\u{2026}"].as_str().unwrap().ends_with("more"), "{preview}");
     }
 
     #[test]
     fn hidden_characters_surrogates_and_depth_do_not_reach_the_client() {
-        let (shown, _) = records("{\"a\":\"x\u{202e}y\",\"b\":\"\\ud800\"}\n", 100);
-        assert_eq!(shown, r#"[{"a":"x<U+202E>y","b":"<not text>"}]"#);
+        let (preview, _) = records("{\"a\":\"x\u{202e}y\",\"b\":\"\\ud800\"}\n", 100);
+        assert_eq!(preview, r#"[{"a":"x<U+202E>y","b":"<not text>"}]"#);
         let deep = "{\"a\":".repeat(40) + "1" + &"}".repeat(40) + "\n";
         assert!(Preview::of_records(&deep, Tokens(1000)).is_none());
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn text_is_cut_at_a_line_within_its_budget() {
         let (preview, cut) = Preview::of_text("first line\nsecond line\nthird", Tokens(8)).unwrap();
-        assert_eq!(cut, Cut::Abridged);
+        assert_eq!(cut, PreviewExtent::Abridged);
         assert_eq!(serde_json::to_string(&preview).unwrap(), r#""first line""#);
         assert!(Preview::of_text("x", Tokens(0)).is_none());
         for text in ["\u{1}", "\u{200b}", "a\r\n", "\u{1b}[31m", "\"", "\u{13080}"] {

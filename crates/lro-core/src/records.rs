@@ -1,44 +1,45 @@
-//! Records: what a payload consists of, found without interpreting it.
+//! Record detection and record lines.
 //!
-//! Two passes over the same bytes, both streaming with bounded memory. [`Finder`] says what the
-//! payload is and, for records, where they lie and how large they are; [`RecordLines`] then writes
-//! one compact line per record and surveys their shape on the way. Between the passes stands the
-//! decision whether to offload at all, which needs only the first.
+//! There are two passes over the same bytes, both streaming with bounded memory. [`Detector`]
+//! determines the format of the payload and, for records, their position and size. [`RecordLines`]
+//! then writes one compact line per record and collects statistics. The decision whether to offload
+//! needs only the first pass.
 //!
-//! Which array is *the* record array: the root, if it is one; otherwise the largest array that is
-//! reached through object members alone, provided it makes up at least half of the document, or
-//! holds objects only and has less than a kilobyte around it. Anything else is one document, and is
-//! kept as one.
+//! *The* record array is the root, if that is an array; otherwise the largest array reached through
+//! object members alone, provided it makes up at least half of the document, or holds only objects
+//! and has less than a kilobyte around it. Anything else is stored as one document.
 
 mod detect;
-mod envelope;
-mod first_pass_stats;
 mod lines;
 mod table;
-mod utf8;
 
 use std::ops::Range;
 
-use serde::Serialize;
+use lro_json::{Events, Scanner};
+use serde::{Deserialize, Serialize};
 
-pub use self::detect::Finder;
-pub use self::envelope::Envelope;
-pub use self::first_pass_stats::Surveyed;
-pub use self::lines::{PayloadChanged, RecordLines};
+use self::detect::BYTE_ORDER_MARK;
+pub use self::detect::Detector;
+pub use self::lines::{FirstPassStats, PayloadChanged, RecordLines};
 pub use self::table::{Column, Delimiter};
 use crate::tokens::Measure;
 
-/// What was found in a payload.
+// Former names, until their users are renamed.
+pub use self::Detected as Found;
+pub use self::detect::Detector as Finder;
+pub use self::lines::FirstPassStats as Surveyed;
+
+/// The outcome of the first pass over a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Found {
-    /// What the payload is.
+pub struct Detected {
+    /// The format of the payload.
     pub content: Content,
-    /// The counts of the whole payload as it came.
+    /// The measure of the whole payload.
     pub measure: Measure,
 }
 
-/// What a payload is.
+/// The format of a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
@@ -46,9 +47,9 @@ pub enum Content {
     Records(RecordSet),
     /// One JSON document.
     Document,
-    /// Text that is nothing more particular.
+    /// Text of any other format.
     Text,
-    /// Bytes that are not text.
+    /// Bytes that are not UTF-8 text.
     Binary,
 }
 
@@ -56,55 +57,124 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordSet {
-    /// How they are written in the payload.
+    /// Their form in the payload.
     pub form: RecordForm,
-    /// How many there are.
+    /// The number of records.
     pub count: u64,
-    /// The counts of the record lines (for a table: of the payload).
+    /// The measure of the record lines; for a table, of the payload.
     pub measure: Measure,
 }
 
-/// How records are written in a payload.
+/// The form of records in a payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RecordForm {
     /// The elements of a JSON array.
     Array {
-        /// The names of the members that lead to it; empty for the root.
+        /// The member names that lead to it; empty for the root.
         path: Vec<String>,
         /// The bytes between its brackets.
         span: Range<u64>,
     },
-    /// JSON values on lines of their own (JSONL).
+    /// One JSON value per line (JSONL).
     Lines {
-        /// Where the first one begins.
+        /// The offset of the first value.
         start: u64,
     },
-    /// Rows under a header of column names (CSV, TSV).
+    /// Rows below a header of column names (CSV, TSV).
     Table {
-        /// Where the header begins.
+        /// The offset of the header.
         start: u64,
-        /// What stands between two cells.
+        /// The delimiter between cells.
         delimiter: Delimiter,
         /// The columns, in order.
         columns: Vec<Column>,
     },
 }
 
-impl Found {
-    /// Looks at a payload that lies in memory.
+impl Detected {
+    /// Runs the first pass over a payload in memory.
     pub fn detect(payload: &[u8]) -> Self {
-        let mut finder = Finder::new();
-        finder.feed(payload);
-        finder.finish()
+        let mut detector = Detector::new();
+        detector.feed(payload);
+        detector.finish()
     }
 
-    /// The records, where the payload consists of some.
+    /// The records, if the payload has any.
     pub fn records(&self) -> Option<&RecordSet> {
         match &self.content {
             Content::Records(records) => Some(records),
             _ => None,
         }
+    }
+}
+
+/// A payload without its records: valid JSON with an empty array at `at`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// The JSON of the payload without the records and without white space between lexemes. It is
+    /// text and not a value, so that every lexeme is preserved.
+    pub json: String,
+    /// The byte offset of the records in `json`, after the opening bracket.
+    pub at: usize,
+}
+
+impl Envelope {
+    /// Removes the records from `payload`. `None` if the records are not an array.
+    pub fn parse(payload: &[u8], records: &RecordSet) -> Option<Self> {
+        let RecordForm::Array { span, .. } = &records.form else { return None };
+        let (start, end) = (usize::try_from(span.start).ok()?, usize::try_from(span.end).ok()?);
+        let around = [payload.get(..start)?, payload.get(end..)?].concat();
+        let unmarked = around.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&around);
+        let lead = around.len() - unmarked.len();
+        let mut compact =
+            Compact { text: &around, json: Vec::new(), from: lead, cut: start, at: 0 };
+        let mut scanner = Scanner::new(lead as u64);
+        scanner.feed(&around[lead..], &mut compact).ok()?;
+        scanner.finish(&mut compact).ok()?;
+        compact.copy_to(around.len());
+        Some(Self { at: compact.at, json: String::from_utf8(compact.json).ok()? })
+    }
+
+    /// Rebuilds the JSON of the payload from the record lines.
+    pub fn reassemble<'a>(&self, lines: impl IntoIterator<Item = &'a str>) -> String {
+        let mut json = self.json[..self.at].to_owned();
+        for (i, line) in lines.into_iter().enumerate() {
+            if i > 0 {
+                json.push(',');
+            }
+            json.push_str(line);
+        }
+        json.push_str(&self.json[self.at..]);
+        json
+    }
+}
+
+/// Removes white space, and tracks the offset at which the records were removed.
+struct Compact<'a> {
+    text: &'a [u8],
+    json: Vec<u8>,
+    from: usize,
+    cut: usize,
+    at: usize,
+}
+
+impl Compact<'_> {
+    fn copy_to(&mut self, to: usize) {
+        if self.from < self.cut && self.cut <= to {
+            self.at = self.json.len() + self.cut - self.from;
+        }
+        self.json.extend_from_slice(&self.text[self.from..to]);
+        self.from = to;
+    }
+}
+
+impl Events for Compact<'_> {
+    fn space(&mut self, start: u64, end: u64) {
+        // The text is in memory, so its offsets fit.
+        let index = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
+        self.copy_to(index(start));
+        self.from = index(end);
     }
 }

@@ -1,57 +1,58 @@
-//! Sanitizes text from results for people and models.
+//! Escapes invisible characters in text from results.
 //!
-//! Control, bidirectional, zero-width and tag characters can make a text look like another, or
-//! carry instructions nobody sees. Where a piece of a result is shown (a preview, a namespace, a
-//! column name), each such character is replaced by its visible code point, as in `<U+202E>`. The
-//! stored data keeps them.
+//! Control, bidirectional, zero-width and tag characters can make a text look like another, or carry
+//! invisible instructions. Where a part of a result is shown (a preview, a namespace, a column name),
+//! each such character is replaced by its code point, as in `<U+202E>`. The stored data keeps them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether every character of `text` can be shown as it is. Line breaks and tabs can.
-pub fn is_neutral(text: &str) -> bool {
-    !text.char_indices().any(|(i, c)| is_hidden(c) && !is_line_break(text, i))
+// The former name, until `preview::truncate` is renamed.
+pub(crate) use self::escape_invisible as neutralise;
+
+/// Whether `text` contains no invisible characters. Line breaks and tabs are allowed.
+pub fn is_visible(text: &str) -> bool {
+    !text.char_indices().any(|(i, c)| is_invisible(c) && !is_line_break(text, i))
 }
 
-/// `text` with its hidden characters made visible.
-pub fn neutralise(text: &str) -> Cow<'_, str> {
-    if is_neutral(text) {
+/// Replaces each invisible character by its code point, as in `<U+202E>`.
+pub fn escape_invisible(text: &str) -> Cow<'_, str> {
+    if is_visible(text) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len() + 16);
+    let mut escaped = String::with_capacity(text.len() + 16);
     for (i, c) in text.char_indices() {
-        if is_hidden(c) && !is_line_break(text, i) {
+        if is_invisible(c) && !is_line_break(text, i) {
             // Writing to a String cannot fail.
-            let _ = write!(shown, "<U+{:04X}>", u32::from(c));
+            let _ = write!(escaped, "<U+{:04X}>", u32::from(c));
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
-/// As many characters of a foreign `text` as may be shown, hidden ones made visible; `…` where it went
-/// on. It is cut first: it may have megabytes.
+/// The first `chars` characters of untrusted `text`, with invisible ones escaped and `…` if it was
+/// longer. It is truncated first, because it may have megabytes.
 pub fn excerpt(text: &str, chars: usize) -> String {
     let head: String = text.chars().take(chars).collect();
-    let mut shown = neutralise(&head).into_owned();
+    let mut excerpt = escape_invisible(&head).into_owned();
     if head.len() < text.len() {
-        shown.push('…');
+        excerpt.push('…');
     }
-    shown
+    excerpt
 }
 
-/// JSON whose hidden characters are written as escapes: the same value, and nothing in it steers
-/// whoever looks at it.
-pub fn escape_hidden(json: &str) -> Cow<'_, str> {
-    if is_neutral(json) {
+/// Writes the invisible characters of `json` as `\u` escapes: the same value, but safe to print.
+pub fn escape_invisible_json(json: &str) -> Cow<'_, str> {
+    if is_visible(json) {
         return Cow::Borrowed(json);
     }
     let mut escaped = String::with_capacity(json.len() + 16);
     let mut units = [0; 2];
     for c in json.chars() {
-        // Outside of texts JSON has no hidden characters but line breaks.
-        if is_hidden(c) && c != '\r' {
+        // Outside of strings, JSON has no invisible characters but line breaks.
+        if is_invisible(c) && c != '\r' {
             for unit in c.encode_utf16(&mut units) {
                 // Writing to a String cannot fail.
                 let _ = write!(escaped, "\\u{unit:04x}");
@@ -63,13 +64,13 @@ pub fn escape_hidden(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Whether a carriage return at `i` is one half of a line break; alone it hides what came before.
+/// Whether the carriage return at `i` is part of a line break; alone it would overwrite the line.
 fn is_line_break(text: &str, i: usize) -> bool {
     text[i..].starts_with("\r\n")
 }
 
-/// Whether `c` is not visible where text is shown.
-pub fn is_hidden(c: char) -> bool {
+/// Whether `c` is invisible in displayed text.
+pub fn is_invisible(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{200B}'..='\u{200F}'     // zero-width and directional marks
@@ -86,12 +87,12 @@ pub fn is_hidden(c: char) -> bool {
     }
 }
 
-/// The first `limit` characters of `text`, neutralised, with a mark where it was cut.
+/// The first `limit` characters of the escaped `text`, with `…` if it was longer.
 pub(crate) fn label(text: &str, limit: usize) -> String {
-    let shown = neutralise(text);
-    match shown.char_indices().nth(limit) {
-        None => shown.into_owned(),
-        Some((cut, _)) => format!("{}\u{2026}", &shown[..cut]),
+    let escaped = escape_invisible(text);
+    match escaped.char_indices().nth(limit) {
+        None => escaped.into_owned(),
+        Some((cut, _)) => format!("{}\u{2026}", &escaped[..cut]),
     }
 }
 
@@ -102,14 +103,14 @@ mod tests {
     #[test]
     fn hidden_characters_become_visible_and_others_stay() {
         assert_eq!(
-            neutralise("a\u{202e}b\u{e0041}\u{1b}[31m\u{200b}"),
+            escape_invisible("a\u{202e}b\u{e0041}\u{1b}[31m\u{200b}"),
             "a<U+202E>b<U+E0041><U+001B>[31m<U+200B>"
         );
         for plain in ["tab\there\r\n", "\u{e9}\u{4e2d}\u{1F600}\u{627}", ""] {
-            assert!(matches!(neutralise(plain), Cow::Borrowed(_)), "{plain}");
+            assert!(matches!(escape_invisible(plain), Cow::Borrowed(_)), "{plain}");
         }
         let json = "{\"a\":\"\u{202e}\u{e0041}\u{7f}\"}";
-        assert_eq!(escape_hidden(json), r#"{"a":"\u202e\udb40\udc41\u007f"}"#);
+        assert_eq!(escape_invisible_json(json), r#"{"a":"\u202e\udb40\udc41\u007f"}"#);
         assert_eq!(label("abcdef", 3), "abc\u{2026}");
         assert_eq!(label("abc", 3), "abc");
     }

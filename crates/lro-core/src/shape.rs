@@ -1,83 +1,88 @@
-//! Shape: the line schema, inferred over all records and bounded in size.
+//! The shape of records: a JSON Schema inferred from all of them and bounded in size.
 //!
-//! Every record is looked at, so the schema holds for every line; what is bounded is how much of
-//! it is told. Deep levels, objects used as dictionaries and names that are no names are left out,
-//! which makes a JSON Schema say less but never wrong.
+//! Every record contributes, so the schema is valid for every line; only its size is bounded. It
+//! omits deep levels, objects used as dictionaries, and names that cannot be shown. A JSON Schema
+//! that omits properties says less and stays true.
 
 mod builder;
-mod schema;
+
+use lro_json::Kind;
+use serde_json::{Map, Value, json};
 
 pub(crate) use self::builder::ShapeBuilder;
-use crate::sanitize;
-use crate::tokens::Measure;
-use lro_json::Kind;
+use super::sanitize;
+use super::tokens::Measure;
 
-/// Levels told: a record's fields, theirs, and those of the objects in an array.
-const LEVELS: usize = 3;
-const FIELDS_CAP: usize = 64;
-/// An object inside a record with more different fields than this is taken for a dictionary.
-const NESTED_FIELDS_CAP: usize = 24;
-const NODES_CAP: usize = 512;
-const NAME_CAP: usize = 64;
-/// What a field costs besides its name.
-const FIELD_COST: u64 = 6;
+/// Levels in the schema: the fields of a record, their fields, and those of objects in arrays.
+const MAX_LEVELS: usize = 3;
+/// Distinct fields of a record.
+const MAX_FIELDS: usize = 64;
+/// Distinct fields of a nested object; one with more is taken for a dictionary.
+const MAX_NESTED_FIELDS: usize = 24;
+/// Nodes of the whole shape.
+const MAX_NODES: usize = 512;
+/// Characters of a field name.
+const MAX_NAME_CHARS: usize = 64;
+/// The tokens of a field in the schema, besides its name.
+const FIELD_COST_TOKENS: u64 = 6;
 
-/// What all records have in common.
+/// The inferred shape of all records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shape {
     nodes: Vec<Node>,
 }
 
-/// How many fields are not named.
+/// The number of omitted fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "it is known or it is not")]
-pub enum LeftOut {
-    /// So many.
+#[expect(clippy::exhaustive_enums, reason = "the number is exact or a lower bound")]
+pub enum OmittedFields {
+    /// The exact number.
     Exactly(usize),
-    /// So many in one record, and perhaps others in others.
+    /// The most in one record; other records may have others.
     AtLeast(usize),
 }
 
-/// How often a field is there, and as what.
+/// How often a field is present, and with which type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Presence {
     /// In no record.
     Never,
-    /// In every record, and always of the kind asked for.
+    /// In every record, always with the expected type.
     Always,
-    /// Missing or null in some, otherwise of the kind asked for.
+    /// Missing or null in some records, otherwise with the expected type.
     Sometimes,
-    /// Sometimes of another kind.
+    /// Sometimes with another type.
     Mixed,
 }
 
+/// The values at one position of the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Node {
     kinds: Kinds,
-    /// How many objects were seen here.
+    /// The number of objects at this position.
     objects: u64,
     fields: Vec<Field>,
-    /// The node of an array's elements.
+    /// The node of the array elements.
     items: Option<usize>,
-    /// The most fields of one object that are not listed.
+    /// The most fields that one object has beyond `fields`.
     unlisted: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     name: Box<str>,
-    /// Whether its name without escapes is spelled as it reads.
+    /// Whether the name contains no backslash, so that its plain spelling is a lexeme.
     plain: bool,
     node: usize,
-    /// In how many objects it stood; one that stands twice in one object counts once.
+    /// The number of objects with this field; a duplicate in one object counts once.
     objects: u64,
-    /// The object that it was last counted in.
+    /// The number of the object in which it was last counted.
     counted_in: u64,
 }
 
 impl Field {
-    /// Counts it in the object with this number, once.
+    /// Counts the field in the object with this number, once.
     #[inline]
     fn count_in(&mut self, object: u64) {
         if self.counted_in != object {
@@ -86,9 +91,9 @@ impl Field {
         }
     }
 
-    /// What naming it costs the reader, with the punctuation and the type around the name.
+    /// The tokens of the field in the schema, including punctuation and type.
     fn cost(&self) -> u64 {
-        Measure::from_bytes(self.name.as_bytes()).cost() + FIELD_COST
+        Measure::from_bytes(self.name.as_bytes()).cost() + FIELD_COST_TOKENS
     }
 }
 
@@ -122,7 +127,7 @@ impl Kinds {
         self.0 & !(1 << Kind::Null as u8) & !(1 << kind as u8) == 0
     }
 
-    /// The names of JSON Schema; a number takes the integers in.
+    /// The type names of JSON Schema; `number` includes `integer`.
     fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES
             .into_iter()
@@ -134,19 +139,19 @@ impl Kinds {
 }
 
 impl Shape {
-    /// The fields that can be named to a reader.
+    /// The fields with names that can be shown.
     fn nameable(&self, index: usize) -> impl Iterator<Item = &Field> {
         let node = &self.nodes[index];
         // A dictionary's names are data, not fields.
-        let dictionary = index > 0 && node.unlisted > 0 && node.fields.len() == NESTED_FIELDS_CAP;
+        let dictionary = index > 0 && node.unlisted > 0 && node.fields.len() == MAX_NESTED_FIELDS;
         node.fields.iter().filter(move |field| {
             !dictionary
-                && field.name.chars().count() <= NAME_CAP
-                && sanitize::is_neutral(&field.name)
+                && field.name.chars().count() <= MAX_NAME_CHARS
+                && sanitize::is_visible(&field.name)
         })
     }
 
-    /// The fields of a record with their types.
+    /// The fields of a record, each with its types.
     pub fn fields(&self) -> Vec<(String, String)> {
         let Some(record) = self.nodes.first() else { return Vec::new() };
         self.nameable(0)
@@ -161,14 +166,14 @@ impl Shape {
             .collect()
     }
 
-    /// How many fields of a record [`fields`](Self::fields) leaves out: exactly, or at least so
-    /// many where there were too many different ones to tell them apart.
-    pub fn fields_left_out(&self) -> LeftOut {
-        let Some(record) = self.nodes.first() else { return LeftOut::Exactly(0) };
+    /// The number of fields that [`fields`](Self::fields) omits; a lower bound if there were too many
+    /// distinct ones to track.
+    pub fn fields_left_out(&self) -> OmittedFields {
+        let Some(record) = self.nodes.first() else { return OmittedFields::Exactly(0) };
         let unnamed = record.fields.len() - self.nameable(0).count();
         match record.unlisted {
-            0 => LeftOut::Exactly(unnamed),
-            most => LeftOut::AtLeast(unnamed + most),
+            0 => OmittedFields::Exactly(unnamed),
+            most => OmittedFields::AtLeast(unnamed + most),
         }
     }
 
@@ -193,7 +198,7 @@ impl Shape {
         for name in path {
             let Some(node) = self.nodes.get(index) else { return Presence::Never };
             let Some(field) = node.fields.iter().find(|field| *field.name == **name) else {
-                // A field that is not listed may well be there, as anything.
+                // An untracked field may be present, with any type.
                 return if node.unlisted > 0 { Presence::Mixed } else { Presence::Never };
             };
             if !node.kinds.only_or_null(Kind::Object) {
@@ -210,13 +215,98 @@ impl Shape {
     }
 }
 
+/// The token budget of a line schema.
+const SCHEMA_BUDGET_TOKENS: u64 = 420;
+
+/// Which fields of an object the schema lists.
+#[derive(Clone, Copy)]
+enum ListedFields {
+    None,
+    /// The first fields.
+    First(usize),
+}
+
+impl Shape {
+    /// The line schema (Spec R8): a JSON Schema that every record line satisfies.
+    ///
+    /// It is filled level by level within a budget: a shorter schema is still true, and one longer
+    /// than the records would be useless.
+    pub fn line_schema(&self) -> Value {
+        let mut listed = vec![ListedFields::None; self.nodes.len()];
+        let mut left = SCHEMA_BUDGET_TOKENS;
+        let mut level = vec![0];
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for index in level {
+                next.extend(self.nodes[index].items);
+                let fields: Vec<(usize, u64)> =
+                    self.nameable(index).map(|field| (field.node, field.cost())).collect();
+                let fitting = fields
+                    .iter()
+                    .scan(left, |left, (_, cost)| {
+                        *left = left.checked_sub(*cost)?;
+                        Some(*left)
+                    })
+                    .count();
+                // Some fields of the record are useful even if they are not all; some fields of a
+                // nested object would mislead.
+                if index == 0 || fitting == fields.len() {
+                    left -= fields[..fitting].iter().map(|(_, cost)| cost).sum::<u64>();
+                    next.extend(fields[..fitting].iter().map(|(node, _)| *node));
+                    listed[index] = ListedFields::First(fitting);
+                }
+            }
+            level = next;
+        }
+        self.schema(0, &listed)
+    }
+
+    fn schema(&self, index: usize, listed: &[ListedFields]) -> Value {
+        let Some(node) = self.nodes.get(index) else { return json!({}) };
+        let mut schema = Map::new();
+        let names: Vec<&str> = node.kinds.names().collect();
+        match names.as_slice() {
+            [] => {}
+            [name] => drop(schema.insert("type".to_owned(), json!(name))),
+            names => drop(schema.insert("type".to_owned(), json!(names))),
+        }
+        let fields = match listed[index] {
+            ListedFields::First(count) => count,
+            ListedFields::None => 0,
+        };
+        let fields: Vec<&Field> = self.nameable(index).take(fields).collect();
+        if !fields.is_empty() {
+            let required: Vec<Value> = fields
+                .iter()
+                .filter(|field| field.objects == node.objects)
+                .map(|field| json!(field.name))
+                .collect();
+            // Only where it distinguishes: without it, either all fields are required or none is, and
+            // the tokens are better spent elsewhere.
+            if !required.is_empty() && required.len() < fields.len() {
+                schema.insert("required".to_owned(), Value::Array(required));
+            }
+            let properties = fields
+                .iter()
+                .map(|field| (field.name.to_string(), self.schema(field.node, listed)));
+            schema.insert("properties".to_owned(), Value::Object(properties.collect()));
+        }
+        if let Some(items) = node.items {
+            let items = self.schema(items, listed);
+            if items.as_object().is_some_and(|items| !items.is_empty()) {
+                schema.insert("items".to_owned(), items);
+            }
+        }
+        Value::Object(schema)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use lro_json::Scanner;
     use serde_json::json;
 
-    use super::schema::SCHEMA_COST;
-    use super::*;
-    use lro_json::Scanner;
+    use super::{SCHEMA_BUDGET_TOKENS, *};
 
     fn shape(records: &str) -> Shape {
         let mut builder = ShapeBuilder::new(1);
@@ -286,7 +376,7 @@ mod tests {
         for record in [outer, glyphs] {
             let schema = shape(&format!("{{{}}}", record.join(","))).line_schema();
             let cost = Measure::from_bytes(schema.to_string().as_bytes()).cost();
-            assert!(cost < 2 * SCHEMA_COST, "{cost}: {schema}");
+            assert!(cost < 2 * SCHEMA_BUDGET_TOKENS, "{cost}: {schema}");
         }
     }
 
@@ -294,8 +384,8 @@ mod tests {
     fn fields_beyond_the_cap_are_counted() {
         let fields: Vec<String> = (0..200).map(|i| format!(r#""f{i}":{i}"#)).collect();
         let shape = shape(&format!("{{{}}}", fields.join(",")));
-        assert_eq!(shape.fields().len(), FIELDS_CAP);
-        assert_eq!(shape.fields_left_out(), LeftOut::AtLeast(200 - FIELDS_CAP));
+        assert_eq!(shape.fields().len(), MAX_FIELDS);
+        assert_eq!(shape.fields_left_out(), OmittedFields::AtLeast(200 - MAX_FIELDS));
     }
 
     #[test]

@@ -1,22 +1,18 @@
-//! Tokens: how much of a context window a text would take.
+//! Token estimates: how much of a context window a text takes.
 //!
-//! The specification's estimate is characters ÷ 4, rounded up; it is good to a few per cent for
-//! English and code, and wrong by a factor of two or more where the script is not Latin. So text
-//! is first *measured* (three counts, at memory speed), and a real tokenizer is asked only where
-//! the counts say that the estimate would mislead. docs/performance.md has the error table.
+//! The specification's estimate is characters ÷ 4, rounded up. It is accurate to a few per cent for
+//! English and code, and wrong by a factor of two or more for scripts that are not Latin. So text
+//! is first *measured* (three counts, at memory speed), and a real tokenizer runs only where the
+//! counts show that the estimate would mislead. docs/performance.md has the error table.
 
 #[cfg(feature = "tokenizer")]
 mod o200k;
-#[cfg(feature = "tokenizer")]
-mod split;
-
 use std::borrow::Cow;
 use std::ops::{AddAssign, Range};
 
-use serde::{Deserialize, Serialize};
-
 #[cfg(feature = "tokenizer")]
 pub use o200k::O200k;
+use serde::{Deserialize, Serialize};
 
 /// A number of tokens.
 #[derive(
@@ -31,7 +27,7 @@ impl std::fmt::Display for Tokens {
     }
 }
 
-/// Counts of a text that are cheap to take while it streams by.
+/// Counts of a text that are cheap to take while it streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measure {
@@ -39,13 +35,13 @@ pub struct Measure {
     pub bytes: u64,
     /// Unicode characters.
     pub chars: u64,
-    /// Characters from U+0280 on, beyond the Latin blocks; in record lines `\u` escapes as well,
-    /// which some servers write for every such character.
+    /// Characters from U+0280 on, beyond the Latin blocks. In record lines also `\u` escapes, which
+    /// some servers write for every such character.
     pub beyond_latin: u64,
 }
 
 impl Measure {
-    /// Measures `text`; parts of one text may be measured in turn and added, wherever they are cut.
+    /// Measures `text`. The measures of parts of a text add up, wherever the text is split.
     pub fn from_bytes(text: &[u8]) -> Self {
         // Blocks of a fixed size, so that the compiler keeps the counters in vector lanes, and no
         // longer than a u8 can count.
@@ -73,21 +69,21 @@ impl Measure {
         Tokens(self.chars.div_ceil(4))
     }
 
-    /// Whether the script makes characters ÷ 4 misleading: more than one character in fifty lies
-    /// beyond the Latin blocks. Below that the estimate moves by less than its own error.
+    /// Whether the script makes characters ÷ 4 misleading: more than one character in fifty is
+    /// beyond the Latin blocks. Below that, the estimate changes by less than its own error.
     pub fn needs_tokenizer(self) -> bool {
         self.beyond_latin * 50 > self.chars
     }
 
+    /// An upper bound for the tokens of the text.
     fn without_tokenizer(self) -> Tokens {
         let latin = self.chars.saturating_sub(self.beyond_latin);
-        // What characters have beyond their first byte is the rest of the bytes.
         Tokens(latin.div_ceil(4) + self.beyond_latin + (self.bytes - self.chars))
     }
 
-    /// A rough number of tokens, taken rather too high: for what must fit into a budget.
+    /// A rough and rather high number of tokens, for text that must fit into a budget.
     ///
-    /// Records are full of ids and dates, which take a token for two and a half characters.
+    /// Records are full of ids and dates, which take one token for two and a half characters.
     pub(crate) fn cost(self) -> u64 {
         let latin = self.chars.saturating_sub(self.beyond_latin);
         (latin * 2).div_ceil(5) + (self.bytes - self.chars)
@@ -105,7 +101,7 @@ impl Measure {
         Self { beyond_latin: self.beyond_latin + count, ..self }
     }
 
-    /// The same text without `count` ASCII characters of it.
+    /// The measure of the same text without `count` ASCII characters.
     pub(crate) fn without_ascii(self, count: u64) -> Self {
         Self { bytes: self.bytes - count, chars: self.chars - count, ..self }
     }
@@ -122,10 +118,10 @@ impl AddAssign for Measure {
 /// Counts real tokens.
 ///
 /// # Contract
-/// - `count_till` returns the exact count, or `None` as soon as it is known to exceed `limit`.
-/// - A tokenizer that cannot do its work returns [`TokenizerFailed`]; it never returns a guess.
+/// - `count_till` returns the exact count, or `None` as soon as the count exceeds `limit`.
+/// - A tokenizer that cannot count returns [`TokenizerFailed`]; it never returns a guess.
 pub trait Tokenizer {
-    /// Counts the tokens of `text`, giving up beyond `limit`.
+    /// Counts the tokens of `text`, up to `limit`.
     fn count_till(&self, text: &str, limit: u64) -> Result<Option<Tokens>, TokenizerFailed>;
 }
 
@@ -134,8 +130,8 @@ pub trait Tokenizer {
 #[error("the tokenizer could not count this text")]
 pub struct TokenizerFailed;
 
-/// A tokenizer for builds without one: it always says that it cannot count, so that every estimate
-/// falls back to its bound from above.
+/// A tokenizer for builds without one. It always fails, so that every estimate falls back to its
+/// upper bound.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoTokenizer;
 
@@ -145,61 +141,60 @@ impl Tokenizer for NoTokenizer {
     }
 }
 
-/// How an estimate was come by.
+/// The method of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
     /// Characters ÷ 4, rounded up.
     CharactersByFour,
-    /// Every token counted.
+    /// All tokens counted.
     Counted,
-    /// A sample counted, the rest in proportion.
+    /// A sample counted and extrapolated.
     Sampled,
-    /// Without a tokenizer, or with one that failed: characters ÷ 4 as far as they are Latin, and a
-    /// token for every byte beyond.
+    /// Without a tokenizer, or with one that failed: Latin characters ÷ 4, and one token for every
+    /// byte beyond.
     WithoutTokenizer,
-    /// Data that is no text: what it would take as base64.
+    /// Binary data: the tokens of its base64 form.
     AsBase64,
 }
 
-/// A number of tokens and how it was come by.
+/// A number of tokens, and how it was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The number.
+    /// The number of tokens.
     pub tokens: Tokens,
-    /// How it was come by.
+    /// The method.
     pub method: Method,
 }
 
-/// The most text that is tokenized for one estimate; longer ones are sampled.
+/// The bytes that are tokenized for one estimate; longer text is sampled.
 pub(crate) const SAMPLE_BYTES: usize = 128 * 1024;
 
-/// In how many pieces, spread over the text, a sample is taken: a result rarely is the same
-/// throughout.
-const PIECES: u64 = 8;
+/// The number of pieces in a sample, spread over the text: a result is rarely uniform.
+const SAMPLE_PIECES: u64 = 8;
 
-/// The text itself while it is short, and pieces from all over it when it is not.
+/// A sample of `text`: all of a short text, pieces from all over a long one.
 pub fn sample(text: &str) -> Cow<'_, str> {
     if text.len() <= SAMPLE_BYTES {
         return Cow::Borrowed(text);
     }
-    // The text lies in memory, so its offsets fit.
+    // The text is in memory, so its offsets fit.
     let cut = |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
-    pieces(text.len() as u64).map(|piece| &text[cut(piece.start)..cut(piece.end)]).collect()
+    sample_ranges(text.len() as u64).map(|piece| &text[cut(piece.start)..cut(piece.end)]).collect()
 }
 
-/// Where the pieces of a sample lie in a text of so many bytes, characters not regarded.
-pub(crate) fn pieces(bytes: u64) -> impl Iterator<Item = Range<u64>> {
+/// The ranges of a sample in a text of `bytes` bytes, regardless of character boundaries.
+pub(crate) fn sample_ranges(bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let (count, piece) = if bytes <= SAMPLE_BYTES as u64 {
         (1, bytes)
     } else {
-        (PIECES, SAMPLE_BYTES as u64 / PIECES)
+        (SAMPLE_PIECES, SAMPLE_BYTES as u64 / SAMPLE_PIECES)
     };
-    (0..count).map(move |i| i * (bytes - piece) / (PIECES - 1)).map(move |at| at..at + piece)
+    (0..count).map(move |i| i * (bytes - piece) / (SAMPLE_PIECES - 1)).map(move |at| at..at + piece)
 }
 
-/// Spec T2: the estimate for record lines, of which `sample` is a [`sample`].
+/// Spec T2: the estimate for record lines with this measure; `sample` is a [`sample`] of them.
 pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     if measure.needs_tokenizer() {
         count(measure, sample, tokenizer)
@@ -208,20 +203,20 @@ pub fn estimate(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Es
     }
 }
 
-/// Spec T2: the estimate for a text that lies in memory.
+/// Spec T2: the estimate for a text in memory.
 pub fn estimate_text(text: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     estimate(Measure::from_bytes(text.as_bytes()), &sample(text), tokenizer)
 }
 
-/// The real number of tokens: counted where `sample` is the whole text, in proportion to the
-/// characters where it is a part.
+/// The number of tokens from a tokenizer: exact if `sample` is the whole text, otherwise
+/// extrapolated by characters.
 pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     let counted = tokenizer.count_till(sample, u64::MAX).ok().flatten();
     match counted {
         Some(tokens) if sample.len() as u64 >= measure.bytes => {
             Estimate { tokens, method: Method::Counted }
         }
-        // A sample of nothing says nothing.
+        // An empty sample cannot be extrapolated.
         Some(tokens) if !sample.is_empty() => {
             let sampled = u128::from(Measure::from_bytes(sample.as_bytes()).chars);
             let all = u128::from(tokens.0) * u128::from(measure.chars);
@@ -233,7 +228,7 @@ pub fn count(measure: Measure, sample: &str, tokenizer: &dyn Tokenizer) -> Estim
     }
 }
 
-/// The tokens of a text that lies in memory, every one of them counted where `tokenizer` can.
+/// Counts all tokens of a text in memory; falls back to the upper bound if `tokenizer` fails.
 pub fn count_all(text: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     count(Measure::from_bytes(text.as_bytes()), text, tokenizer)
 }

@@ -1,9 +1,9 @@
-//! Tool result: the payload inside an MCP `CallToolResult`, taken once.
+//! The payload of an MCP `CallToolResult`.
 //!
-//! A result often carries the same content twice, as `structuredContent` and as text, and the text
-//! is often JSON written into a string. The payload is the decoded content, one time; text that
-//! says something else is a further part. Nothing here depends on an MCP library: a result is JSON
-//! of a known form, read as raw lexemes.
+//! A result often contains the same content twice, as `structuredContent` and as text, and the text is
+//! often JSON in a string. The payload is the decoded content, once; text with other content is a
+//! further part. This module needs no MCP library: a result is JSON with a known structure, read as
+//! raw lexemes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,41 +11,41 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::records::{Content, Found, RecordForm};
+use crate::records::{Content, Detected, RecordForm};
 use lro_json::{decode, same_lexemes};
 
-/// A tool result, its payload taken.
+/// A parsed tool result.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolResult<'a> {
-    /// Whether the tool said that it failed; such a result is never offloaded.
+    /// Whether the tool failed; such a result is never offloaded.
     pub is_error: bool,
     /// Whether the result is final: not `input_required`, not `task`.
     pub complete: bool,
-    /// The payload and, behind it, whatever text says something else.
+    /// The payload, followed by texts with other content.
     pub parts: Vec<Part<'a>>,
-    /// Images, audio, links and embedded resources, which always stay where they are.
+    /// The number of images, audio, links and embedded resources, which are never offloaded.
     pub other_blocks: usize,
-    /// `structuredContent` as it is spelled, null included, a piece of the JSON that was read.
+    /// `structuredContent`, also if it is null: a slice of the input.
     pub structured: Option<&'a str>,
-    /// The string of the one and only text block as it is spelled, a piece of the JSON that was
-    /// read; `None` where there is no such block, or more than one.
+    /// The JSON string of the only text block: a slice of the input. `None` if there is no text
+    /// block, or more than one.
     pub only_text: Option<&'a str>,
 }
 
-/// One piece of content.
+/// One part of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Part<'a> {
-    /// Where it stood.
+    /// Where it comes from.
     pub origin: Origin,
-    /// The content: JSON as it came, or the text of a block with its escapes resolved.
+    /// The content: unchanged JSON, or the decoded text of a block.
     pub payload: Cow<'a, str>,
-    /// The member under which `structuredContent` holds the same text, where that is all it holds.
+    /// The name of the only member of `structuredContent`, if that has the same text.
     pub wrapper: Option<Cow<'a, str>>,
 }
 
-/// Where a piece of content stood.
+/// Where a part of the content comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -54,9 +54,9 @@ pub enum Origin {
     Structured,
     /// One text block.
     Text,
-    /// Several text blocks, each a JSON value of its own, joined line by line.
+    /// Several text blocks, each a JSON value, joined by line breaks.
     TextBlocks,
-    /// A text block that cannot be decoded; its JSON string is kept as it came.
+    /// A text block that cannot be decoded; the content is its JSON string.
     UndecodableText,
 }
 
@@ -80,7 +80,7 @@ struct Block<'a> {
     text: Option<&'a RawValue>,
 }
 
-/// A member that is there, also where it is null.
+/// Deserializes a member that is present, also if it is null.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -90,18 +90,18 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(
 const BLOCK_KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
 
 impl<'a> ToolResult<'a> {
-    /// Reads `json` as a tool result; `None` where it looks like something else. Blocks of a kind
-    /// we do not know are left where they are, as long as something else says what this is.
+    /// Parses `json` as a tool result; `None` if it looks like something else. Blocks of an unknown
+    /// type are allowed if other members identify a tool result.
     pub fn read(json: &'a str) -> Option<Self> {
         let envelope: Envelope<'a> = serde_json::from_str(json).ok()?;
         let has_content = envelope.content.is_some();
         let blocks = envelope.content.unwrap_or_default();
-        let known = |block: &Block<'_>| BLOCK_KINDS.contains(&block.kind.as_ref());
+        let is_known = |block: &Block<'_>| BLOCK_KINDS.contains(&block.kind.as_ref());
         let spelled = envelope.structured_content.map(RawValue::get);
         let structured = spelled.filter(|json| *json != "null");
-        let says_so = structured.is_some()
+        let is_identified = structured.is_some()
             || (has_content && (envelope.is_error.is_some() || envelope.result_type.is_some()));
-        if !says_so && !blocks.iter().any(known) {
+        if !is_identified && !blocks.iter().any(is_known) {
             return None;
         }
         let is_text = |block: &&Block<'_>| block.kind == "text";
@@ -113,9 +113,9 @@ impl<'a> ToolResult<'a> {
             _ => None,
         };
         let other_blocks = blocks.len() - texts.len();
-        // f14: images that stand there a second time are no payload either.
-        let structured = structured
-            .filter(|structured| other_blocks == 0 || !gives_blocks_again(json, structured));
+        // f14: blocks that `structuredContent` repeats are not a payload.
+        let structured =
+            structured.filter(|structured| other_blocks == 0 || !repeats_blocks(json, structured));
         Some(Self {
             is_error: envelope.is_error.unwrap_or_default(),
             complete: envelope.result_type.is_none_or(|kind| kind == "complete"),
@@ -135,28 +135,28 @@ impl<'a> ToolResult<'a> {
 fn text(raw: &RawValue) -> Part<'_> {
     let (origin, payload) = match serde_json::from_str::<Borrowed<'_>>(raw.get()) {
         Ok(Borrowed(payload)) => (Origin::Text, payload),
-        // A lone surrogate: no UTF-8 stands for it, so the lexeme itself is the content.
+        // A lone surrogate has no UTF-8, so the lexeme itself is the content.
         Err(_) => (Origin::UndecodableText, Cow::Borrowed(raw.get())),
     };
     Part { origin, payload, wrapper: None }
 }
 
-/// A string that borrows where it has no escapes; serde's own `Cow` never does.
+/// A string that borrows if it has no escapes; serde's own `Cow` never does.
 #[derive(serde::Deserialize)]
 struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn parts<'a>(structured: Option<&'a str>, mut texts: Vec<Part<'a>>) -> Vec<Part<'a>> {
     let Some(json) = structured else { return joined(texts) };
     if let Some((name, inside)) = only_member(json) {
-        // f30: a server's wrapper around one string, which the text block gives decoded.
+        // f30: a wrapper around one string that is also the text block.
         if let [only] = texts.as_mut_slice()
             && is_string(inside, &only.payload)
         {
             only.wrapper = Some(name);
             return texts;
         }
-        // f12: a wrapper around a value or a list, which the text blocks give as well.
-        if says_the_same(inside, &texts) {
+        // f12: a wrapper around a value or a list that is also in the text blocks.
+        if texts_repeat(inside, &texts) {
             texts.clear();
         }
     }
@@ -166,7 +166,7 @@ fn parts<'a>(structured: Option<&'a str>, mut texts: Vec<Part<'a>>) -> Vec<Part<
     texts
 }
 
-/// Several text blocks that are one JSON object or array each are records; others stay apart.
+/// Joins several text blocks into records if each is a JSON object or array.
 fn joined(texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
     if texts.len() < 2 || !texts.iter().all(|part| is_container(&part.payload)) {
         return texts;
@@ -177,7 +177,7 @@ fn joined(texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
 }
 
 fn is_container(text: &str) -> bool {
-    let one = match Found::detect(text.as_bytes()).content {
+    let one = match Detected::detect(text.as_bytes()).content {
         Content::Document => true,
         Content::Records(records) => matches!(records.form, RecordForm::Array { .. }),
         _ => false,
@@ -186,19 +186,19 @@ fn is_container(text: &str) -> bool {
 }
 
 fn same_json(json: &str, text: &str) -> bool {
-    // The first character spares the scan of text that is no JSON.
+    // Comparing the first character avoids scanning text that is not JSON.
     json.trim_start().chars().next() == text.trim_start().chars().next()
         && serde_json::from_str::<&RawValue>(text).is_ok()
         && same_lexemes(json.as_bytes(), text.as_bytes())
 }
 
-/// Whether the JSON string `json` stands for `text`.
+/// Whether the JSON string `json` decodes to `text`.
 fn is_string(json: &str, text: &str) -> bool {
     matches!(json.as_bytes(), [b'"', inside @ .., b'"'] if decode(inside).as_deref() == Some(text))
 }
 
-/// Whether the text blocks give `json` again: as one value, or element by element.
-fn says_the_same(json: &str, texts: &[Part<'_>]) -> bool {
+/// Whether the text blocks repeat `json`: as one value, or element by element.
+fn texts_repeat(json: &str, texts: &[Part<'_>]) -> bool {
     let same = |json: &str, text: &Part<'_>| {
         same_json(json, &text.payload) || is_string(json, &text.payload)
     };
@@ -213,8 +213,8 @@ fn says_the_same(json: &str, texts: &[Part<'_>]) -> bool {
     })
 }
 
-/// Whether `structured` is an object around the blocks of the result `json` and nothing else.
-fn gives_blocks_again(json: &str, structured: &str) -> bool {
+/// Whether `structured` is an object whose only member is the content blocks of `json`.
+fn repeats_blocks(json: &str, structured: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Blocks<'a> {
         #[serde(borrow)]
@@ -224,12 +224,12 @@ fn gives_blocks_again(json: &str, structured: &str) -> bool {
         .is_ok_and(|blocks| wraps(structured, blocks.content.get()))
 }
 
-/// Whether `json` is an object around `inside` and nothing else.
+/// Whether `json` is an object whose only member is `inside`.
 fn wraps(json: &str, inside: &str) -> bool {
     only_member(json).is_some_and(|(_, value)| same_lexemes(value.as_bytes(), inside.as_bytes()))
 }
 
-/// The name and the value of an object's one and only member.
+/// The name and the value of the only member of an object.
 fn only_member(json: &str) -> Option<(Cow<'_, str>, &str)> {
     let Members(members) = serde_json::from_str(json).ok()?;
     let mut members = members.into_iter();
@@ -237,7 +237,7 @@ fn only_member(json: &str) -> Option<(Cow<'_, str>, &str)> {
     members.next().is_none().then(|| (name, value.get()))
 }
 
-/// An object's members as they came, one that stands twice included.
+/// The members of an object, including duplicates.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -254,7 +254,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 let mut members = Vec::new();
                 while let Some((Borrowed(name), value)) = map.next_entry()? {
                     members.push((name, value));
-                    // Two are already too many for what is asked.
+                    // Only the number one matters: skip the rest.
                     if members.len() == 2 {
                         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                     }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn f11_an_error_is_seen_whatever_stands_beside_it() {
+    fn f11_an_error_is_seen_whatever_is_beside_it() {
         for json in [
             r#"{"content":[{"type":"text","text":"x"},{"type":"video","data":""}],"isError":true}"#,
             r#"{"content":[],"isError":true}"#,

@@ -1,4 +1,4 @@
-//! A server's tool handler with offloading: what a server author would start from.
+//! A server's tool handler with offloading: a starting point for server authors.
 //!
 //! `cargo run -p lro --example embed`
 
@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lro::{CLEANUP_INTERVAL, Delivered, Incoming, MaintenanceTask, Moment, Offloader};
+use lro::{CLEANUP_INTERVAL, Delivered, IdSeed, MaintenanceTask, Offloader, ResultBody, ToolCall};
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::temp_dir().join(format!("lro-embed-{}", std::process::id()));
     let spool = DirSpool::open(&directory, DirOptions::private())?;
     let offloader = Arc::new(Offloader::new(Arc::new(spool), &Config::default()));
-    let clock = || Moment::of_system().now;
+    let clock = || IdSeed::of_system().now;
     let maintenance = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
 
     // For every call of a tool, after the tool has done its work.
@@ -31,14 +31,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// What the client gets.
 fn answer(offloader: &Offloader, result: &str) -> String {
-    let incoming = Incoming::payload("list_issues", result.as_bytes());
-    match offloader.deliver(&incoming, Moment::of_system()) {
+    let call = ToolCall::new("list_issues");
+    let body = ResultBody::Payload(result.as_bytes());
+    match offloader.deliver_result(call, body, IdSeed::of_system()) {
         Delivered::Inline(_) => "the result as it is".to_owned(),
         Delivered::Offloaded(offloaded) => {
             format!("a descriptor of {} bytes", offloaded.descriptor.len())
         }
         Delivered::Truncated(truncated) => {
-            format!("{} of {} records", truncated.kept, truncated.of)
+            format!("{} of {} records", truncated.returned, truncated.total)
         }
         Delivered::PassedOn(warning) => format!("the result as it is, and a warning: {warning}"),
         _ => "something this example is too old for".to_owned(),

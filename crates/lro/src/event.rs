@@ -1,131 +1,141 @@
-//! Event: what happened, for whoever watches.
+//! Events and the ledger, a JSONL file of events for statistics.
 //!
-//! The same names and fields stand in the ledger, a JSON object a line.
+//! Events never contain the contents of results. The ledger has the same names and fields, one JSON
+//! object per line. Several processes append to it at the same time, each line in one write under a
+//! shared lock. A process that removes old lines replaces the file under the exclusive lock; the
+//! others notice that their file is no longer the one at that path.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
 
 use chrono::{DateTime, Utc};
 use lro_core::tokens::Estimate;
 use lro_core::{Reference, ResultId};
 use serde::{Deserialize, Serialize};
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
-    /// When.
+    /// The time of the event.
     pub time: DateTime<Utc>,
-    /// Which result it is about, if it is about one.
+    /// The result that the event is about, if any.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Reference>,
-    /// What.
+    /// The kind of event, with its fields.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
 impl Event {
-    /// Something that happened to `result`.
+    /// An event about `result`.
     pub fn new(time: DateTime<Utc>, result: ResultId, kind: EventKind) -> Self {
         Self { time, result: Some(result.reference()), kind }
     }
 
-    /// Something that happened to no result in particular.
-    pub fn apart(time: DateTime<Utc>, kind: EventKind) -> Self {
+    /// An event that is not about one result.
+    pub fn without_result(time: DateTime<Utc>, kind: EventKind) -> Self {
         Self { time, result: None, kind }
     }
 }
 
-/// What happened. Contents are never part of it.
+/// The kind of an event. Never contains the contents of results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event")]
 #[non_exhaustive]
 pub enum EventKind {
     /// A result was stored and a descriptor delivered.
     ResultOffloaded {
-        /// The tool, as its server calls it: text from outside.
+        /// The tool name, as its server lists it: untrusted text.
         tool: String,
-        /// The server whose tool it is, where there are several.
+        /// The server of the tool, if there are several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
-        /// How many records, 0 where it has none.
+        /// The number of records; 0 if it has none.
         records: u64,
         /// The size of the payload.
         bytes: u64,
-        /// The tokens it would have taken, as far as the decision had to know.
+        /// The tokens it would have taken, counted as far as the decision required.
         inline: Estimate,
-        /// Whether a client would have shown its further texts beside the payload.
+        /// Whether a client would have shown its further texts in addition to the payload.
         all_texts: bool,
         /// The tokens of the descriptor.
         descriptor: Estimate,
-        /// How long storing and describing took, in microseconds.
+        /// The duration of storing and describing, in microseconds.
         took_us: u64,
     },
-    /// The tokens that a stored result would have taken are known better now.
+    /// The tokens of a stored result were counted.
     ResultCounted {
-        /// How many.
+        /// The tokens it would have taken.
         inline: Estimate,
     },
     /// Spec L3: a result could not be stored.
     OffloadWriteFailed {
-        /// The tool, as its server calls it: text from outside.
+        /// The tool name, as its server lists it: untrusted text.
         tool: String,
-        /// The error with its causes. It may name a directory of this machine, never contents.
+        /// The error with its causes. It may name a local directory, never contents.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         error: String,
     },
     /// A part of a stored result was delivered.
     ResultExtracted {
-        /// The tool whose result it is: text from outside.
+        /// The tool that returned the result: untrusted text.
         tool: String,
         /// The server of that tool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
-        /// The way it was asked for: `recipe`, `jq`, `sql`, `search`, `read`.
+        /// The kind of query: `recipe`, `jq`, `sql`, `search`, `read`.
         way: String,
         /// Who reads the reply.
         reader: Reader,
-        /// How many answers were given.
+        /// The number of answers in the reply.
         given: u64,
-        /// How many there are.
+        /// The total number of answers.
         total: u64,
-        /// How many records the result has.
+        /// The number of records in the result.
         records: u64,
-        /// How many answers stand for a record or a part of one.
+        /// The number of answers that are a record or a part of one.
         records_given: u64,
         /// The tokens of the reply.
         reply: Estimate,
-        /// How long it took, in microseconds.
+        /// The duration, in microseconds.
         took_us: u64,
     },
-    /// A model asked for a part of a stored result and was told why it does not get it.
+    /// A model queried a stored result and got an error.
     ExtractionFailed {
-        /// What kind of failure, in a word.
+        /// The error class.
         class: String,
-        /// The tokens of what it was told.
+        /// The tokens of the error message.
         reply: Estimate,
     },
-    /// A client was told of our tools, and of what we changed in a server's.
+    /// A client listed the tools of a server, with the extraction tools and our changes.
     ToolsListed {
-        /// The server beside whose tools they stand.
+        /// The server.
         server: String,
-        /// The tokens that names, descriptions and input schemas have become more.
+        /// The additional tokens of names, descriptions and input schemas.
         definitions: Estimate,
     },
-    /// A stored result went into a call of another tool.
+    /// A stored result was passed to another tool.
     ResultPassed {
-        /// The tool it went into: text from outside.
+        /// The called tool: untrusted text.
         tool: String,
         /// The server of that tool.
         server: String,
-        /// How much went.
+        /// The size of the passed content.
         bytes: u64,
     },
-    /// A call was refused: it referred to a result of another server.
+    /// A call was rejected because it referred to a result of another server.
     ReferenceRefused {
-        /// The tool that was called: text from outside.
+        /// The called tool: untrusted text.
         tool: String,
         /// The server of that tool.
         server: String,
     },
-    /// A server lists a tool with the name of one of ours, which is listed under another name.
+    /// A server's tool has the name of an extraction tool, and is listed under another name.
     ToolRenamed {
         /// The server.
         server: String,
@@ -134,15 +144,15 @@ pub enum EventKind {
         /// The name of the server's tool in the listing.
         listed_as: String,
     },
-    /// Spec L2: a stored result has had its time, and is gone.
+    /// Spec L2: a stored result expired and was removed.
     OffloadFileExpired {
-        /// The tool whose result it was: text from outside.
+        /// The tool that returned the result: untrusted text.
         tool: String,
     },
 }
 
 impl EventKind {
-    /// The word for it.
+    /// The name of the kind.
     pub fn name(&self) -> &'static str {
         match self {
             Self::ResultOffloaded { .. } => "ResultOffloaded",
@@ -162,24 +172,128 @@ impl EventKind {
 /// Who reads a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::exhaustive_enums, reason = "there is no third kind of reader")]
+#[expect(clippy::exhaustive_enums, reason = "a reply is read by a model or by a program")]
 pub enum Reader {
-    /// A model, whose context it takes up.
+    /// A model; the reply takes space in its context window.
     Model,
     /// A person or a program.
     Program,
 }
 
-/// Receives events. It must not block for long: delivery waits for it.
+/// Receives events. An implementation must not block for long, because delivery waits for it.
 pub trait EventSink: Send + Sync {
-    /// Takes note.
+    /// Handles an event.
     fn publish(&self, event: Event);
 }
 
-/// Nobody watches.
+/// Discards all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoEvents;
 
 impl EventSink for NoEvents {
     fn publish(&self, _: Event) {}
+}
+
+/// A log file of events, one JSON object per line.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Ledger {
+    /// Opens or creates the ledger at `path`, readable only by its owner.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: Mutex::new(open_for_append(path)?) })
+    }
+
+    /// The events in the ledger at `path`, in the order of writing; an error for each invalid line.
+    pub fn read(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Event>>> {
+        let lines = BufReader::new(File::open(path)?).split(b'\n');
+        Ok(lines.map(|line| Ok(serde_json::from_slice(&line?)?)))
+    }
+
+    /// Removes events before `time`, and invalid lines. Cheap if there are none, because the oldest
+    /// line is first. Does nothing if another process holds the lock.
+    pub fn forget_before(&self, time: DateTime<Utc>) -> io::Result<()> {
+        if !self.begins_before(time)? {
+            return Ok(());
+        }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.try_lock().is_err() {
+            return Ok(());
+        }
+        // Another process may have replaced the file already.
+        let replaced = if is_at(&file, &self.path) { self.rewrite(time) } else { Ok(()) };
+        file.unlock()?;
+        replaced?;
+        *file = open_for_append(&self.path)?;
+        Ok(())
+    }
+
+    /// Whether the first valid line is older than `time`.
+    fn begins_before(&self, time: DateTime<Utc>) -> io::Result<bool> {
+        let mut events = Self::read(&self.path)?.filter_map(Result::ok);
+        Ok(events.next().is_some_and(|first| first.time < time))
+    }
+
+    fn rewrite(&self, since: DateTime<Utc>) -> io::Result<()> {
+        let mut rewritten =
+            tempfile::NamedTempFile::new_in(self.path.parent().unwrap_or(Path::new(".")))?;
+        {
+            let mut out = BufWriter::new(rewritten.as_file_mut());
+            for line in BufReader::new(File::open(&self.path)?).split(b'\n') {
+                let line = line?;
+                if serde_json::from_slice::<Event>(&line).is_ok_and(|event| event.time >= since) {
+                    out.write_all(&line)?;
+                    out.write_all(b"\n")?;
+                }
+            }
+            out.flush()?;
+        }
+        // A symbolic link to the ledger stays a link.
+        rewritten.persist(fs::canonicalize(&self.path)?)?;
+        Ok(())
+    }
+
+    fn append(&self, line: &[u8]) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..MAX_APPEND_ATTEMPTS {
+            // Without file locks, the line is written anyway.
+            let locked = file.lock_shared().is_ok();
+            let current = is_at(&file, &self.path);
+            let written = if current { file.write_all(line) } else { Ok(()) };
+            if locked {
+                file.unlock()?;
+            }
+            if current {
+                return written;
+            }
+            *file = open_for_append(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+/// The attempts to append a line while other processes replace the file.
+const MAX_APPEND_ATTEMPTS: usize = 3;
+
+fn open_for_append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Whether `file` is still the file at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |of: io::Result<fs::Metadata>| of.ok().map(|m| (m.dev(), m.ino()));
+    let there = identity(fs::metadata(path));
+    there.is_some() && there == identity(file.metadata())
+}
+
+impl EventSink for Ledger {
+    fn publish(&self, event: Event) {
+        let Ok(mut line) = serde_json::to_vec(&event) else { return };
+        line.push(b'\n');
+        // A failed write of statistics must not affect a delivery.
+        let _ = self.append(&line);
+    }
 }

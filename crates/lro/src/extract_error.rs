@@ -1,4 +1,4 @@
-//! Why a question has no answer, and what the asker can do about it.
+//! Errors of queries, with a class and a hint.
 
 use lro_core::ResultId;
 use lro_query::recipe::RecipeError;
@@ -7,57 +7,56 @@ use lro_query::search::SearchError;
 use lro_query::{NotAName, QueryError};
 use lro_spool::SpoolError;
 
-/// Why a question has no answer.
+/// A query failed.
 ///
-/// What an engine or a server said stands in messages as data; [`hint`](Self::hint) is in our own
-/// words.
+/// Messages may contain text from an engine or a server; a [`hint`](Self::hint) never does.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtractError {
-    /// The result cannot be had.
-    #[error("{}", told(.0))]
+    /// The result cannot be opened.
+    #[error("{}", spool_message(.0))]
     Stored(#[source] SpoolError),
-    /// A recipe has no answer.
+    /// A recipe failed.
     #[error(transparent)]
     Recipe(RecipeError),
-    /// A search has no answer.
+    /// A search failed.
     #[error(transparent)]
     Search(SearchError),
-    /// A filter or statement has no answer.
+    /// A filter or statement failed.
     #[cfg(any(feature = "jq", feature = "sql"))]
     #[error(transparent)]
     Query(QueryError),
-    /// A name cannot be used.
+    /// A parameter or alias has an invalid name.
     #[cfg(any(feature = "jq", feature = "sql"))]
     #[error(transparent)]
     Name(#[from] NotAName),
-    /// Recipes are for memories.
+    /// Recipes work on memories only.
     #[error("recipes are for memories, and this result has none")]
     NoMemories,
-    /// Filters and statements are for records and JSON.
+    /// Filters and statements work on records and JSON only.
     #[error("this result is text, neither records nor JSON")]
     NoRecords,
-    /// The parameter of a recipe is no text.
+    /// The parameter of a recipe is not a string.
     #[error("a recipe's parameters are texts")]
     ParamIsNoText,
     /// The result has fewer further texts.
     #[error("there is no part {number}")]
     NoPart {
-        /// The number that was asked for.
+        /// The requested number.
         number: u64,
-        /// How many further texts there are; the last has this number.
+        /// The number of further texts, which is the number of the last one.
         further: usize,
     },
-    /// There is no engine for it here.
+    /// The engine is not available.
     #[error("{way} queries are not offered here")]
     NotOffered {
-        /// The way of asking.
+        /// The kind of query.
         way: &'static str,
     },
 }
 
 impl ExtractError {
-    /// Its class, in one word.
+    /// The error class, one word.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Stored(SpoolError::Expired { .. }) => "expired",
@@ -74,7 +73,7 @@ impl ExtractError {
         }
     }
 
-    /// What to do about it, in our own words.
+    /// What the caller can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Stored(SpoolError::Expired { .. }) => {
@@ -146,9 +145,9 @@ impl From<QueryError> for ExtractError {
     }
 }
 
-/// A reference tells when its result was made, also when nothing else is left of it.
-fn not_found(asked: &str) -> String {
-    let id = asked.trim_start_matches("lro:").parse::<ResultId>().ok();
+/// The hint for a result that was not found. Its reference still contains the creation time.
+fn not_found(reference: &str) -> String {
+    let id = reference.trim_start_matches("lro:").parse::<ResultId>().ok();
     let made = id.and_then(|id| i64::try_from(id.unix_ms()).ok());
     match made.and_then(chrono::DateTime::from_timestamp_millis) {
         Some(made) => format!(
@@ -162,16 +161,17 @@ fn not_found(asked: &str) -> String {
     }
 }
 
-/// What is said of a result that cannot be had. Where object storage lies, and what it calls things, is
-/// nobody's business.
-fn told(error: &SpoolError) -> String {
+/// The message for a result that cannot be opened, without the address of object storage and the
+/// names in it.
+fn spool_message(error: &SpoolError) -> String {
     match error {
         SpoolError::Remote { .. } => "the storage of the result does not answer".to_owned(),
-        other => with_causes(other),
+        other => error_chain(other),
     }
 }
 
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+/// The message of an error with all its sources.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

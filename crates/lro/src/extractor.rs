@@ -1,4 +1,4 @@
-//! Extractor: the whole way of a question, from a reference to a reply.
+//! The extractor: opens a stored result, runs a query on it and writes the reply.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use lro_core::config::Config;
 use lro_core::{Detail, MIF_SCHEMA_VERSION, NoTokenizer, Tokenizer, Tokens, tokens};
 use lro_query::recipe::{self, Number};
-use lro_query::search::{Match, Search};
+use lro_query::search::Search;
 #[cfg(any(feature = "jq", feature = "sql"))]
 use lro_query::{Ask, Limits, Params, Source, Window, worker::Workers};
 use lro_query::{Cancel, Page, Rest, Total, read};
@@ -17,51 +17,50 @@ use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
 use crate::extract_error::ExtractError;
-use crate::links::Links;
 use crate::offloader::micros;
-use crate::question::{Question, Values, Wanted};
-use crate::reply::{Reply, Room, Unit, cost, room};
-use crate::spools::Spools;
+use crate::query::{
+    LinkProvider, Query, QueryKind, Reply, ReplyBuilder, ReplyUnit, Spools, Values, body_budget,
+    cost, match_to_json,
+};
 
-/// The most text that a read looks at for one reply, as bytes per token: no token is longer than
-/// its bytes, and few are as long as this.
+/// The bytes per token that a read fetches for one reply; few tokens are longer.
 const READ_BYTES_PER_TOKEN: u64 = 16;
 
-/// Answers questions about stored results.
+/// Runs queries on stored results.
 pub struct Extractor {
     spools: Spools,
-    reply: Tokens,
+    reply_limit: Tokens,
     reader: Reader,
-    wall: Option<Duration>,
+    time_limit: Option<Duration>,
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     events: Arc<dyn EventSink>,
-    links: Option<Arc<dyn Links>>,
+    links: Option<Arc<dyn LinkProvider>>,
     #[cfg(any(feature = "jq", feature = "sql"))]
     workers: Option<(Workers, Limits)>,
     #[cfg(any(feature = "jq", feature = "sql"))]
     query: lro_core::config::QueryConfig,
 }
 
-/// The ways of asking that need an engine, or someone who makes links.
+/// The kinds of queries that need an engine or a [`LinkProvider`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "an engine more is a way of asking more")]
-pub struct Offers {
+#[expect(clippy::exhaustive_structs, reason = "every engine is a kind of query")]
+pub struct QueryCapabilities {
     /// jq filters.
     pub jq: bool,
     /// SQL statements.
     pub sql: bool,
-    /// Links to all of a result.
+    /// Links to a whole result.
     pub links: bool,
 }
 
 impl Extractor {
-    /// An extractor for results in `spools`, without engines and with nobody watching.
+    /// An extractor for results in `spools`, without engines and without an event sink.
     pub fn new(spools: Spools, config: &Config) -> Self {
         Self {
             spools,
-            reply: Tokens(u64::from(config.prompt.offload.reply_tokens)),
+            reply_limit: Tokens(u64::from(config.prompt.offload.reply_tokens)),
             reader: Reader::Model,
-            wall: Some(Duration::from_millis(config.query.wall_ms)),
+            time_limit: Some(Duration::from_millis(config.query.wall_ms)),
             tokenizer: Box::new(NoTokenizer),
             events: Arc::new(NoEvents),
             links: None,
@@ -78,19 +77,19 @@ impl Extractor {
         self
     }
 
-    /// Tells `events` what happens.
+    /// Publishes events to `events`.
     pub fn with_events(mut self, events: Arc<dyn EventSink>) -> Self {
         self.events = events;
         self
     }
 
-    /// Gives links to whoever asks for nothing else.
-    pub fn with_links(mut self, links: Arc<dyn Links>) -> Self {
+    /// Creates links with `links`, for queries that request nothing else.
+    pub fn with_links(mut self, links: Arc<dyn LinkProvider>) -> Self {
         self.links = Some(links);
         self
     }
 
-    /// Runs filters and statements in workers that execute `program`.
+    /// Runs filters and statements in worker processes that execute `program`.
     #[cfg(any(feature = "jq", feature = "sql"))]
     pub fn with_program(mut self, program: lro_query::worker::Program) -> Self {
         let workers = Workers::new(program, self.query.workers);
@@ -98,92 +97,98 @@ impl Extractor {
         self
     }
 
-    /// Sets how long a question may take, if at all; behind [`with_program`](Self::with_program).
-    pub fn with_time_limit(mut self, wall: Option<Duration>) -> Self {
-        self.wall = wall;
+    /// Sets the time limit of a query, or removes it; call it after
+    /// [`with_program`](Self::with_program).
+    pub fn with_time_limit(mut self, limit: Option<Duration>) -> Self {
+        self.time_limit = limit;
         #[cfg(any(feature = "jq", feature = "sql"))]
         if let Some((_, limits)) = &mut self.workers {
-            limits.set_time_limit(wall);
+            limits.set_time_limit(limit);
         }
         self
     }
 
-    /// Lets a reply be this long, for a reader that is no model.
-    pub fn with_reply(mut self, most: Tokens) -> Self {
-        (self.reply, self.reader) = (most, Reader::Program);
+    /// Sets the token limit of a reply, for a reader that is not a model.
+    pub fn with_reply(mut self, limit: Tokens) -> Self {
+        (self.reply_limit, self.reader) = (limit, Reader::Program);
         self
     }
 
-    /// The ways of asking that are offered beside recipes, searches and reads.
-    pub fn offers(&self) -> Offers {
+    /// The available kinds of queries, in addition to recipes, searches and reads.
+    pub fn capabilities(&self) -> QueryCapabilities {
         let links = self.links.is_some();
         #[cfg(any(feature = "jq", feature = "sql"))]
         if self.workers.is_some() {
-            return Offers { jq: cfg!(feature = "jq"), sql: cfg!(feature = "sql"), links };
+            return QueryCapabilities {
+                jq: cfg!(feature = "jq"),
+                sql: cfg!(feature = "sql"),
+                links,
+            };
         }
-        Offers { jq: false, sql: false, links }
+        QueryCapabilities { jq: false, sql: false, links }
     }
 
-    /// Answers a question.
+    /// Runs a query.
     pub fn extract(
         &self,
-        question: &Question,
+        query: &Query,
         now: DateTime<Utc>,
         cancel: &Cancel,
     ) -> Result<Reply, ExtractError> {
-        self.extract_as(question, now, cancel, |_| {})
+        self.extract_with(query, now, cancel, |_| {})
     }
 
-    /// The same, with a last word on how the reply is written: what is counted is what is read.
-    pub fn extract_as(
+    /// The same as [`extract`](Self::extract), with a last change to the reply by `format`, so that
+    /// the event counts the final text.
+    pub fn extract_with(
         &self,
-        question: &Question,
+        query: &Query,
         now: DateTime<Utc>,
         cancel: &Cancel,
-        form: impl FnOnce(&mut Reply),
+        format: impl FnOnce(&mut Reply),
     ) -> Result<Reply, ExtractError> {
         let began = Instant::now();
-        let stored = self.spools.open(&question.address, now)?;
-        let mut reply = match &question.wanted {
-            Wanted::Recipe { number, params } => {
-                self.recipe(&*stored, *number, params, question.page)
+        let stored = self.spools.open(&query.address, now)?;
+        let mut reply = match &query.wanted {
+            QueryKind::Recipe { number, params } => {
+                self.recipe(&*stored, *number, params, query.page)
             }
-            Wanted::Jq { filter, whole, params } => {
-                self.jq(&*stored, filter, *whole, params, question.page, cancel)
+            QueryKind::Jq { filter, whole, params } => {
+                self.jq(&*stored, filter, *whole, params, query.page, cancel)
             }
-            Wanted::Sql { statement, with, params } => {
+            QueryKind::Sql { statement, with, params } => {
                 let with = with
                     .iter()
                     .map(|(alias, address)| Ok((alias.as_str(), self.spools.open(address, now)?)))
                     .collect::<Result<Vec<_>, ExtractError>>()?;
-                self.sql(&*stored, statement, &with, params, question.page, cancel)
+                self.sql(&*stored, statement, &with, params, query.page, cancel)
             }
-            Wanted::Search { pattern, case, most, context } => {
+            QueryKind::Search { pattern, case, most, context } => {
                 let mut search = Search::new(pattern, *case)
                     .map_err(lro_query::search::SearchError::from)?
                     .most_results(*most, Rest::Count)
                     .context(*context, *context);
-                if let Some(wall) = self.wall {
-                    search = search.deadline(Instant::now() + wall);
+                if let Some(limit) = self.time_limit {
+                    search = search.deadline(Instant::now() + limit);
                 }
                 self.search(&*stored, &search)
             }
-            Wanted::Read { unit, start, end, part } => match *part {
+            QueryKind::Read { unit, start, end, part } => match *part {
                 0 => {
                     let begin = if has_records(&*stored) { records_begin(&*stored)? } else { 0 };
                     self.read(&*stored, begin, *unit, *start, *end)
                 }
-                // A further text has no header: its lines are all there is to count.
-                part => self.read(&*further(&*stored, part)?, 0, *unit, *start, *end),
+                // A further text has no header line.
+                part => self.read(&*further_text(&*stored, part)?, 0, *unit, *start, *end),
             },
-            Wanted::Link => self.link(&*stored, now),
+            QueryKind::Link => self.link(&*stored, now),
         }?;
-        form(&mut reply);
+        format(&mut reply);
         let sidecar = &stored.listed().sidecar;
         let kind = EventKind::ResultExtracted {
             tool: sidecar.tool.clone(),
             server: sidecar.server.clone(),
-            way: question.wanted.way().to_owned(),
+            way: query.wanted.name().to_owned(),
             reader: self.reader,
             given: reply.given,
             total: reply.total.number(),
@@ -196,11 +201,11 @@ impl Extractor {
         Ok(reply)
     }
 
-    /// Tells whoever watches that a model was told `text` in place of an answer.
-    pub fn failed(&self, class: &str, text: &str, now: DateTime<Utc>) {
+    /// Publishes that a query failed with an error message of `text`.
+    pub fn publish_failure(&self, class: &str, text: &str, now: DateTime<Utc>) {
         let reply = tokens::count_all(text, &*self.tokenizer);
         let kind = EventKind::ExtractionFailed { class: class.to_owned(), reply };
-        self.events.publish(Event::apart(now, kind));
+        self.events.publish(Event::without_result(now, kind));
     }
 
     fn link(&self, stored: &dyn StoredResult, now: DateTime<Utc>) -> Result<Reply, ExtractError> {
@@ -215,7 +220,7 @@ impl Extractor {
         Ok(Reply {
             given: 1,
             total: Total::Exactly(1),
-            unit: Unit::Links,
+            unit: ReplyUnit::Links,
             notes: vec![format!("valid for a few minutes, for anyone who has the link: {command}")],
             body: link,
             next: None,
@@ -244,24 +249,24 @@ impl Extractor {
             "medium" => Detail::Medium,
             _ => Detail::Full,
         };
-        let mut question = recipe::Question::new(Number::new(number)?, detail, params)?.page(page);
-        if let Some(wall) = self.wall {
-            question = question.deadline(Instant::now() + wall);
+        let mut recipe = recipe::Question::new(Number::new(number)?, detail, params)?.page(page);
+        if let Some(limit) = self.time_limit {
+            recipe = recipe.deadline(Instant::now() + limit);
         }
-        let mut room = self.room();
-        let ran = question.run(stored, records_begin(stored)?, &mut |answer| {
-            if room.take(answer) {
+        let mut reply = self.reply_builder();
+        let outcome = recipe.run(stored, records_begin(stored)?, &mut |answer| {
+            if reply.add(answer) {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(Rest::Count)
             }
         })?;
-        Ok(room.reply(Unit::Answers, ran.total, page.offset))
+        Ok(reply.finish(ReplyUnit::Answers, outcome.total, page.offset))
     }
 
     #[cfg_attr(
         not(feature = "jq"),
-        expect(unused_variables, clippy::unused_self, reason = "there is no engine")
+        expect(unused_variables, clippy::unused_self, reason = "the engine is not compiled in")
     )]
     fn jq(
         &self,
@@ -279,14 +284,14 @@ impl Extractor {
             let query = query.params(params(values)?);
             let ask = Ask::jq(&query, source(stored)?).window(window(page));
             let answer = workers.run(&ask, limits, cancel)?;
-            return Ok(self.answered(&answer, Unit::Values, page));
+            return Ok(self.worker_reply(&answer, ReplyUnit::Values, page));
         }
         Err(ExtractError::NotOffered { way: "jq" })
     }
 
     #[cfg_attr(
         not(feature = "sql"),
-        expect(unused_variables, clippy::unused_self, reason = "there is no engine")
+        expect(unused_variables, clippy::unused_self, reason = "the engine is not compiled in")
     )]
     fn sql(
         &self,
@@ -306,17 +311,17 @@ impl Extractor {
                 ask = ask.with(alias, source(&**stored)?);
             }
             let answer = workers.run(&ask, limits, cancel)?;
-            return Ok(self.answered(&answer, Unit::Rows, page));
+            return Ok(self.worker_reply(&answer, ReplyUnit::Rows, page));
         }
         Err(ExtractError::NotOffered { way: "sql" })
     }
 
-    /// What a worker answered, cut to the size of a reply.
+    /// The reply with the answers of a worker, within the token limit.
     #[cfg(any(feature = "jq", feature = "sql"))]
-    fn answered(&self, answer: &lro_query::Answer, unit: Unit, page: Page) -> Reply {
-        let mut room = self.room();
+    fn worker_reply(&self, answer: &lro_query::Answer, unit: ReplyUnit, page: Page) -> Reply {
+        let mut reply = self.reply_builder();
         for line in answer.lines.split(|b| *b == b'\n') {
-            if line.is_empty() || !room.take(line) {
+            if line.is_empty() || !reply.add(line) {
                 break;
             }
         }
@@ -324,7 +329,7 @@ impl Extractor {
             Some(total) => Total::Exactly(total),
             None => Total::AtLeast(page.offset + answer.given),
         };
-        let mut reply = room.reply(unit, total, page.offset);
+        let mut reply = reply.finish(unit, total, page.offset);
         if total != Total::Exactly(total.number())
             && reply.next.is_none()
             && page.limit > reply.given
@@ -358,14 +363,14 @@ impl Extractor {
 
     fn search(&self, stored: &dyn StoredResult, search: &Search) -> Result<Reply, ExtractError> {
         let begin = if has_records(stored) { records_begin(stored)? } else { 0 };
-        let found = search.run(stored, begin)?;
-        let mut room = self.room();
-        for hit in &found.matches {
-            if !room.take(shown(hit).to_string().as_bytes()) {
+        let outcome = search.run(stored, begin)?;
+        let mut reply = self.reply_builder();
+        for matched in &outcome.matches {
+            if !reply.add(match_to_json(matched).to_string().as_bytes()) {
                 break;
             }
         }
-        let mut reply = room.reply(Unit::MatchingLines, found.total, 0);
+        let mut reply = reply.finish(ReplyUnit::MatchingLines, outcome.total, 0);
         reply.next = None;
         if reply.given < reply.total.number() {
             reply.notes.push("search for something narrower to see the others".to_owned());
@@ -381,21 +386,21 @@ impl Extractor {
         start: u64,
         end: Option<u64>,
     ) -> Result<Reply, ExtractError> {
-        let room = room(self.reply);
-        let most = room.saturating_mul(READ_BYTES_PER_TOKEN);
-        let mut most = usize::try_from(most).unwrap_or(usize::MAX);
-        // Text of which each character is several tokens is read again, shorter.
+        let budget = body_budget(self.reply_limit);
+        let max_len = budget.saturating_mul(READ_BYTES_PER_TOKEN);
+        let mut max_len = usize::try_from(max_len).unwrap_or(usize::MAX);
+        // If each character takes several tokens, read again with a lower limit.
         loop {
-            let piece = read::read(text, begin, &read::Asked::new(unit, start, end, most))?;
-            let fits = cost(&piece.text, room, &*self.tokenizer).is_some();
-            if !fits && most > 1 {
-                most = most.min(piece.text.len()) * 3 / 4;
+            let piece = read::read(text, begin, &read::Asked::new(unit, start, end, max_len))?;
+            let fits = cost(&piece.text, budget, &*self.tokenizer).is_some();
+            if !fits && max_len > 1 {
+                max_len = max_len.min(piece.text.len()) * 3 / 4;
                 continue;
             }
             let unit = match unit {
-                read::Unit::Characters => Unit::Characters,
-                read::Unit::Lines => Unit::Lines,
-                _ => Unit::Records,
+                read::Unit::Characters => ReplyUnit::Characters,
+                read::Unit::Lines => ReplyUnit::Lines,
+                _ => ReplyUnit::Records,
             };
             let mut notes = Vec::new();
             if let Some(cut) = piece.cut {
@@ -407,69 +412,37 @@ impl Extractor {
             if piece.not_text > 0 {
                 notes.push(format!("{} bytes are no text and shown as U+FFFD", piece.not_text));
             }
-            let wanted_more = end.is_none_or(|end| piece.given.end < end);
+            let more_requested = end.is_none_or(|end| piece.given.end < end);
             return Ok(Reply {
                 given: piece.given.end - piece.given.start,
                 total: Total::Exactly(piece.total),
                 unit,
                 body: piece.text,
-                next: piece.next.filter(|_| wanted_more),
+                next: piece.next.filter(|_| more_requested),
                 notes,
             });
         }
     }
 
-    fn room(&self) -> Room<'_> {
-        Room::new(self.reply, &*self.tokenizer)
+    fn reply_builder(&self) -> ReplyBuilder<'_> {
+        ReplyBuilder::new(self.reply_limit, &*self.tokenizer)
     }
 }
 
-impl Room<'_> {
-    fn reply(self, unit: Unit, total: Total, offset: u64) -> Reply {
-        let end = offset + self.given;
-        let mut notes = Vec::new();
-        if self.abridged {
-            notes.push(
-                "the answer is larger than a reply, so its long texts are cut; ask for single \
-                 fields, or read the record with read_large_output"
-                    .to_owned(),
-            );
-        }
-        let next = (self.given > 0 && end < total.number()).then_some(end);
-        Reply { given: self.given, total, unit, body: self.body, next, notes }
-    }
-}
-
-/// A matching line, as data.
-fn shown(hit: &Match) -> serde_json::Value {
-    let text = |excerpt: &lro_query::search::Excerpt| excerpt.text.clone();
-    let mut shown = json!({"line": hit.line, "column": hit.column, "text": text(&hit.text)});
-    let cut = hit.text.skipped > 0 || hit.text.end == lro_query::search::LineEnd::Cut;
-    if cut {
-        shown["cut"] = json!({"from": hit.text.skipped});
-    }
-    for (name, lines) in [("before", &hit.before), ("after", &hit.after)] {
-        if !lines.is_empty() {
-            shown[name] = lines.iter().map(text).collect();
-        }
-    }
-    shown
-}
-
-/// The further text with this number, from 1. The payload as it came may be kept beside them; it is
-/// the data once more and has no number of its own.
-fn further(
+/// The further text with this number, from 1. The original payload may be stored beside them; it has
+/// no number, because it is the data once more.
+fn further_text(
     stored: &dyn StoredResult,
     number: u64,
 ) -> Result<Box<dyn PositionedRead>, ExtractError> {
-    let kept = (1..).zip(&stored.listed().sidecar.parts);
-    let texts: Vec<PartNumber> = kept
+    let parts = (1..).zip(&stored.listed().sidecar.parts);
+    let texts: Vec<PartNumber> = parts
         .filter(|(_, part)| part.role == PartRole::Text)
-        .map(|(place, _)| PartNumber(place))
+        .map(|(index, _)| PartNumber(index))
         .collect();
     let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
-    let place = *texts.get(index).ok_or(ExtractError::NoPart { number, further: texts.len() })?;
-    Ok(stored.part(place)?)
+    let part = *texts.get(index).ok_or(ExtractError::NoPart { number, further: texts.len() })?;
+    Ok(stored.part(part)?)
 }
 
 fn has_records(stored: &dyn StoredResult) -> bool {

@@ -1,10 +1,10 @@
-//! Large Result Offloading for authors of servers: deliver a result as it is, or store it and
-//! deliver a descriptor.
+//! Large Result Offloading for server authors: deliver a result unchanged, or store it and deliver a
+//! descriptor.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use lro::{Delivered, Incoming, Moment, Offloader};
+//! use lro::{Delivered, IdSeed, Offloader, ResultBody, ToolCall};
 //! use lro_core::config::Config;
 //! use lro_spool::{DirOptions, DirSpool};
 //!
@@ -17,8 +17,9 @@
 //!     (0..5000).map(|n| format!(r#"{{"number":{n},"title":"An issue of some length"}}"#)).collect();
 //! let payload = format!(r#"{{"total":5000,"issues":[{}]}}"#, issues.join(","));
 //!
-//! let incoming = Incoming::payload("list_issues", payload.as_bytes());
-//! match offloader.deliver(&incoming, Moment::of_system()) {
+//! let call = ToolCall::new("list_issues");
+//! let body = ResultBody::Payload(payload.as_bytes());
+//! match offloader.deliver_result(call, body, IdSeed::of_system()) {
 //!     Delivered::Offloaded(offloaded) => {
 //!         assert!(offloaded.descriptor.len() < 3000);
 //!         assert!(offloaded.descriptor.starts_with(r#"{"lro":{"ref":"lro:"#));
@@ -28,49 +29,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Offloader::deliver`] takes a result that lies in memory. One that arrives in chunks, and may be
-//! of any size, goes through [`Offloader::receive`]: the same outcome, with memory that does not grow.
-//! One in a file goes through [`Scanned`] and [`Offloader::deliver_scanned`].
+//! [`Offloader::deliver_result`] takes a result in memory. Use [`Offloader::receive`] for one that
+//! arrives in chunks and may have any size: the outcome is the same, and memory stays bounded. Use
+//! [`ScannedPayload`] and [`Offloader::deliver_scanned`] for one in a file.
 
-mod call;
-mod clock;
-mod counter;
-mod delivered;
+mod background;
+mod delivery;
 mod event;
 mod extract_error;
 mod extractor;
-mod frame;
-mod incoming;
-mod ledger;
-mod links;
-mod maintenance;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod offloader;
-mod question;
-mod reply;
-mod scanned;
-mod spill_buffer;
-mod spools;
+mod query;
 mod streaming;
 mod truncated;
 
-pub use call::Call;
-pub use clock::Moment;
-pub use counter::Counter;
-pub use delivered::{Delivered, Offloaded, Warning};
-pub use event::{Event, EventKind, EventSink, NoEvents, Reader};
+pub use background::{CLEANUP_INTERVAL, MaintenanceTask, TokenCounter};
+pub use delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall, Warning};
+pub use event::{Event, EventKind, EventSink, Ledger, NoEvents, Reader};
 pub use extract_error::ExtractError;
-pub use extractor::{Extractor, Offers};
-pub use incoming::{Body, Incoming};
-pub use ledger::Ledger;
-pub use links::Links;
-pub use maintenance::{CLEANUP_INTERVAL, MaintenanceTask};
+pub use extractor::{Extractor, QueryCapabilities};
 pub use offloader::Offloader;
-pub use question::{Question, Values, Wanted};
-pub use reply::{Reply, Unit};
-pub use scanned::{Scanned, WhiteSpace};
-pub use spill_buffer::SpillBuffer;
-pub use spools::Spools;
-pub use streaming::{OffloadOutcome, StreamingOffload};
+pub use query::{LinkProvider, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
+pub use streaming::{OffloadOutcome, ScannedPayload, SpillBuffer, StreamingOffload, WhiteSpace};
 pub use truncated::Truncated;
+
+// Former names, until their users are renamed.
+pub use background::TokenCounter as Counter;
+pub use delivery::{IdSeed as Moment, Incoming, ResultBody as Body, ToolCall as Call};
+pub use query::{LinkProvider as Links, Query as Question, QueryKind as Wanted, ReplyUnit as Unit};
+pub use streaming::ScannedPayload as Scanned;

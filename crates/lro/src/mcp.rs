@@ -1,9 +1,9 @@
 //! Large Result Offloading in MCP, without a transport.
 //!
-//! [`Interceptor`] takes a serialized tool result and gives the one to send: as it came, or with a
-//! descriptor in its place. [`Page`] makes `tools/list` say so. [`Tools`] are the extraction tools:
-//! whoever speaks MCP puts their definitions into `tools/list` and hands calls of those names to
-//! them.
+//! [`Interceptor`] takes a serialized tool result and returns the one to send: unchanged, or with a
+//! descriptor in its place. [`ToolsPage`] rewrites `tools/list` accordingly. [`Tools`] are the
+//! extraction tools: an MCP server adds their definitions to `tools/list` and passes calls of these
+//! names to them.
 
 mod intercept;
 mod listing;
@@ -11,8 +11,14 @@ mod lookalike;
 mod tools;
 
 pub use intercept::{
-    Changes as LongChanges, Disposition, Interceptor, LargeFile, LargePayload, Replaced,
+    Disposition, Interceptor, LargeFile, LargePayload, RangeEdits, ReplacementResult,
 };
-pub use listing::{Changes, Page, Renamed};
-pub use lookalike::{NoticeIn, mark_error_lookalike, mark_long_lookalike, mark_lookalike};
-pub use tools::{Called, Tools};
+pub use listing::{ListingOptions, RenamedTool, ToolsPage};
+pub use lookalike::{NoticeIn, mark_error_lookalike, mark_large_lookalike, mark_lookalike};
+pub use tools::{ToolOutput, Tools};
+
+// Former names, until their users are renamed.
+pub use intercept::{RangeEdits as LongChanges, ReplacementResult as Replaced};
+pub use listing::{ListingOptions as Changes, RenamedTool as Renamed, ToolsPage as Page};
+pub use lookalike::mark_large_lookalike as mark_long_lookalike;
+pub use tools::ToolOutput as Called;

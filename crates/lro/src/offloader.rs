@@ -1,4 +1,4 @@
-//! Offloader: the whole way of a result, from what a tool returned to what the client gets.
+//! The offloader: decides about a result, stores it and builds its descriptor.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,29 +6,27 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use lro_core::config::{Config, DescriptorForm, OffloadConfig, PathMap};
 use lro_core::payload::{self, Payload};
-use lro_core::records::{Finder, Surveyed};
+use lro_core::records::{Detector, FirstPassStats};
 use lro_core::threshold::Delivery;
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
-    Assessment, Detail, Extraction, Look, NoTokenizer, Operation, Place, Policies, Rules, Stored,
-    Survey, Threshold, Tokenizer, Tokens, assess_arrived, assess_result_found, lines_arrived,
+    Assessment, DescriptorInput, DescriptorOptions, Detail, Extraction, Location, NoTokenizer,
+    Operation, Policies, RecordStats, Rules, Threshold, Tokenizer, Tokens, assess_detected_result,
+    assess_payload, payload_record_lines,
 };
 use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, StoreRequest, Swept, store_arrived};
 
-use crate::call::Call;
-use crate::clock::Moment;
-use crate::delivered::{Delivered, Offloaded, Warning};
+use super::delivery::{Delivered, IdSeed, Incoming, Offloaded, ResultBody, ToolCall, Warning};
+use super::query::LinkProvider;
 use crate::event::{Event, EventKind, EventSink, NoEvents};
-use crate::extract_error::with_causes;
-use crate::incoming::{Body, Incoming};
-use crate::links::Links;
-use crate::streaming::{MEMORY_CAP, StreamingOffload};
+use crate::extract_error::error_chain;
+use crate::streaming::{DEFAULT_MEMORY_CAP, StreamingOffload};
 use crate::truncated::{Budget, Copies, Truncated};
 
-/// How much of a payload without records is at hand for its preview.
+/// The bytes of a payload without records that are read for its preview.
 const HEAD_BYTES: u64 = 64 * 1024;
 
-/// Decides, stores and describes.
+/// Offloads large results into a spool.
 pub struct Offloader {
     spool: Arc<dyn Spool>,
     offload: OffloadConfig,
@@ -39,12 +37,12 @@ pub struct Offloader {
     tokenizer: Box<dyn Tokenizer + Send + Sync>,
     extraction: Extraction,
     events: Arc<dyn EventSink>,
-    links: Option<Arc<dyn Links>>,
+    links: Option<Arc<dyn LinkProvider>>,
     pub(crate) memory_cap: usize,
 }
 
 impl Offloader {
-    /// An offloader that stores into `spool`, without a tokenizer and with nobody watching.
+    /// An offloader that stores into `spool`, without a tokenizer and without an event sink.
     pub fn new(spool: Arc<dyn Spool>, config: &Config) -> Self {
         Self {
             spool,
@@ -57,116 +55,125 @@ impl Offloader {
             extraction: Extraction::Shell,
             events: Arc::new(NoEvents),
             links: None,
-            memory_cap: MEMORY_CAP,
+            memory_cap: DEFAULT_MEMORY_CAP,
         }
     }
 
-    /// Counts with `tokenizer` where an estimate would mislead.
+    /// Counts tokens with `tokenizer` where an estimate would mislead.
     pub fn with_tokenizer(mut self, tokenizer: impl Tokenizer + Send + Sync + 'static) -> Self {
         self.tokenizer = Box::new(tokenizer);
         self
     }
 
-    /// Tells `events` what happens.
+    /// Publishes events to `events`.
     pub fn with_events(mut self, events: Arc<dyn EventSink>) -> Self {
         self.events = events;
         self
     }
 
-    /// Gives clients links to results that have no path.
-    pub fn with_links(mut self, links: Arc<dyn Links>) -> Self {
+    /// Creates links with `links`, for results without a path.
+    pub fn with_links(mut self, links: Arc<dyn LinkProvider>) -> Self {
         self.links = Some(links);
         self
     }
 
-    /// Says in descriptors how clients can get at a stored result.
+    /// Sets how clients can query a stored result, for the guidance in descriptors.
     pub fn with_extraction(mut self, extraction: Extraction) -> Self {
         self.extraction = extraction;
         self
     }
 
-    /// Sets a result that arrives in chunks aside beyond so many bytes; 64 MiB by default.
+    /// Sets the size beyond which a streamed result spills to the spool; 64 MiB by default.
     pub fn with_memory_cap(mut self, bytes: usize) -> Self {
         self.memory_cap = bytes;
         self
     }
 
-    /// Tells whoever watches that the tools of `server` were listed, whose definitions take this
-    /// many tokens more than the server's own.
+    /// Publishes that the tools of `server` were listed; `definitions` is the number of tokens in
+    /// addition to the server's own definitions.
     pub fn tools_listed(&self, server: &str, definitions: Estimate, now: DateTime<Utc>) {
         let kind = EventKind::ToolsListed { server: server.to_owned(), definitions };
-        self.events.publish(Event::apart(now, kind));
+        self.events.publish(Event::without_result(now, kind));
     }
 
-    /// Publishes that a tool of `server` is listed under another name than its own.
+    /// Publishes that a tool of `server` is listed under another name.
     pub fn tool_renamed(&self, server: &str, tool: &str, listed_as: &str, now: DateTime<Utc>) {
         let kind = EventKind::ToolRenamed {
             server: server.to_owned(),
             tool: tool.to_owned(),
             listed_as: listed_as.to_owned(),
         };
-        self.events.publish(Event::apart(now, kind));
+        self.events.publish(Event::without_result(now, kind));
     }
 
-    /// Where results are stored.
+    /// The spool.
     pub fn spool(&self) -> &Arc<dyn Spool> {
         &self.spool
     }
 
-    /// Delivers a result.
+    /// Delivers the result of `call`.
     ///
-    /// Spec T3: the operation is over when this is called. f34: the result is safe before anyone
-    /// hears of it.
-    pub fn deliver(&self, incoming: &Incoming<'_>, at: Moment) -> Delivered {
-        let call = incoming.call();
-        let rules = self.rules_of(call);
-        let payload = incoming.main();
-        // What cannot be too large is not stored, whatever it holds.
+    /// Spec T3: the operation is complete at this point. f34: the result is stored before the client
+    /// gets a descriptor.
+    pub fn deliver_result(
+        &self,
+        call: ToolCall<'_>,
+        body: ResultBody<'_>,
+        seed: IdSeed,
+    ) -> Delivered {
+        let rules = self.rules_for(call);
+        let payload = body.payload();
+        // A payload that cannot exceed the threshold is not stored: no statistics needed.
         let small = rules.threshold.out_of_reach(payload.len() as u64);
-        let mut finder = if small { Finder::new() } else { Finder::surveying() };
-        finder.feed(payload);
-        let (found, surveyed) = finder.finish_surveyed();
-        let assessment = match incoming.body {
-            Body::ToolResult(result) => {
-                assess_result_found(result, found, call.tool, &rules, self.tokenizer())
+        let mut detector = if small { Detector::new() } else { Detector::surveying() };
+        detector.feed(payload);
+        let (detected, stats) = detector.finish_surveyed();
+        let assessment = match body {
+            ResultBody::ToolResult(result) => {
+                assess_detected_result(result, detected, call.tool, &rules, self.tokenizer())
             }
-            Body::Payload(_) => {
-                assess_arrived(&payload, found, call.tool, &rules, self.tokenizer())
+            ResultBody::Payload(_) => {
+                assess_payload(&payload, detected, call.tool, &rules, self.tokenizer())
             }
         };
-        let beside = Beside {
-            further: &incoming.further(),
-            exact: incoming.is_text(),
-            copies: match incoming.body {
-                Body::ToolResult(_) => Copies::Both,
-                Body::Payload(_) => Copies::One,
+        let context = PayloadContext {
+            further_texts: &body.further_texts(),
+            exact: body.is_text(),
+            copies: match body {
+                ResultBody::ToolResult(_) => Copies::Both,
+                ResultBody::Payload(_) => Copies::One,
             },
         };
-        self.deliver_assessed(call, &payload, beside, assessment, surveyed, at)
+        self.deliver_assessed(call, &payload, context, assessment, stats, seed)
     }
 
-    /// Whether a result of `tool` may ever be offloaded.
+    /// The former [`deliver_result`](Self::deliver_result), until its last user is changed.
+    pub fn deliver(&self, incoming: &Incoming<'_>, seed: IdSeed) -> Delivered {
+        let (call, body) = incoming.split();
+        self.deliver_result(call, body, seed)
+    }
+
+    /// Whether any result of `tool` can be offloaded.
     pub fn may_offload(&self, tool: &str) -> bool {
-        let call = Call::new(tool);
-        !self.surely_inline(call, u64::MAX)
+        let call = ToolCall::new(tool);
+        !self.is_always_inline(call, u64::MAX)
     }
 
-    /// Whether a result of `call` stays as it is if it has no more than so many bytes. Cheap: nothing
-    /// is read.
-    pub fn surely_inline(&self, call: Call<'_>, bytes: u64) -> bool {
+    /// Whether every result of `call` with at most `bytes` bytes stays inline. Cheap: does not read
+    /// the result.
+    pub fn is_always_inline(&self, call: ToolCall<'_>, bytes: u64) -> bool {
         let too_many = |_| Estimate { tokens: Tokens(u64::MAX), method: Method::Counted };
-        let decision = self.rules_of(call).decide(call.tool, bytes, too_many);
+        let decision = self.rules_for(call).decide(call.tool, bytes, too_many);
         decision.delivery == Delivery::Inline
     }
 
-    /// The number of record lines, from the first on, that a result of `call` may have to stay
-    /// inline.
+    /// The number of leading record lines that a result of `call` may have to stay inline.
     pub fn inline_prefix(
         &self,
-        call: Call<'_>,
+        call: ToolCall<'_>,
         lines: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> usize {
-        let rules = self.rules_of(call);
+        let rules = self.rules_for(call);
         let (mut bytes, mut tokens) = (0, 0);
         let mut fits = |line: &str| {
             bytes += line.len() as u64;
@@ -177,39 +184,39 @@ impl Offloader {
         lines.into_iter().take_while(|line| fits(line.as_ref())).count()
     }
 
-    /// Begins to receive the result of `call`, which arrives in chunks.
+    /// Begins a streaming offload of the result of `call`.
     ///
     /// ```
-    /// use lro::{Call, Delivered, Moment};
+    /// use lro::{Delivered, IdSeed, ToolCall};
     ///
     /// # let spool = std::sync::Arc::new(lro_spool::MemorySpool::default());
     /// # let offloader = lro::Offloader::new(spool, &lro_core::config::Config::default());
-    /// let mut arriving = offloader.receive(Call::new("read_log"));
+    /// let mut stream = offloader.receive(ToolCall::new("read_log"));
     /// for line in 0..9 {
-    ///     arriving.feed(format!("line {line}\n").as_bytes());
+    ///     stream.feed(format!("line {line}\n").as_bytes());
     /// }
-    /// let arrived = arriving.finish(Moment::of_system());
-    /// assert!(matches!(arrived.delivered, Delivered::Inline(_)));
-    /// assert!(arrived.payload.whole().unwrap().starts_with(b"line 0\n"));
+    /// let outcome = stream.finish(IdSeed::of_system());
+    /// assert!(matches!(outcome.delivered, Delivered::Inline(_)));
+    /// assert!(outcome.payload.whole().unwrap().starts_with(b"line 0\n"));
     /// ```
-    pub fn receive<'a>(&'a self, call: Call<'a>) -> StreamingOffload<'a> {
+    pub fn receive<'a>(&'a self, call: ToolCall<'a>) -> StreamingOffload<'a> {
         StreamingOffload::new(self, call)
     }
 
     pub(crate) fn deliver_assessed(
         &self,
-        call: Call<'_>,
+        call: ToolCall<'_>,
         payload: &dyn Payload,
-        beside: Beside<'_>,
+        context: PayloadContext<'_>,
         assessment: Assessment,
-        surveyed: Option<Surveyed>,
-        at: Moment,
+        stats: Option<FirstPassStats>,
+        seed: IdSeed,
     ) -> Delivered {
         if assessment.decision.delivery == Delivery::Inline {
             return Delivered::Inline(assessment.decision);
         }
         let began = Instant::now();
-        match self.store(call, payload, beside, &assessment, surveyed, at) {
+        match self.store(call, payload, context, &assessment, stats, seed) {
             Ok((offloaded, records)) => {
                 let kind = EventKind::ResultOffloaded {
                     tool: call.tool.to_owned(),
@@ -217,33 +224,33 @@ impl Offloader {
                     records,
                     bytes: payload.bytes(),
                     inline: assessment.estimate,
-                    all_texts: beside.exact,
+                    all_texts: context.exact,
                     descriptor: tokens::count_all(&offloaded.descriptor, self.tokenizer()),
                     took_us: micros(began.elapsed()),
                 };
-                self.events.publish(Event::new(at.now, offloaded.listed.id(), kind));
+                self.events.publish(Event::new(seed.now, offloaded.listed.id(), kind));
                 Delivered::Offloaded(Box::new(offloaded))
             }
-            Err(error) => self.fall_back(call, payload, beside.copies, &assessment, &error, at),
+            Err(error) => self.fall_back(call, payload, context.copies, &assessment, &error, seed),
         }
     }
 
-    /// Spec L2: removes what has expired, and tells of each.
+    /// Spec L2: removes expired results, and publishes an event for each.
     pub fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
         let swept = self.spool.sweep(now)?;
-        for gone in &swept.expired {
-            let kind = EventKind::OffloadFileExpired { tool: gone.sidecar.tool.clone() };
-            self.events.publish(Event::new(now, gone.id(), kind));
+        for expired in &swept.expired {
+            let kind = EventKind::OffloadFileExpired { tool: expired.sidecar.tool.clone() };
+            self.events.publish(Event::new(now, expired.id(), kind));
         }
         Ok(swept)
     }
 
-    /// What counts tokens.
+    /// The tokenizer.
     pub fn tokenizer(&self) -> &dyn Tokenizer {
         &*self.tokenizer
     }
 
-    pub(crate) fn rules_of(&self, call: Call<'_>) -> Rules<'_> {
+    pub(crate) fn rules_for(&self, call: ToolCall<'_>) -> Rules<'_> {
         let threshold = if Operation::of_tool(call.tool).is_memory() {
             Threshold::Above(self.offload.threshold_tokens)
         } else {
@@ -254,19 +261,19 @@ impl Offloader {
 
     fn store(
         &self,
-        call: Call<'_>,
+        call: ToolCall<'_>,
         payload: &dyn Payload,
-        Beside { further, exact, .. }: Beside<'_>,
+        PayloadContext { further_texts, exact, .. }: PayloadContext<'_>,
         assessment: &Assessment,
-        surveyed: Option<Surveyed>,
-        at: Moment,
+        stats: Option<FirstPassStats>,
+        seed: IdSeed,
     ) -> Result<(Offloaded, u64), StoreError> {
         let operation = &Operation::of_tool(call.tool);
         let memory = operation.is_memory();
         let ttl =
             if memory { Duration::from_secs(self.offload.ttl_seconds) } else { self.generic_ttl };
-        let mut what = StoreRequest {
-            id: at.result_id(),
+        let mut request = StoreRequest {
+            id: seed.result_id(),
             tool: call.tool,
             server: call.server,
             exact,
@@ -274,72 +281,72 @@ impl Offloader {
             detail: call.detail.unwrap_or_else(|| operation.default_detail()),
             found: &assessment.found,
             estimated: assessment.estimate.tokens,
-            created_at: at.now,
+            created_at: seed.now,
             ttl,
         };
-        // Of records the first lines are shown instead.
+        // The preview of records uses their first lines instead.
         let head_bytes = if assessment.found.records().is_some() { 0 } else { HEAD_BYTES };
         let head = payload::part(payload, 0..head_bytes)?;
-        let detail = |survey: &Survey| detail(call, operation, survey);
-        if let Some(surveyed) = &surveyed {
-            what.detail = detail(&surveyed.survey());
+        let detail = |stats: &RecordStats| detail(call, operation, stats);
+        if let Some(stats) = &stats {
+            request.detail = detail(&stats.survey());
         } else if memory && call.detail.is_none() {
-            // The header with the level stands before the lines that show it.
-            what.detail = detail(&lines_arrived(payload, &assessment.found, 0)?.1);
+            // The header contains the level and is written before the lines that show it.
+            request.detail = detail(&payload_record_lines(payload, &assessment.found, 0)?.1);
         }
-        let (listed, survey) = store_arrived(&*self.spool, what, payload, further, surveyed)?;
-        let detail = detail(&survey);
+        let (listed, stats) = store_arrived(&*self.spool, request, payload, further_texts, stats)?;
+        let detail = detail(&stats);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
-        // f06: a client that sees the directory elsewhere is told of it there.
+        // f06: the client may see the directory under another path.
         let path = self.path_map.shown(path);
         let links = self.links.as_ref().filter(|_| listed.path.is_none());
-        let link = links.and_then(|links| links.link(listed.id(), at.now));
+        let link = links.and_then(|links| links.link(listed.id(), seed.now));
         let set = SetFacts::from_listed(&listed);
-        let stored = Stored {
+        let stored = DescriptorInput {
             id: listed.id(),
-            place: link.as_deref().map_or(Place::File(&path), Place::Link),
-            // A name that is no text cannot be written into a descriptor as it is.
+            place: link.as_deref().map_or(Location::File(&path), Location::Link),
+            // A path that is not UTF-8 cannot be written into a descriptor unchanged.
             readable_path: listed.path.as_ref().is_some_and(|path| path.to_str().is_some()),
             expires_at: listed.sidecar.expires_at,
             operation,
             found: &assessment.found,
-            survey: &survey,
+            survey: &stats,
             text_head: &String::from_utf8_lossy(&head),
             estimated: assessment.estimate.tokens,
             score_range: set.score_range,
             total_matches: set.total_matches,
-            further_texts: u32::try_from(further.len()).unwrap_or(u32::MAX),
+            further_texts: u32::try_from(further_texts.len()).unwrap_or(u32::MAX),
         };
-        let look = Look {
+        let options = DescriptorOptions {
             extraction: self.extraction,
             preview: Tokens(u64::from(self.offload.preview_tokens)),
         };
-        let memories = memory && survey.is_of_memories();
+        let memories = memory && stats.is_of_memories();
         let descriptor = match memories.then_some(detail) {
             Some(detail) if self.offload.descriptor == DescriptorForm::Full => {
-                serde_json::to_string(&stored.full_descriptor(detail, look))
+                serde_json::to_string(&stored.full_descriptor(detail, options))
             }
-            detail => serde_json::to_string(&stored.compact_descriptor(detail, look)),
+            detail => serde_json::to_string(&stored.compact_descriptor(detail, options)),
         };
         let descriptor = descriptor.expect("text, numbers and raw JSON have a JSON form");
-        Ok((Offloaded { descriptor, listed }, survey.count))
+        Ok((Offloaded { descriptor, listed }, stats.count))
     }
 
     /// Spec L3 and conformance decision 9: a failed write never fails the operation.
     fn fall_back(
         &self,
-        call: Call<'_>,
+        call: ToolCall<'_>,
         payload: &dyn Payload,
         copies: Copies,
         assessment: &Assessment,
         error: &StoreError,
-        at: Moment,
+        seed: IdSeed,
     ) -> Delivered {
         let kind =
-            EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error: with_causes(error) };
-        self.events.publish(Event::new(at.now, at.result_id(), kind));
+            EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error: error_chain(error) };
+        self.events.publish(Event::new(seed.now, seed.result_id(), kind));
         let budget = Budget {
-            threshold: self.rules_of(call).threshold,
+            threshold: self.rules_for(call).threshold,
             copies,
             tokenizer: self.tokenizer(),
         };
@@ -359,23 +366,23 @@ impl Offloader {
     }
 }
 
-/// As events say it.
+/// A duration in microseconds, as in events.
 pub(crate) fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is known of a payload besides its bytes.
+/// The context of a payload in its tool result.
 #[derive(Clone, Copy)]
-pub(crate) struct Beside<'a> {
-    /// Texts that say something else.
-    pub(crate) further: &'a [&'a str],
-    /// Whether it is a text, of which every byte counts.
+pub(crate) struct PayloadContext<'a> {
+    /// Texts with other content.
+    pub(crate) further_texts: &'a [&'a str],
+    /// Whether the payload is a text, of which every byte must be preserved.
     pub(crate) exact: bool,
-    /// How often the payload stands in the response.
+    /// How often the response contains the payload.
     pub(crate) copies: Copies,
 }
 
-/// What can be done about a result that could not be stored.
+/// What the user can do about a failed write.
 fn advice(error: &StoreError) -> &'static str {
     match error {
         StoreError::Spool(SpoolError::Full { limit: Limit::Device }) => "Free disk space.",
@@ -395,17 +402,17 @@ fn advice(error: &StoreError) -> &'static str {
     }
 }
 
-/// The detail level that header and descriptor name alike: what was asked for, or what the records
-/// of a memory operation show that nobody spoke for.
-fn detail(call: Call<'_>, operation: &Operation, survey: &Survey) -> Detail {
+/// The detail level for header and descriptor: the requested one, or the one inferred from the
+/// records of a memory operation.
+fn detail(call: ToolCall<'_>, operation: &Operation, stats: &RecordStats) -> Detail {
     match call.detail {
-        Some(asked) => asked,
-        None if operation.is_memory() && survey.is_of_memories() => survey.detail(),
+        Some(requested) => requested,
+        None if operation.is_memory() && stats.is_of_memories() => stats.detail(),
         None => operation.default_detail(),
     }
 }
 
-/// What a memory server says of its set beside the memories (conformance decision 2).
+/// Facts about a set of memories from the members context them (conformance decision 2).
 #[derive(Debug, Default)]
 struct SetFacts {
     score_range: Option<(f64, f64)>,

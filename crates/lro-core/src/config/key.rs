@@ -1,102 +1,102 @@
-//! One key: its name, what it takes, what it means, and who reads it.
+//! A configuration key: its name, the values it accepts, its meaning, and the commands that use it.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::invalid::InvalidValue;
+use super::values::InvalidValue;
 
 /// One row of the key table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Key {
+pub struct ConfigKey {
     /// The dotted name, such as `prompt.offload.threshold_tokens`.
     pub name: &'static str,
-    /// Whether a project's file may set it without the user's trust.
+    /// Whether a project file may set it before the user trusts that file.
     pub project: ProjectUse,
-    /// What it takes.
-    pub kind: Kind,
-    /// The default, in the notation that JSON and TOML share.
+    /// The values it accepts.
+    pub kind: ConfigValueKind,
+    /// The default, in the syntax that JSON and TOML share.
     pub default: &'static str,
-    /// What stands in for the default where that is empty (or 0) and depends on the machine.
+    /// The effective default, where it depends on the machine and `default` is empty (or 0).
     pub derived: Option<&'static str>,
-    /// One sentence.
+    /// The description, one sentence.
     pub meaning: &'static str,
-    /// The commands which act on it.
+    /// The commands that use it.
     pub read_by: &'static [&'static str],
 }
 
-/// Whether the file of a project, which anyone may have written, may set a key.
+/// Whether an untrusted project file may set a key.
 ///
-/// The rule for a new key: imagine that the author of a cloned repository chooses the value. Only
-/// a key that does no more than change how much of a result is shown, or how long it is kept, is
-/// [`Allowed`](Self::Allowed). A path, an address, a store, a credential, who may read or connect,
-/// a limit on resources, or a list of offered tools is [`TrustRequired`](Self::TrustRequired).
+/// The rule for a new key: imagine that the author of a cloned repository chooses the value. A key
+/// is [`Allowed`](Self::Allowed) only if it changes nothing but how much of a result is shown, or
+/// how long it is kept. A path, an address, a store, a credential, an access rule, a resource limit
+/// or a list of offered tools is [`TrustRequired`](Self::TrustRequired).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProjectUse {
     /// Any project file may set it.
     Allowed,
-    /// A project file sets it only after the user has trusted the exact contents of that file.
+    /// A project file may set it only after the user trusted the exact contents of that file.
     TrustRequired,
 }
 
-/// What a key takes.
+/// The values that a key accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ConfigValueKind {
     /// `true` or `false`.
     Bool,
-    /// A whole number of 32 bits, from `min` on.
+    /// A 32-bit integer of at least `min`.
     U32 {
-        /// The smallest allowed.
+        /// The minimum.
         min: u32,
     },
-    /// A whole number of 64 bits, from `min` on.
+    /// A 64-bit integer of at least `min`.
     U64 {
-        /// The smallest allowed.
+        /// The minimum.
         min: u64,
     },
-    /// Any text.
+    /// Any string.
     Text,
-    /// A text that is never shown again.
+    /// A string that is never printed.
     Secret,
-    /// A text out of a closed list.
+    /// One of these strings.
     Choice(&'static [&'static str]),
-    /// A text in one of these forms: one that ends in `:` or `/` is a beginning, any other stands
-    /// for itself. Passwords in it are never shown.
+    /// A string in one of these forms: a form that ends in `:` or `/` is a prefix, any other is the
+    /// whole value. Passwords in it are never printed.
     Locator(&'static [&'static str]),
-    /// A list of texts.
+    /// A list of strings.
     List,
-    /// A list of texts that are never shown again.
+    /// A list of strings that are never printed.
     Secrets,
     /// A map from tool globs to policies.
     Policies,
 }
 
-impl Key {
-    /// The environment variable that sets it.
+impl ConfigKey {
+    /// The name of the environment variable that sets it.
     pub fn env(&self) -> String {
         format!("ATLATL_{}", self.name.replace('.', "__").to_uppercase())
     }
 
-    /// Whether `value` is one the key takes; for a map, the whole map.
+    /// Checks that the key accepts `value`; for a map, checks all its entries.
     pub fn check(&self, value: &Value) -> Result<(), InvalidValue> {
-        let Kind::Policies = self.kind else {
-            return self.verdict(self.name, value, self.kind.takes(value));
+        let ConfigValueKind::Policies = self.kind else {
+            return self.accept(self.name, value, self.kind.accepts(value));
         };
         let Some(entries) = value.as_object() else {
-            return self.verdict(self.name, value, false);
+            return self.accept(self.name, value, false);
         };
         entries.iter().try_for_each(|(entry, value)| self.check_entry(entry, value))
     }
 
-    /// Whether `value` is one that the entry `entry` of this map takes.
+    /// Checks that the entry `entry` of this map accepts `value`.
     pub fn check_entry(&self, entry: &str, value: &Value) -> Result<(), InvalidValue> {
-        let takes = matches!(self.kind, Kind::Policies) && is_policy(value);
-        if takes {
+        let accepts = matches!(self.kind, ConfigValueKind::Policies) && is_policy(value);
+        if accepts {
             return Ok(());
         }
-        Err(InvalidValue::new(self.entry_name(entry), self.shown(value), POLICY))
+        Err(InvalidValue::new(self.entry_name(entry), self.shown(value), EXPECTED_POLICY))
     }
 
     /// The full name of one entry of a map: `proxy.policy."read_*"`.
@@ -104,42 +104,47 @@ impl Key {
         format!("{}.{}", self.name, Value::from(entry))
     }
 
-    /// The value as it may be printed: secrets and passwords left out.
+    /// `value` as text for people, without secrets and passwords.
     pub fn shown(&self, value: &Value) -> String {
         match (self.kind, value) {
-            (Kind::Secret, Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
-            (Kind::Secret, _) => "\"***\"".to_owned(),
-            (Kind::Secrets, Value::Array(items)) if items.is_empty() => "[]".to_owned(),
-            (Kind::Secrets, _) => "[\"***\"]".to_owned(),
+            (ConfigValueKind::Secret, Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
+            (ConfigValueKind::Secret, _) => "\"***\"".to_owned(),
+            (ConfigValueKind::Secrets, Value::Array(items)) if items.is_empty() => "[]".to_owned(),
+            (ConfigValueKind::Secrets, _) => "[\"***\"]".to_owned(),
             (_, Value::String(text)) => Value::from(&*without_password(text)).to_string(),
             (_, Value::Object(entries)) => as_inline_table(entries),
             (_, other) => other.to_string(),
         }
     }
 
-    /// The value as it may be handed to a machine: secrets and passwords left out.
+    /// `value` as JSON, without secrets and passwords.
     pub fn redacted(&self, value: &Value) -> Value {
         match (self.kind, value) {
-            (Kind::Secret, Value::String(text)) if !text.is_empty() => Value::from("***"),
-            (Kind::Secrets, Value::Array(items)) => items.iter().map(|_| "***").collect(),
+            (ConfigValueKind::Secret, Value::String(text)) if !text.is_empty() => {
+                Value::from("***")
+            }
+            (ConfigValueKind::Secrets, Value::Array(items)) => {
+                items.iter().map(|_| "***").collect()
+            }
             (_, Value::String(text)) => Value::from(&*without_password(text)),
             (_, other) => other.clone(),
         }
     }
 
-    fn verdict(&self, name: &str, value: &Value, takes: bool) -> Result<(), InvalidValue> {
-        if takes {
+    fn accept(&self, name: &str, value: &Value, accepts: bool) -> Result<(), InvalidValue> {
+        if accepts {
             return Ok(());
         }
         Err(InvalidValue::new(name, self.shown(value), self.kind.expected()))
     }
 }
 
-/// What an entry of `proxy.policy` takes.
-const POLICY: &str = "\"inline\", \"offload\" or { threshold_tokens = n } with n of at least 1";
+/// The values that an entry of `proxy.policy` accepts.
+const EXPECTED_POLICY: &str =
+    "\"inline\", \"offload\" or { threshold_tokens = n } with n of at least 1";
 
-impl Kind {
-    /// What the key takes, in words that end an "expected …".
+impl ConfigValueKind {
+    /// A description of the accepted values, which completes "expected …".
     pub fn expected(&self) -> String {
         match self {
             Self::Bool => "true or false".to_owned(),
@@ -148,16 +153,16 @@ impl Kind {
             Self::Text | Self::Secret => "text".to_owned(),
             Self::Choice(values) => alternatives(values.iter().map(|value| format!("\"{value}\""))),
             Self::Locator(forms) => alternatives(forms.iter().map(|form| {
-                if is_beginning(form) { format!("\"{form}…\"") } else { format!("\"{form}\"") }
+                if is_prefix(form) { format!("\"{form}…\"") } else { format!("\"{form}\"") }
             })),
             Self::List | Self::Secrets => "a list of texts".to_owned(),
             Self::Policies => {
-                format!("a table from tool globs to policies, each of them {POLICY}")
+                format!("a table from tool globs to policies, each of them {EXPECTED_POLICY}")
             }
         }
     }
 
-    /// The kind's short name, for a table.
+    /// The short name of the kind, for tables.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -170,7 +175,7 @@ impl Kind {
         }
     }
 
-    fn takes(&self, value: &Value) -> bool {
+    fn accepts(&self, value: &Value) -> bool {
         match self {
             Self::Bool => value.is_boolean(),
             Self::U32 { min } => value
@@ -178,17 +183,17 @@ impl Kind {
                 .and_then(|number| u32::try_from(number).ok())
                 .is_some_and(|number| number >= *min),
             Self::U64 { min } => value.as_u64().is_some_and(|number| number >= *min),
-            Self::Text | Self::Secret => value.as_str().is_some_and(is_plain),
+            Self::Text | Self::Secret => value.as_str().is_some_and(has_no_nul),
             Self::Choice(values) => value.as_str().is_some_and(|text| values.contains(&text)),
             Self::Locator(forms) => value.as_str().is_some_and(|text| {
                 let fits = |form: &&str| {
-                    if is_beginning(form) {
+                    if is_prefix(form) {
                         text.len() > form.len() && text.starts_with(form)
                     } else {
                         text == *form
                     }
                 };
-                is_plain(text) && forms.iter().any(fits)
+                has_no_nul(text) && forms.iter().any(fits)
             }),
             Self::List | Self::Secrets => value.as_array().is_some_and(|items| {
                 items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty()))
@@ -198,16 +203,17 @@ impl Kind {
     }
 }
 
-/// No path and no address can hold a NUL; everything else is the owner's business.
-fn is_plain(text: &str) -> bool {
+/// Rejects NUL, which no path and no address can contain.
+fn has_no_nul(text: &str) -> bool {
     !text.contains('\0')
 }
 
-fn is_beginning(form: &str) -> bool {
+fn is_prefix(form: &str) -> bool {
     form.ends_with([':', '/'])
 }
 
-/// Stricter than reading a [`Policy`](crate::Policy) with serde, which skips unknown fields.
+/// Whether `value` is a policy. Stricter than deserializing a [`Policy`](crate::Policy), which
+/// ignores unknown fields.
 fn is_policy(value: &Value) -> bool {
     match value {
         Value::String(text) => text == "inline" || text == "offload",
@@ -215,20 +221,20 @@ fn is_policy(value: &Value) -> bool {
             fields.len() == 1
                 && fields
                     .get("threshold_tokens")
-                    .is_some_and(|tokens| Kind::U32 { min: 1 }.takes(tokens))
+                    .is_some_and(|tokens| ConfigValueKind::U32 { min: 1 }.accepts(tokens))
         }
         _ => false,
     }
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins alternatives: `a`, `a or b`, `a, b or c`.
 fn alternatives(items: impl Iterator<Item = String>) -> String {
     let mut items: Vec<String> = items.collect();
     let last = items.pop().unwrap_or_default();
     if items.is_empty() { last } else { format!("{} or {last}", items.join(", ")) }
 }
 
-/// `scheme://user:password@host` with the password replaced.
+/// Replaces the password in `scheme://user:password@host`.
 fn without_password(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Cow::Borrowed(text);
@@ -245,7 +251,7 @@ fn without_password(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{scheme}://{user}:***@{host}{path}"))
 }
 
-/// A map as TOML writes it on one line.
+/// A map in the syntax of TOML's inline tables.
 fn as_inline_table(entries: &serde_json::Map<String, Value>) -> String {
     if entries.is_empty() {
         return "{}".to_owned();
@@ -266,7 +272,8 @@ fn as_inline_table(entries: &serde_json::Map<String, Value>) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{super::key, *};
+    use super::super::key;
+    use super::*;
 
     fn refusal(name: &str, value: &Value) -> String {
         key(name).unwrap().check(value).unwrap_err().to_string()

@@ -1,17 +1,18 @@
-//! Between the typed configuration and its keys: in from values by name, out to values by name.
+//! Conversion between the typed configuration and values by key name, and the errors of invalid
+//! values.
+
+use std::fmt;
 
 use serde_json::Value;
 
-use super::{
-    Config, InvalidValue, InvalidValues,
-    key::Key,
-    keys::{KEYS, key},
-};
+use super::Config;
+use super::key::ConfigKey;
+use super::key_table::{KEYS, key};
 
 impl Config {
-    /// The defaults with these values in their place; a later value of the same key wins.
+    /// The defaults, overridden by `values`; a later value of the same key wins.
     ///
-    /// Every value is checked, and everything wrong is reported, not only the first.
+    /// Checks every value and reports all errors, not only the first.
     pub fn from_values<'a>(
         values: impl IntoIterator<Item = (&'a str, Value)>,
     ) -> Result<Self, InvalidValues> {
@@ -25,15 +26,14 @@ impl Config {
             match key.check(&value) {
                 Err(refusal) => wrong.push(refusal),
                 Ok(()) => {
-                    if let Some(place) = tree.pointer_mut(&pointer(key)) {
-                        *place = value;
+                    if let Some(slot) = tree.pointer_mut(&pointer(key)) {
+                        *slot = value;
                     }
                 }
             }
         }
         InvalidValues::none_or(wrong)?;
-        // Cannot fail after the checks, which a test holds to the types; said anyway rather than
-        // hidden behind a panic.
+        // Cannot fail after the checks, as a test shows. An error is still better than a panic.
         let config: Self = serde_json::from_value(tree).map_err(|error| {
             InvalidValue::new("configuration", "not readable", error.to_string())
         })?;
@@ -41,8 +41,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Every key with its value, in the table's order.
-    pub fn values(&self) -> impl Iterator<Item = (&'static Key, Value)> {
+    /// Every key with its value, in the order of the table.
+    pub fn values(&self) -> impl Iterator<Item = (&'static ConfigKey, Value)> {
         let mut tree = self.tree();
         KEYS.iter().map(move |key| {
             let value = tree.pointer_mut(&pointer(key)).map_or(Value::Null, Value::take);
@@ -50,18 +50,19 @@ impl Config {
         })
     }
 
-    /// A copy to show: secrets and passwords replaced.
+    /// A copy without secrets and passwords, for printing.
     pub fn redacted(&self) -> Self {
         let mut tree = self.tree();
         for key in KEYS {
-            if let Some(place) = tree.pointer_mut(&pointer(key)) {
-                *place = key.redacted(place);
+            if let Some(slot) = tree.pointer_mut(&pointer(key)) {
+                *slot = key.redacted(slot);
             }
         }
-        Self::of_redacted(tree)
+        Self::from_redacted(tree)
     }
 
-    /// Checks the bounds that types alone do not hold, for a configuration read or made elsewhere.
+    /// Checks the bounds that the types do not enforce, for a configuration that was deserialized or
+    /// built in code.
     pub fn validate(&self) -> Result<(), InvalidValues> {
         let mut wrong: Vec<_> =
             self.values().filter_map(|(key, value)| key.check(&value).err()).collect();
@@ -69,7 +70,7 @@ impl Config {
         InvalidValues::none_or(wrong)
     }
 
-    /// What no key shows by itself.
+    /// Errors that involve more than one key.
     fn contradictions(&self) -> Vec<InvalidValue> {
         let map = &self.proxy.path_map;
         let mut wrong = Vec::new();
@@ -84,7 +85,7 @@ impl Config {
         wrong
     }
 
-    fn of_redacted(tree: Value) -> Self {
+    fn from_redacted(tree: Value) -> Self {
         serde_json::from_value(tree).expect("redaction puts a text in the place of a text")
     }
 
@@ -93,9 +94,93 @@ impl Config {
     }
 }
 
-fn pointer(key: &Key) -> String {
+fn pointer(key: &ConfigKey) -> String {
     format!("/{}", key.name.replace('.', "/"))
 }
+
+/// A value that a key does not accept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}` is {value}, expected {expected}")]
+#[non_exhaustive]
+pub struct InvalidValue {
+    /// The key as written in a file; for an entry of a map, with the name of the entry.
+    pub key: String,
+    /// The value, without secrets and truncated.
+    pub value: String,
+    /// What the key accepts.
+    pub expected: String,
+}
+
+/// Characters of the value in a message: enough to recognise it.
+const MAX_VALUE_CHARS: usize = 80;
+
+impl InvalidValue {
+    /// The error for `key` with `value`, which accepts `expected`.
+    pub fn new(
+        key: impl Into<String>,
+        value: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        let mut value = value.into();
+        if let Some((cut, _)) = value.char_indices().nth(MAX_VALUE_CHARS) {
+            value.truncate(cut);
+            value.push('…');
+        }
+        Self { key: key.into(), value, expected: expected.into() }
+    }
+}
+
+/// All invalid values of a configuration; at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidValues(Vec<InvalidValue>);
+
+impl InvalidValues {
+    /// `Ok` if `values` is empty.
+    fn none_or(values: Vec<InvalidValue>) -> Result<(), Self> {
+        if values.is_empty() { Ok(()) } else { Err(Self(values)) }
+    }
+
+    /// Iterates over the invalid values.
+    pub fn iter(&self) -> std::slice::Iter<'_, InvalidValue> {
+        self.0.iter()
+    }
+}
+
+impl From<InvalidValue> for InvalidValues {
+    fn from(value: InvalidValue) -> Self {
+        Self(vec![value])
+    }
+}
+
+impl IntoIterator for InvalidValues {
+    type Item = InvalidValue;
+    type IntoIter = std::vec::IntoIter<InvalidValue>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a InvalidValues {
+    type Item = &'a InvalidValue;
+    type IntoIter = std::slice::Iter<'a, InvalidValue>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for InvalidValues {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, value) in self.0.iter().enumerate() {
+            let separator = if number == 0 { "" } else { "; " };
+            write!(formatter, "{separator}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for InvalidValues {}
 
 #[cfg(test)]
 mod tests {
@@ -103,38 +188,36 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{
-        super::{DescriptorForm, Kind},
-        *,
-    };
-    use crate::policy::{FixedPolicy, Policy};
+    use super::super::{ConfigValueKind, DescriptorForm};
+    use super::*;
+    use crate::threshold::{FixedPolicy, Policy};
 
-    /// The names of all leaves, where a leaf is anything but a table of keys.
-    fn leaves(prefix: &str, value: &Value, found: &mut BTreeSet<String>) {
+    /// Collects the names of all leaves; everything but a table of keys is a leaf.
+    fn leaves(prefix: &str, value: &Value, names: &mut BTreeSet<String>) {
         match value.as_object() {
             Some(fields) if key(prefix).is_none() => {
                 for (name, value) in fields {
                     let dot = if prefix.is_empty() { "" } else { "." };
-                    leaves(&format!("{prefix}{dot}{name}"), value, found);
+                    leaves(&format!("{prefix}{dot}{name}"), value, names);
                 }
             }
             _ => {
-                found.insert(prefix.to_owned());
+                names.insert(prefix.to_owned());
             }
         }
     }
 
-    /// A value which the key takes and which is not its default.
-    fn other_value(key: &Key) -> Value {
+    /// A value that the key accepts and that is not its default.
+    fn other_value(key: &ConfigKey) -> Value {
         match key.kind {
-            Kind::Bool => json!(key.default != "true"),
-            Kind::U32 { .. } => json!(u32::MAX),
-            Kind::U64 { .. } => json!(u64::MAX),
-            Kind::Text | Kind::Secret => json!("other text"),
-            Kind::Choice(values) => json!(values.last().unwrap()),
-            Kind::Locator(forms) => json!(format!("{}x", forms.last().unwrap())),
-            Kind::List | Kind::Secrets => json!(["one", "two"]),
-            Kind::Policies => json!({"Foo_*": "inline", "b": {"threshold_tokens": 5}}),
+            ConfigValueKind::Bool => json!(key.default != "true"),
+            ConfigValueKind::U32 { .. } => json!(u32::MAX),
+            ConfigValueKind::U64 { .. } => json!(u64::MAX),
+            ConfigValueKind::Text | ConfigValueKind::Secret => json!("other text"),
+            ConfigValueKind::Choice(values) => json!(values.last().unwrap()),
+            ConfigValueKind::Locator(forms) => json!(format!("{}x", forms.last().unwrap())),
+            ConfigValueKind::List | ConfigValueKind::Secrets => json!(["one", "two"]),
+            ConfigValueKind::Policies => json!({"Foo_*": "inline", "b": {"threshold_tokens": 5}}),
         }
     }
 
@@ -170,7 +253,7 @@ mod tests {
                     assert_eq!(now.to_string(), other.default, "{} moved {}", key.name, other.name);
                 }
             }
-            if let Kind::Choice(values) = key.kind {
+            if let ConfigValueKind::Choice(values) = key.kind {
                 for value in values {
                     Config::from_values([(key.name, json!(value))]).unwrap();
                 }
@@ -197,8 +280,8 @@ mod tests {
         for key in KEYS {
             assert!(key.meaning.ends_with('.') && !key.meaning.contains(". "), "{}", key.name);
             assert!(!key.meaning.contains('|'), "{} would break a table", key.name);
-            // What is set and not read looks like something that works.
-            assert!(!key.read_by.is_empty(), "{} is read by nobody", key.name);
+            // A key that can be set and has no effect looks as if it worked.
+            assert!(!key.read_by.is_empty(), "no command reads {}", key.name);
             let part = |part: &str| {
                 !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_')
             };
@@ -280,7 +363,7 @@ mod tests {
         let generic = Config::default().proxy.threshold_tokens;
         assert_eq!(generic as usize, crate::DEFAULT_GENERIC_THRESHOLD_TOKENS);
         let row = key("prompt.offload.threshold_tokens").unwrap();
-        assert_eq!((row.kind, row.default), (Kind::U32 { min: 1 }, "1600"));
+        assert_eq!((row.kind, row.default), (ConfigValueKind::U32 { min: 1 }, "1600"));
         let set = Config::from_values([(row.name, json!(u32::MAX))]).unwrap();
         assert_eq!(set.prompt.offload.threshold_tokens, u32::MAX);
     }

@@ -1,114 +1,115 @@
-//! The first pass: detects the format of a payload and its records.
+//! The first pass: detects the format of a payload and its records, and validates UTF-8.
 
 use std::ops::Range;
 
-use super::first_pass_stats::Surveyed;
-use super::table::TableSniffer;
-use super::utf8::Utf8Check;
-use super::{Content, Found, RecordForm, RecordSet};
-use crate::tokens::Measure;
 use lro_json::{Events, Kind, Scanner, decode, trim_start};
 
-/// Small enough that one window is still in the cache for every look that is taken at it.
-const WINDOW: usize = 16 * 1024;
+use super::lines::FirstPassStats;
+use super::table::TableSniffer;
+use super::{Content, Detected, RecordForm, RecordSet};
+use crate::tokens::Measure;
 
-/// How many members may lead to the record array.
-const PATH_CAP: usize = 32;
+/// The bytes processed at a time: small enough to stay in the cache for every scan.
+const WINDOW_BYTES: usize = 16 * 1024;
 
-/// What may surround an array of objects that makes up less than half of its document.
-const ENVELOPE_CAP: u64 = 1024;
+/// The maximum depth of the record array.
+const MAX_PATH_DEPTH: usize = 32;
+
+/// The bytes around an array of objects that makes up less than half of its document.
+const MAX_ENVELOPE_BYTES: u64 = 1024;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Finds the records of a payload that arrives in chunks.
-pub struct Finder {
-    /// The beginning of the payload as long as it may become a byte order mark.
-    held: Vec<u8>,
+/// Detects the format and the records of a payload that arrives in chunks.
+pub struct Detector {
+    /// The beginning of the payload while it may be part of a byte order mark.
+    pending: Vec<u8>,
     utf8: Utf8Check,
     nul: bool,
     measure: Measure,
-    looking: Looking,
-    survey: bool,
+    state: State,
+    collect_stats: bool,
 }
 
-enum Looking {
+/// The format that the payload may still have.
+enum State {
     /// Only a byte order mark and white space so far.
     AtStart {
         mark: u64,
     },
-    Json(Box<JsonFinder>),
+    Json(Box<JsonDetector>),
     Table(Box<TableSniffer>),
     Text,
 }
 
-impl Default for Finder {
+impl Default for Detector {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Finder {
-    /// A finder that has seen nothing yet.
+impl Detector {
+    /// A detector without statistics.
     pub fn new() -> Self {
         Self {
-            held: Vec::new(),
+            pending: Vec::new(),
             utf8: Utf8Check::default(),
             nul: false,
             measure: Measure::default(),
-            looking: Looking::AtStart { mark: 0 },
-            survey: false,
+            state: State::AtStart { mark: 0 },
+            collect_stats: false,
         }
     }
 
-    /// One that surveys the records of an array while it finds them: for a payload that is likely
-    /// to be stored.
+    /// A detector that also collects statistics about the records of an array, for a payload that is
+    /// likely to be stored.
     pub fn surveying() -> Self {
-        Self { survey: true, ..Self::new() }
+        Self { collect_stats: true, ..Self::new() }
     }
 
-    /// Looks at the next chunk.
+    /// Processes the next chunk.
     pub fn feed(&mut self, mut chunk: &[u8]) {
         if self.measure.bytes == 0 {
-            // The first bytes by themselves: a mark must be seen whole or not at all.
-            let missing = BYTE_ORDER_MARK.len() - self.held.len();
+            // The first bytes are processed together: a mark must not be split.
+            let missing = BYTE_ORDER_MARK.len() - self.pending.len();
             let (start, rest) = chunk.split_at(missing.min(chunk.len()));
-            self.held.extend_from_slice(start);
-            if self.held.is_empty() || may_be_mark(&self.held) {
+            self.pending.extend_from_slice(start);
+            if self.pending.is_empty() || may_be_mark(&self.pending) {
                 return;
             }
-            let held = std::mem::take(&mut self.held);
-            self.feed_window(&held);
+            let pending = std::mem::take(&mut self.pending);
+            self.feed_window(&pending);
             chunk = rest;
         }
-        for window in chunk.chunks(WINDOW) {
+        for window in chunk.chunks(WINDOW_BYTES) {
             self.feed_window(window);
         }
     }
 
     fn feed_window(&mut self, window: &[u8]) {
         self.utf8.feed(window);
-        let (skipped, rest) = window.split_at(self.settle(window));
+        let (skipped, rest) = window.split_at(self.choose_format(window));
         let mut before = self.measure;
         before += Measure::from_bytes(skipped);
-        let still = match &mut self.looking {
-            Looking::Json(json) => json.feed(rest, before),
-            Looking::Table(table) => table.feed(rest),
-            Looking::AtStart { .. } | Looking::Text => true,
+        let still = match &mut self.state {
+            State::Json(json) => json.feed(rest, before),
+            State::Table(table) => table.feed(rest),
+            State::AtStart { .. } | State::Text => true,
         };
         if !still || self.utf8.is_broken() {
-            self.looking = Looking::Text;
+            self.state = State::Text;
         }
-        // JSON refuses a NUL by itself; whatever else the window is must be looked through.
-        if !matches!(self.looking, Looking::Json(_)) {
+        // The JSON scanner rejects NUL; other formats must be checked.
+        if !matches!(self.state, State::Json(_)) {
             self.nul |= window.contains(&0);
         }
         self.measure += Measure::from_bytes(window);
     }
 
-    /// Chooses what to look for at the first significant byte, and returns how many bytes of the
-    /// window lie before it.
-    fn settle(&mut self, window: &[u8]) -> usize {
-        let Looking::AtStart { mark } = &mut self.looking else { return 0 };
+    /// Chooses the format at the first significant byte. Returns the number of bytes before it in the
+    /// window.
+    fn choose_format(&mut self, window: &[u8]) -> usize {
+        let State::AtStart { mark } = &mut self.state else { return 0 };
         let base = self.measure.bytes;
         let unmarked = match window.strip_prefix(BYTE_ORDER_MARK) {
             Some(unmarked) if base == 0 => {
@@ -124,71 +125,71 @@ impl Finder {
             Some(b'{' | b'[') => {
                 let mut lead = self.measure;
                 lead += Measure::from_bytes(&window[..skipped]);
-                self.looking = Looking::Json(Box::new(JsonFinder::new(lead, self.survey)));
+                self.state = State::Json(Box::new(JsonDetector::new(lead, self.collect_stats)));
             }
             Some(_) if base + skipped as u64 == *mark => {
-                self.looking = Looking::Table(Box::new(TableSniffer::new(*mark)));
+                self.state = State::Table(Box::new(TableSniffer::new(*mark)));
             }
-            Some(_) => self.looking = Looking::Text,
+            Some(_) => self.state = State::Text,
         }
         skipped
     }
 
-    /// Ends the payload.
-    pub fn finish(self) -> Found {
+    /// Ends the payload and returns its format.
+    pub fn finish(self) -> Detected {
         self.finish_surveyed().0
     }
 
-    /// Ends the payload, and says what else was learnt of its records.
-    pub fn finish_surveyed(mut self) -> (Found, Option<Surveyed>) {
-        let held = std::mem::take(&mut self.held);
-        if !held.is_empty() {
-            self.feed_window(&held);
+    /// Ends the payload and returns its format, with the statistics if they were collected.
+    pub fn finish_surveyed(mut self) -> (Detected, Option<FirstPassStats>) {
+        let pending = std::mem::take(&mut self.pending);
+        if !pending.is_empty() {
+            self.feed_window(&pending);
         }
         let measure = self.measure;
-        let mut surveyed = None;
-        let content = match self.looking {
+        let mut stats = None;
+        let content = match self.state {
             _ if self.nul || !self.utf8.finish() => Content::Binary,
-            Looking::Json(json) => {
-                let (content, learnt) = json.finish(measure);
-                surveyed = learnt;
+            State::Json(json) => {
+                let (content, json_stats) = json.finish(measure);
+                stats = json_stats;
                 content
             }
-            Looking::Table(table) => match table.finish() {
+            State::Table(table) => match table.finish() {
                 Some((form, count)) => Content::Records(RecordSet { form, count, measure }),
                 None => Content::Text,
             },
-            Looking::AtStart { .. } | Looking::Text => Content::Text,
+            State::AtStart { .. } | State::Text => Content::Text,
         };
-        (Found { content, measure }, surveyed)
+        (Detected { content, measure }, stats)
     }
 }
 
-/// Whether the beginning of a payload is that of a byte order mark, and not yet all of it.
+/// Whether `start` is a proper prefix of a byte order mark.
 fn may_be_mark(start: &[u8]) -> bool {
     !start.is_empty() && start.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(start)
 }
 
-/// Looks for the record array, or for records line by line, in what seems to be JSON.
-struct JsonFinder {
+/// Searches JSON for the record array, or for one record per line.
+struct JsonDetector {
     scanner: Scanner,
     search: Search,
 }
 
 #[derive(Default)]
 struct Search {
-    /// The counts of what lies before the first significant byte.
+    /// The measure of everything before the first significant byte.
     lead: Measure,
     space: u64,
     unicode_escapes: u64,
     roots: u64,
-    /// The name of the member being read, per open object around the point of reading.
+    /// The name of the current member of each open object.
     path: Vec<Option<Vec<u8>>>,
-    /// Objects open beyond [`PATH_CAP`].
+    /// The number of open objects beyond [`MAX_PATH_DEPTH`].
     too_deep: usize,
     open: Option<OpenArray>,
-    largest: Option<FoundArray>,
-    survey: bool,
+    largest: Option<ArrayCandidate>,
+    collect_stats: bool,
 }
 
 struct OpenArray {
@@ -198,39 +199,41 @@ struct OpenArray {
     before: Measure,
     space_before: u64,
     escapes_before: u64,
-    surveyed: Option<Box<Surveyed>>,
+    stats: Option<Box<FirstPassStats>>,
 }
 
-struct FoundArray {
+struct ArrayCandidate {
     path: Vec<String>,
     span: Range<u64>,
     count: u64,
     all_objects: bool,
     measure: Measure,
-    surveyed: Option<Box<Surveyed>>,
+    stats: Option<Box<FirstPassStats>>,
 }
 
-impl FoundArray {
-    /// Whether these are the records of a document with so many significant bytes.
-    fn is_the_record_array(&self, document: u64) -> bool {
+impl ArrayCandidate {
+    /// Whether this is the record array of a document with `document` significant bytes.
+    fn is_record_array(&self, document: u64) -> bool {
         self.path.is_empty()
             || self.measure.bytes * 2 >= document
-            || (self.all_objects && self.count > 0 && document - self.measure.bytes <= ENVELOPE_CAP)
+            || (self.all_objects
+                && self.count > 0
+                && document - self.measure.bytes <= MAX_ENVELOPE_BYTES)
     }
 }
 
-impl JsonFinder {
-    /// For a payload with `lead` before its first significant byte.
-    fn new(lead: Measure, survey: bool) -> Self {
-        let search = Search { lead, survey, ..Search::default() };
+impl JsonDetector {
+    /// A detector for a payload with `lead` before its first significant byte.
+    fn new(lead: Measure, collect_stats: bool) -> Self {
+        let search = Search { lead, collect_stats, ..Search::default() };
         Self { scanner: Scanner::new(lead.bytes), search }
     }
 
-    /// Looks at the next window, `before` being the counts of all that came before it. False as
-    /// soon as it cannot be JSON.
+    /// Processes the next window; `before` is the measure of everything before it. Returns false as
+    /// soon as the payload cannot be JSON.
     fn feed(&mut self, window: &[u8], before: Measure) -> bool {
-        // Two ways, so that a search without a survey pays nothing for the other kind.
-        let scanned = if self.search.survey {
+        // Two instances, so that a search without statistics does not pay for them.
+        let scanned = if self.search.collect_stats {
             self.scanner.feed(window, &mut Visit::<true>::new(&mut self.search, window, before))
         } else {
             self.scanner.feed(window, &mut Visit::<false>::new(&mut self.search, window, before))
@@ -238,7 +241,7 @@ impl JsonFinder {
         scanned.is_ok()
     }
 
-    fn finish(mut self, measure: Measure) -> (Content, Option<Surveyed>) {
+    fn finish(mut self, measure: Measure) -> (Content, Option<FirstPassStats>) {
         let mut visit = Visit::<true>::new(&mut self.search, &[], measure);
         if self.scanner.finish(&mut visit).is_err() {
             return (Content::Text, None);
@@ -252,46 +255,46 @@ impl JsonFinder {
             return (Content::Records(records), None);
         }
         match largest {
-            Some(found) if found.is_the_record_array(significant.bytes) => {
-                let FoundArray { path, span, count, measure, surveyed, .. } = found;
+            Some(array) if array.is_record_array(significant.bytes) => {
+                let ArrayCandidate { path, span, count, measure, stats, .. } = array;
                 let form = RecordForm::Array { path, span };
                 let records = RecordSet { form, count, measure };
-                (Content::Records(records), surveyed.map(|surveyed| *surveyed))
+                (Content::Records(records), stats.map(|stats| *stats))
             }
             _ => (Content::Document, None),
         }
     }
 }
 
-/// The search with the window it is in, and whether arrays are surveyed on the way.
-struct Visit<'a, const SURVEY: bool> {
+/// The search within one window; `STATS` says whether statistics are collected.
+struct Visit<'a, const STATS: bool> {
     search: &'a mut Search,
     window: &'a [u8],
     base: u64,
-    /// The counts of all that lies before `window[measured]`.
+    /// The measure of everything before `window[measured]`.
     before: Measure,
     measured: usize,
 }
 
-impl<'a, const SURVEY: bool> Visit<'a, SURVEY> {
-    /// For a window, `before` being the counts of all that came before it.
+impl<'a, const STATS: bool> Visit<'a, STATS> {
+    /// Visits a window; `before` is the measure of everything before it.
     fn new(search: &'a mut Search, window: &'a [u8], before: Measure) -> Self {
         Self { search, window, base: before.bytes, before, measured: 0 }
     }
 
-    /// What is learnt of the array that is open.
+    /// The statistics of the open array.
     #[inline]
-    fn surveyed(&mut self) -> Option<&mut Surveyed> {
-        if !SURVEY {
+    fn stats(&mut self) -> Option<&mut FirstPassStats> {
+        if !STATS {
             return None;
         }
-        self.search.open.as_mut()?.surveyed.as_deref_mut()
+        self.search.open.as_mut()?.stats.as_deref_mut()
     }
 
-    /// The counts of all that lies before `at`. Each byte is counted at most once a window, and
-    /// none in a window where no array begins or ends.
+    /// The measure of everything before `at`. Each byte is measured at most once per window, and
+    /// none in a window in which no array begins or ends.
     fn measure_to(&mut self, at: u64) -> Measure {
-        // `at` lies in the window, so the difference fits its length.
+        // `at` is in the window, so the difference fits its length.
         let i = usize::try_from(at - self.base).unwrap_or(self.window.len());
         self.before += Measure::from_bytes(&self.window[self.measured..i]);
         self.measured = i;
@@ -299,7 +302,7 @@ impl<'a, const SURVEY: bool> Visit<'a, SURVEY> {
     }
 }
 
-impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
+impl<const STATS: bool> Events for Visit<'_, STATS> {
     #[inline]
     fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
         if let Some(open) = &mut self.search.open {
@@ -307,8 +310,8 @@ impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
                 open.count += 1;
                 open.all_objects &= kind == Kind::Object;
             }
-            if let Some(surveyed) = self.surveyed() {
-                surveyed.begin(kind, at, depth);
+            if let Some(stats) = self.stats() {
+                stats.begin(kind, at, depth);
             }
             return;
         }
@@ -325,10 +328,13 @@ impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
                     before,
                     space_before: self.search.space,
                     escapes_before: self.search.unicode_escapes,
-                    surveyed: self.search.survey.then(|| Box::new(Surveyed::new(depth + 1))),
+                    stats: self
+                        .search
+                        .collect_stats
+                        .then(|| Box::new(FirstPassStats::new(depth + 1))),
                 });
             }
-            Kind::Object if self.search.path.len() == PATH_CAP => self.search.too_deep += 1,
+            Kind::Object if self.search.path.len() == MAX_PATH_DEPTH => self.search.too_deep += 1,
             Kind::Object => self.search.path.push(None),
             _ => {}
         }
@@ -339,8 +345,8 @@ impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
         match &self.search.open {
             Some(open) if depth == open.depth && kind == Kind::Array => self.close(end - 1),
             Some(_) => {
-                if let Some(surveyed) = self.surveyed() {
-                    surveyed.end(kind, end, depth, lexeme);
+                if let Some(stats) = self.stats() {
+                    stats.end(kind, end, depth, lexeme);
                 }
             }
             None if kind == Kind::Object && self.search.too_deep > 0 => self.search.too_deep -= 1,
@@ -353,8 +359,8 @@ impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
 
     #[inline]
     fn key(&mut self, lexeme: Option<&[u8]>) {
-        if let Some(surveyed) = self.surveyed() {
-            surveyed.key(lexeme);
+        if let Some(stats) = self.stats() {
+            stats.key(lexeme);
         } else if self.search.open.is_none()
             && self.search.too_deep == 0
             && let Some(name) = self.search.path.last_mut()
@@ -366,8 +372,8 @@ impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
     #[inline]
     fn space(&mut self, start: u64, end: u64) {
         self.search.space += end - start;
-        if let Some(surveyed) = self.surveyed() {
-            surveyed.space(start, end);
+        if let Some(stats) = self.stats() {
+            stats.space(start, end);
         }
     }
 
@@ -376,8 +382,8 @@ impl<const SURVEY: bool> Events for Visit<'_, SURVEY> {
     }
 }
 
-impl<const SURVEY: bool> Visit<'_, SURVEY> {
-    /// Ends the open array, whose closing bracket lies at `end`.
+impl<const STATS: bool> Visit<'_, STATS> {
+    /// Ends the open array, whose closing bracket is at `end`.
     fn close(&mut self, end: u64) {
         let measure = self.measure_to(end);
         let Some(open) = self.search.open.take() else { return };
@@ -386,10 +392,10 @@ impl<const SURVEY: bool> Visit<'_, SURVEY> {
         let escapes = self.search.unicode_escapes - open.escapes_before;
         let measure =
             measure.since(open.before).without_ascii(space + commas).with_unicode_escapes(escapes);
-        if self.search.largest.as_ref().is_some_and(|found| found.measure.bytes >= measure.bytes) {
+        if self.search.largest.as_ref().is_some_and(|array| array.measure.bytes >= measure.bytes) {
             return;
         }
-        // A name that cannot be text, or is too long to have been kept, leads nowhere.
+        // Without a name that is text, or if it was too long to keep, there is no path.
         let path: Option<Vec<String>> = self
             .search
             .path
@@ -398,9 +404,96 @@ impl<const SURVEY: bool> Visit<'_, SURVEY> {
             .collect();
         if let Some(path) = path {
             let span = open.before.bytes..end;
-            let OpenArray { count, all_objects, surveyed, .. } = open;
+            let OpenArray { count, all_objects, stats, .. } = open;
             self.search.largest =
-                Some(FoundArray { path, span, count, all_objects, measure, surveyed });
+                Some(ArrayCandidate { path, span, count, all_objects, measure, stats });
+        }
+    }
+}
+
+/// Validates UTF-8 in chunks, which may split a character.
+#[derive(Debug, Default)]
+pub(super) struct Utf8Check {
+    /// The first bytes of a split character.
+    pending: [u8; 4],
+    length: usize,
+    broken: bool,
+}
+
+impl Utf8Check {
+    pub(super) fn feed(&mut self, mut chunk: &[u8]) {
+        while self.length > 0 && !self.broken {
+            let Some((&byte, rest)) = chunk.split_first() else { return };
+            self.pending[self.length] = byte;
+            self.length += 1;
+            chunk = rest;
+            match std::str::from_utf8(&self.pending[..self.length]) {
+                Ok(_) => self.length = 0,
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => self.broken = true,
+            }
+        }
+        if self.broken {
+            return;
+        }
+        let (whole, cut) = chunk.split_at(chunk.len() - split_character_len(chunk));
+        self.broken = simdutf8::basic::from_utf8(whole).is_err();
+        self.pending[..cut.len()].copy_from_slice(cut);
+        self.length = cut.len();
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether the whole input is UTF-8, including its end.
+    pub(super) fn finish(&self) -> bool {
+        !self.broken && self.length == 0
+    }
+}
+
+/// The number of bytes at the end of `chunk` that begin a split character.
+fn split_character_len(chunk: &[u8]) -> usize {
+    for (bytes, byte) in (1..4).zip(chunk.iter().rev()) {
+        let length = match byte {
+            0x80..=0xBF => continue,
+            0xC0..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xFF => 4,
+            _ => 1,
+        };
+        return if length > bytes { bytes } else { 0 };
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], size: usize) -> bool {
+        let mut check = Utf8Check::default();
+        bytes.chunks(size).for_each(|chunk| check.feed(chunk));
+        check.finish()
+    }
+
+    #[test]
+    fn agrees_with_the_standard_library_wherever_it_is_cut() {
+        let samples: &[&[u8]] = &[
+            b"plain",
+            "a\u{e9}\u{4e2d}\u{1F600}b".as_bytes(),
+            b"\xff",
+            b"a\xc3",
+            b"\xe4\xb8",
+            b"\xe4\xb8x",
+            b"\xed\xa0\x80",
+            b"\xf0\x9f\x98\x80\x80",
+            b"",
+        ];
+        for sample in samples {
+            for size in 1..=5 {
+                assert_eq!(check(sample, size), std::str::from_utf8(sample).is_ok(), "{sample:?}");
+            }
         }
     }
 }

@@ -1,134 +1,143 @@
 //! Record lines: the second pass, which writes one compact line per record.
 //!
-//! Lexemes are copied as they came; only white space between them is left out, so that a record is
-//! one line. What a reader of the records wants to know beforehand is surveyed on the way.
+//! Lexemes are copied unchanged; white space between them is removed, so that a record is one line.
+//! Statistics about the records are collected here or, for a payload that is likely to be stored,
+//! already by the first pass: one scan instead of two. If the first pass also finds nothing but
+//! commas between records and no white space within, it notes their lengths, and the second pass
+//! only copies.
 
 use std::ops::Range;
 
-use super::first_pass_stats::{CompactLines, Surveyed};
-use super::table::TableLines;
-use super::{RecordForm, RecordSet};
-use crate::stats::{Survey, SurveyBuilder};
 use lro_json::{Events, Kind, Scanner};
 
-/// Writes the record lines of a payload that is fed a second time.
+use super::table::TableLines;
+use super::{RecordForm, RecordSet};
+use crate::stats::{RecordStats, RecordStatsBuilder};
+
+/// Writes the record lines of a payload, in a second pass over its bytes.
 pub struct RecordLines {
     source: Source,
-    survey: SurveyBuilder,
-    /// The part of the payload that holds the records.
+    stats: RecordStatsBuilder,
+    /// The range of the records in the payload.
     span: Range<u64>,
     fed: u64,
     expected: u64,
 }
 
 enum Source {
-    /// `base` containers are open around a record; `writing` while in one.
+    /// JSON that has to be scanned.
     Json {
         scanner: Scanner,
+        /// The nesting depth of a record.
         base: usize,
+        /// Whether the current position is inside a record.
         writing: bool,
-        /// Whether the first pass has looked at the records already.
-        surveyed: bool,
+        /// Whether the first pass collected the statistics.
+        has_stats: bool,
     },
     Compact(CompactLines),
     Table(Box<TableLines>),
 }
 
-/// The bytes of the second pass are not those of the first.
+/// The bytes of the second pass differ from the bytes of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the payload changed between finding its records and writing them")]
 pub struct PayloadChanged;
 
 impl RecordLines {
-    /// Prepares to write what [`Finder`](super::Finder) found.
+    /// Prepares to write the records that [`Detector`](super::Detector) detected.
     pub fn new(records: &RecordSet) -> Self {
-        let json = |scanner, base| Source::Json { scanner, base, writing: false, surveyed: false };
-        let (source, survey, span) = match &records.form {
+        let json = |scanner, base| Source::Json { scanner, base, writing: false, has_stats: false };
+        let (source, stats, span) = match &records.form {
             RecordForm::Array { span, .. } => {
                 let scanner = Scanner::inside_array(span.start);
-                (json(scanner, 1), SurveyBuilder::new(1), span.clone())
+                (json(scanner, 1), RecordStatsBuilder::new(1), span.clone())
             }
             RecordForm::Lines { start } => {
-                (json(Scanner::new(*start), 0), SurveyBuilder::new(0), *start..u64::MAX)
+                (json(Scanner::new(*start), 0), RecordStatsBuilder::new(0), *start..u64::MAX)
             }
             RecordForm::Table { start, delimiter, columns } => (
                 Source::Table(Box::new(TableLines::new(*delimiter, columns))),
-                SurveyBuilder::of_table(columns, records.count),
+                RecordStatsBuilder::for_table(columns, records.count),
                 *start..u64::MAX,
             ),
         };
-        Self { source, survey, span, fed: 0, expected: records.count }
+        Self { source, stats, span, fed: 0, expected: records.count }
     }
 
-    /// Prepares to write what a [surveying](super::Finder::surveying) finder found.
-    pub fn surveyed(records: &RecordSet, surveyed: Surveyed) -> Self {
+    /// Prepares to write the records that a [`Detector`](super::Detector::surveying) with statistics
+    /// detected.
+    pub fn surveyed(records: &RecordSet, first_pass: FirstPassStats) -> Self {
         let mut lines = Self::new(records);
-        lines.survey = surveyed.survey;
-        match (&mut lines.source, surveyed.lengths) {
+        lines.stats = first_pass.stats;
+        match (&mut lines.source, first_pass.lengths) {
             (source, Some(lengths)) => *source = Source::Compact(CompactLines::new(lengths)),
-            (Source::Json { surveyed, .. }, None) => *surveyed = true,
+            (Source::Json { has_stats, .. }, None) => *has_stats = true,
             _ => {}
         }
         lines
     }
 
-    /// Takes the next chunk of the payload and appends to `out` what follows from it. `out` grows
-    /// by no more than the chunk, a table's labels aside.
+    /// Processes the next chunk of the payload and appends its lines to `out`. `out` grows at most by
+    /// the length of the chunk, plus the column names of a table.
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
         let from = out.len();
         let (chunk, at) = clip(chunk, self.fed, &self.span, &mut self.fed);
         match &mut self.source {
-            // To the table an empty chunk is its end.
+            // An empty chunk would end the table.
             Source::Table(_) if chunk.is_empty() => {}
-            Source::Table(table) => self.survey.add(table.feed(chunk, out)?),
+            Source::Table(table) => self.stats.add(table.feed(chunk, out)?),
             Source::Compact(lines) => {
                 if !lines.feed(chunk, out) {
                     return Err(PayloadChanged);
                 }
             }
-            Source::Json { scanner, base, writing, surveyed: false } => {
-                let copy = Copy { base: *base, chunk, at, copied: 0, writing, out };
-                let mut both = CopyAndSurvey(copy, &mut self.survey);
+            Source::Json { scanner, base, writing, has_stats: false } => {
+                let copy = RecordCopier { base: *base, chunk, at, copied: 0, writing, out };
+                let mut both = CopyAndMeasure(copy, &mut self.stats);
                 scanner.feed(chunk, &mut both).map_err(|_| PayloadChanged)?;
                 both.0.flush(chunk.len());
             }
-            Source::Json { scanner, base, writing, surveyed: true } => {
-                let mut copy = Copy { base: *base, chunk, at, copied: 0, writing, out };
+            Source::Json { scanner, base, writing, has_stats: true } => {
+                let mut copy = RecordCopier { base: *base, chunk, at, copied: 0, writing, out };
                 scanner.feed(chunk, &mut copy).map_err(|_| PayloadChanged)?;
                 copy.flush(chunk.len());
             }
         }
-        self.survey.written(&out[from..]);
+        self.stats.add_lines(&out[from..]);
         Ok(())
     }
 
-    /// Ends the payload: appends what was still held back and says what the records are like.
-    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Survey, PayloadChanged> {
+    /// Ends the payload: appends the rest, and returns the statistics.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<RecordStats, PayloadChanged> {
         let from = out.len();
         match &mut self.source {
-            Source::Table(table) => self.survey.add(table.feed(&[], out)?),
+            Source::Table(table) => self.stats.add(table.feed(&[], out)?),
             Source::Compact(lines) => {
-                if !lines.is_over() {
+                if !lines.is_complete() {
                     return Err(PayloadChanged);
                 }
             }
-            Source::Json { scanner, base, writing, surveyed } => {
+            Source::Json { scanner, base, writing, has_stats } => {
                 let at = self.fed.min(self.span.end);
-                let copy = Copy { base: *base, chunk: &[], at, copied: 0, writing, out };
-                let mut both = CopyAndSurvey(copy, &mut self.survey);
-                let finished =
-                    if *surveyed { scanner.finish(&mut both.0) } else { scanner.finish(&mut both) };
+                let copy = RecordCopier { base: *base, chunk: &[], at, copied: 0, writing, out };
+                let mut both = CopyAndMeasure(copy, &mut self.stats);
+                let finished = if *has_stats {
+                    scanner.finish(&mut both.0)
+                } else {
+                    scanner.finish(&mut both)
+                };
                 finished.map_err(|_| PayloadChanged)?;
             }
         }
-        self.survey.written(&out[from..]);
-        let survey = self.survey.finish();
-        // Spec F2 rests on this: as many lines as the header will say.
-        if survey.count == self.expected { Ok(survey) } else { Err(PayloadChanged) }
+        self.stats.add_lines(&out[from..]);
+        let stats = self.stats.finish();
+        // Spec F2 depends on this: the number of lines is the count in the header.
+        if stats.count == self.expected { Ok(stats) } else { Err(PayloadChanged) }
     }
 }
 
-/// The part of `chunk`, which begins at `at`, that lies in `span`, and where that part begins.
+/// The part of `chunk`, which begins at `at`, that is in `span`, and the offset of that part.
 fn clip<'a>(chunk: &'a [u8], at: u64, span: &Range<u64>, fed: &mut u64) -> (&'a [u8], u64) {
     *fed = at + chunk.len() as u64;
     let inside = |offset: u64| {
@@ -138,22 +147,22 @@ fn clip<'a>(chunk: &'a [u8], at: u64, span: &Range<u64>, fed: &mut u64) -> (&'a 
     (&chunk[from..to], at + from as u64)
 }
 
-/// Copies the significant bytes of records from the chunk at hand.
-struct Copy<'a> {
-    /// How many containers are open around a record.
+/// Copies the significant bytes of records from the current chunk.
+struct RecordCopier<'a> {
+    /// The nesting depth of a record.
     base: usize,
     chunk: &'a [u8],
-    /// The chunk's offset.
+    /// The offset of the chunk.
     at: u64,
-    /// How much of the chunk is dealt with.
+    /// The number of bytes of the chunk that are processed.
     copied: usize,
     writing: &'a mut bool,
     out: &'a mut Vec<u8>,
 }
 
-impl Copy<'_> {
+impl RecordCopier<'_> {
     fn index(&self, offset: u64) -> usize {
-        // The scanner speaks only of the chunk at hand, so the difference fits its length.
+        // Offsets are within the current chunk, so the difference fits its length.
         usize::try_from(offset - self.at).unwrap_or(self.chunk.len())
     }
 
@@ -165,7 +174,7 @@ impl Copy<'_> {
     }
 }
 
-impl Events for Copy<'_> {
+impl Events for RecordCopier<'_> {
     #[inline]
     fn begin(&mut self, _: Kind, at: u64, depth: usize) {
         if depth == self.base {
@@ -190,10 +199,10 @@ impl Events for Copy<'_> {
     }
 }
 
-/// Copies records that nobody has looked at yet, and surveys them.
-struct CopyAndSurvey<'a>(Copy<'a>, &'a mut SurveyBuilder);
+/// Copies records and collects their statistics.
+struct CopyAndMeasure<'a>(RecordCopier<'a>, &'a mut RecordStatsBuilder);
 
-impl Events for CopyAndSurvey<'_> {
+impl Events for CopyAndMeasure<'_> {
     #[inline]
     fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
         self.0.begin(kind, at, depth);
@@ -214,5 +223,215 @@ impl Events for CopyAndSurvey<'_> {
     #[inline]
     fn space(&mut self, start: u64, end: u64) {
         self.0.space(start, end);
+    }
+}
+
+/// The number of record lengths that are kept. More records are scanned again when they are written,
+/// so that memory stays bounded.
+const MAX_RECORD_LENGTHS: usize = 4 << 20;
+
+/// Statistics about the records of an array, from the first pass.
+pub struct FirstPassStats {
+    pub(super) stats: RecordStatsBuilder,
+    /// The length of each record, if the records are compact in the payload.
+    pub(super) lengths: Option<Vec<u32>>,
+    /// The offset of the current record.
+    record_start: u64,
+    /// The nesting depth of a record.
+    base: usize,
+}
+
+impl FirstPassStats {
+    pub(super) fn new(base: usize) -> Self {
+        Self {
+            stats: RecordStatsBuilder::new(base),
+            lengths: Some(Vec::new()),
+            record_start: 0,
+            base,
+        }
+    }
+
+    /// The statistics about all records, without their first lines, which are not yet written.
+    pub fn survey(&self) -> RecordStats {
+        self.stats.snapshot()
+    }
+}
+
+impl std::fmt::Debug for FirstPassStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let compact = self.lengths.is_some();
+        f.debug_struct("FirstPassStats").field("compact", &compact).finish_non_exhaustive()
+    }
+}
+
+impl Events for FirstPassStats {
+    #[inline]
+    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+        if depth == self.base {
+            self.record_start = at;
+        }
+        self.stats.begin(kind, at, depth);
+    }
+
+    #[inline]
+    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+        self.stats.end(kind, end, depth, lexeme);
+        if depth == self.base
+            && let Some(lengths) = &mut self.lengths
+        {
+            match u32::try_from(end - self.record_start) {
+                Ok(length) if lengths.len() < MAX_RECORD_LENGTHS => lengths.push(length),
+                _ => self.lengths = None,
+            }
+        }
+    }
+
+    #[inline]
+    fn key(&mut self, lexeme: Option<&[u8]>) {
+        self.stats.key(lexeme);
+    }
+
+    #[inline]
+    fn space(&mut self, _: u64, _: u64) {
+        self.lengths = None;
+    }
+}
+
+/// Copies compact records, each to its own line.
+pub(super) struct CompactLines {
+    lengths: std::vec::IntoIter<u32>,
+    /// The missing bytes of the current record; `None` between records.
+    left: Option<usize>,
+    started: bool,
+}
+
+impl CompactLines {
+    pub(super) fn new(lengths: Vec<u32>) -> Self {
+        Self { lengths: lengths.into_iter(), left: None, started: false }
+    }
+
+    /// Processes the next chunk of the array. Returns false if it differs from the first pass in a way
+    /// that affects lines: commas have to be between records, and there are no line breaks.
+    pub(super) fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<u8>) -> bool {
+        if chunk.contains(&b'\n') {
+            return false;
+        }
+        // One line break for each comma, and one after the last record.
+        out.reserve(chunk.len() + 1);
+        loop {
+            if let Some(left) = self.left {
+                let (part, rest) = chunk.split_at(left.min(chunk.len()));
+                out.extend_from_slice(part);
+                chunk = rest;
+                self.left = Some(left - part.len());
+                if part.len() < left {
+                    return true;
+                }
+                out.push(b'\n');
+                self.left = None;
+            }
+            let Some((first, rest)) = chunk.split_first() else { return true };
+            if std::mem::replace(&mut self.started, true) {
+                if *first != b',' {
+                    return false;
+                }
+                chunk = rest;
+            }
+            match self.lengths.next() {
+                Some(length) => self.left = Some(length as usize),
+                None => return false,
+            }
+        }
+    }
+
+    /// Whether all records were copied completely.
+    pub(super) fn is_complete(&self) -> bool {
+        self.left.is_none() && self.lengths.as_slice().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Content, Detected, Detector, PayloadChanged, RecordLines};
+    use crate::{RecordStats, lines};
+
+    fn detect(payload: &str, chunk: usize) -> (Detected, Option<super::FirstPassStats>) {
+        let mut detector = Detector::surveying();
+        payload.as_bytes().chunks(chunk).for_each(|chunk| detector.feed(chunk));
+        detector.finish_surveyed()
+    }
+
+    fn written(payload: &str, chunk: usize) -> Result<(String, RecordStats, bool), PayloadChanged> {
+        let (detected, stats) = detect(payload, chunk);
+        let stats = stats.expect("an array of records");
+        let compact = stats.lengths.is_some();
+        let mut lines = RecordLines::surveyed(detected.records().unwrap(), stats);
+        let mut out = Vec::new();
+        for chunk in payload.as_bytes().chunks(chunk) {
+            lines.feed(chunk, &mut out)?;
+        }
+        let record_stats = lines.finish(&mut out)?;
+        Ok((String::from_utf8(out).unwrap(), record_stats, compact))
+    }
+
+    fn record(n: usize) -> String {
+        format!(r#"{{"id":"{n}","namespace":"a/{}","t":"x\n\u00e9","more":[{n},[1.5]]}}"#, n % 3)
+    }
+
+    #[test]
+    fn one_scan_gives_what_two_would() {
+        let join = |between: &str| (0..300).map(record).collect::<Vec<_>>().join(between);
+        for (payload, compact) in [
+            ("[]".to_owned(), true),
+            (format!("[{}]", join(",")), true),
+            (format!(r#"{{"columns":["a"],"data":{{"rows":[{}]}},"n":1}}"#, join(",")), true),
+            (format!(r#"{{"a":[{}],"b":[1]}}"#, join(",")), true),
+            ("\u{feff} [1,22,\"x\",[],{},null] ".to_owned(), true),
+            (format!("[{}]", join(", ")), false),
+            (format!("[{} ]", join(",")), false),
+            (format!("[{}]", join(",").replace(":[", ": [")), false),
+        ] {
+            let (expected, survey) =
+                lines(payload.as_bytes(), &Detected::detect(payload.as_bytes()), usize::MAX)
+                    .unwrap();
+            for chunk in [1, 7, 1000, usize::MAX] {
+                let ours = written(&payload, chunk).unwrap();
+                assert_eq!(ours, (expected.clone(), survey.clone(), compact), "{chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_survey_is_known_before_the_lines_are_written() {
+        let memory = r#"{"id":"a","memory_type":"semantic","created":"2026-01-01","content":"c"}"#;
+        let (_, stats) = detect(&format!("[{memory},{memory}]"), 5);
+        let survey = stats.unwrap().survey();
+        assert!(survey.is_of_memories() && survey.count == 2 && survey.head.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_array_of_records_is_not_surveyed() {
+        for payload in ["{}\n{}", "a,b\n1,2\n", r#"{"a":{"b":1}}"#, "text", "", "[1,]"] {
+            let (detected, stats) = detect(payload, 3);
+            assert!(stats.is_none(), "{payload}");
+            assert_eq!(detected, Detected::detect(payload.as_bytes()));
+        }
+        // A document with an array that is not its record array.
+        let document = format!(r#"{{"text":"{}","few":[1]}}"#, "x".repeat(3000));
+        let (detected, stats) = detect(&document, 100);
+        assert!(detected.content == Content::Document && stats.is_none());
+    }
+
+    #[test]
+    fn another_payload_than_the_surveyed_one_is_noticed() {
+        let (detected, _) = detect("[11,22,33]", 100);
+        for other in ["[11,22", "[11,22,", "[1,222,33]", "[11;22,33]", "[1\n,22,33]"] {
+            let (_, stats) = detect("[11,22,33]", 100);
+            let mut lines = RecordLines::surveyed(detected.records().unwrap(), stats.unwrap());
+            let mut out = Vec::new();
+            let outcome =
+                lines.feed(other.as_bytes(), &mut out).and_then(|()| lines.finish(&mut out));
+            assert!(outcome.is_err(), "{other}");
+        }
     }
 }

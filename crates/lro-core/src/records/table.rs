@@ -1,10 +1,10 @@
-//! Table: rows under a header of column names, separated by commas or tabs.
+//! Tables: CSV and TSV with a header of column names.
 //!
-//! Recognised strictly, since prose has commas too: at least two rows besides the header, every row
-//! as wide as the header, column names short, distinct and not numbers. Rows are parsed by
-//! `csv-core`; a row becomes an object whose members are the columns. A column whose cells are all
-//! JSON numbers (or empty: then `null`) keeps them as numbers, lexeme for lexeme; any other cell is
-//! a string. The payload itself is what counts as the original, so nothing is lost by this.
+//! Detection is strict, because prose has commas too: at least two rows besides the header, every
+//! row as wide as the header, and short, distinct column names that are not numbers. `csv-core`
+//! parses the rows; a row becomes an object with one member per column. A column of JSON numbers (or
+//! empty cells, which become `null`) stays numeric, lexeme by lexeme; any other cell becomes a
+//! string. The payload itself is stored as the original, so nothing is lost.
 
 use std::collections::HashSet;
 
@@ -15,12 +15,16 @@ use super::detect::BYTE_ORDER_MARK;
 use super::{PayloadChanged, RecordForm};
 use lro_json::encode;
 
-const HEADER_CAP: usize = 64 * 1024;
-const ROW_CAP: usize = 1024 * 1024;
-const COLUMN_CAP: usize = 1000;
-const NAME_CAP: usize = 64;
+/// The maximum size of the header.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// The maximum size of a row.
+const MAX_ROW_BYTES: usize = 1024 * 1024;
+/// The maximum number of columns.
+const MAX_COLUMNS: usize = 1000;
+/// The maximum length of a column name.
+const MAX_NAME_CHARS: usize = 64;
 
-/// What stands between two cells.
+/// The delimiter between cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -44,15 +48,15 @@ impl Delimiter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Column {
-    /// Its name in the header.
+    /// The name in the header.
     pub name: String,
-    /// Whether every cell that is not empty is a JSON number.
+    /// Whether every non-empty cell is a JSON number.
     pub numeric: bool,
     /// Whether some cells are empty.
     pub gaps: bool,
 }
 
-/// Rows out of chunks.
+/// Parses rows from chunks.
 struct Rows {
     reader: Reader,
     cells: Vec<u8>,
@@ -61,7 +65,7 @@ struct Rows {
     ended: usize,
 }
 
-/// A row longer or wider than a table's may be.
+/// A row exceeds [`MAX_ROW_BYTES`] or [`MAX_COLUMNS`].
 struct Overflow;
 
 impl Rows {
@@ -70,12 +74,12 @@ impl Rows {
             reader: ReaderBuilder::new().delimiter(delimiter.byte()).build(),
             cells: vec![0; 8 * 1024],
             filled: 0,
-            ends: vec![0; COLUMN_CAP + 1],
+            ends: vec![0; MAX_COLUMNS + 1],
             ended: 0,
         }
     }
 
-    /// Hands every row that ends in `chunk` to `row`; an empty chunk ends the table.
+    /// Calls `row` for every row that ends in `chunk`; an empty chunk ends the table.
     fn feed(&mut self, mut chunk: &[u8], mut row: impl FnMut(Row<'_>)) -> Result<(), Overflow> {
         loop {
             let (result, read, written, ended) = self.reader.read_record(
@@ -88,7 +92,7 @@ impl Rows {
             self.ended += ended;
             match result {
                 ReadRecordResult::InputEmpty | ReadRecordResult::End => return Ok(()),
-                ReadRecordResult::OutputFull if self.cells.len() < ROW_CAP => {
+                ReadRecordResult::OutputFull if self.cells.len() < MAX_ROW_BYTES => {
                     self.cells.resize(self.cells.len() * 2, 0);
                 }
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
@@ -121,7 +125,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Decides whether a payload is a table.
+/// Detects whether a payload is a table.
 #[derive(Default)]
 pub(super) struct TableSniffer {
     start: u64,
@@ -133,25 +137,25 @@ pub(super) struct TableSniffer {
 }
 
 impl TableSniffer {
-    /// For a payload whose header begins at `start`.
+    /// A sniffer for a payload whose header begins at `start`.
     pub(super) fn new(start: u64) -> Self {
         Self { start, ..Self::default() }
     }
 
-    /// Looks at the next chunk; false as soon as it cannot be a table.
+    /// Processes the next chunk. Returns false as soon as the payload cannot be a table.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> bool {
         if self.rows.is_some() {
             return chunk.is_empty() || self.read(chunk);
         }
-        // Only what is new can hold the end: chunks may be as small as a byte.
+        // Search only the new bytes for the end: chunks may be as small as one byte.
         let searched = self.header.len();
         self.header.extend_from_slice(chunk);
         let Some(end) = chunk.iter().position(|b| *b == b'\n') else {
-            return self.header.len() <= HEADER_CAP;
+            return self.header.len() <= MAX_HEADER_BYTES;
         };
         let end = searched + end;
-        // The reader leaves out a mark only if it sees it whole: behind a second one, what the rows
-        // are would depend on how they arrive.
+        // The reader skips a mark only if one chunk contains all of it: after a second mark, the rows
+        // would depend on the chunks.
         if self.header.starts_with(BYTE_ORDER_MARK) {
             return false;
         }
@@ -186,7 +190,7 @@ impl TableSniffer {
         read.is_ok() && fits
     }
 
-    /// The form and the number of rows, if it is a table.
+    /// The form and the number of rows, if the payload is a table.
     pub(super) fn finish(mut self) -> Option<(RecordForm, u64)> {
         let whole = self.rows.is_some() && self.read(&[]);
         let delimiter = self.delimiter.filter(|_| whole && self.count >= 2)?;
@@ -197,24 +201,25 @@ impl TableSniffer {
     }
 }
 
+/// The columns, if `row` can be a header.
 fn header(row: Row<'_>) -> Option<Vec<Column>> {
-    let mut seen = HashSet::new();
+    let mut names = HashSet::new();
     let columns: Option<Vec<Column>> = row
         .cells()
         .map(|cell| {
             let name = std::str::from_utf8(cell).ok()?;
             let fits = !name.trim().is_empty()
-                && name.chars().count() <= NAME_CAP
+                && name.chars().count() <= MAX_NAME_CHARS
                 && name.parse::<f64>().is_err()
-                && seen.insert(name);
+                && names.insert(name);
             fits.then(|| Column { name: name.to_owned(), numeric: true, gaps: false })
         })
         .collect();
     columns.filter(|columns| columns.len() >= 2)
 }
 
-/// Whether a cell is, as it stands, a number of JSON, and one that every reader reads alike: an
-/// identifier of more than fifteen digits would be rounded by many.
+/// Whether a cell is a JSON number that every parser reads alike: many would round an identifier of
+/// more than fifteen digits.
 fn is_number(cell: &[u8]) -> bool {
     cell.last().is_some_and(u8::is_ascii_digit)
         && cell.iter().filter(|b| b.is_ascii_digit()).count() <= 15
@@ -227,7 +232,7 @@ pub(super) struct TableLines {
     rows: Rows,
     /// `{"name":` of the first column, `,"name":` of the others.
     labels: Vec<(String, bool)>,
-    header_seen: bool,
+    past_header: bool,
 }
 
 impl TableLines {
@@ -240,16 +245,16 @@ impl TableLines {
                 (format!("{open}{}:", encode(&column.name)), column.numeric)
             })
             .collect();
-        Self { rows: Rows::new(delimiter), labels, header_seen: false }
+        Self { rows: Rows::new(delimiter), labels, past_header: false }
     }
 
-    /// Appends the lines of the rows that end in `chunk`, and returns how many; an empty chunk ends
-    /// the table.
+    /// Appends the lines of the rows that end in `chunk`, and returns their number; an empty chunk
+    /// ends the table.
     pub(super) fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<u64, PayloadChanged> {
-        let (labels, header_seen) = (&self.labels, &mut self.header_seen);
+        let (labels, past_header) = (&self.labels, &mut self.past_header);
         let mut written = Ok(0);
         let read = self.rows.feed(chunk, |row| {
-            if !std::mem::replace(header_seen, true) {
+            if !std::mem::replace(past_header, true) {
                 return;
             }
             written = match (written, write(row, labels, out)) {

@@ -1,30 +1,32 @@
-//! Builder: takes the shape of records while they are scanned.
+//! Infers the shape of records from scanner events.
 
-use super::{FIELDS_CAP, Field, LEVELS, NAME_CAP, NESTED_FIELDS_CAP, NODES_CAP, Node, Shape};
+use super::{
+    Field, MAX_FIELDS, MAX_LEVELS, MAX_NAME_CHARS, MAX_NESTED_FIELDS, MAX_NODES, Node, Shape,
+};
 use lro_json::{Container, Events, Kind, decode};
 
-/// Takes the shape of records while they are scanned.
+/// Infers the shape of records from scanner events.
 #[derive(Debug)]
 pub(crate) struct ShapeBuilder {
-    /// Containers open around a record.
+    /// The nesting depth of a record.
     base: usize,
     nodes: Vec<Node>,
     open: Vec<Frame>,
-    /// The node of the member whose name came last.
+    /// The node of the member whose name was read last.
     member: Option<usize>,
-    /// The node of the scalar being read.
+    /// The node of the current scalar.
     scalar: Option<usize>,
-    /// Containers open below the levels that are told.
+    /// The number of open containers below [`MAX_LEVELS`].
     below: usize,
 }
 
 /// An open container of a record.
 #[derive(Debug)]
 struct Frame {
-    /// `None` where it is not told.
+    /// `None` if the container is not part of the shape.
     node: Option<usize>,
     container: Container,
-    /// The field that is likely to come next: most records have theirs in the same order.
+    /// The index of the field expected next: most records have their fields in the same order.
     next: usize,
     unlisted: usize,
 }
@@ -35,8 +37,8 @@ impl ShapeBuilder {
         Self { base, nodes, open: Vec::new(), member: None, scalar: None, below: 0 }
     }
 
-    /// The shape as it stands between two records.
-    pub(crate) fn so_far(&self) -> Shape {
+    /// The shape so far, between two records.
+    pub(crate) fn snapshot(&self) -> Shape {
         Shape { nodes: self.nodes.clone() }
     }
 
@@ -45,7 +47,7 @@ impl ShapeBuilder {
     }
 
     fn add_node(&mut self) -> Option<usize> {
-        if self.nodes.len() == NODES_CAP {
+        if self.nodes.len() == MAX_NODES {
             return None;
         }
         self.nodes.push(Node::default());
@@ -54,7 +56,7 @@ impl ShapeBuilder {
 
     /// The node for the value that begins.
     #[inline]
-    fn place(&mut self) -> Option<usize> {
+    fn next_node(&mut self) -> Option<usize> {
         let Some(frame) = self.open.last() else { return Some(0) };
         match (frame.container, frame.node) {
             (Container::Object, _) => self.member.take(),
@@ -68,10 +70,15 @@ impl ShapeBuilder {
         }
     }
 
-    /// The place among the fields of `object` of the one that `lexeme` names, and its node.
+    /// The index of the field of `object` that `lexeme` names, and its node.
     #[inline]
-    fn named(&mut self, object: usize, expected: usize, lexeme: &[u8]) -> Option<(usize, usize)> {
-        // Nearly every name is the one expected, and spelled without escapes.
+    fn field_by_lexeme(
+        &mut self,
+        object: usize,
+        expected: usize,
+        lexeme: &[u8],
+    ) -> Option<(usize, usize)> {
+        // Nearly every name is the expected one, without escapes.
         let node = &mut self.nodes[object];
         if let Some(field) = node.fields.get_mut(expected)
             && field.plain
@@ -80,22 +87,22 @@ impl ShapeBuilder {
             field.count_in(node.objects);
             return Some((expected, field.node));
         }
-        if lexeme.len() > NAME_CAP * 4 {
+        if lexeme.len() > MAX_NAME_CHARS * 4 {
             return None;
         }
-        // The same name may be spelled with escapes and without.
+        // The same name may be written with or without escapes.
         self.field(object, &decode(lexeme)?)
     }
 
-    /// The place of the field `name` among the fields of `object`, and its node.
+    /// The index of the field `name` of `object`, and its node. Adds the field if it is new.
     fn field(&mut self, object: usize, name: &str) -> Option<(usize, usize)> {
         let node = &mut self.nodes[object];
-        if let Some(found) = node.fields.iter().position(|field| *field.name == *name) {
-            let field = &mut node.fields[found];
+        if let Some(index) = node.fields.iter().position(|field| *field.name == *name) {
+            let field = &mut node.fields[index];
             field.count_in(node.objects);
-            return Some((found, field.node));
+            return Some((index, field.node));
         }
-        let cap = if object == 0 { FIELDS_CAP } else { NESTED_FIELDS_CAP };
+        let cap = if object == 0 { MAX_FIELDS } else { MAX_NESTED_FIELDS };
         let new = if node.fields.len() < cap { self.add_node()? } else { return None };
         let node = &mut self.nodes[object];
         let (plain, name) = (!name.contains('\\'), name.into());
@@ -116,7 +123,7 @@ impl Events for ShapeBuilder {
             self.below += usize::from(container.is_some());
             return;
         }
-        let node = self.place();
+        let node = self.next_node();
         let Some(container) = container else {
             self.scalar = node;
             return;
@@ -126,9 +133,9 @@ impl Events for ShapeBuilder {
             node.kinds.add(kind);
             node.objects += u64::from(container == Container::Object);
         }
-        if depth - self.base == LEVELS {
+        if depth - self.base == MAX_LEVELS {
             self.below = 1;
-            // What is in it is not listed, and must not be taken for absent.
+            // Its fields are not tracked, and must not count as absent.
             if let Some(node) = node {
                 self.nodes[node].unlisted = 1;
             }
@@ -156,11 +163,11 @@ impl Events for ShapeBuilder {
         }
         self.member = None;
         let Some(&Frame { node: Some(object), next, .. }) = self.open.last() else { return };
-        let found = lexeme.and_then(|lexeme| self.named(object, next, lexeme));
+        let field = lexeme.and_then(|lexeme| self.field_by_lexeme(object, next, lexeme));
         let Some(frame) = self.open.last_mut() else { return };
-        if let Some((place, node)) = found {
+        if let Some((index, node)) = field {
             self.member = Some(node);
-            frame.next = place + 1;
+            frame.next = index + 1;
         } else {
             frame.unlisted += 1;
             let unlisted = &mut self.nodes[object].unlisted;
@@ -170,8 +177,8 @@ impl Events for ShapeBuilder {
 }
 
 impl Shape {
-    /// A shape of plain columns.
-    pub(crate) fn of_columns<'a>(
+    /// The shape of a table with these columns.
+    pub(crate) fn from_columns<'a>(
         columns: impl IntoIterator<Item = (&'a str, &'static [Kind])>,
         count: u64,
     ) -> Self {
@@ -189,8 +196,8 @@ impl Shape {
     }
 }
 
-/// Whether two names are the same. Most are short, and a call to compare them would take longer than
-/// comparing them.
+/// Whether two names are equal. Most are short, and a call to `memcmp` would take longer than the
+/// comparison itself.
 #[inline]
 fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {

@@ -1,6 +1,6 @@
 //! The descriptor: its fields, its schema, its size.
 
-use lro_core::{Detail, Extraction, O200k, RECIPES, Tokenizer, is_neutral};
+use lro_core::{Detail, Extraction, O200k, RECIPES, Tokenizer, is_visible};
 use serde_json::{Value, json};
 
 use crate::memories::{DETAILS, Offloaded, json, payload};
@@ -209,7 +209,7 @@ fn r11_the_compact_descriptor_has_reference_path_summary_and_one_line() {
     }
 }
 
-/// The sizes that are promised, on a path as in the specification, without a preview.
+/// The guaranteed sizes, with a path as in the specification and without a preview.
 #[test]
 fn descriptors_stay_within_their_size() {
     let limits = [(Detail::Light, 1200), (Detail::Medium, 1400), (Detail::Full, 1400)];
@@ -264,7 +264,7 @@ fn the_preview_shows_whole_records_within_its_budget() {
         if descriptor.lro.preview_cut.is_none() {
             for (record, line) in shown.iter().zip(&offloaded.lines) {
                 let whole: Value = serde_json::from_str(line).unwrap();
-                assert!(*record == whole || !is_neutral(line), "{record}\n{whole}");
+                assert!(*record == whole || !is_visible(line), "{record}\n{whole}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The estimate beside the real count, script by script.
+//! The estimate compared with the real count, for several scripts.
 
 use lro_core::tokens::{Method, estimate};
 use lro_core::{Measure, O200k, Tokenizer};

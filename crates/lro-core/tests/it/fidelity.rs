@@ -1,11 +1,11 @@
-//! Not one lexeme lost: what is found, cut out and put together again is what came.
+//! No lexeme is lost: detecting, removing and reassembling records restores the payload.
 
-use lro_core::records::{Content, Envelope, Finder, Found, RecordForm, RecordLines};
+use lro_core::records::{Content, Detected, Detector, Envelope, RecordForm, RecordLines};
 use proptest::prelude::*;
 
 use crate::tree::{self, Tree};
 
-/// What JSON and tables are made of, and what is nearly so.
+/// Fragments of JSON and tables, valid and nearly valid.
 const FRAGMENTS: &[&str] = &[
     "{",
     "}",
@@ -49,7 +49,7 @@ const AROUND: &[(&str, &str)] =
     &[("[", "]"), ("[\"", "\"]"), ("{\"a\":", "}"), ("\u{feff} [", "]\n"), ("{\"r\":[1,", "2]}")];
 
 /// The record lines of a payload fed in chunks.
-fn lines(payload: &str, found: &Found, chunk: usize) -> Vec<String> {
+fn lines(payload: &str, found: &Detected, chunk: usize) -> Vec<String> {
     let mut writer = RecordLines::new(found.records().unwrap());
     let mut out = Vec::new();
     for part in payload.as_bytes().chunks(chunk) {
@@ -61,8 +61,8 @@ fn lines(payload: &str, found: &Found, chunk: usize) -> Vec<String> {
     lines
 }
 
-fn find(payload: &str, chunk: usize) -> Found {
-    let mut finder = Finder::new();
+fn find(payload: &str, chunk: usize) -> Detected {
+    let mut finder = Detector::new();
     payload.as_bytes().chunks(chunk).for_each(|part| finder.feed(part));
     finder.finish()
 }
@@ -70,7 +70,7 @@ fn find(payload: &str, chunk: usize) -> Found {
 /// The record array by the rule, computed on the tree.
 fn expected(tree: &Tree) -> Option<(Vec<&str>, &[Tree])> {
     let size = |items: &[Tree]| items.iter().map(|item| item.compact().len()).sum::<usize>();
-    // The first of the largest, among those whose names can be told.
+    // The first of the largest arrays, among those with decodable names.
     let mut best: Option<(Vec<&str>, &[Tree])> = None;
     for (path, items) in tree.arrays() {
         let text = path.iter().all(|name| serde_json::from_str::<String>(name).is_ok());
@@ -99,7 +99,7 @@ proptest! {
     ) {
         let payload = tree.spaced(&spaces);
         let found = find(&payload, chunk);
-        prop_assert_eq!(&found, &Found::detect(payload.as_bytes()));
+        prop_assert_eq!(&found, &Detected::detect(payload.as_bytes()));
         prop_assert_eq!(found.measure.chars, payload.chars().count() as u64);
         if let Some((path, items)) = expected(&tree) {
             let records = found.records().expect("records were expected");
@@ -113,7 +113,7 @@ proptest! {
             let lines = lines(&payload, &found, chunk);
             let compact: Vec<String> = items.iter().map(Tree::compact).collect();
             prop_assert_eq!(&compact, &lines);
-            // T2: the measure is that of the lines.
+            // T2: the measure is taken from the lines.
             let chars: usize = lines.iter().map(|line| line.chars().count()).sum();
             prop_assert_eq!(records.measure.chars, chars as u64);
             let envelope = Envelope::parse(payload.as_bytes(), records).unwrap();
@@ -140,7 +140,7 @@ proptest! {
         prop_assert!(jsonschema::meta::is_valid(&schema), "{}", schema);
         let validator = jsonschema::validator_for(&schema).unwrap();
         for line in String::from_utf8(out).unwrap().lines() {
-            // A lone surrogate, great depth or a number beyond all range is no value to validate.
+            // A lone surrogate, deep nesting or a number out of range cannot be validated.
             if let Ok(record) = serde_json::from_str::<serde_json::Value>(line) {
                 prop_assert!(validator.is_valid(&record), "{}\n{}", line, schema);
             }
@@ -156,7 +156,7 @@ proptest! {
         let inside = fragments.concat();
         let payload = around.map_or_else(|| inside.clone(), |(a, b)| format!("{a}{inside}{b}"));
         let found = find(&payload, chunk);
-        prop_assert_eq!(&found, &Found::detect(payload.as_bytes()));
+        prop_assert_eq!(&found, &Detected::detect(payload.as_bytes()));
         let json = payload.strip_prefix('\u{feff}').unwrap_or(&payload);
         let valid = serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok()
             && json.trim_start().starts_with(['{', '[']);
@@ -195,7 +195,7 @@ fn a_thousand_levels_and_odd_lexemes_survive() {
         "[".repeat(1000) + &"]".repeat(1000)
     );
     let payload = format!("{{\"rows\":[{record},{record}],\"big\":1e999}}");
-    let found = Found::detect(payload.as_bytes());
+    let found = Detected::detect(payload.as_bytes());
     assert_eq!(lines(&payload, &found, 7), [record.clone(), record]);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the core through its public face.
+//! Tests of the public API of the core.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::cast_precision_loss, reason = "ratios of counts far below 2^52")]

@@ -1,9 +1,10 @@
-//! Memories as the tools return them, and what is made of them.
+//! Memories as the tools return them, and the descriptors built from them.
 
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_core::{
-    CompactDescriptor, Detail, Extraction, FullDescriptor, Look, NoTokenizer, Operation, Policies,
-    ResultId, Rules, Stored, Survey, Threshold, Tokens, assess, lines,
+    CompactDescriptor, DescriptorInput, DescriptorOptions, Detail, Extraction, FullDescriptor,
+    NoTokenizer, Operation, Policies, RecordStats, ResultId, Rules, Threshold, Tokens, assess,
+    lines,
 };
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub(crate) fn level(detail: Detail) -> mif::Detail {
     }
 }
 
-/// A tool's structured content around record lines.
+/// The structured content of a tool with these record lines.
 pub(crate) fn payload(lines: &[String]) -> String {
     let scores: Vec<String> = (0..lines.len()).map(|i| format!("0.{:03}", i % 1000)).collect();
     format!(
@@ -28,11 +29,11 @@ pub(crate) fn payload(lines: &[String]) -> String {
     )
 }
 
-/// A result that went all the way, as far as the core takes it.
+/// A result that passed all stages of the core.
 pub(crate) struct Offloaded {
-    pub(crate) found: Found,
+    pub(crate) found: Detected,
     pub(crate) lines: Vec<String>,
-    pub(crate) survey: Survey,
+    pub(crate) survey: RecordStats,
     pub(crate) estimated: Tokens,
     pub(crate) text_head: String,
 }
@@ -61,10 +62,10 @@ impl Offloaded {
         Self::of(&payload(&lines), "recall_memories")
     }
 
-    fn stored<'a>(&'a self, path: &'a str, operation: &'a Operation) -> Stored<'a> {
-        Stored {
+    fn stored<'a>(&'a self, path: &'a str, operation: &'a Operation) -> DescriptorInput<'a> {
+        DescriptorInput {
             id: id(),
-            place: lro_core::Place::File(path),
+            place: lro_core::Location::File(path),
             readable_path: true,
             expires_at: "2026-11-15T12:00:00Z".parse().unwrap(),
             operation,
@@ -86,7 +87,7 @@ impl Offloaded {
         preview: u64,
     ) -> FullDescriptor {
         let operation = Operation::Recall;
-        let look = Look { extraction, preview: Tokens(preview) };
+        let look = DescriptorOptions { extraction, preview: Tokens(preview) };
         self.stored(path, &operation).full_descriptor(detail, look)
     }
 
@@ -99,7 +100,7 @@ impl Offloaded {
     ) -> CompactDescriptor {
         let operation = Operation::of_tool(tool);
         let detail = operation.is_memory().then_some(Detail::Light);
-        let look = Look { extraction, preview: Tokens(preview) };
+        let look = DescriptorOptions { extraction, preview: Tokens(preview) };
         self.stored(path, &operation).compact_descriptor(detail, look)
     }
 

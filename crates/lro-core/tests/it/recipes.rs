@@ -25,7 +25,7 @@ fn check(memories: &[mif::Memory], detail: Detail, directory: &Path, shells: &[&
             );
         }
     }
-    // A recipe that matches nothing would show nothing.
+    // A recipe without matches would prove nothing.
     assert!(expected.iter().all(|answer| !answer.is_empty()), "{detail}");
 }
 
@@ -59,7 +59,7 @@ fn r6_every_recipe_works_in_fifty_hostile_directories() {
         // All three levels and both shells, spread over the directories.
         check(&memories, DETAILS[i % 3], &directory, &[["bash", "dash"][i % 2]]);
     }
-    // Nothing was executed on the way: the directories hold the one file each.
+    // Nothing else was executed: each directory has one file.
     for entry in std::fs::read_dir(root.path()).unwrap() {
         assert_eq!(std::fs::read_dir(entry.unwrap().path()).unwrap().count(), 1);
     }

@@ -1,14 +1,16 @@
-//! What a payload is taken for.
+//! Detection of the format of a payload.
 
 use lro_core::lines;
-use lro_core::records::{Content, Delimiter, Envelope, Finder, Found, PayloadChanged, RecordForm};
+use lro_core::records::{
+    Content, Delimiter, Detected, Detector, Envelope, PayloadChanged, RecordForm,
+};
 
 fn content(payload: &str) -> Content {
-    Found::detect(payload.as_bytes()).content
+    Detected::detect(payload.as_bytes()).content
 }
 
 fn record_lines(payload: &str) -> Vec<String> {
-    let found = Found::detect(payload.as_bytes());
+    let found = Detected::detect(payload.as_bytes());
     let (lines, _) = lines(payload.as_bytes(), &found, usize::MAX).unwrap();
     lines.lines().map(str::to_owned).collect()
 }
@@ -49,7 +51,7 @@ fn a_document_without_a_dominant_array_stays_one() {
     ] {
         assert_eq!(content(payload), Content::Document, "{payload}");
     }
-    // Two arrays of a size, and more around each than an envelope is.
+    // Two arrays of the same size, each with more around it than an envelope.
     let edges = vec![r#"{"from":1,"to":2}"#; 100].join(",");
     let graph = format!(r#"{{"nodes":[{edges}],"edges":[{edges}],"more":{{"x":"y"}}}}"#);
     assert_eq!(content(&graph), Content::Document);
@@ -80,9 +82,9 @@ fn tables_are_records_with_typed_columns() {
     let RecordForm::Table { delimiter, columns, .. } = &records.form else { panic!() };
     assert_eq!((*delimiter, records.count), (Delimiter::Tab, 2));
     let ids = "id,n\n1234567890123456,1\n2,2\n";
-    // Sixteen digits are an identifier, which a reader of doubles would round.
+    // Sixteen digits are an identifier, which would be rounded as a double.
     assert_eq!(record_lines(ids)[0], r#"{"id":"1234567890123456","n":1}"#);
-    // 007 is not a number of JSON: the column keeps its zeros.
+    // 007 is not a JSON number: the column keeps its zeros.
     assert!(!columns[0].numeric);
     assert_eq!(record_lines(tsv)[0], r#"{"code":"007","name":"x, y"}"#);
 }
@@ -109,7 +111,7 @@ fn text_and_binary_are_neither_parsed_nor_guessed_at() {
     }
     for binary in [&b"\xff\xfe"[..], b"a\0b", b"{\"a\":\"\xff\"}", b"[1,2]\0", b"a,b\n1,2\n3,\xc3"]
     {
-        assert_eq!(Found::detect(binary).content, Content::Binary, "{binary:?}");
+        assert_eq!(Detected::detect(binary).content, Content::Binary, "{binary:?}");
     }
 }
 
@@ -124,9 +126,9 @@ fn what_is_found_does_not_depend_on_the_chunks() {
         "\u{feff}",
         &long_name,
     ] {
-        let whole = Found::detect(payload.as_bytes());
+        let whole = Detected::detect(payload.as_bytes());
         for size in [1, 2, 3, 5, 100, 4095, 20_000] {
-            let mut finder = Finder::new();
+            let mut finder = Detector::new();
             payload.as_bytes().chunks(size).for_each(|chunk| finder.feed(chunk));
             assert_eq!(finder.finish(), whole, "{size}");
         }
@@ -150,7 +152,7 @@ fn a_payload_that_changed_is_noticed() {
         ("a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2\nx\ny,z,w\n"),
         ("a,b\n1,2\n3,4\n", "a,b\n1,2\nx,y\n"),
     ] {
-        let found = Found::detect(first.as_bytes());
+        let found = Detected::detect(first.as_bytes());
         let outcome = lines(second.as_bytes(), &found, usize::MAX);
         assert_eq!(outcome.err(), Some(PayloadChanged), "{first:?} {second:?}");
         let records = found.records().unwrap();

@@ -1,4 +1,4 @@
-//! The specification's types and thresholds, as an embedder meets them.
+//! The types and thresholds of the specification, as embedders use them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -109,7 +109,7 @@ fn lines_of(chars: usize, records: usize) -> Vec<String> {
 }
 
 #[test]
-fn t4_the_boundary_lies_exactly_at_the_threshold() {
+fn t4_the_boundary_is_exactly_at_the_threshold() {
     assert_eq!(delivery(&payload(&lines_of(6400, 20)), "recall_memories"), Delivery::Inline);
     assert_eq!(delivery(&payload(&lines_of(6401, 20)), "recall_memories"), Delivery::Offload);
 }
@@ -131,7 +131,7 @@ fn t5_many_small_records_offload_together_and_one_large_one_alone() {
 
 #[test]
 fn t3_nothing_is_decided_before_the_whole_result_is_there() {
-    // The decision takes the payload; there is no way to ask for one without it.
+    // A decision requires the payload.
     let policies = Policies::default();
     let rules = Rules { enabled: true, threshold: Threshold::Above(1600), policies: &policies };
     let assessment =

@@ -1,4 +1,4 @@
-//! Our o200k tokenizer beside the reference implementation: the same counts, without its memory.
+//! Our o200k tokenizer compared with the reference implementation: the same counts, less memory.
 
 use lro_core::{O200k, Tokenizer as _, Tokens};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn g36_counts_are_those_of_the_reference_on_real_text() {
         include_str!("tokenizer.rs").to_owned(),
     ] {
         assert_eq!(ours(&text), reference(&text), "{}", &text[..text.floor_char_boundary(80)]);
-        // Positions inside of a token as well.
+        // Also positions inside a token.
         for start in (0..200).map(|i| text.floor_char_boundary(i)) {
             let part = &text[start..text.floor_char_boundary(start + 1000)];
             assert_eq!(ours(part), reference(part), "{part}");
@@ -107,7 +107,7 @@ fn g36_a_count_stops_at_its_limit_and_only_there() {
     assert_eq!(O200k.count_till("", 0), Ok(Some(Tokens(0))));
 }
 
-/// Characters of every class that the split knows, and those with rules of their own.
+/// Characters of every class of the split, and those with special rules.
 fn characters() -> impl Strategy<Value = String> {
     let some = prop::sample::select(
         "aAzZ09 \t\r\n\u{85}\u{a0}'\u{17f}sStTrReEvVlLmMdD/!-_.,\"{}[]:\u{301}\u{2b0}\u{1c5}\u{df}\u{5d0}\

@@ -1,16 +1,16 @@
-//! JSON as a tree of lexemes, which tests write with any white space and know by heart.
+//! JSON as a tree of lexemes, which tests serialize with any white space.
 
 use proptest::prelude::*;
 
-/// A value by its lexemes: what it is written as, not what it means.
+/// A value by its lexemes: its spelling, not its meaning.
 #[derive(Debug, Clone)]
 pub(crate) enum Tree {
     /// A number, a literal or a string, as written.
     Leaf(String),
     Array(Vec<Tree>),
-    /// Members in order; the names are string lexemes, and may stand twice.
+    /// Members in order; the names are string lexemes, and may be duplicates.
     Object(Vec<(String, Tree)>),
-    /// So many objects in one another; no array, so that it is never mistaken for records.
+    /// This many nested objects; not an array, so that it is never taken for records.
     Deep(usize),
 }
 
@@ -22,7 +22,7 @@ impl Tree {
         out
     }
 
-    /// With white space from `spaces` wherever it may stand.
+    /// With white space from `spaces` wherever it is allowed.
     pub(crate) fn spaced(&self, spaces: &[String]) -> String {
         let mut out = String::new();
         let mut spaces = spaces.iter().map(String::as_str).cycle();
@@ -131,8 +131,7 @@ pub(crate) fn value() -> impl Strategy<Value = Tree> {
     leaf.prop_recursive(5, 48, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Tree::Array),
-            // Few names, so that some stand twice in one object.
-            // and spelled in more than one way.
+            // Few names, so that objects have duplicates, in more than one spelling.
             prop::collection::vec(
                 (prop_oneof![string(), "\"([a-c]|\\\\u006[1-3])\""], inner),
                 0..6
@@ -165,7 +164,7 @@ pub(crate) fn payload() -> impl Strategy<Value = Tree> {
     prop_oneof![3 => enveloped, 2 => records(), 1 => prop::collection::vec((string(), value()), 0..5).prop_map(Tree::Object)]
 }
 
-/// How many cases a property is tried with: a sample by default, more in a long run.
+/// The number of cases per property: a sample by default, more in a long run.
 pub(crate) fn cases(sample: u32) -> ProptestConfig {
     let cases = std::env::var("ATLATL_SOAK_CASES").ok().and_then(|n| n.parse().ok());
     ProptestConfig {

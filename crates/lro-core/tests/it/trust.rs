@@ -7,7 +7,7 @@ use crate::memories::{DETAILS, Offloaded, json, payload};
 
 const PATH: &str = "/tmp/atlatl-recall-01KA35ZK000J6HB7H9NF6YV4D3.jsonl";
 
-/// A memory with `hostile` in one place.
+/// A memory with `hostile` in one field.
 fn memory(field: &str, hostile: &str) -> Value {
     let mut memory = json!({
         "id": "0190a000-0000-7000-8000-000000000001", "memory_type": "semantic", "title": "t",
@@ -45,7 +45,7 @@ const SOURCES: [&str; 14] = [
     "key of a nested object",
 ];
 
-/// What the model is told to believe: everything but the data fields.
+/// The trusted part of a descriptor: everything but the data fields.
 fn trusted(descriptor: &Value) -> String {
     let mut trusted = descriptor.clone();
     trusted["line_schema"].take();
@@ -56,7 +56,7 @@ fn trusted(descriptor: &Value) -> String {
 }
 
 fn hidden(text: &str) -> bool {
-    !lro_core::is_neutral(text)
+    !lro_core::is_visible(text)
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn nothing_hostile_reaches_a_trusted_field() {
             commands_are_ours(&full);
             let compact = offloaded.compact(PATH, hostile, extraction, 300);
             let mut compact = json(&compact);
-            // The tool's own name, reduced to a slug, is the one thing a summary repeats.
+            // A summary repeats only the tool's name, reduced to a slug.
             let operation = compact["summary"]["operation"].take();
             assert!(
                 operation
@@ -97,7 +97,7 @@ fn check(descriptor: &Value, marker: &str, source: &str) {
     assert!(!hidden(&descriptor.to_string()), "{source}: {descriptor}");
 }
 
-/// Each command is one of the known programs and nothing else.
+/// Checks that each command consists of known programs only.
 fn commands_are_ours(descriptor: &FullDescriptor) {
     static KNOWN: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
         DETAILS

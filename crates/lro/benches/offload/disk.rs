@@ -1,12 +1,12 @@
-//! Disk: a place on the file system that holds the checkout's build, which is a real one.
+//! A directory on the file system of the build directory, which is a real disk.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Where cargo lets benchmarks put their files.
-const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
+/// The directory that cargo provides for files of benchmarks.
+const DIRECTORY: &str = env!("CARGO_TARGET_TMPDIR");
 
 pub(crate) struct Disk {
     kind: String,
@@ -15,11 +15,11 @@ pub(crate) struct Disk {
 impl Disk {
     /// # Panics
     ///
-    /// Panics where the place is in memory: syncing would cost nothing there.
+    /// Panics if the directory is in memory: syncing would cost nothing.
     pub(crate) fn of_the_checkout() -> Self {
-        fs::create_dir_all(FOLDER).expect("a folder for the benchmark");
-        let kind = testkit::file_system(Path::new(FOLDER));
-        assert!(kind != "tmpfs", "{FOLDER} lies in memory");
+        fs::create_dir_all(DIRECTORY).expect("a directory for the benchmark");
+        let kind = testkit::file_system(Path::new(DIRECTORY));
+        assert!(kind != "tmpfs", "{DIRECTORY} is in memory");
         Self { kind }
     }
 
@@ -28,15 +28,17 @@ impl Disk {
         &self.kind
     }
 
-    /// A new directory, which goes with its handle.
-    #[expect(clippy::unused_self, reason = "who has a disk has made sure of it")]
+    /// A new directory, removed with its handle.
+    #[expect(clippy::unused_self, reason = "a `Disk` proves that the directory is on a disk")]
     pub(crate) fn directory(&self) -> TempDir {
-        tempfile::Builder::new().prefix("bench-offload-").tempdir_in(FOLDER).expect("a directory")
+        tempfile::Builder::new()
+            .prefix("bench-offload-")
+            .tempdir_in(DIRECTORY)
+            .expect("a directory")
     }
 }
 
-/// Removes the files of a round and waits until that is over, so that no round pays for the one
-/// before it.
+/// Removes the files of a round and waits for completion, so that no round pays for the previous one.
 pub(crate) fn clear(directory: &Path) {
     for entry in fs::read_dir(directory).expect("listed") {
         let path = entry.expect("listed").path();

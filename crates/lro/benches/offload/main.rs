@@ -1,4 +1,5 @@
-//! The cost of an offload beside the bare work of the same bytes, and the memory of a streamed one.
+//! The cost of an offload compared with the bare work on the same bytes, and the memory of a streamed
+//! one.
 //!
 //! `cargo xtask bench offload` runs it and keeps the results. Prints one JSON object.
 
@@ -14,7 +15,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use lro::{Delivered, Incoming, Moment, Offloader};
+use lro::{Delivered, IdSeed, Offloader, ResultBody, ToolCall};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use self::disk::Disk;
 use self::rounds::Rounds;
 
-/// Ends a payload of many records.
+/// The size of a large payload.
 const LARGE_BYTES: usize = 100_000_000;
 
 fn main() {
@@ -36,23 +37,23 @@ fn main() {
     let disk = Disk::of_the_checkout();
     let memories = |between| records("memories", between);
     let rows = vec![
-        compared(&disk, "500 memories, full detail", "recall_memories", &recalled(500), 2.0, 301),
-        compared(&disk, "100 MB of records", "list_records", &records("records", ","), 1.5, 25),
-        compared(&disk, "100 MB of memories", "recall_memories", &memories(","), 1.5, 25),
-        compared(&disk, "100 MB, spaces between", "list_records", &memories(",\n "), 1.5, 25),
+        compare(&disk, "500 memories, full detail", "recall_memories", &recalled(500), 2.0, 301),
+        compare(&disk, "100 MB of records", "list_records", &records("records", ","), 1.5, 25),
+        compare(&disk, "100 MB of memories", "recall_memories", &memories(","), 1.5, 25),
+        compare(&disk, "100 MB, spaces between", "list_records", &memories(",\n "), 1.5, 25),
     ];
     let streamed = streamed::row(&disk, 3);
     println!("{:#}", json!({"file_system": disk.kind(), "compared": rows, "streamed": streamed}));
 }
 
-/// What `recall_memories` returns for so many memories.
+/// The result of `recall_memories` with `count` memories.
 fn recalled(count: usize) -> String {
     let memories = testkit::corpus::memories(count, 42);
     let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
     format!(r#"{{"count":{count},"memories":[{}],"next_cursor":null}}"#, lines.join(","))
 }
 
-/// The records of the corpus over and over, as the member `name`.
+/// The records of the corpus, repeated, as the member `name`.
 fn records(name: &str, between: &str) -> String {
     let lines = testkit::corpus::lines(&testkit::corpus::memories(2000, 42), mif::Detail::Full);
     let mut payload = String::with_capacity(LARGE_BYTES + 4096);
@@ -68,15 +69,15 @@ fn records(name: &str, between: &str) -> String {
     payload
 }
 
-/// An offload and the bare work, in turn.
-fn compared(disk: &Disk, name: &str, tool: &str, payload: &str, goal: f64, rounds: usize) -> Value {
+/// An offload and the bare work, alternating.
+fn compare(disk: &Disk, name: &str, tool: &str, payload: &str, goal: f64, rounds: usize) -> Value {
     let directory = disk.directory();
     let spool = DirSpool::open(&directory.path().join("spool"), DirOptions::private());
     let offloader =
         Offloader::new(Arc::new(spool.expect("a spool")), &Config::default()).with_tokenizer(O200k);
     let bytes = payload.as_bytes();
     let bare = directory.path().join("bare");
-    let rounds = Rounds::taken(
+    let rounds = Rounds::run(
         rounds,
         || scan(bytes),
         || write(&bare, bytes),
@@ -98,7 +99,7 @@ fn write(path: &Path, bytes: &[u8]) {
 }
 
 fn offload(offloader: &Offloader, tool: &str, bytes: &[u8]) {
-    let incoming = Incoming::payload(tool, bytes);
-    let delivered = offloader.deliver(&incoming, Moment::of_system());
+    let body = ResultBody::Payload(bytes);
+    let delivered = offloader.deliver_result(ToolCall::new(tool), body, IdSeed::of_system());
     assert!(matches!(delivered, Delivered::Offloaded(_)), "{delivered:?}");
 }

@@ -1,10 +1,10 @@
-//! Rounds: the same work done both ways in turn, so that both meet the same machine.
+//! Rounds of the same work done both ways, alternating, so that both run under the same conditions.
 
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-/// The seconds that each round took.
+/// The durations of all rounds, in seconds.
 pub(crate) struct Rounds(Vec<Round>);
 
 struct Round {
@@ -14,8 +14,8 @@ struct Round {
 }
 
 impl Rounds {
-    /// Takes rounds; which of the two ways comes first changes from one to the next.
-    pub(crate) fn taken(
+    /// Runs `count` rounds; the order of the two ways alternates.
+    pub(crate) fn run(
         count: usize,
         scan: impl Fn(),
         write: impl Fn(),
@@ -33,7 +33,7 @@ impl Rounds {
             clear();
             offload
         };
-        // One that does not count: it finds caches cold and makes the first allocations.
+        // A warm-up round that does not count.
         bare();
         ours();
         let round = |i: usize| {
@@ -51,7 +51,7 @@ impl Rounds {
 
     /// The ratio of each round, and medians of the times.
     pub(crate) fn figures(&self) -> Value {
-        let of = |value: fn(&Round) -> f64| Spread::of(self.0.iter().map(value));
+        let of = |value: fn(&Round) -> f64| Spread::from_values(self.0.iter().map(value));
         let milliseconds = |value: fn(&Round) -> f64| {
             let spread = of(value);
             json!({"median": spread.median * 1e3, "quartiles": spread.quartiles.map(|s| s * 1e3)})
@@ -86,7 +86,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+    fn from_values(values: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.collect();
         sorted.sort_by(f64::total_cmp);
         let at = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];

@@ -1,11 +1,11 @@
-//! Streamed: a gigabyte through an offloader, in a process that does nothing else.
+//! Streams a gigabyte through an offloader, in a process of its own.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lro::{Call, Delivered, Moment, Offloader};
+use lro::{Delivered, IdSeed, Offloader, ToolCall};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::disk::Disk;
 
-/// The argument that makes the benchmark such a process; the place to store into follows it.
+/// The argument that starts this process; the spool directory follows it.
 pub(crate) const FLAG: &str = "--stream-into";
 
 const BYTES: usize = 1 << 30;
-/// In which chunks it arrives: what a pipe or a socket gives at a time.
-const CHUNK: usize = 64 * 1024;
+/// The chunk size, as of a pipe or a socket.
+const CHUNK_BYTES: usize = 64 * 1024;
 const GOAL_MIB: u64 = 192;
 
-/// Streams in a child and reports the most memory that the child ever had.
+/// Streams in a child process and reports its peak memory.
 pub(crate) fn row(disk: &Disk, rounds: usize) -> Value {
     let program = std::env::current_exe().expect("the benchmark's own program");
     let runs: Vec<Value> = (0..rounds)
@@ -41,14 +41,14 @@ pub(crate) fn row(disk: &Disk, rounds: usize) -> Value {
     })
 }
 
-/// What the child does. The payload is made on the way, so that nothing but the offloader holds it.
+/// The child process. It generates the payload on the fly, so that only the offloader keeps it.
 pub(crate) fn child(directory: &Path) -> Value {
     let lines = testkit::corpus::lines(&testkit::corpus::memories(2000, 42), mif::Detail::Full);
     let spool = DirSpool::open(&directory.join("spool"), DirOptions::private()).expect("a spool");
     let offloader = Offloader::new(Arc::new(spool), &Config::default()).with_tokenizer(O200k);
     let before = peak_kib();
     let start = Instant::now();
-    let mut arriving = offloader.receive(Call::new("list_records"));
+    let mut stream = offloader.receive(ToolCall::new("list_records"));
     let (mut made, mut chunk) = (0, br#"{"count":1,"records":["#.to_vec());
     for line in lines.iter().cycle() {
         chunk.extend_from_slice(line.as_bytes());
@@ -56,18 +56,18 @@ pub(crate) fn child(directory: &Path) -> Value {
             break;
         }
         chunk.push(b',');
-        if chunk.len() >= CHUNK {
-            arriving.feed(&chunk);
+        if chunk.len() >= CHUNK_BYTES {
+            stream.feed(&chunk);
             made += chunk.len();
             chunk.clear();
         }
     }
     chunk.extend_from_slice(b"],\"next_cursor\":null}");
-    arriving.feed(&chunk);
-    let arrived = arriving.finish(Moment::of_system());
+    stream.feed(&chunk);
+    let outcome = stream.finish(IdSeed::of_system());
     let seconds = start.elapsed().as_secs_f64();
-    let Delivered::Offloaded(offloaded) = &arrived.delivered else {
-        panic!("{:?}", arrived.delivered)
+    let Delivered::Offloaded(offloaded) = &outcome.delivered else {
+        panic!("{:?}", outcome.delivered)
     };
     json!({
         "seconds": seconds,
@@ -78,7 +78,7 @@ pub(crate) fn child(directory: &Path) -> Value {
     })
 }
 
-/// The most memory that this process ever had, in KiB.
+/// The peak memory of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");

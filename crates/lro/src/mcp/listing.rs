@@ -1,32 +1,32 @@
-//! Rewrites `tools/list` for a server whose results may be replaced.
+//! Rewrites `tools/list` for a server whose results may be replaced, and counts its tokens.
+//!
+//! Output schemas are widened to allow descriptors, input schemas to allow references.
 
-mod cost;
-mod schema;
-
+use lro_core::Tokenizer;
+use lro_core::tokens::{Estimate, Method, count_all};
 use lro_wire::Object;
 use lro_wire::edit::Edits;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
-pub(crate) use self::cost::cost;
-use self::schema::{widened_input, widened_output};
-use crate::mcp::tools::Tools;
+use super::lookalike::NOTICE_MEMBER;
+use super::tools::Tools;
 
-/// What is done to a listing.
+/// The changes to a listing.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Changes<'a> {
-    /// Tools to append to the last page.
+pub struct ListingOptions<'a> {
+    /// The tools to append to the last page.
     pub own: &'a [Value],
-    /// Whether a reference may be an argument.
+    /// Whether arguments may be references.
     pub references: bool,
-    /// Whether the names of the extraction tools are ours, so that a tool of the server with such a
-    /// name is listed under another. Also where another server offers ours.
+    /// Whether the names of the extraction tools are reserved, so that a server's tool with such a name
+    /// is listed under another one. Also if another server offers the extraction tools.
     pub reserved_names: bool,
 }
 
-impl<'a> Changes<'a> {
-    /// Nothing but wider output schemas.
+impl<'a> ListingOptions<'a> {
+    /// Only widens output schemas.
     pub fn none() -> Self {
         Self { own: &[], references: false, reserved_names: false }
     }
@@ -37,54 +37,55 @@ impl<'a> Changes<'a> {
         self
     }
 
-    /// Lists tools of the server that have the name of an extraction tool under another name.
+    /// Reserves the names of the extraction tools: server's tools with these names are renamed.
     pub fn reserving_names(mut self) -> Self {
         self.reserved_names = true;
         self
     }
 
-    /// Lets a reference stand for a list or an object.
+    /// Allows references for lists and objects in arguments.
     pub fn with_references(mut self) -> Self {
         self.references = true;
         self
     }
 }
 
-/// A page of a listing.
+/// A page of a `tools/list` response.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Page {
-    /// What the client gets; `None` for the page as it came.
+pub struct ToolsPage {
+    /// The changed page; `None` if it is unchanged.
     pub json: Option<String>,
-    /// The server's tools on it, each with its input schema.
+    /// The server's tools on the page, each with its input schema.
     pub tools: Vec<(String, Option<Box<RawValue>>)>,
-    /// The server's tools on it that have the name of one of ours.
-    pub renamed: Vec<Renamed>,
-    /// Whether it is the last.
+    /// The renamed tools on the page.
+    pub renamed: Vec<RenamedTool>,
+    /// Whether it is the last page.
     pub last: bool,
 }
 
-/// A tool of the server that is listed under another name, since its own is that of one of ours.
+/// A server's tool that is listed under another name, because its own is the name of an extraction
+/// tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Renamed {
+pub struct RenamedTool {
     /// The name at the server.
     pub tool: String,
     /// The name in the listing.
     pub listed_as: String,
 }
 
-impl Renamed {
-    /// Before the name of a tool that is listed under another.
+impl RenamedTool {
+    /// The prefix of the new name.
     const PREFIX: &str = "server_";
 
-    /// The name at the server of a tool that is listed as `name`; `None` where it is not renamed.
+    /// The server's name of a tool that is listed as `name`; `None` if it is not renamed.
     pub fn original(name: &str) -> Option<&str> {
         name.strip_prefix(Self::PREFIX).filter(|tool| Self::is_reserved(tool))
     }
 
-    /// Whether a tool of the server with that name is listed under another: the name of an extraction tool, or the
-    /// name that such a tool is listed under.
+    /// Whether a server's tool with that name is renamed: the name of an extraction tool, or the new
+    /// name of a renamed tool.
     fn is_reserved(name: &str) -> bool {
         let mut name = name;
         while let Some(rest) = name.strip_prefix(Self::PREFIX) {
@@ -98,15 +99,15 @@ impl Renamed {
     }
 }
 
-/// The first words of the description of a renamed tool.
-const RENAMED: &str = "Tool of the server, not Atlatl's tool of that name: ";
+/// The beginning of the description of a renamed tool.
+const RENAMED_PREFIX: &str = "Tool of the server, not Atlatl's tool of that name: ";
 
-impl Page {
-    /// Reads the `result` of `tools/list` and changes what has to be changed; `may_replace` says of
-    /// which tools a result may be replaced. `None` where it is no listing.
+impl ToolsPage {
+    /// Parses and changes the `result` of `tools/list`; `may_replace` tells whether results of a tool
+    /// may be replaced. `None` if it is not a listing.
     pub fn parse(
         result: &str,
-        changes: Changes<'_>,
+        options: ListingOptions<'_>,
         may_replace: impl Fn(&str) -> bool,
     ) -> Option<Self> {
         let object = Object::read(result)?;
@@ -115,51 +116,187 @@ impl Page {
         let mut edits = Edits::new(result);
         let (mut tools, mut renamed) = (Vec::new(), Vec::new());
         for json in listed {
-            // What has no name cannot be called.
+            // A tool without a name cannot be called.
             let Some(tool) = Object::read(json.get()) else { continue };
             let Some(name) = tool.text("name") else { continue };
-            if changes.reserved_names && Renamed::is_reserved(&name) {
-                let one = Renamed::new(&name);
+            if options.reserved_names && RenamedTool::is_reserved(&name) {
+                let one = RenamedTool::new(&name);
                 if let Some(spelled) = tool.get("name") {
                     edits.replace(spelled.get(), Value::from(one.listed_as.as_str()).to_string());
                 }
-                let said = tool.text("description").unwrap_or_default();
-                let said = Value::from(format!("{RENAMED}{said}")).to_string();
+                let description = tool.text("description").unwrap_or_default();
+                let description = Value::from(format!("{RENAMED_PREFIX}{description}")).to_string();
                 match tool.get("description") {
-                    Some(spelled) => edits.replace(spelled.get(), said),
-                    None => edits.add_member(json.get(), "description", &said),
+                    Some(spelled) => edits.replace(spelled.get(), description),
+                    None => edits.add_member(json.get(), "description", &description),
                 }
                 renamed.push(one);
             }
             let input = tool.get("inputSchema");
-            // f10: the client checks what it gets against what was listed.
+            // f10: clients validate results against the listed schema.
             if let Some(schema) = tool.get("outputSchema")
                 && may_replace(&name)
                 && let Some(wider) = widened_output(schema)
             {
                 edits.replace(schema.get(), wider);
             }
-            if changes.references
+            if options.references
                 && let Some(schema) = input
             {
                 widened_input(schema, &mut edits);
             }
             tools.push((name.into_owned(), input.map(ToOwned::to_owned)));
         }
-        // Clients take an empty cursor for the end, and one that is no string.
+        // Clients treat an empty cursor, or one that is not a string, as the end.
         let last = object.text("nextCursor").is_none_or(|cursor| cursor.is_empty());
         if last {
-            for own in changes.own {
+            for own in options.own {
                 edits.add_element(array.get(), &own.to_string());
             }
         }
         if !edits.is_empty()
             && let Some(scope) = object.get("cacheScope")
         {
-            // What one person's proxy added is not for everyone's cache.
+            // The changes of one user's proxy must not be cached for others.
             edits.replace(scope.get(), r#""private""#);
         }
         let json = (!edits.is_empty()).then(|| edits.applied().into_owned());
         Some(Self { json, tools, renamed, last })
+    }
+}
+
+/// The tokens of all names, descriptions and input schemas on a page, which clients pass to the model.
+/// Output schemas and annotations stay with the client.
+pub(crate) fn cost(listing: &str, tokenizer: &dyn Tokenizer) -> Estimate {
+    let mut all = Estimate { tokens: lro_core::Tokens(0), method: Method::Counted };
+    let tools = Object::read(listing)
+        .and_then(|object| serde_json::from_str::<Vec<&RawValue>>(object.get("tools")?.get()).ok());
+    let mut add = |text: &str| {
+        let more = count_all(text, tokenizer);
+        all.tokens.0 += more.tokens.0;
+        if more.method != Method::Counted {
+            all.method = more.method;
+        }
+    };
+    for tool in tools.unwrap_or_default() {
+        let Some(tool) = Object::read(tool.get()) else { continue };
+        for text in [tool.text("name"), tool.text("description")].into_iter().flatten() {
+            add(&text);
+        }
+        if let Some(schema) = tool.get("inputSchema") {
+            add(schema.get());
+        }
+    }
+    all
+}
+
+/// A schema that allows `schema` or a descriptor; `None` if `schema` is not an object.
+///
+/// The old root moves to `/anyOf/0`, and references to it are changed. A root with its own `$id` keeps
+/// its references, which are resolved against that id.
+fn widened_output(schema: &RawValue) -> Option<String> {
+    let mut inner: Value = serde_json::from_str(schema.get()).ok()?;
+    let root = inner.as_object_mut()?;
+    let mut wider = Map::new();
+    if let Some(dialect) = root.remove("$schema") {
+        wider.insert("$schema".to_owned(), dialect);
+    }
+    // Before 2026-07-28, the root must have the type object.
+    if root.get("type").and_then(Value::as_str) == Some("object") {
+        wider.insert("type".to_owned(), "object".into());
+    }
+    if !root.contains_key("$id") {
+        move_references(&mut inner);
+    }
+    let stored = json!({
+        "description": "a large result, stored: ask for parts of it by its ref",
+        "type": "object",
+        "properties": {"lro": {
+            "type": "object",
+            "properties": {"ref": {"type": "string"}},
+            "required": ["ref"],
+        }},
+        "required": ["lro"],
+    });
+    let marked = json!({
+        "description": "the server's own result in the form of a descriptor, marked as not Atlatl's",
+        "type": "object",
+        "properties": {NOTICE_MEMBER: {"type": "string"}},
+        "required": [NOTICE_MEMBER],
+    });
+    wider.insert("anyOf".to_owned(), json!([inner, stored, marked]));
+    Some(Value::Object(wider).to_string())
+}
+
+/// Changes references to the old root.
+fn move_references(schema: &mut Value) {
+    match schema {
+        // A schema with its own id resolves references against that id.
+        Value::Object(members) if !members.contains_key("$id") => {
+            for (keyword, value) in members.iter_mut() {
+                match (keyword.as_str(), &mut *value) {
+                    ("$ref" | "$dynamicRef", Value::String(target)) => {
+                        if target == "#" || target.starts_with("#/") {
+                            target.replace_range(..1, "#/anyOf/0");
+                        }
+                    }
+                    // Values, not schemas.
+                    ("enum" | "const" | "default" | "examples", _) => {}
+                    // The members of these are names, not keywords.
+                    (
+                        "properties" | "patternProperties" | "$defs" | "definitions"
+                        | "dependentSchemas",
+                        Value::Object(named),
+                    ) => named.values_mut().for_each(move_references),
+                    _ => move_references(value),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(move_references),
+        _ => {}
+    }
+}
+
+/// Allows a reference where the tool takes a list or an object. A string parameter accepts it already,
+/// and a number is never a result.
+fn widened_input(schema: &RawValue, edits: &mut Edits<'_>) {
+    // A pointer into the properties would become invalid.
+    if schema.get().contains("\"#/properties") {
+        return;
+    }
+    let Some(properties) = Object::read(schema.get()).and_then(|root| root.at(&["properties"]))
+    else {
+        return;
+    };
+    for (_, property) in properties.members {
+        let Some(object) = Object::read(property.get()) else { continue };
+        let Some("array" | "object") = object.text("type").as_deref() else { continue };
+        let reference = r#"{"type":"string","pattern":"^lro:"}"#;
+        edits.replace(property.get(), format!(r#"{{"anyOf":[{property},{reference}]}}"#));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lro_core::O200k;
+
+    use super::*;
+
+    #[test]
+    fn f37_what_a_client_hands_to_a_model_is_counted_and_nothing_else() {
+        let tool =
+            r#"{"name":"look","description":"Looks \u0041gain","inputSchema":{"type":"object"}}"#;
+        let listing = |tools: &str| format!(r#"{{"tools":[{tools}]}}"#);
+        let expected: u64 = ["look", "Looks Again", r#"{"type":"object"}"#]
+            .map(|text| count_all(text, &O200k).tokens.0)
+            .iter()
+            .sum();
+        assert_eq!(cost(&listing(tool), &O200k).tokens.0, expected);
+        let both = format!("{tool},{}", tool.replace('}', r#","outputSchema":{"a":1}}"#));
+        assert!(cost(&listing(&both), &O200k).tokens.0 >= 2 * expected);
+        let more = tool.replacen('{', r#"{"outputSchema":{"a":"long"},"annotations":{},"#, 1);
+        assert_eq!(cost(&listing(&more), &O200k).tokens.0, expected);
+        assert_eq!(cost("no listing", &O200k).tokens.0, 0);
+        assert_eq!(cost(&listing(tool), &O200k).method, Method::Counted);
     }
 }

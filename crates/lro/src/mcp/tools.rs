@@ -1,50 +1,50 @@
-//! Tools: `lro_extract`, `read_large_output`, `search_large_output`, `query_large_output`.
+//! The extraction tools: `lro_extract`, `read_large_output`, `search_large_output` and
+//! `query_large_output`.
 //!
-//! What a tool's definition says is generated from what the extractor really offers (f33). Replies
-//! are text alone: a second copy as `structuredContent` would be paid twice (f12). They are cut to
-//! the size of a reply, and never offloaded (f31).
+//! Their definitions are generated from the capabilities of the extractor (f33). Replies are text
+//! only: a second copy as `structuredContent` would double the tokens (f12). They are truncated to the
+//! reply limit, and never offloaded (f31).
 
 mod arguments;
-mod definition;
 
 use std::sync::Arc;
 
-use crate::{ExtractError, Extractor, Question};
 use chrono::{DateTime, Utc};
 use lro_query::Cancel;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::arguments::ArgumentError;
+use crate::{ExtractError, Extractor, Query, QueryCapabilities};
 
 /// The extraction tools.
 #[derive(Clone)]
 pub struct Tools(Arc<Extractor>);
 
-/// The names of the tools that can be there.
+// The names of the tools.
 const EXTRACT: &str = "lro_extract";
 const READ: &str = "read_large_output";
 const SEARCH: &str = "search_large_output";
 const QUERY: &str = "query_large_output";
 
-/// What a call came to.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Called {
+pub struct ToolOutput {
     /// The text of the result.
     pub text: String,
     /// Whether it is an error.
     pub is_error: bool,
 }
 
-impl Called {
-    /// f24: an error says what class it is of, what happened, and what to do.
+impl ToolOutput {
+    /// f24: an error has a class, a message and a hint.
     pub fn error(class: &str, message: &str, hint: &str) -> Self {
         let message = one_line(message);
         Self { text: format!("Error ({class}): {message}\nHint: {hint}"), is_error: true }
     }
 
-    /// As the `result` of `tools/call`.
+    /// The `result` of `tools/call`.
     pub fn result(&self) -> Value {
         let mut result = json!({"content": [{"type": "text", "text": self.text}]});
         if self.is_error {
@@ -55,87 +55,225 @@ impl Called {
 }
 
 impl Tools {
-    /// Tools that answer through `extractor`.
+    /// Tools that run queries with `extractor`.
     pub fn new(extractor: Arc<Extractor>) -> Self {
         Self(extractor)
     }
 
-    /// Their definitions, as in `tools/list`.
+    /// The definitions for `tools/list`.
     pub fn definitions(&self) -> Vec<Value> {
-        definition::all(self.0.offers())
+        definitions(self.0.capabilities())
     }
 
-    /// Whether an extraction tool may be called so, here or in another server.
+    /// Whether `name` is the name of an extraction tool, here or in another server.
     pub fn is_name(name: &str) -> bool {
         Self::named(name).is_some()
     }
 
-    /// The name of the extraction tool that may be called so, as a word of ours.
+    /// The static name of the extraction tool `name`.
     pub fn named(name: &str) -> Option<&'static str> {
-        [EXTRACT, READ, SEARCH, QUERY].into_iter().find(|known| *known == name)
+        [EXTRACT, READ, SEARCH, QUERY].into_iter().find(|tool| *tool == name)
     }
 
-    /// Whether a tool of this name is among them.
+    /// Whether the tool `name` is available.
     pub fn has(&self, name: &str) -> bool {
         match name {
             EXTRACT | READ | SEARCH => true,
-            QUERY => self.0.offers().jq,
+            QUERY => self.0.capabilities().jq,
             _ => false,
         }
     }
 
-    /// Answers a call; `None` where there is no such tool. Blocking, as the extractor is.
+    /// Runs a tool call; `None` if there is no such tool. Blocks, as the extractor does.
     pub fn call(
         &self,
         name: &str,
         arguments: Option<&RawValue>,
         now: DateTime<Utc>,
         cancel: &Cancel,
-    ) -> Option<Called> {
+    ) -> Option<ToolOutput> {
         if !self.has(name) {
             return None;
         }
         let arguments = arguments.map_or("{}", RawValue::get);
-        let asked = match name {
-            EXTRACT => arguments::extract(arguments, self.0.offers().links),
+        let parsed = match name {
+            EXTRACT => arguments::extract(arguments, self.0.capabilities().links),
             READ => arguments::read(arguments),
             SEARCH => arguments::search(arguments),
             _ => arguments::query(arguments),
         };
-        Some(match asked {
-            Ok(arguments::Asked { question, form }) => self.answer(&question, form, now, cancel),
-            Err(error) => self.told("arguments", wrong(&error), now),
+        Some(match parsed {
+            Ok(arguments::ParsedArguments { query, format }) => {
+                self.run(&query, format, now, cancel)
+            }
+            Err(error) => self.failure("arguments", wrong(&error), now),
         })
     }
 
-    fn answer(
+    fn run(
         &self,
-        question: &Question,
-        form: arguments::Form,
+        query: &Query,
+        format: arguments::ReplyFormat,
         now: DateTime<Utc>,
         cancel: &Cancel,
-    ) -> Called {
-        match self.0.extract_as(question, now, cancel, |reply| form.apply(reply)) {
-            Ok(reply) => Called { text: reply.text(), is_error: false },
-            Err(error) => self.told(error.class(), failed(&error), now),
+    ) -> ToolOutput {
+        match self.0.extract_with(query, now, cancel, |reply| format.apply(reply)) {
+            Ok(reply) => ToolOutput { text: reply.text(), is_error: false },
+            Err(error) => self.failure(error.class(), failed(&error), now),
         }
     }
 
-    /// f37: what a model reads costs it, an error as well.
-    fn told(&self, class: &str, called: Called, now: DateTime<Utc>) -> Called {
-        self.0.failed(class, &called.text, now);
-        called
+    /// Publishes a failure. f37: an error message costs the model tokens, too.
+    fn failure(&self, class: &str, output: ToolOutput, now: DateTime<Utc>) -> ToolOutput {
+        self.0.publish_failure(class, &output.text, now);
+        output
     }
 }
 
-fn failed(error: &ExtractError) -> Called {
-    Called::error(error.class(), &error.to_string(), &error.hint())
+fn failed(error: &ExtractError) -> ToolOutput {
+    ToolOutput::error(error.class(), &error.to_string(), &error.hint())
 }
 
-fn wrong(error: &ArgumentError) -> Called {
-    Called::error("arguments", &error.message, error.hint)
+fn wrong(error: &ArgumentError) -> ToolOutput {
+    ToolOutput::error("arguments", &error.message, error.hint)
 }
 
 fn one_line(text: &str) -> String {
-    lro_core::neutralise(text).replace('\n', " ")
+    lro_core::escape_invisible(text).replace('\n', " ")
+}
+
+/// The definitions of the available tools.
+fn definitions(capabilities: QueryCapabilities) -> Vec<Value> {
+    let mut tools = vec![extract(capabilities), read(), search()];
+    if capabilities.jq {
+        tools.push(query());
+    }
+    tools
+}
+
+fn extract(capabilities: QueryCapabilities) -> Value {
+    let mut ways = vec!["recipe (memories only; numbers as in the descriptor)"];
+    let mut properties = Map::new();
+    properties.insert("ref".to_owned(), reference());
+    properties.insert("file_path".to_owned(), text("Instead of ref"));
+    properties.insert("recipe".to_owned(), json!({"type": "integer", "minimum": 1, "maximum": 10}));
+    let mut bound = Vec::new();
+    if capabilities.jq {
+        ways.push("query (jq, runs once per record; whole=true: once on the array of all)");
+        properties.insert("query".to_owned(), text("jq filter"));
+        properties.insert("whole".to_owned(), json!({"type": "boolean"}));
+        bound.push("$name in jq");
+    }
+    if capabilities.sql {
+        ways.push(
+            "sql (SQLite SELECT on table results: a column per field, nested ones JSON for ->>, \
+             _record, _n; regexp works; with adds tables from other refs)",
+        );
+        properties.insert("sql".to_owned(), text("SELECT statement"));
+        let with = json!({
+            "type": "object", "additionalProperties": {"type": "string"},
+            "description": "alias: ref"
+        });
+        properties.insert("with".to_owned(), with);
+        bound.push(":name in SQL");
+    }
+    let recipes = "namespace, keyword, memory_type, tag for recipes";
+    let params = match bound.join(", ") {
+        bound if bound.is_empty() => recipes.to_owned(),
+        bound => format!("{recipes}; {bound}"),
+    };
+    properties.insert("params".to_owned(), json!({"type": "object", "description": params}));
+    properties.insert("limit".to_owned(), count());
+    properties.insert("offset".to_owned(), count());
+    let link =
+        if capabilities.links { " None of them: a link to all of it, for curl." } else { "" };
+    let description = format!(
+        "Query a stored large result. Give one of: {}.{link} Replies begin with \"n of m\"; go on \
+         with offset.",
+        ways.join("; ")
+    );
+    tool(EXTRACT, "Query a stored result", &description, &properties, &[])
+}
+
+fn read() -> Value {
+    let properties = object(json!({
+        "ref": reference(),
+        "filename": text("Instead of ref"),
+        "start": count(),
+        "end": count(),
+        "unit": {"enum": ["characters", "lines", "records"], "default": "characters"},
+        "part": {"type": "integer", "description": "Further text, below lro.parts"},
+    }));
+    let description = "Read a range of a stored large result, from 0, end not included.";
+    tool(READ, "Read a stored result", description, &properties, &[])
+}
+
+fn search() -> Value {
+    let properties = object(json!({
+        "ref": reference(),
+        "filename": text("Instead of ref"),
+        "pattern": text("Regular expression, no look-around"),
+        "case_sensitive": {"type": "boolean", "default": false},
+        "max_results": {"type": "integer", "default": 20},
+        "context": {"type": "integer", "description": "Lines around a match"},
+    }));
+    let description = "Find lines (records) of a stored large result by regular expression.";
+    tool(SEARCH, "Search a stored result", description, &properties, &["pattern"])
+}
+
+fn query() -> Value {
+    let properties = object(json!({
+        "ref": reference(),
+        "filename": text("Instead of ref"),
+        "query": text("jq filter"),
+        "whole": {"type": "boolean"},
+        "compact": {"type": "boolean"},
+        "raw": {"type": "boolean", "description": "Strings without quotes"},
+        "limit": count(),
+        "offset": count(),
+    }));
+    let description = "Run jq on a stored large result: on a JSON document as it is, on records as \
+                       query of lro_extract.";
+    tool(QUERY, "Run jq on a stored result", description, &properties, &["query"])
+}
+
+/// A tool definition. `ref` is not required by the schema, because a file name may replace it; the tool
+/// reports a missing argument.
+fn tool(
+    name: &str,
+    title: &str,
+    description: &str,
+    properties: &Map<String, Value>,
+    required: &[&str],
+) -> Value {
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    json!({
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false},
+    })
+}
+
+fn reference() -> Value {
+    text("lro:… of the descriptor")
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
 }

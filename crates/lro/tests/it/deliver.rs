@@ -1,11 +1,11 @@
-//! What is stored, and what the client is told of it.
+//! Delivery: what is stored, and what the client gets.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lro::{
-    CLEANUP_INTERVAL, Delivered, Event, EventSink, Incoming, Ledger, MaintenanceTask, Moment,
-    Offloader,
+    CLEANUP_INTERVAL, Delivered, Event, EventSink, IdSeed, Ledger, MaintenanceTask, Offloader,
+    ResultBody, ToolCall,
 };
 use lro_core::Extraction;
 use lro_core::config::Config;
@@ -19,8 +19,8 @@ use crate::fixture::{Fixture, moment, recalled};
 fn a_small_result_stays_inline_and_nothing_is_written() {
     let fixture = Fixture::new();
     let payload = recalled(3);
-    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-    assert!(matches!(fixture.offloader.deliver(&incoming, moment()), Delivered::Inline(_)));
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+    assert!(matches!(fixture.offloader.deliver_result(call, body, moment()), Delivered::Inline(_)));
     assert!(fixture.files().is_empty() && fixture.watcher.names().is_empty());
 }
 
@@ -28,8 +28,9 @@ fn a_small_result_stays_inline_and_nothing_is_written() {
 fn a_large_recall_becomes_a_file_and_a_full_descriptor() {
     let fixture = Fixture::new();
     let payload = recalled(200);
-    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver_result(call, body, moment())
+    else {
         panic!("not offloaded")
     };
     let descriptor: Value = serde_json::from_str(&offloaded.descriptor).unwrap();
@@ -41,7 +42,7 @@ fn a_large_recall_becomes_a_file_and_a_full_descriptor() {
     let header: Value = serde_json::from_str(file.lines().next().unwrap()).unwrap();
     assert_eq!((&header["type"], &header["count"]), (&"lro_header".into(), &200.into()));
     assert_eq!(file.lines().count(), 201);
-    // Nobody said which level these are; file and descriptor name the one they show.
+    // No level was requested; file and descriptor name the inferred one.
     assert_eq!(
         (&header["detail"], &descriptor["summary"]["detail"]),
         (&"full".into(), &"full".into())
@@ -53,8 +54,9 @@ fn a_large_recall_becomes_a_file_and_a_full_descriptor() {
 fn f6_scores_never_reach_the_file() {
     let fixture = Fixture::new();
     let payload = recalled(200);
-    let incoming = Incoming::payload("search_memories", payload.as_bytes());
-    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("search_memories"), ResultBody::Payload(payload.as_bytes()));
+    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver_result(call, body, moment())
+    else {
         panic!("not offloaded")
     };
     let file = std::fs::read_to_string(offloaded.listed.path.as_ref().unwrap()).unwrap();
@@ -71,8 +73,9 @@ fn f30_the_decoded_payload_is_stored_with_what_else_was_said() {
     ]})
     .to_string();
     let result = ToolResult::read(&json).unwrap();
-    let incoming = Incoming::tool_result("list_things", &result);
-    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("list_things"), ResultBody::ToolResult(&result));
+    let Delivered::Offloaded(offloaded) = fixture.offloader.deliver_result(call, body, moment())
+    else {
         panic!("not offloaded")
     };
     let address = Address::from(offloaded.listed.id());
@@ -81,16 +84,16 @@ fn f30_the_decoded_payload_is_stored_with_what_else_was_said() {
     original(&*reader, &mut whole).unwrap();
     assert_eq!(whole, text.as_bytes());
     assert_eq!(reader.listed().sidecar.parts.len(), 1);
-    // A third party's result gets the compact form.
+    // The result of another server gets the compact form.
     assert!(!offloaded.descriptor.contains("jq_recipes"));
 }
 
 #[test]
-fn l2_each_expired_result_is_told_of_once() {
+fn l2_each_expired_result_is_reported_once() {
     let fixture = Fixture::new();
     let payload = recalled(200);
-    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-    fixture.offloader.deliver(&incoming, moment());
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+    fixture.offloader.deliver_result(call, body, moment());
     let hour = Duration::from_hours(1);
     assert!(fixture.offloader.sweep(moment().now + hour / 2).unwrap().expired.is_empty());
     assert_eq!(fixture.offloader.sweep(moment().now + hour).unwrap().expired.len(), 1);
@@ -100,10 +103,14 @@ fn l2_each_expired_result_is_told_of_once() {
 }
 
 #[test]
-fn l2_the_custodian_sweeps_at_once_and_stops_when_dropped() {
+fn l2_the_maintenance_task_sweeps_at_once_and_stops_when_dropped() {
     let Fixture { dir, watcher, offloader } = Fixture::new();
     let payload = recalled(200);
-    offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
+    offloader.deliver_result(
+        ToolCall::new("recall_memories"),
+        ResultBody::Payload(payload.as_bytes()),
+        moment(),
+    );
     let later = moment().now + Duration::from_hours(2);
     let offloader = Arc::new(offloader);
     let custodian = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, move || later);
@@ -127,7 +134,11 @@ fn the_ledger_has_a_line_for_each_event_and_no_contents() {
     let offloader = Offloader::new(Arc::new(spool), &Config::default())
         .with_events(Arc::new(Ledger::open(&path).unwrap()));
     let payload = recalled(200);
-    offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
+    offloader.deliver_result(
+        ToolCall::new("recall_memories"),
+        ResultBody::Payload(payload.as_bytes()),
+        moment(),
+    );
     offloader.sweep(moment().now + Duration::from_hours(2)).unwrap();
     let ledger = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<Value> = ledger.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -149,9 +160,10 @@ fn f23_another_partys_result_lives_a_day_and_memories_an_hour() {
     for (n, tool, payload, hours) in
         [(1, "list_things", &payload, 24), (2, "recall_memories", &memories, 1)]
     {
-        let at = Moment { random: n, ..moment() };
-        let incoming = Incoming::payload(tool, payload.as_bytes());
-        let Delivered::Offloaded(offloaded) = fixture.offloader.deliver(&incoming, at) else {
+        let at = IdSeed { random: n, ..moment() };
+        let (call, body) = (ToolCall::new(tool), ResultBody::Payload(payload.as_bytes()));
+        let Delivered::Offloaded(offloaded) = fixture.offloader.deliver_result(call, body, at)
+        else {
             panic!("not offloaded")
         };
         let end = at.now + Duration::from_hours(hours);
@@ -168,8 +180,8 @@ fn f23_another_partys_result_lives_a_day_and_memories_an_hour() {
 fn f28_what_a_descriptor_names_is_found_after_a_restart() {
     let Fixture { dir, offloader, .. } = Fixture::new();
     let payload = recalled(200);
-    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-    let Delivered::Offloaded(offloaded) = offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+    let Delivered::Offloaded(offloaded) = offloader.deliver_result(call, body, moment()) else {
         panic!("not offloaded")
     };
     drop(offloader);
@@ -183,10 +195,10 @@ fn f28_what_a_descriptor_names_is_found_after_a_restart() {
     }
 }
 
-/// Whoever hears of a result reads it at once, through a spool of their own.
-struct Reader(std::path::PathBuf, Mutex<Vec<Vec<u8>>>);
+/// Reads each result when its event arrives, through another spool.
+struct ReadOnEvent(std::path::PathBuf, Mutex<Vec<Vec<u8>>>);
 
-impl EventSink for Reader {
+impl EventSink for ReadOnEvent {
     fn publish(&self, event: Event) {
         let spool = DirSpool::open(&self.0, DirOptions::private()).unwrap();
         let mut whole = Vec::new();
@@ -201,18 +213,18 @@ fn f34_a_result_is_saved_whole_before_anyone_hears_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("spool");
     let spool = DirSpool::open(&path, DirOptions::private()).unwrap();
-    let reader = Arc::new(Reader(path, Mutex::default()));
+    let reader = Arc::new(ReadOnEvent(path, Mutex::default()));
     let offloader = Offloader::new(Arc::new(spool), &Config::default())
         .with_events(Arc::clone(&reader) as Arc<dyn EventSink>);
     let payload = "words and words ".repeat(90_000);
-    let incoming = Incoming::payload("read_page", payload.as_bytes());
-    assert!(matches!(offloader.deliver(&incoming, moment()), Delivered::Offloaded(_)));
+    let (call, body) = (ToolCall::new("read_page"), ResultBody::Payload(payload.as_bytes()));
+    assert!(matches!(offloader.deliver_result(call, body, moment()), Delivered::Offloaded(_)));
     let heard = reader.1.lock().unwrap();
     assert!(heard.len() == 1 && heard[0] == payload.as_bytes());
 }
 
-/// A client without a shell and without our tools still knows what there was; with our tools it is
-/// led to them; and its operator can leave results where they are.
+/// Without a shell and without the extraction tools, a client still learns what the result was; with
+/// the tools, the guidance names them; and the operator can keep results inline.
 #[test]
 fn r12_a_client_without_a_shell_is_not_stranded() {
     let rows: Vec<String> =
@@ -221,7 +233,11 @@ fn r12_a_client_without_a_shell_is_not_stranded() {
         let dir = tempfile::tempdir().unwrap();
         let spool = DirSpool::open(&dir.path().join("spool"), DirOptions::private()).unwrap();
         let offloader = Offloader::new(Arc::new(spool), config).with_extraction(Extraction::Native);
-        match offloader.deliver(&Incoming::payload(tool, payload.as_bytes()), moment()) {
+        match offloader.deliver_result(
+            ToolCall::new(tool),
+            ResultBody::Payload(payload.as_bytes()),
+            moment(),
+        ) {
             Delivered::Offloaded(offloaded) => {
                 Some(serde_json::from_str::<Value>(&offloaded.descriptor).unwrap())
             }

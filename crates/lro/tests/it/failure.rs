@@ -1,8 +1,8 @@
-//! A write that fails: the operation never does.
+//! Failed writes, which never fail the operation.
 
 use std::sync::Arc;
 
-use lro::{Delivered, EventSink, Incoming, Offloader};
+use lro::{Delivered, EventSink, Offloader, ResultBody, ToolCall};
 use lro_core::config::Config;
 use lro_spool::contract::{Fault, FaultyOs, Lasting};
 use lro_spool::os::Os;
@@ -19,18 +19,19 @@ fn full() -> Fixture {
 fn l3_memories_that_cannot_be_stored_are_cut_at_a_record() {
     let fixture = full();
     let payload = recalled(200);
-    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-    let Delivered::Truncated(truncated) = fixture.offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+    let Delivered::Truncated(truncated) = fixture.offloader.deliver_result(call, body, moment())
+    else {
         panic!("not truncated")
     };
     let cut: Value = serde_json::from_str(&truncated.json).unwrap();
     let whole: Value = serde_json::from_str(&payload).unwrap();
     let kept = cut["memories"].as_array().unwrap();
-    assert_eq!((kept.len() as u64, truncated.of), (truncated.kept, 200));
+    assert_eq!((kept.len() as u64, truncated.total), (truncated.returned, 200));
     assert_eq!(kept[..], whole["memories"].as_array().unwrap()[..kept.len()]);
     let chars: usize = kept.iter().map(|record| record.to_string().chars().count()).sum();
     assert!(!kept.is_empty() && chars.div_ceil(4) <= 1600);
-    assert!(truncated.warning.to_string().contains(&format!("{} of 200", truncated.kept)));
+    assert!(truncated.warning.to_string().contains(&format!("{} of 200", truncated.returned)));
     assert_eq!(fixture.watcher.names(), ["OffloadWriteFailed"]);
     assert!(fixture.files().is_empty());
 }
@@ -43,8 +44,9 @@ fn l3_one_memory_too_large_has_its_strings_cut() {
         "long ".repeat(9000)
     );
     let payload = format!(r#"{{"count":1,"memories":[{memory}]}}"#);
-    let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-    let Delivered::Truncated(truncated) = fixture.offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+    let Delivered::Truncated(truncated) = fixture.offloader.deliver_result(call, body, moment())
+    else {
         panic!("not truncated")
     };
     let cut: Value = serde_json::from_str(&truncated.json).unwrap();
@@ -56,8 +58,9 @@ fn l3_one_memory_too_large_has_its_strings_cut() {
 fn f34_another_partys_result_is_passed_on_whole() {
     let fixture = full();
     let payload = "words and words ".repeat(9000);
-    let incoming = Incoming::payload("read_page", payload.as_bytes());
-    let Delivered::PassedOn(warning) = fixture.offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("read_page"), ResultBody::Payload(payload.as_bytes()));
+    let Delivered::PassedOn(warning) = fixture.offloader.deliver_result(call, body, moment())
+    else {
         panic!("not passed on")
     };
     assert!(warning.to_string().contains("could not be stored"));
@@ -70,7 +73,7 @@ fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
     for fault in [Fault::NoSpace, Fault::Io, Fault::Quota, Fault::Interrupted, Fault::ShortWrite] {
         for lasting in [Lasting::Once, Lasting::FromThenOn] {
             if matches!((fault, lasting), (Fault::Interrupted, Lasting::FromThenOn)) {
-                // A call that is interrupted for ever never returns.
+                // A call that is always interrupted never returns.
                 continue;
             }
             let mut outcomes = 0;
@@ -83,8 +86,9 @@ fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
                 let watcher = Arc::new(Watcher::default());
                 let offloader = Offloader::new(Arc::new(spool), &Config::default())
                     .with_events(Arc::clone(&watcher) as Arc<dyn EventSink>);
-                let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-                let event = match offloader.deliver(&incoming, moment()) {
+                let tool = ToolCall::new("recall_memories");
+                let body = ResultBody::Payload(payload.as_bytes());
+                let event = match offloader.deliver_result(tool, body, moment()) {
                     Delivered::Offloaded(offloaded) => {
                         let file = std::fs::read_to_string(offloaded.listed.path.unwrap()).unwrap();
                         assert_eq!(file.lines().count(), 201);
@@ -98,8 +102,8 @@ fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
                 };
                 assert_eq!(watcher.names(), [event]);
                 drop(offloader);
-                // The next start clears what is hidden. A disk that died at the very last sync kept
-                // a whole result, which it did not let us take back: it expires like any other.
+                // The next start removes hidden files. If the disk failed at the last sync, a complete
+                // result remains, which could not be removed: it expires like any other.
                 let clean = DirSpool::open(&path, DirOptions::private()).unwrap();
                 let kept = clean.list().unwrap();
                 for listed in &kept {

@@ -1,8 +1,8 @@
-//! An offloader on a real directory, and a list of what happened.
+//! An offloader on a real directory, and a recorder of its events.
 
 use std::sync::{Arc, Mutex};
 
-use lro::{Event, EventSink, Moment, Offloader};
+use lro::{Event, EventSink, IdSeed, Offloader};
 use lro_core::config::Config;
 use lro_spool::{DirOptions, DirSpool};
 use tempfile::TempDir;
@@ -46,24 +46,24 @@ impl Fixture {
         Self { dir, watcher, offloader }
     }
 
-    /// The names of all files in the spool, hidden ones included.
+    /// The names of all files in the spool, including hidden ones.
     pub(crate) fn files(&self) -> Vec<String> {
         files(&self.dir.path().join("spool"))
     }
 }
 
-/// The names in a directory, that of its kept usage left out.
+/// The names in a directory, without the usage file.
 pub(crate) fn files(path: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| !name.starts_with(".atlatl-usage-")).collect()
 }
 
-pub(crate) fn moment() -> Moment {
-    Moment { now: "2026-11-15T12:00:00Z".parse().unwrap(), random: 7 }
+pub(crate) fn moment() -> IdSeed {
+    IdSeed { now: "2026-11-15T12:00:00Z".parse().unwrap(), random: 7 }
 }
 
-/// What `recall_memories` returns for so many memories.
+/// The result of `recall_memories` with `count` memories.
 pub(crate) fn recalled(count: usize) -> String {
     let memories = testkit::corpus::memories(count, 42);
     let lines = testkit::corpus::lines(&memories, mif::Detail::Full);

@@ -1,10 +1,12 @@
-//! The ledger: lines of many processes, old ones taken out, and what is counted afterwards.
+//! The ledger: concurrent writers, removal of old lines, and later token counts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lro::{Counter, Event, EventKind, EventSink, Incoming, Ledger, Moment, Spools};
+use lro::{
+    Event, EventKind, EventSink, IdSeed, Ledger, ResultBody, Spools, TokenCounter, ToolCall,
+};
 use lro_core::O200k;
 use lro_core::tokens::{Method, count_all};
 
@@ -12,7 +14,7 @@ use crate::fixture::{Fixture, Watcher, moment, recalled};
 
 fn listed(time: DateTime<Utc>, server: &str) -> Event {
     let definitions = count_all("abc", &O200k);
-    Event::apart(time, EventKind::ToolsListed { server: server.to_owned(), definitions })
+    Event::without_result(time, EventKind::ToolsListed { server: server.to_owned(), definitions })
 }
 
 fn read(path: &std::path::Path) -> Vec<Event> {
@@ -25,7 +27,11 @@ fn an_event_is_read_back_from_the_ledger_as_it_was() {
     let path = dir.path().join("ledger.jsonl");
     let fixture = Fixture::new();
     let payload = recalled(200);
-    fixture.offloader.deliver(&Incoming::payload("recall_memories", payload.as_bytes()), moment());
+    fixture.offloader.deliver_result(
+        ToolCall::new("recall_memories"),
+        ResultBody::Payload(payload.as_bytes()),
+        moment(),
+    );
     fixture.offloader.sweep(moment().now + Duration::from_hours(2)).unwrap();
     let told = fixture.watcher.events();
     let ledger = Ledger::open(&path).unwrap();
@@ -84,13 +90,17 @@ fn f37_what_was_stored_is_counted_to_the_last_token() {
     let fixture = Fixture::new();
     let spools = Spools::new(vec![fixture.offloader.spool().clone()]);
     let counted = Arc::new(Watcher::default());
-    let counter = Counter::start(spools, O200k, counted.clone()).unwrap();
+    let counter = TokenCounter::start(spools, O200k, counted.clone()).unwrap();
     // Larger than the sample that decides, and in several scripts.
     let payloads: Vec<String> =
         (1..4).map(|n| "Größe 見積 данные 0x1F, ".repeat(20_000 * n)).collect();
     for (random, payload) in (0..).zip(&payloads) {
-        let at = Moment { random, ..moment() };
-        fixture.offloader.deliver(&Incoming::payload("read", payload.as_bytes()), at);
+        let at = IdSeed { random, ..moment() };
+        fixture.offloader.deliver_result(
+            ToolCall::new("read"),
+            ResultBody::Payload(payload.as_bytes()),
+            at,
+        );
     }
     let told = fixture.watcher.events();
     assert_eq!(told.len(), 3);

@@ -1,4 +1,4 @@
-//! Delivery from end to end: what the client gets, what is stored, what is told.
+//! End-to-end tests of delivery: responses, stored files and events.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

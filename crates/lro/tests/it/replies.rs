@@ -1,12 +1,12 @@
-//! Replies: cut at an answer, within their limit, and with a way to go on.
+//! Replies: truncated at an answer within their limit, with the offset of the next answers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro::{Extractor, Question, Reply, Spools, Unit, Values, Wanted};
+use lro::{Extractor, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
 use lro_core::config::Config;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_core::{Detail, O200k, ResultId, Tokenizer, Tokens};
 use lro_query::{Cancel, Page, read, search};
 use lro_spool::{MemorySpool, Spool, StoreRequest, store};
@@ -23,7 +23,7 @@ fn id() -> ResultId {
 
 fn stored(payload: &[u8]) -> Arc<dyn Spool> {
     let spool = MemorySpool::default();
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     let what = StoreRequest {
         id: id(),
         tool: "recall_memories",
@@ -52,12 +52,12 @@ fn memories(texts: &[String]) -> Arc<dyn Spool> {
     stored(json!(memories).to_string().as_bytes())
 }
 
-fn ask(spool: &Arc<dyn Spool>, limit: u64, wanted: Wanted, offset: u64) -> Reply {
+fn ask(spool: &Arc<dyn Spool>, limit: u64, wanted: QueryKind, offset: u64) -> Reply {
     let extractor = Extractor::new(Spools::new(vec![Arc::clone(spool)]), &Config::default())
         .with_reply(Tokens(limit))
         .with_tokenizer(O200k);
     let page = Page { offset, limit: u64::MAX };
-    let question = Question { address: id().into(), wanted, page };
+    let question = Query { address: id().into(), wanted, page };
     extractor.extract(&question, now(), &Cancel::default()).unwrap()
 }
 
@@ -65,12 +65,12 @@ fn tokens(reply: &Reply) -> u64 {
     O200k.count_till(&reply.text(), u64::MAX).unwrap().unwrap().0
 }
 
-fn recipe(number: u64) -> Wanted {
-    Wanted::Recipe { number, params: Values::new() }
+fn recipe(number: u64) -> QueryKind {
+    QueryKind::Recipe { number, params: Values::new() }
 }
 
-fn records(start: u64) -> Wanted {
-    Wanted::Read { unit: read::Unit::Records, start, end: None, part: 0 }
+fn records(start: u64) -> QueryKind {
+    QueryKind::Read { unit: read::Unit::Records, start, end: None, part: 0 }
 }
 
 /// Words of any script, some of which take a token for each byte.
@@ -95,7 +95,7 @@ fn prop_a_cut_reply_is_the_beginning_of_the_whole_one_within_its_limit() {
         let (mut given, mut next) = (0, Some(0));
         while let Some(from) = next {
             let reply = match &way {
-                Wanted::Read { .. } => ask(&spool, limit, records(from), 0),
+                QueryKind::Read { .. } => ask(&spool, limit, records(from), 0),
                 other => ask(&spool, limit, other.clone(), from),
             };
             prop_assert!(tokens(&reply) <= limit, "{} of {limit}: {}", tokens(&reply), reply.text());
@@ -111,14 +111,19 @@ fn prop_a_cut_reply_is_the_beginning_of_the_whole_one_within_its_limit() {
             given += reply.given;
             next = reply.next;
         }
-        if !matches!(way, Wanted::Search { .. }) {
+        if !matches!(way, QueryKind::Search { .. }) {
             prop_assert_eq!(given, whole.given);
         }
     });
 }
 
-fn searched() -> Wanted {
-    Wanted::Search { pattern: ".".to_owned(), case: search::Case::Sensitive, most: 100, context: 0 }
+fn searched() -> QueryKind {
+    QueryKind::Search {
+        pattern: ".".to_owned(),
+        case: search::Case::Sensitive,
+        most: 100,
+        context: 0,
+    }
 }
 
 fn index(number: u64) -> usize {
@@ -127,7 +132,7 @@ fn index(number: u64) -> usize {
 
 #[test]
 fn f31_an_answer_of_odd_text_is_cut_within_the_limit() {
-    // Nearly a token for each character: an estimate by characters is far too low.
+    // Nearly one token per character: an estimate by characters is far too low.
     let odd: String =
         (0..3000_u32).map(|n| char::from(u8::try_from(33 + n * n % 89).unwrap())).collect();
     let spool = memories(&[odd]);
@@ -142,9 +147,12 @@ fn f31_an_answer_of_odd_text_is_cut_within_the_limit() {
 fn f31_a_read_leaves_room_for_its_first_line_and_notes() {
     let spool = stored(&b" /\xff".repeat(5000));
     for (unit, limit) in [(read::Unit::Lines, 160), (read::Unit::Characters, 1600)] {
-        let reply = ask(&spool, limit, Wanted::Read { unit, start: 0, end: None, part: 0 }, 0);
+        let reply = ask(&spool, limit, QueryKind::Read { unit, start: 0, end: None, part: 0 }, 0);
         assert!(tokens(&reply) <= limit, "{} of {limit}: {}", tokens(&reply), reply.text());
-        assert!(matches!(reply.unit, Unit::Lines | Unit::Characters) && !reply.body.is_empty());
+        assert!(
+            matches!(reply.unit, ReplyUnit::Lines | ReplyUnit::Characters)
+                && !reply.body.is_empty()
+        );
     }
 }
 
@@ -154,8 +162,8 @@ fn f31_a_form_feed_in_an_answer_that_must_be_cut_ends() {
     for number in 1..=10 {
         let extractor = Extractor::new(Spools::new(vec![Arc::clone(&spool)]), &Config::default())
             .with_reply(Tokens(168));
-        let question = Question { address: id().into(), wanted: recipe(number), page: Page::ALL };
-        // Some want parameters; all come to an end.
+        let question = Query { address: id().into(), wanted: recipe(number), page: Page::ALL };
+        // Some require parameters; all terminate.
         let _ = extractor.extract(&question, now(), &Cancel::default());
     }
 }

@@ -1,6 +1,6 @@
-//! What we say stands beside the data, never in it.
+//! Our own text is separate from the data, never part of it.
 
-use lro::{Delivered, Incoming};
+use lro::{Delivered, ResultBody, ToolCall};
 use lro_spool::{Address, DirOptions, Quota, StoredForm, original};
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ enum Kind {
     Text,
 }
 
-/// Each is far above the threshold, and each of its records far below.
+/// Each payload is far above the threshold, each of its records far below.
 fn payloads() -> Vec<Payload> {
     let record = |n: usize| {
         format!(
@@ -71,12 +71,12 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:.200}"))
 }
 
-/// All lines, each of them JSON.
+/// All lines, parsed as JSON.
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(value).collect()
 }
 
-/// The payload with its first `kept` records, and otherwise as it came.
+/// The payload with its first `kept` records, otherwise unchanged.
 fn with_first(payload: &Payload, at: &str, kept: usize) -> Value {
     let mut whole = value(&payload.text);
     whole.pointer_mut(at).and_then(Value::as_array_mut).unwrap().truncate(kept);
@@ -84,7 +84,11 @@ fn with_first(payload: &Payload, at: &str, kept: usize) -> Value {
 }
 
 fn deliver(fixture: &Fixture, tool: &str, payload: &Payload) -> Delivered {
-    fixture.offloader.deliver(&Incoming::payload(tool, payload.text.as_bytes()), moment())
+    fixture.offloader.deliver_result(
+        ToolCall::new(tool),
+        ResultBody::Payload(payload.text.as_bytes()),
+        moment(),
+    )
 }
 
 fn full() -> Fixture {
@@ -100,7 +104,7 @@ fn f05_a_descriptor_is_one_object_and_what_is_stored_holds_nothing_of_ours() {
             let Delivered::Offloaded(offloaded) = deliver(&fixture, tool, &payload) else {
                 panic!("{context}: not offloaded")
             };
-            // One object, nothing before it and nothing behind it.
+            // One object, nothing before it and nothing after it.
             let descriptor: Map<String, Value> = serde_json::from_str(&offloaded.descriptor)
                 .unwrap_or_else(|error| panic!("{context}: {error}"));
             assert!(descriptor.contains_key("lro"), "{context}: {descriptor:?}");
@@ -131,32 +135,32 @@ fn f05_a_descriptor_is_one_object_and_what_is_stored_holds_nothing_of_ours() {
 }
 
 #[test]
-fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
+fn f05_what_is_cut_is_cut_between_records_and_the_warning_is_separate() {
     let fixture = full();
     for payload in payloads() {
         let context = payload.name;
         let delivered = deliver(&fixture, "recall_memories", &payload);
         let (Kind::Array(_) | Kind::Lines, Delivered::Truncated(cut)) = (payload.kind, &delivered)
         else {
-            // Nothing to cut between.
+            // No records to truncate.
             let apart = matches!(&delivered, Delivered::PassedOn(warning)
                 if !payload.text.contains(&warning.to_string()));
             assert!(apart && matches!(payload.kind, Kind::Document | Kind::Text), "{context}");
             continue;
         };
-        let kept = usize::try_from(cut.kept).unwrap();
-        assert!(kept > 1 && cut.kept < cut.of, "{context}: {kept} of {}", cut.of);
+        let kept = usize::try_from(cut.returned).unwrap();
+        assert!(kept > 1 && cut.returned < cut.total, "{context}: {kept} of {}", cut.total);
         match payload.kind {
             Kind::Array(at) => {
-                // Whole records, the first ones, and around them what was around them. g21: an object
-                // says first of all that it was cut.
+                // The first records, complete, in their envelope. g21: an object begins with the mark
+                // that it is truncated.
                 let mut json = value(&cut.json);
                 if let Some(object) = json.as_object_mut() {
                     assert_eq!(object.remove("truncated"), Some(true.into()), "{context}");
                     assert_eq!(object.remove("returned"), Some(kept.into()), "{context}");
                     object.remove("warning").unwrap();
                     if value(&payload.text).get("count").is_none() {
-                        assert_eq!(object.remove("count"), Some(cut.of.into()), "{context}");
+                        assert_eq!(object.remove("count"), Some(cut.total.into()), "{context}");
                     }
                 }
                 let mut expected = with_first(&payload, at, kept);
@@ -168,15 +172,15 @@ fn f05_what_is_cut_is_cut_between_records_and_the_warning_stands_apart() {
             _ => assert_eq!(lines(&cut.json), lines(&payload.text)[..kept], "{context}"),
         }
         let warning = cut.warning.to_string();
-        assert!(warning.contains(&format!("{kept} of {}", cut.of)), "{context}: {warning}");
+        assert!(warning.contains(&format!("{kept} of {}", cut.total)), "{context}: {warning}");
         for sentence in warning.split(['.', ':']).filter(|part| part.len() > 10) {
             assert!(!cut.json.contains(sentence.trim()), "{context}: {sentence}");
         }
     }
 }
 
-/// Spec L3: the one place where data is marked is a string of a record that alone is too large. The
-/// mark ends the string, and neither adds, drops nor renames a field.
+/// Spec L3: data is marked only in strings of a single record that is too large. The mark ends the
+/// string, and does not add, remove or rename a field.
 #[test]
 fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
     let fixture = full();
@@ -187,8 +191,10 @@ fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
         ),
         format!(r#"[{{"id":"a","content":"{long}"}},{{"id":"b","content":"{long}"}}]"#),
     ] {
-        let incoming = Incoming::payload("recall_memories", payload.as_bytes());
-        let Delivered::Truncated(cut) = fixture.offloader.deliver(&incoming, moment()) else {
+        let (call, body) =
+            (ToolCall::new("recall_memories"), ResultBody::Payload(payload.as_bytes()));
+        let Delivered::Truncated(cut) = fixture.offloader.deliver_result(call, body, moment())
+        else {
             panic!("not truncated")
         };
         let records = |text: &str| {
@@ -196,7 +202,7 @@ fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
             whole.get("memories").unwrap_or(&whole).as_array().unwrap().clone()
         };
         let (kept, came) = (records(&cut.json), records(&payload));
-        assert_eq!((kept.len(), cut.kept), (1, 1));
+        assert_eq!((kept.len(), cut.returned), (1, 1));
         assert_eq!(kept[0]["id"], came[0]["id"]);
         let fields =
             |record: &Value| record.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -211,7 +217,7 @@ fn f05_a_single_record_too_large_stays_one_record_with_the_same_fields() {
 fn f05_what_is_passed_on_comes_with_a_warning_of_its_own() {
     let fixture = full();
     for payload in payloads() {
-        // The answer has no data: whoever asked passes on the bytes it has.
+        // The outcome has no data: the caller sends its own bytes.
         let Delivered::PassedOn(warning) = deliver(&fixture, "list_things", &payload) else {
             panic!("{}: not passed on", payload.name)
         };

@@ -1,8 +1,11 @@
-//! A result that arrives in chunks: the same outcome, whatever its size and however it is cut.
+//! Streaming offloads: the outcome does not depend on the size or on the chunks.
 
 use std::sync::Arc;
 
-use lro::{Call, Delivered, EventSink, Incoming, OffloadOutcome, Offloader, Scanned, WhiteSpace};
+use lro::{
+    Delivered, EventSink, OffloadOutcome, Offloader, ResultBody, ScannedPayload, ToolCall,
+    WhiteSpace,
+};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::payload::{Payload, Unreadable};
@@ -14,10 +17,10 @@ use testkit::SplitMix64;
 
 use crate::fixture::{Fixture, Watcher, files, moment, recalled};
 
-/// Sets everything aside that is larger than this, instead of 64 MiB.
+/// The memory cap of the tests, instead of 64 MiB.
 const CAP: usize = 4096;
 
-/// Payloads of every kind that is offloaded, with the tools that return them.
+/// Payloads of every format, with the tools that return them.
 fn payloads() -> Vec<(&'static str, Vec<u8>)> {
     let row = |n| format!(r#"{{"n": {n}, "name": "some name", "big": 12345678901234567890.10}}"#);
     let rows: Vec<String> = (0..4000).map(row).collect();
@@ -53,9 +56,9 @@ fn offloader(spool: impl Spool + 'static) -> Offloader {
 }
 
 fn arrive(offloader: &Offloader, tool: &str, payload: &[u8], seed: u64) -> OffloadOutcome {
-    let mut arriving = offloader.receive(Call::new(tool));
+    let mut arriving = offloader.receive(ToolCall::new(tool));
     let (mut random, mut rest) = (SplitMix64::new(seed), payload);
-    // Odd chunks, from single bytes to more than is held.
+    // Chunks of various sizes, from single bytes to more than the memory cap.
     let largest = 1 << (seed * 5);
     while !rest.is_empty() {
         let (chunk, behind) = rest.split_at((1 + random.below(largest)).min(rest.len()));
@@ -71,7 +74,7 @@ fn whole(arrived: &OffloadOutcome) -> Vec<u8> {
     bytes
 }
 
-/// Every byte that is stored, sidecar and parts included.
+/// All stored bytes, including sidecar and parts.
 fn stored(spool: &dyn Spool) -> Vec<Vec<u8>> {
     let [listed] = &spool.list().unwrap()[..] else { panic!("not one result") };
     let reader = spool.open(&Address::from(listed.id()), moment().now).unwrap();
@@ -86,8 +89,8 @@ fn stored(spool: &dyn Spool) -> Vec<Vec<u8>> {
 fn a_stream_is_delivered_as_the_same_bytes_in_memory_are() {
     for (tool, payload) in payloads() {
         let at_once = MemorySpool::default();
-        let incoming = Incoming::payload(tool, &payload);
-        let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+        let (call, body) = (ToolCall::new(tool), ResultBody::Payload(&payload));
+        let delivered = offloader(at_once.clone()).deliver_result(call, body, moment());
         let Delivered::Offloaded(expected) = delivered else { panic!("{tool}: {delivered:?}") };
         // Chunks of up to 32 bytes would take long for the largest.
         for seed in if payload.len() > 1_000_000 { 3..5 } else { 1..5 } {
@@ -128,14 +131,14 @@ impl Payload for OnDisk<'_> {
 fn g37_a_file_is_delivered_as_the_same_bytes_in_memory_are() {
     for (tool, payload) in payloads() {
         let at_once = MemorySpool::default();
-        let incoming = Incoming::payload(tool, &payload);
-        let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+        let (call, body) = (ToolCall::new(tool), ResultBody::Payload(&payload));
+        let delivered = offloader(at_once.clone()).deliver_result(call, body, moment());
         let Delivered::Offloaded(expected) = delivered else { panic!("{tool}: {delivered:?}") };
         let (scanning, file) = (MemorySpool::default(), OnDisk(&payload));
-        let scanned = Scanned::read(&file).unwrap();
+        let scanned = ScannedPayload::read(&file).unwrap();
         assert_eq!(scanned.is_of_memories(&file).unwrap(), payload == recalled(300).into_bytes());
         let delivered = offloader(scanning.clone()).deliver_scanned(
-            Call::new(tool),
+            ToolCall::new(tool),
             &file,
             scanned,
             WhiteSpace::Insignificant,
@@ -173,10 +176,10 @@ fn what_is_set_aside_has_no_name_and_no_reader() {
         let path = home.path().join(unnamed.to_string());
         let spool = DirSpool::open(&path, DirOptions::private().os(Arc::new(os))).unwrap();
         let offloader = offloader(spool);
-        let mut arriving = offloader.receive(Call::new("read_page"));
+        let mut arriving = offloader.receive(ToolCall::new("read_page"));
         arriving.feed(&vec![b'x'; CAP * 10]);
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "unnamed: {unnamed}");
-        // The handle is the only way to it, and it is for its owner alone.
+        // Only the handle gives access to it, and only its owner may read it.
         let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| {
             let target = std::fs::read_link(fd.unwrap().path()).ok()?;
             target.to_str()?.ends_with(" (deleted)").then_some(target)
@@ -202,8 +205,8 @@ fn f34_a_stream_that_cannot_be_stored_is_passed_on_whole() {
     let memories = recalled(200);
     let arrived = arrive(&offloader, "recall_memories", memories.as_bytes(), 2);
     let Delivered::Truncated(truncated) = &arrived.delivered else { panic!("not truncated") };
-    let incoming = Incoming::payload("recall_memories", memories.as_bytes());
-    let Delivered::Truncated(expected) = offloader.deliver(&incoming, moment()) else {
+    let (call, body) = (ToolCall::new("recall_memories"), ResultBody::Payload(memories.as_bytes()));
+    let Delivered::Truncated(expected) = offloader.deliver_result(call, body, moment()) else {
         panic!("not truncated")
     };
     assert_eq!(truncated, &expected);
@@ -222,7 +225,7 @@ fn f34_without_room_to_set_it_aside_a_stream_stays_in_memory() {
     assert_eq!(arrived.payload.whole(), Some(page.as_bytes()));
 }
 
-/// What one delivery on a failing system came to.
+/// Whether one delivery on a failing system was offloaded.
 fn delivered_on(os: &Arc<FaultyOs>, tool: &str, payload: &[u8], context: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("spool");
@@ -245,7 +248,7 @@ fn delivered_on(os: &Arc<FaultyOs>, tool: &str, payload: &[u8], context: &str) -
             "OffloadWriteFailed"
         }
         Delivered::PassedOn(_) => {
-            // A disk that cannot be read says so; the bytes are never others, nor fewer.
+            // A disk that cannot be read gives an error, never wrong or missing bytes.
             let mut bytes = Vec::new();
             match arrived.payload.write_to(&mut bytes) {
                 Ok(()) => assert!(bytes == payload, "{context}: what is passed on"),
@@ -271,10 +274,10 @@ fn l3_whichever_call_fails_no_byte_of_a_stream_is_lost() {
         for fault in [Fault::NoSpace, Fault::Io, Fault::Interrupted, Fault::ShortWrite] {
             for lasting in [Lasting::Once, Lasting::FromThenOn] {
                 if matches!((fault, lasting), (Fault::Interrupted, Lasting::FromThenOn)) {
-                    // A call that is interrupted for ever never returns.
+                    // A call that is always interrupted never returns.
                     continue;
                 }
-                // Without files that have no name one kind of fault is enough.
+                // Without unlinked files, one kind of fault is enough.
                 let unnamed = if fault == Fault::NoSpace { &[true, false][..] } else { &[true] };
                 for unnamed in unnamed {
                     let mut outcomes = 0;
@@ -297,7 +300,7 @@ fn l3_whichever_call_fails_no_byte_of_a_stream_is_lost() {
 
 #[test]
 fn f34_a_large_result_is_written_behind_and_whole() {
-    // Large enough for the thread that writes, and for a fault in the middle of it.
+    // Large enough for the background writer, and for a fault while it writes.
     let rows: Vec<String> =
         (0..60_000).map(|n| format!(r#"{{"n":{n},"text":"{n:0>200}"}}"#)).collect();
     let payload = format!("[{}]", rows.join(","));
@@ -313,13 +316,13 @@ fn records_with_and_without_spaces_between_them_are_stored_as_what_a_stream_of_t
     let memories = testkit::corpus::memories(500, 42);
     let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
     let lines: Vec<&str> = lines.iter().map(String::as_str).cycle().take(15_000).collect();
-    // What is compact already is copied; what is not is scanned once more.
+    // Compact records are copied; others are scanned again.
     for between in [",", ", "] {
         let payload = format!(r#"{{"next":null,"rows":[{}]}}"#, lines.join(between));
         for tool in ["recall_memories", "list_rows"] {
             let (at_once, in_chunks) = (MemorySpool::default(), MemorySpool::default());
-            let incoming = Incoming::payload(tool, payload.as_bytes());
-            let delivered = offloader(at_once.clone()).deliver(&incoming, moment());
+            let (call, body) = (ToolCall::new(tool), ResultBody::Payload(payload.as_bytes()));
+            let delivered = offloader(at_once.clone()).deliver_result(call, body, moment());
             let Delivered::Offloaded(expected) = delivered else { panic!("{delivered:?}") };
             let arrived = arrive(&offloader(in_chunks.clone()), tool, payload.as_bytes(), 4);
             let Delivered::Offloaded(ours) = &arrived.delivered else { panic!("{arrived:?}") };

@@ -1,11 +1,11 @@
-//! What `tools/list` says.
+//! The tool definitions in `tools/list`.
 
 use std::sync::Arc;
 
 use lro::mcp::Tools;
 use lro::{Extractor, Spools};
 use lro_core::config::Config;
-use lro_core::{Detail, Extraction, O200k, Place, Tokenizer as _, Tokens, guidance};
+use lro_core::{Detail, Extraction, Location, O200k, Tokenizer as _, Tokens, guidance};
 use serde_json::Value;
 
 use crate::fixture::Fixture;
@@ -33,7 +33,7 @@ fn f16_f19_names_are_short_and_tools_annotated() {
     }
 }
 
-/// Without a program to run engines in, nothing speaks of them.
+/// Without a worker program, the definitions do not mention the engines.
 #[test]
 fn f33_only_what_is_offered_is_spoken_of() {
     let extractor = Extractor::new(Spools::new(Vec::new()), &Config::default());
@@ -48,7 +48,7 @@ fn f33_only_what_is_offered_is_spoken_of() {
     assert!(!tools.has("query_large_output"));
 }
 
-/// Every call that guidance shows is one of a tool in the list, and it works.
+/// Every call in the guidance uses a listed tool, and works.
 #[test]
 fn r10_guidance_shows_calls_that_work() {
     let fixture = Fixture::new();
@@ -59,7 +59,7 @@ fn r10_guidance_shows_calls_that_work() {
             60,
             Tokens(1),
             detail,
-            Place::File(""),
+            Location::File(""),
             reference.parse().unwrap(),
         );
         let calls: Vec<&str> = text

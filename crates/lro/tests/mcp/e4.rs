@@ -13,7 +13,7 @@ struct Task {
     ids: Vec<String>,
 }
 
-/// Sixty tasks whose true counts lie between 3 and 50.
+/// Sixty tasks with true counts between 3 and 50.
 fn tasks(records: &[Value]) -> Vec<Task> {
     let namespaces = ["_semantic", "_episodic", "_procedural", "_public", "_shared", "_local"];
     let words = [

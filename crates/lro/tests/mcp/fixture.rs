@@ -1,10 +1,10 @@
-//! Stored results, and tools to ask them.
+//! Stored results, and the tools that query them.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lro::mcp::{Called, Tools};
-use lro::{Delivered, Extractor, Incoming, Moment, Offloader, Spools};
+use lro::mcp::{ToolOutput, Tools};
+use lro::{Delivered, Extractor, IdSeed, Offloader, ResultBody, Spools, ToolCall};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::tool_result::ToolResult;
@@ -44,26 +44,26 @@ impl Fixture {
         Self { home, spool, config, tools }
     }
 
-    /// Stores what `tool` returned, whatever its size, and gives its reference.
+    /// Stores a result of `tool`, whatever its size, and returns its reference.
     pub(crate) fn store(&self, tool: &str, payload: &str) -> String {
-        self.deliver(&Incoming::payload(tool, payload.as_bytes()))
+        self.deliver(tool, ResultBody::Payload(payload.as_bytes()))
     }
 
     /// Stores an MCP result of these texts, the first of which is its payload.
     pub(crate) fn store_texts(&self, tool: &str, texts: &[&str]) -> String {
         let blocks = texts.iter().map(|text| json!({"type": "text", "text": text}));
         let json = json!({"content": blocks.collect::<Vec<_>>()}).to_string();
-        self.deliver(&Incoming::tool_result(tool, &ToolResult::read(&json).unwrap()))
+        self.deliver(tool, ResultBody::ToolResult(&ToolResult::read(&json).unwrap()))
     }
 
-    fn deliver(&self, incoming: &Incoming<'_>) -> String {
+    fn deliver(&self, tool: &str, body: ResultBody<'_>) -> String {
         let mut config = self.config.clone();
         config.prompt.offload.threshold_tokens = 1;
         config.proxy.threshold_tokens = 1;
         let offloader = Offloader::new(self.spool.clone(), &config);
         let before = self.spool.list().unwrap().len();
-        let moment = Moment { now: now(), random: before as u128 };
-        match offloader.deliver(incoming, moment) {
+        let seed = IdSeed { now: now(), random: before as u128 };
+        match offloader.deliver_result(ToolCall::new(tool), body, seed) {
             Delivered::Offloaded(offloaded) => offloaded.listed.id().reference().to_string(),
             other => panic!("{other:?}"),
         }
@@ -77,16 +77,16 @@ impl Fixture {
     }
 
     /// Calls a tool a minute after everything was stored.
-    pub(crate) fn call(&self, name: &str, arguments: &Value) -> Called {
+    pub(crate) fn call(&self, name: &str, arguments: &Value) -> ToolOutput {
         self.call_at(name, arguments, now() + TimeDelta::minutes(1))
     }
 
-    pub(crate) fn call_at(&self, name: &str, arguments: &Value, at: DateTime<Utc>) -> Called {
+    pub(crate) fn call_at(&self, name: &str, arguments: &Value, at: DateTime<Utc>) -> ToolOutput {
         let arguments = to_raw_value(arguments).unwrap();
         self.tools.call(name, Some(&arguments), at, &Cancel::default()).unwrap()
     }
 
-    /// The first line and the lines behind it, of a call that works.
+    /// The first line and the other lines of a successful call.
     pub(crate) fn ask(&self, name: &str, arguments: &Value) -> (String, Vec<String>) {
         let called = self.call(name, arguments);
         assert!(!called.is_error, "{arguments}: {}", called.text);

@@ -1,4 +1,4 @@
-//! Paths that lead elsewhere, in every argument that names a result.
+//! Path traversal in every argument that names a result.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use crate::fixture::Fixture;
 
 const SECRET: &str = "TOP-SECRET-CANARY";
 
-/// 40 names that are not one of ours, some of which exist and would be readable.
+/// 40 names that are not stored results; some exist and would be readable.
 fn corpus(fixture: &Fixture, reference: &str) -> Vec<String> {
     let home = fixture.home.path();
     let spool = home.join("spool");
@@ -21,7 +21,7 @@ fn corpus(fixture: &Fixture, reference: &str) -> Vec<String> {
     let content = format!("{header}\n{{\"id\":\"{SECRET}\"}}\n");
     fs::write(outside.join(&name), &content).unwrap();
     fs::write(home.join("secret.jsonl"), &content).unwrap();
-    // Links in our own directory, under names of ours.
+    // Links in the spool directory, with names of stored results.
     let linked = "01KA2Z3T4V5W6X7Y8Z9A0B1C2D";
     symlink(home.join("secret.jsonl"), spool.join(format!("atlatl-list-{linked}.jsonl"))).unwrap();
     let hard = "01KA2Z3T4V5W6X7Y8Z9A0B1C2E";
@@ -106,7 +106,7 @@ fn n4_nothing_outside_is_read_by_any_argument_of_any_tool() {
         assert!(called.is_error && !called.text.contains(SECRET), "{called:?}");
     }
     assert_eq!(calls, 40 * 18);
-    // What a descriptor showed is accepted.
+    // The names from a descriptor are accepted.
     let path = fixture
         .spool
         .list()

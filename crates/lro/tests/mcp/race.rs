@@ -1,8 +1,8 @@
-//! A race against links: while tools are called, links to a secret take the place of stored files
-//! and of their folder, again and again.
+//! A race with symbolic links: during tool calls, links to a secret repeatedly replace stored files
+//! and their directory.
 //!
-//! Whoever has our user's rights can take a result away, so a call may fail. What it must not do is
-//! answer with what lies behind the link.
+//! A process of the same user can remove a result, so a call may fail. It must not return the target
+//! of the link.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,10 +21,10 @@ use testkit::SplitMix64;
 use crate::fixture::Fixture;
 
 const SECRET: &str = "TOP-SECRET-CANARY";
-/// In every record and remark of ours; as long as the secret, so that sizes agree.
+/// In every record and text of ours; as long as the secret, so that sizes agree.
 const PUBLIC: &str = "PUBLIC-KNOWLEDGE-";
 
-/// Two seconds in the gate, as many as it says in a soak.
+/// Two seconds in CI, longer in a soak test.
 fn time() -> Duration {
     let soak = std::env::var("ATLATL_SOAK_CASES").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(soak.unwrap_or(2))
@@ -36,11 +36,11 @@ struct Attacks {
     folders: u64,
 }
 
-/// Puts links where our files and our folder were, and what was there back.
+/// Replaces files and the directory by links, and restores them.
 struct Attacker {
     spool: PathBuf,
     outside: PathBuf,
-    /// Traps are made here, and what they replace lies here meanwhile.
+    /// The directory for prepared links, and for the files that they replace.
     kit: PathBuf,
     names: Vec<String>,
     random: SplitMix64,
@@ -55,7 +55,7 @@ impl Attacker {
             } else {
                 self.swap_file();
             }
-            // Some calls shall succeed, or there would be no race.
+            // Some calls must succeed, or there would be no race.
             self.pause(1500);
         }
         self.done
@@ -66,7 +66,7 @@ impl Attacker {
         let (at, aside, trap) =
             (self.spool.join(&name), self.kit.join("aside"), self.kit.join("trap"));
         symlink(self.outside.join(&name), &trap).unwrap();
-        // Whoever opened the spool while its data was a link may have cleaned up what seemed left over.
+        // A process that opened the spool while its data was a link may have removed the rest.
         if fs::rename(&at, &aside).is_err() {
             remove(&trap);
             return;
@@ -81,7 +81,7 @@ impl Attacker {
         let (aside, trap) = (self.kit.join("folder"), self.kit.join("trap"));
         symlink(&self.outside, &trap).unwrap();
         fs::rename(&self.spool, &aside).unwrap();
-        // Whoever opens the folder just now may make a new one.
+        // A process that opens the directory now may create a new one.
         while fs::rename(&trap, &self.spool).is_err() {
             remove(&self.spool);
         }
@@ -107,7 +107,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// A copy of all that is stored, under the same names, in which everything says the secret.
+/// A copy of all stored files, with the same names and the secret as their content.
 fn canary(spool: &Path, outside: &Path) -> Vec<String> {
     fs::create_dir(outside).unwrap();
     let mut names = Vec::new();
@@ -124,8 +124,8 @@ fn canary(spool: &Path, outside: &Path) -> Vec<String> {
     names
 }
 
-/// Every way of asking, of a result and with another.
-fn questions(other: &str) -> Vec<(&'static str, Value)> {
+/// Every kind of query, of one result and with another.
+fn queries(other: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("lro_extract", json!({"recipe": 4})),
         ("lro_extract", json!({"recipe": 8})),
@@ -144,7 +144,7 @@ fn questions(other: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Tools on a folder that is opened by its path just now.
+/// Tools on a directory that is opened by its path now.
 fn opened(path: &Path, fixture: &Fixture) -> Option<Tools> {
     let options = DirOptions::private().quota(Quota::NONE);
     let spool: Arc<dyn Spool> = Arc::new(DirSpool::open(path, options).ok()?);
@@ -155,7 +155,7 @@ fn opened(path: &Path, fixture: &Fixture) -> Option<Tools> {
 }
 
 #[test]
-fn n4_no_race_with_links_makes_a_tool_tell_what_lies_outside() {
+fn n4_no_race_with_links_makes_a_tool_read_outside() {
     let mut fixture = Fixture::new();
     let line = |n| {
         format!(r#"{{"id":"{n}","title":"{PUBLIC}","content":"{PUBLIC}","created":"{PUBLIC}{n}"}}"#)
@@ -166,7 +166,7 @@ fn n4_no_race_with_links_makes_a_tool_tell_what_lies_outside() {
         ["list_memories", "list_things"].map(|tool| fixture.store_texts(tool, &[&payload, PUBLIC]));
     let home = fixture.home.path().to_owned();
     let spool = home.join("spool");
-    // Each by all its names: reference, file name, path.
+    // By each name: reference, file name, path.
     let mut named: Vec<String> = references.to_vec();
     for listed in fixture.spool.list().unwrap() {
         named.push(listed.name.to_string());
@@ -184,7 +184,7 @@ fn n4_no_race_with_links_makes_a_tool_tell_what_lies_outside() {
     let (stop, end) = (AtomicBool::new(false), Instant::now() + time());
     let (mut answered, mut refused, mut reopened) = (0_u64, 0_u64, 0_u64);
     let mut random = SplitMix64::new(12);
-    let questions = questions(&references[1]);
+    let questions = queries(&references[1]);
     let attacks = std::thread::scope(|scope| {
         let attacking = scope.spawn(|| attacker.attack(&stop));
         while Instant::now() < end {

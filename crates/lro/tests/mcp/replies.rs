@@ -1,4 +1,4 @@
-//! What a reply says, how long it is, and what an error tells.
+//! The text and length of replies, and the text of errors.
 
 use chrono::TimeDelta;
 use lro_core::{O200k, Tokenizer as _};
@@ -111,9 +111,9 @@ fn errors_have_a_class_and_a_hint() {
     }
 }
 
-/// jq answers a misspelt field with null; whoever asked shall not believe it.
+/// jq returns null for a misspelt field; the reply warns about it.
 #[test]
-fn a_misspelt_field_is_told_with_the_nearest() {
+fn a_misspelt_field_is_reported_with_the_nearest() {
     let fixture = Fixture::new();
     let reference = fixture.memories(30);
     let ask = |query: &str| {

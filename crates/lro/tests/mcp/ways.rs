@@ -1,4 +1,4 @@
-//! The ways of asking.
+//! The kinds of queries.
 
 use serde_json::{Value, json};
 use testkit::recipes::answers;
@@ -23,7 +23,7 @@ fn n1_recipe_query_and_sql_exclude_each_other() {
         let called = fixture.call("lro_extract", &arguments);
         assert!(called.is_error && called.text.contains("\nHint: "), "{arguments}: {called:?}");
     }
-    // A number in quotes is what some models write.
+    // Some models write numbers in quotes.
     fixture.ask("lro_extract", &json!({"ref": reference, "recipe": "1"}));
 }
 
@@ -127,7 +127,7 @@ fn v1_a_range_of_characters_lines_or_records_is_read() {
 #[test]
 fn a_read_without_an_end_says_where_it_goes_on() {
     let fixture = Fixture::new();
-    // Plain words: more characters fit into a reply than of any other text.
+    // Plain words: a reply has more characters of these than of any other text.
     let text = "word ".repeat(20_000);
     let arguments = json!({"ref": fixture.store("read_log", &text)});
     let called = fixture.call("read_large_output", &arguments);
@@ -135,8 +135,8 @@ fn a_read_without_an_end_says_where_it_goes_on() {
     assert_eq!(first, format!("{0} of 100000 characters. More: start={0}.", body.len()));
 }
 
-/// f42: what a tool said beside its payload can be read as well. A table is kept as it came beside
-/// its records, and that copy is counted by nobody.
+/// f42: further texts of a tool can be read as well. The original of a table is stored beside its
+/// records; that copy has no number.
 #[test]
 fn v1_further_texts_of_a_result_are_read_by_their_number() {
     let fixture = Fixture::new();

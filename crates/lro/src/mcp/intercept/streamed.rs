@@ -1,63 +1,68 @@
-//! Intercepts tool results too large for memory.
+//! Parses tool results that are too large for memory.
 //!
-//! The same decisions as for one in memory, made from ranges. What it costs is that text which says
-//! the same as `structuredContent` in other escapes is kept beside it instead of being recognised.
+//! [`Parts`] makes the same decisions as for a result in memory, from ranges. The price is that text
+//! equal to `structuredContent` but with other escapes is kept as further text.
+//!
+//! [`LargeFile`] tells whether a large file is a tool result, and which bytes are the payload. It
+//! agrees with [`ToolResult::read`](lro_core::tool_result::ToolResult::read). If ranges do not decide
+//! it (several texts, text beside other content, duplicate members), it is undecided, and the caller
+//! reads the whole file.
 
 use std::ops::Range;
 
 use lro_core::outline::{Form, Node};
-use lro_core::payload::{self, Payload, Unreadable};
-use lro_core::{NoText, Unescape};
+use lro_core::payload::{Payload, Unreadable};
+use lro_core::{NoText, Unescape, payload};
 
-/// Texts beside the payload are held in memory up to this, all together.
-const BESIDE_CAP: u64 = 16 << 20;
+/// The total size of further texts, which are kept in memory.
+const MAX_FURTHER_TEXT_BYTES: u64 = 16 << 20;
 
-/// How much is read at once.
-const PIECE: usize = 1 << 20;
+/// The bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
 
-/// What a large result is made of.
+/// The parts of a large tool result.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) main: Main,
-    /// Texts that say something else.
-    pub(super) beside: Vec<String>,
-    /// The blocks of text, which the descriptor replaces.
-    pub(super) texts: Vec<Range<u64>>,
+    /// Texts with other content than the payload.
+    pub(super) further_texts: Vec<String>,
+    /// The text blocks, which the descriptor replaces.
+    pub(super) text_blocks: Vec<Range<u64>>,
 }
 
-/// The payload.
+/// The range of the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Main {
-    /// JSON as it stands.
+    /// JSON.
     Json(Range<u64>),
-    /// The text of a string.
+    /// A JSON string whose text is the payload.
     Text(Range<u64>),
 }
 
-/// Why a part could not be had.
+/// A part could not be read.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum PartError {
     Unreadable(Unreadable),
     NoText,
 }
 
-impl From<Unreadable> for Lost {
+impl From<Unreadable> for PartError {
     fn from(error: Unreadable) -> Self {
         Self::Unreadable(error)
     }
 }
 
-impl From<NoText> for Lost {
+impl From<NoText> for PartError {
     fn from(_: NoText) -> Self {
         Self::NoText
     }
 }
 
 impl Parts {
-    /// The parts of the tool result `result` in `message`; `None` where it must be left alone: an
-    /// error, a task, no payload, or more than one that does not fit into memory.
-    pub(super) fn parse(message: &dyn Payload, result: &Node) -> Result<Option<Self>, Lost> {
-        let is = |name: &str, word: &[u8]| -> Result<bool, Lost> {
+    /// The parts of the tool result `result` in `message`. `None` if it must stay unchanged: an error,
+    /// a task, no payload, or further texts that do not fit into memory.
+    pub(super) fn parse(message: &dyn Payload, result: &Node) -> Result<Option<Self>, PartError> {
+        let is = |name: &str, word: &[u8]| -> Result<bool, PartError> {
             let Some(node) = result.get(name) else { return Ok(false) };
             Ok(payload::part(message, node.range.clone())? == word)
         };
@@ -74,50 +79,51 @@ impl Parts {
             }
             _ => None,
         };
-        let found: Vec<(Range<u64>, Range<u64>)> = blocks.iter().filter_map(text).collect();
-        let texts = found.iter().map(|(block, _)| block.clone()).collect();
-        let mut strings: Vec<Range<u64>> = found.into_iter().map(|(_, string)| string).collect();
-        // f14: images that stand there a second time are no payload either.
-        let again = |structured: &Node| match (result.get("content"), &*structured.children) {
-            (Some(content), [only]) if strings.len() < blocks.len() && !structured.cut => {
-                same_bytes(message, &only.range, &content.range)
-            }
-            _ => Ok(false),
-        };
+        let texts: Vec<(Range<u64>, Range<u64>)> = blocks.iter().filter_map(text).collect();
+        let text_blocks = texts.iter().map(|(block, _)| block.clone()).collect();
+        let mut strings: Vec<Range<u64>> = texts.into_iter().map(|(_, string)| string).collect();
+        // f14: blocks that `structuredContent` repeats are not a payload.
+        let repeats_blocks =
+            |structured: &Node| match (result.get("content"), &*structured.children) {
+                (Some(content), [only]) if strings.len() < blocks.len() && !structured.cut => {
+                    same_bytes(message, &only.range, &content.range)
+                }
+                _ => Ok(false),
+            };
         let structured = match result.get("structuredContent") {
-            // Null is as good as nothing.
+            // Null counts as missing.
             Some(Node { form: Form::Other, .. }) => None,
-            Some(structured) if !again(structured)? => Some(structured),
+            Some(structured) if !repeats_blocks(structured)? => Some(structured),
             _ => None,
         };
         let main = if let Some(structured) = structured {
-            main_of(message, structured, &mut strings)?
+            structured_payload(message, structured, &mut strings)?
         } else {
             // The largest is the payload.
             let largest = (0..strings.len()).max_by_key(|&n| length(&strings[n]));
             let Some(largest) = largest else { return Ok(None) };
             Main::Text(strings.remove(largest))
         };
-        if strings.iter().map(length).sum::<u64>() > BESIDE_CAP {
+        if strings.iter().map(length).sum::<u64>() > MAX_FURTHER_TEXT_BYTES {
             return Ok(None);
         }
-        let mut beside = Vec::new();
+        let mut further_texts = Vec::new();
         for string in strings {
             let mut text = Vec::new();
             each_decoded(message, &string, |part| text.extend_from_slice(part))?;
-            beside.push(String::from_utf8_lossy(&text).into_owned());
+            further_texts.push(String::from_utf8_lossy(&text).into_owned());
         }
-        Ok(Some(Self { main, beside, texts }))
+        Ok(Some(Self { main, further_texts, text_blocks }))
     }
 }
 
 impl Main {
-    /// Gives the payload to `feed`, in pieces.
+    /// Calls `feed` with the payload, in pieces.
     pub(super) fn each(
         &self,
         message: &dyn Payload,
         mut feed: impl FnMut(&[u8]),
-    ) -> Result<(), Lost> {
+    ) -> Result<(), PartError> {
         match self {
             Self::Json(range) => Ok(each_raw(message, range.clone(), |part| feed(part))?),
             Self::Text(string) => each_decoded(message, string, feed),
@@ -125,14 +131,14 @@ impl Main {
     }
 }
 
-/// The payload where there is `structuredContent`; texts that say the same are taken out.
-fn main_of(
+/// The payload of a result with `structuredContent`; removes texts with the same content.
+fn structured_payload(
     message: &dyn Payload,
     structured: &Node,
     strings: &mut Vec<Range<u64>>,
-) -> Result<Main, Lost> {
-    // f30: a wrapper around one string, which a text block gives as well, is spelled alike by
-    // whoever wrote both.
+) -> Result<Main, PartError> {
+    // f30: a wrapper around one string that is also the text block. One serializer writes both, so
+    // the escapes are the same.
     if let ([only], [text], false) = (&*structured.children, &**strings, structured.cut)
         && matches!(only.form, Form::String(_))
         && same_bytes(message, &only.range, text)?
@@ -141,7 +147,7 @@ fn main_of(
     }
     let mut other = Vec::new();
     for string in strings.drain(..) {
-        // f12: a wrapper around a value or a list that the text gives bare.
+        // f12: a wrapper around a value or a list that is also the text.
         let inside = match (&*structured.children, structured.cut) {
             ([only], false) => same_json(message, &only.range, &string)?,
             _ => false,
@@ -165,19 +171,19 @@ fn each_raw(
 ) -> Result<(), Unreadable> {
     let mut at = range.start;
     while at < range.end {
-        let to = (at + PIECE as u64).min(range.end);
+        let to = (at + PIECE_BYTES as u64).min(range.end);
         visit(&payload::part(message, at..to)?);
         at = to;
     }
     Ok(())
 }
 
-/// Decodes the JSON string that lies at `string`.
+/// Calls `visit` with the decoded text of the JSON string at `string`, in pieces.
 fn each_decoded(
     message: &dyn Payload,
     string: &Range<u64>,
     mut visit: impl FnMut(&[u8]),
-) -> Result<(), Lost> {
+) -> Result<(), PartError> {
     let inside = string.start + 1..string.end - 1;
     let (mut unescape, mut text) = (Unescape::default(), Vec::new());
     let mut decoded = Ok(());
@@ -202,7 +208,7 @@ fn same_bytes(
     }
     let mut at = 0;
     while at < length(one) {
-        let to = (at + PIECE as u64).min(length(one));
+        let to = (at + PIECE_BYTES as u64).min(length(one));
         let part = |from: u64| payload::part(message, from + at..from + to);
         if part(one.start)? != part(other.start)? {
             return Ok(false);
@@ -212,15 +218,20 @@ fn same_bytes(
     Ok(true)
 }
 
-/// Whether the string at `string` holds the JSON at `json`, white space between lexemes aside.
-fn same_json(message: &dyn Payload, json: &Range<u64>, string: &Range<u64>) -> Result<bool, Lost> {
-    let mut one = Dense::new(json.clone(), None);
-    let mut other = Dense::new(string.start + 1..string.end - 1, Some(Unescape::default()));
+/// Whether the text of the string at `string` is the JSON at `json`, except for white space between
+/// lexemes.
+fn same_json(
+    message: &dyn Payload,
+    json: &Range<u64>,
+    string: &Range<u64>,
+) -> Result<bool, PartError> {
+    let mut one = CompactJson::new(json.clone(), None);
+    let mut other = CompactJson::new(string.start + 1..string.end - 1, Some(Unescape::default()));
     loop {
         let a = one.bytes(message)?;
         let b = match other.bytes(message) {
-            // What stands for no text is no JSON either.
-            Err(Lost::NoText) => return Ok(false),
+            // A string that is not text is not JSON either.
+            Err(PartError::NoText) => return Ok(false),
             bytes => bytes?,
         };
         let both = a.len().min(b.len());
@@ -235,8 +246,8 @@ fn same_json(message: &dyn Payload, json: &Range<u64>, string: &Range<u64>) -> R
     }
 }
 
-/// JSON without the white space between its lexemes, as it is read.
-struct Dense {
+/// Reads JSON without the white space between its lexemes.
+struct CompactJson {
     rest: Range<u64>,
     unescape: Option<Unescape>,
     bytes: Vec<u8>,
@@ -245,7 +256,7 @@ struct Dense {
     escaped: bool,
 }
 
-impl Dense {
+impl CompactJson {
     fn new(range: Range<u64>, unescape: Option<Unescape>) -> Self {
         Self {
             rest: range,
@@ -257,11 +268,11 @@ impl Dense {
         }
     }
 
-    /// What comes next; nothing at the end.
-    fn bytes(&mut self, message: &dyn Payload) -> Result<&[u8], Lost> {
+    /// The next bytes; empty at the end.
+    fn bytes(&mut self, message: &dyn Payload) -> Result<&[u8], PartError> {
         while self.taken == self.bytes.len() && !self.rest.is_empty() {
             (self.taken, self.bytes) = (0, Vec::new());
-            let to = (self.rest.start + PIECE as u64).min(self.rest.end);
+            let to = (self.rest.start + PIECE_BYTES as u64).min(self.rest.end);
             let raw = payload::part(message, self.rest.start..to)?;
             self.rest.start = to;
             let text = match &mut self.unescape {
@@ -289,5 +300,191 @@ impl Dense {
             self.in_string = byte == b'"';
         }
         self.bytes.push(byte);
+    }
+}
+
+/// The kind of a large file.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "another variant would change every caller")]
+pub enum LargeFile {
+    /// Not a tool result: the whole file is the payload.
+    Payload,
+    /// A tool result with one payload.
+    ToolResult(LargePayload),
+    /// Ranges do not decide it.
+    Undecided,
+}
+
+/// The payload of a large tool result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LargePayload {
+    main: Main,
+    /// The number of images, audio, links and embedded resources beside the payload.
+    pub other_blocks: usize,
+}
+
+impl LargeFile {
+    /// Parses the outline of `file`.
+    pub fn read(file: &dyn Payload) -> Result<Self, Unreadable> {
+        if !begins_object(file)? {
+            return Ok(Self::Payload);
+        }
+        let enter = |path: &[&str]| {
+            matches!(path, [] | ["content" | "structuredContent"] | ["content", ""])
+        };
+        let Some(root) = Node::parse(file, enter)? else { return Ok(Self::Payload) };
+        let occurrences =
+            |name: &str| root.children.iter().filter(|child| child.name == name).count();
+        if !root.cut && occurrences("content") == 0 && occurrences("structuredContent") == 0 {
+            return Ok(Self::Payload);
+        }
+        let once = ["content", "structuredContent", "isError", "resultType"]
+            .into_iter()
+            .all(|name| occurrences(name) <= 1);
+        let failed = match root.get("isError") {
+            None => false,
+            Some(node) => payload::part(file, node.range.clone())? != b"false",
+        };
+        let plain = once && !root.cut && !failed;
+        let complete = match root.get("resultType") {
+            None => true,
+            Some(_) => root.text("resultType") == Some("complete"),
+        };
+        let Some((texts, other_blocks)) = count_blocks(&root) else { return Ok(Self::Undecided) };
+        let structured = root.get("structuredContent").is_some();
+        let decided = match texts {
+            0 => structured && other_blocks == 0,
+            1 => !structured || other_blocks == 0,
+            _ => false,
+        };
+        if !plain || !complete || !decided {
+            return Ok(Self::Undecided);
+        }
+        match Parts::parse(file, &root) {
+            Ok(Some(Parts { main, further_texts, .. })) if further_texts.is_empty() => {
+                Ok(Self::ToolResult(LargePayload { main, other_blocks }))
+            }
+            Ok(_) | Err(PartError::NoText) => Ok(Self::Undecided),
+            Err(PartError::Unreadable(error)) => Err(error),
+        }
+    }
+}
+
+impl LargePayload {
+    /// The range of the payload, if it is JSON in the file; otherwise it is the text of a string, which
+    /// [`decode`](Self::decode) returns.
+    pub fn range(&self) -> Option<Range<u64>> {
+        match &self.main {
+            Main::Json(range) => Some(range.clone()),
+            Main::Text(_) => None,
+        }
+    }
+
+    /// Calls `feed` with the payload, in pieces. Returns false if it is a string that is not text.
+    pub fn decode(&self, file: &dyn Payload, feed: impl FnMut(&[u8])) -> Result<bool, Unreadable> {
+        match self.main.each(file, feed) {
+            Ok(()) => Ok(true),
+            Err(PartError::NoText) => Ok(false),
+            Err(PartError::Unreadable(error)) => Err(error),
+        }
+    }
+}
+
+/// The numbers of text blocks and of other blocks; `None` if `content` is not a list of blocks.
+fn count_blocks(root: &Node) -> Option<(usize, usize)> {
+    let Some(content) = root.get("content") else { return Some((0, 0)) };
+    let is_text = |block: &Node| {
+        block.text("type") == Some("text")
+            && block.get("text").is_some_and(|text| matches!(text.form, Form::String(_)))
+    };
+    let is_block = |block: &Node| {
+        // A text block without a text, or with two, is not a block.
+        let names = block.children.iter().filter(|child| ["type", "text"].contains(&&*child.name));
+        let kind = block.text("type");
+        kind.is_some() && (is_text(block) && names.count() == 2 || kind != Some("text"))
+    };
+    if content.form != Form::Array || content.cut || !content.children.iter().all(is_block) {
+        return None;
+    }
+    let texts = content.children.iter().filter(|block| is_text(block)).count();
+    Some((texts, content.children.len() - texts))
+}
+
+/// Whether the first significant byte begins an object.
+fn begins_object(file: &dyn Payload) -> Result<bool, Unreadable> {
+    let (mut at, mut space) = (0, Vec::new());
+    loop {
+        let chunk = file.chunk_at(at, &mut space)?;
+        if chunk.is_empty() {
+            return Ok(false);
+        }
+        let first = chunk.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+        if let Some(first) = first {
+            return Ok(*first == b'{');
+        }
+        at += chunk.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lro_core::tool_result::ToolResult;
+
+    use super::*;
+
+    /// Whether the file is decided, and read as `ToolResult::read` does.
+    fn same_as_whole(json: &str) -> bool {
+        let whole = ToolResult::read(json);
+        match LargeFile::read(&json.as_bytes()).unwrap() {
+            LargeFile::Undecided => return false,
+            LargeFile::Payload => assert!(whole.is_none(), "{json}"),
+            LargeFile::ToolResult(large) => {
+                let whole = whole.unwrap_or_else(|| panic!("{json}"));
+                let mut payload = Vec::new();
+                assert!(large.decode(&json.as_bytes(), |part| payload.extend(part)).unwrap());
+                assert_eq!(String::from_utf8(payload).unwrap(), whole.parts[0].payload, "{json}");
+                assert_eq!((whole.parts.len(), whole.other_blocks), (1, large.other_blocks));
+                assert!(!whole.is_error && whole.complete, "{json}");
+            }
+        }
+        true
+    }
+
+    #[test]
+    fn g37_a_large_file_is_read_as_a_small_one_is() {
+        for decided in [
+            r#"[{"a":1}]"#,
+            r#"{"a":1}"#,
+            "{\"a\":1}\n{\"content\":[]}\n",
+            "plain text",
+            "",
+            "{ no json",
+            r#" {"content":[{"type":"text","text":"a\nb"}]}"#,
+            r#"{"content":[{"type":"text","text":"[1, 2]"},{"type":"image","data":""}]}"#,
+            r#"{"content":[{"type":"text","text":"{\"a\": [1]}"}],"structuredContent":{"a":[1]}}"#,
+            r#"{"content":[{"type":"text","text":"all"}],"structuredContent":{"result":"all"}}"#,
+            r#"{"content":[],"structuredContent":{"a":[1]},"resultType":"complete"}"#,
+            r#"{"structuredContent":[1,2,3]}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"isError":false}"#,
+            r#"{"_meta":{"content":1},"content":[{"text":"x","type":"text"}]}"#,
+        ] {
+            assert!(same_as_whole(decided), "{decided}");
+        }
+        for undecided in [
+            r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"structuredContent":{"a":1}}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"isError":true}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"resultType":"task"}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"content":[]}"#,
+            r#"{"content":[{"type":"text","text":7}]}"#,
+            r#"{"content":[{"text":"a"}]}"#,
+            r#"{"content":"a"}"#,
+            r#"{"content":[]}"#,
+            r#"{"content":[{"type":"image","data":""}]}"#,
+            r#"{"structuredContent":null}"#,
+        ] {
+            assert!(!same_as_whole(undecided), "{undecided}");
+        }
     }
 }

@@ -1,51 +1,51 @@
 //! Parses the arguments of the extraction tools.
 //!
-//! A number in quotes is a number; a name that is not known is an error that lists the known ones,
-//! since a filter that is silently left out makes a wrong answer.
+//! Numbers may be in quotes. An unknown name is an error that lists the known ones, because ignoring a
+//! filter would give a wrong answer.
 
 use std::collections::BTreeMap;
 
-use crate::{Question, Reply, Values, Wanted};
+use crate::{Query, QueryKind, Reply, Values};
 use lro_query::{Page, Total, read, search};
 use lro_spool::Address;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-/// Matching lines given when nobody says how many.
-const MATCHES: u64 = 20;
-/// No reply holds more.
-const MATCHES_AT_MOST: u64 = 500;
-/// Lines around a match at most.
-const CONTEXT_AT_MOST: u64 = 20;
-/// Characters read when nobody says how many; the reply's own limit may be lower.
-const READ_AT_ONCE: u64 = 6000;
+/// The default number of matching lines.
+const DEFAULT_MATCHES: u64 = 20;
+/// The maximum number of matching lines.
+const MAX_MATCHES: u64 = 500;
+/// The maximum number of context lines around a match.
+const MAX_CONTEXT_LINES: u64 = 20;
+/// The default number of characters of a read; the limit of the reply may be lower.
+const DEFAULT_READ_CHARS: u64 = 6000;
 
-/// A question, and how its answers shall be written.
-pub(super) struct Asked {
-    pub(super) question: Question,
-    pub(super) form: Form,
+/// A query, and the format of its reply.
+pub(super) struct ParsedArguments {
+    pub(super) query: Query,
+    pub(super) format: ReplyFormat,
 }
 
-/// How answers are written.
+/// The format of a reply.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Form {
+pub(super) struct ReplyFormat {
     /// Strings without quotes and escapes.
     raw: bool,
-    /// Where a range began whose end is ours: nobody asked that it ends there.
-    open: Option<u64>,
+    /// The start of a range without a requested end.
+    open_start: Option<u64>,
 }
 
-/// Why arguments make no question.
+/// Invalid arguments.
 #[derive(Debug)]
 pub(super) struct ArgumentError {
     pub(super) message: String,
     pub(super) hint: &'static str,
 }
 
-/// Which result: three names for the same thing.
+/// The arguments that name a result: three alternatives.
 #[derive(Deserialize)]
-struct Which {
+struct ResultSelector {
     #[serde(rename = "ref")]
     reference: Option<String>,
     file_path: Option<String>,
@@ -125,7 +125,7 @@ struct Filter {
     query: String,
     #[serde(default)]
     whole: bool,
-    /// Answers stand on one line each anyway.
+    /// Ignored: answers are on one line each anyway.
     #[serde(default, rename = "compact")]
     _compact: bool,
     #[serde(default)]
@@ -137,7 +137,7 @@ struct Filter {
 }
 
 /// Spec N1: a recipe, a filter or a statement, and only one of them.
-pub(super) fn extract(arguments: &str, links: bool) -> Result<Asked, ArgumentError> {
+pub(super) fn extract(arguments: &str, links: bool) -> Result<ParsedArguments, ArgumentError> {
     let Extract {
         reference,
         file_path,
@@ -151,19 +151,19 @@ pub(super) fn extract(arguments: &str, links: bool) -> Result<Asked, ArgumentErr
         limit,
         offset,
     } = parse(arguments)?;
-    let address = Which { reference, file_path, filename }.address()?;
+    let address = ResultSelector { reference, file_path, filename }.address()?;
     let params = params.unwrap_or_default();
     let wanted = match (recipe, query, sql) {
-        (Some(number), None, None) => Wanted::Recipe { number, params },
-        (None, Some(filter), None) => Wanted::Jq { filter, whole, params },
+        (Some(number), None, None) => QueryKind::Recipe { number, params },
+        (None, Some(filter), None) => QueryKind::Jq { filter, whole, params },
         (None, None, Some(statement)) => {
             let with = with
                 .into_iter()
                 .map(|(alias, reference)| Ok((alias, parse_address(&reference)?)))
                 .collect::<Result<_, ArgumentError>>()?;
-            Wanted::Sql { statement, with, params }
+            QueryKind::Sql { statement, with, params }
         }
-        (None, None, None) if links => Wanted::Link,
+        (None, None, None) if links => QueryKind::Link,
         (None, None, None) => {
             return Err(ArgumentError::new(
                 "nothing is asked",
@@ -178,13 +178,13 @@ pub(super) fn extract(arguments: &str, links: bool) -> Result<Asked, ArgumentErr
         }
     };
     let page = Page { offset: offset.unwrap_or(0), limit: limit.unwrap_or(u64::MAX) };
-    Ok(Asked { question: Question { address, wanted, page }, form: Form::default() })
+    Ok(ParsedArguments { query: Query { address, wanted, page }, format: ReplyFormat::default() })
 }
 
 /// Spec V1.
-pub(super) fn read(arguments: &str) -> Result<Asked, ArgumentError> {
+pub(super) fn read(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
     let Read { reference, file_path, filename, start, end, unit, part } = parse(arguments)?;
-    let address = Which { reference, file_path, filename }.address()?;
+    let address = ResultSelector { reference, file_path, filename }.address()?;
     let start = start.unwrap_or(0);
     if end.is_some_and(|end| end < start) {
         return Err(ArgumentError::new(
@@ -192,53 +192,59 @@ pub(super) fn read(arguments: &str) -> Result<Asked, ArgumentError> {
             "start and end count from 0; end is not included.",
         ));
     }
-    let mut open = None;
+    let mut open_start = None;
     let (unit, end) = match unit {
         Some(Unit::Lines) => (read::Unit::Lines, end),
         Some(Unit::Records) => (read::Unit::Records, end),
         Some(Unit::Characters) | None => {
-            open = end.is_none().then_some(start);
-            (read::Unit::Characters, Some(end.unwrap_or(start.saturating_add(READ_AT_ONCE))))
+            open_start = end.is_none().then_some(start);
+            (read::Unit::Characters, Some(end.unwrap_or(start.saturating_add(DEFAULT_READ_CHARS))))
         }
     };
-    let mut asked = Asked::new(address, Wanted::Read { unit, start, end, part: part.unwrap_or(0) });
-    asked.form.open = open;
-    Ok(asked)
+    let mut parsed = ParsedArguments::new(
+        address,
+        QueryKind::Read { unit, start, end, part: part.unwrap_or(0) },
+    );
+    parsed.format.open_start = open_start;
+    Ok(parsed)
 }
 
 /// Spec V2.
-pub(super) fn search(arguments: &str) -> Result<Asked, ArgumentError> {
+pub(super) fn search(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
     let Search { reference, file_path, filename, pattern, case_sensitive, max_results, context } =
         parse(arguments)?;
-    let address = Which { reference, file_path, filename }.address()?;
+    let address = ResultSelector { reference, file_path, filename }.address()?;
     let case = if case_sensitive { search::Case::Sensitive } else { search::Case::Ignored };
-    let most = max_results.unwrap_or(MATCHES).min(MATCHES_AT_MOST);
-    let context = context.unwrap_or(0).min(CONTEXT_AT_MOST);
-    let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (most, context) = (small(most), small(context));
-    Ok(Asked::new(address, Wanted::Search { pattern, case, most, context }))
+    let max_matches = max_results.unwrap_or(DEFAULT_MATCHES).min(MAX_MATCHES);
+    let context = context.unwrap_or(0).min(MAX_CONTEXT_LINES);
+    let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (most, context) = (to_usize(max_matches), to_usize(context));
+    Ok(ParsedArguments::new(address, QueryKind::Search { pattern, case, most, context }))
 }
 
 /// Spec V3.
-pub(super) fn query(arguments: &str) -> Result<Asked, ArgumentError> {
+pub(super) fn query(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
     let Filter { reference, file_path, filename, query, whole, raw, limit, offset, .. } =
         parse(arguments)?;
-    let address = Which { reference, file_path, filename }.address()?;
-    let wanted = Wanted::Jq { filter: query, whole, params: Values::default() };
+    let address = ResultSelector { reference, file_path, filename }.address()?;
+    let wanted = QueryKind::Jq { filter: query, whole, params: Values::default() };
     let page = Page { offset: offset.unwrap_or(0), limit: limit.unwrap_or(u64::MAX) };
-    Ok(Asked { question: Question { address, wanted, page }, form: Form { raw, open: None } })
+    Ok(ParsedArguments {
+        query: Query { address, wanted, page },
+        format: ReplyFormat { raw, open_start: None },
+    })
 }
 
-impl Asked {
-    fn new(address: Address, wanted: Wanted) -> Self {
-        Self { question: Question { address, wanted, page: Page::ALL }, form: Form::default() }
+impl ParsedArguments {
+    fn new(address: Address, wanted: QueryKind) -> Self {
+        Self { query: Query { address, wanted, page: Page::ALL }, format: ReplyFormat::default() }
     }
 }
 
-impl Form {
-    /// Writes the answers as they were asked for.
+impl ReplyFormat {
+    /// Applies the format to a reply.
     pub(super) fn apply(self, reply: &mut Reply) {
-        if let (Some(start), Total::Exactly(total)) = (self.open, reply.total) {
+        if let (Some(start), Total::Exactly(total)) = (self.open_start, reply.total) {
             let end = start.saturating_add(reply.given);
             reply.next = reply.next.or((end < total).then_some(end));
         }
@@ -259,7 +265,7 @@ impl ArgumentError {
     }
 }
 
-impl Which {
+impl ResultSelector {
     fn address(self) -> Result<Address, ArgumentError> {
         let mut named: Vec<Address> = Vec::new();
         for text in [self.reference, self.file_path, self.filename].into_iter().flatten() {
@@ -298,7 +304,7 @@ fn parse<'a, T: Deserialize<'a>>(arguments: &'a str) -> Result<T, ArgumentError>
     })
 }
 
-/// A number, in quotes or not.
+/// Deserializes a number, with or without quotes.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
     let Some(raw) = raw else { return Ok(None) };

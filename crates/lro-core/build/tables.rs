@@ -1,16 +1,19 @@
-//! The vocabulary as a double-array trie, and how each token splits.
+//! The tables of the o200k tokenizer: the vocabulary as a double-array trie, the split of each token
+//! into the two it is merged from, and the classes of characters that text is split by.
 
 use std::collections::{HashMap, HashSet};
 
+use regex_syntax::hir::{Class, HirKind};
+
 /// Low 9 bits of a unit that is free.
 const FREE: u32 = 257;
-/// Low 9 bits of a unit that holds the rank of a token which others continue.
+/// Low 9 bits of a unit with the rank of a token that is a prefix of others.
 const RANK: u32 = 256;
 const LEAF: u32 = 1 << 9;
 const TERMINAL: u32 = 1 << 10;
 const VALUE_SHIFT: u32 = 11;
 
-/// After a search with more attempts, the next one starts where this one ended.
+/// After a search with more attempts, the next one starts where it ended.
 const MAX_TRIES: usize = 64;
 
 /// A trie node. The label is the byte that leads to it from its parent.
@@ -21,7 +24,7 @@ struct Node {
 }
 
 impl Node {
-    /// Offsets of the units that the node's children and its rank take, from the node's base.
+    /// The offsets of the units for the children and the rank of the node, from its base.
     fn offsets(&self, nodes: &[Self]) -> Vec<usize> {
         let rank = self.rank.map(|_| 0);
         let children = self.children.iter().map(|child| 1 + usize::from(nodes[*child].label));
@@ -92,13 +95,13 @@ fn trie(tokens: &[&[u8]]) -> Vec<Node> {
     nodes
 }
 
-/// Finds room for the units of each node: a doubly linked list of the free ones.
+/// Allocates the units of each node, from a doubly linked list of free units.
 struct Array {
-    /// For a free unit the next free one, for any other 0.
+    /// The next free unit of a free unit; 0 for all others.
     next_free: Vec<usize>,
     previous_free: Vec<usize>,
     taken_bases: HashSet<usize>,
-    /// The search for room starts here.
+    /// The search for free units starts here.
     cursor: usize,
     width: usize,
 }
@@ -115,7 +118,7 @@ impl Array {
         }
     }
 
-    /// Takes the units at `offsets` from the base that is returned.
+    /// Allocates the units at `offsets` from the returned base.
     fn place(&mut self, offsets: &[usize]) -> usize {
         if self.width != offsets.len() {
             (self.cursor, self.width) = (0, offsets.len());
@@ -138,10 +141,10 @@ impl Array {
             self.taken_bases.insert(base);
             return base;
         }
-        unreachable!("the array grows until there is room")
+        unreachable!("the array grows until the units fit")
     }
 
-    /// Bases are unique, so that a label alone tells whose child a unit is.
+    /// Bases are unique, so that a label alone identifies the parent of a unit.
     fn fits(&self, base: usize, offsets: &[usize]) -> bool {
         base > 0
             && !self.taken_bases.contains(&base)
@@ -167,14 +170,13 @@ impl Array {
     }
 }
 
-/// For each token the length of the left one of the two tokens it is merged from, and 0 for a
-/// single byte.
+/// For each token, the length of the left of the two tokens it is merged from; 0 for a single byte.
 pub(crate) fn splits(tokens: &[&[u8]]) -> Vec<u8> {
     let ranks: HashMap<&[u8], u32> = tokens.iter().copied().zip(0..).collect();
     tokens.iter().zip(0..).map(|(token, rank)| split(token, rank, &ranks)).collect()
 }
 
-/// Merges the bytes of `token` as byte-pair encoding does, with lower ranks alone.
+/// Merges the bytes of `token` as byte-pair encoding does, with lower ranks only.
 fn split(token: &[u8], rank: u32, ranks: &HashMap<&[u8], u32>) -> u8 {
     let mut bounds: Vec<usize> = (0..=token.len()).collect();
     while bounds.len() > 3 {
@@ -184,4 +186,46 @@ fn split(token: &[u8], rank: u32, ranks: &HashMap<&[u8], u32>) -> u8 {
         bounds.remove(at);
     }
     if bounds.len() == 3 { u8::try_from(bounds[1]).expect("tokens are short") } else { 0 }
+}
+
+/// Characters per block of the class table.
+const BLOCK_CHARS: usize = 128;
+
+/// A two-level table: the number of each block of characters, and the blocks with one byte per
+/// character. `src/tokens/o200k.rs` uses the same numbers for the classes.
+pub(crate) fn character_classes() -> (Vec<u8>, Vec<u8>) {
+    let mut classes = vec![0; 0x11_0000];
+    for (pattern, class) in [
+        (r"[\p{Lu}\p{Lt}]", 1),
+        (r"\p{Ll}", 2),
+        (r"[\p{Lm}\p{Lo}]", 3),
+        (r"\p{M}", 4),
+        (r"\p{N}", 5),
+        (r"\s", 6),
+        (r"[\r\n]", 7),
+    ] {
+        for (from, to) in ranges(pattern) {
+            classes[from..=to].fill(class);
+        }
+    }
+    let mut numbers: HashMap<&[u8], u8> = HashMap::new();
+    let (mut index, mut blocks) = (Vec::new(), Vec::new());
+    for block in classes.chunks(BLOCK_CHARS) {
+        let next = u8::try_from(numbers.len()).expect("at most 256 different blocks");
+        index.push(*numbers.entry(block).or_insert_with(|| {
+            blocks.extend(block);
+            next
+        }));
+    }
+    (index, blocks)
+}
+
+fn ranges(pattern: &str) -> Vec<(usize, usize)> {
+    let parsed = regex_syntax::parse(pattern).expect("the pattern is valid");
+    match parsed.kind() {
+        HirKind::Class(Class::Unicode(class)) => {
+            class.iter().map(|range| (range.start() as usize, range.end() as usize)).collect()
+        }
+        other => unreachable!("{pattern} is a class of characters: {other:?}"),
+    }
 }

@@ -1,35 +1,37 @@
-//! The key table of the configuration.
+//! The table of all configuration keys.
 
-use super::key::{
-    Key, Kind,
-    ProjectUse::{self, Allowed, TrustRequired},
+use super::key::ConfigKey;
+use super::key::ConfigValueKind::{
+    self, Bool, Choice, List, Locator, Secret, Secrets, Text, U32, U64,
 };
+use super::key::ProjectUse::{self, Allowed, TrustRequired};
+use crate::suggest::{self, dotted_name_similarity};
 
-/// The commands which act on the keys of deciding and describing today.
+/// Commands that offload results.
 const OFFLOAD: &[&str] = &["offload", "proxy", "serve"];
-/// Those which act on where results are stored.
+/// Commands that read or write stored results.
 const STORE: &[&str] = &["offload", "results", "extract", "proxy", "tools", "serve"];
-/// Those which write or read the ledger.
+/// Commands that write or read the ledger.
 const LEDGER: &[&str] = &["offload", "results", "extract", "proxy", "tools", "serve", "stats"];
-/// Those which act on the bounds of a query.
+/// Commands that run queries.
 const EXTRACT: &[&str] = &["extract", "proxy", "tools", "serve"];
-/// Those which offer tools to a model.
+/// Commands that offer tools to a model.
 const TOOLS: &[&str] = &["proxy", "tools", "serve"];
-/// Those which act on memories.
+/// Commands that use memories.
 const MEMORY: &[&str] = &["memory", "serve"];
-/// The relay alone.
+/// The proxy.
 const PROXY: &[&str] = &["proxy"];
-/// The memory server alone.
+/// The memory server.
 const SERVE: &[&str] = &["serve"];
-/// Those which can be reached over HTTP.
+/// Commands that serve HTTP.
 const HTTP: &[&str] = &["proxy", "serve"];
 
 /// Every key, in the order of the reference.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     row(
         "prompt.offload.enabled",
         Allowed,
-        Kind::Bool,
+        Bool,
         "true",
         "Whether large results are offloaded at all.",
     )
@@ -37,7 +39,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.threshold_tokens",
         Allowed,
-        Kind::U32 { min: 1 },
+        U32 { min: 1 },
         "1600",
         "A memory result estimated above this many tokens is offloaded.",
     )
@@ -45,7 +47,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.ttl_seconds",
         Allowed,
-        Kind::U64 { min: 1 },
+        U64 { min: 1 },
         "3600",
         "How long an offloaded memory result is kept, in seconds.",
     )
@@ -53,7 +55,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.output_dir",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "The directory that offloaded results are written to.",
     )
@@ -62,7 +64,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.descriptor",
         Allowed,
-        Kind::Choice(&["full", "compact"]),
+        Choice(&["full", "compact"]),
         r#""full""#,
         "How much the descriptor of a memory result says: every field of the specification, or the short form.",
     )
@@ -70,7 +72,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.preview_tokens",
         Allowed,
-        Kind::U32 { min: 0 },
+        U32 { min: 0 },
         "300",
         "Room in the descriptor for the first records, shown whole; 0 shows none.",
     )
@@ -78,7 +80,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.reply_tokens",
         Allowed,
-        Kind::U32 { min: 1 },
+        U32 { min: 1 },
         "1600",
         "The most tokens that one extraction may answer with.",
     )
@@ -86,7 +88,7 @@ pub const KEYS: &[Key] = &[
     row(
         "prompt.offload.shared_filesystem",
         TrustRequired,
-        Kind::Bool,
+        Bool,
         "false",
         "Whether HTTP clients can open files in the output directory themselves.",
     )
@@ -94,7 +96,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.threshold_tokens",
         Allowed,
-        Kind::U32 { min: 1 },
+        U32 { min: 1 },
         "10000",
         "A result which is no memory operation is offloaded from this many tokens on.",
     )
@@ -102,7 +104,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.ttl_seconds",
         Allowed,
-        Kind::U64 { min: 1 },
+        U64 { min: 1 },
         "86400",
         "How long such a result is kept, in seconds; the default is a day of work.",
     )
@@ -110,7 +112,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.dir",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "The private directory under which each scope has its folder.",
     )
@@ -119,7 +121,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.tools",
         TrustRequired,
-        Kind::Choice(&["all", "none"]),
+        Choice(&["all", "none"]),
         r#""all""#,
         "Whether the proxy offers the extraction tools itself or leaves them to a server of their own.",
     )
@@ -127,7 +129,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.policy",
         Allowed,
-        Kind::Policies,
+        ConfigValueKind::Policies,
         "{}",
         "What to do with single tools, by a glob over the tool's name: \"inline\", \"offload\" or { threshold_tokens = n }.",
     )
@@ -135,7 +137,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.references",
         TrustRequired,
-        Kind::Choice(&["off", "same-server", "any"]),
+        Choice(&["off", "same-server", "any"]),
         r#""same-server""#,
         "Which stored results may be named in the arguments of another tool.",
     )
@@ -143,7 +145,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.path_map.from",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "The beginning of a path, as the proxy sees it, which the client sees elsewhere; needs `to`.",
     )
@@ -151,7 +153,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.path_map.to",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "What the client sees in place of `from`.",
     )
@@ -159,7 +161,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.headers",
         TrustRequired,
-        Kind::Secrets,
+        Secrets,
         "[]",
         "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent to that origin alone; ${NAME} is replaced by an environment variable.",
     )
@@ -167,7 +169,7 @@ pub const KEYS: &[Key] = &[
     row(
         "proxy.silence_seconds",
         TrustRequired,
-        Kind::U64 { min: 0 },
+        U64 { min: 0 },
         "300",
         "How long a server over HTTP may say nothing while a request waits; 0 for as long as it likes.",
     )
@@ -175,7 +177,7 @@ pub const KEYS: &[Key] = &[
     row(
         "spool.max_bytes",
         TrustRequired,
-        Kind::U64 { min: 1 },
+        U64 { min: 1 },
         "10737418240",
         "The most bytes that stored results may take up, in one directory.",
     )
@@ -183,7 +185,7 @@ pub const KEYS: &[Key] = &[
     row(
         "spool.max_files",
         TrustRequired,
-        Kind::U64 { min: 1 },
+        U64 { min: 1 },
         "10000",
         "The most results that may be stored, in one directory.",
     )
@@ -191,7 +193,7 @@ pub const KEYS: &[Key] = &[
     row(
         "spool.min_free_bytes",
         TrustRequired,
-        Kind::U64 { min: 0 },
+        U64 { min: 0 },
         "1073741824",
         "What storing a result must leave free on the file system.",
     )
@@ -199,7 +201,7 @@ pub const KEYS: &[Key] = &[
     row(
         "spool.readable_by",
         TrustRequired,
-        Kind::Choice(&["owner", "group"]),
+        Choice(&["owner", "group"]),
         r#""owner""#,
         "Who may read stored files: their owner alone, or its group as well.",
     )
@@ -207,7 +209,7 @@ pub const KEYS: &[Key] = &[
     row(
         "spool.url",
         TrustRequired,
-        Kind::Locator(&["", "s3://", "gs://", "az://"]),
+        Locator(&["", "s3://", "gs://", "az://"]),
         r#""""#,
         "Object storage for the results of a server over HTTP; empty keeps them in a directory.",
     )
@@ -215,7 +217,7 @@ pub const KEYS: &[Key] = &[
     row(
         "query.wall_ms",
         TrustRequired,
-        Kind::U64 { min: 1 },
+        U64 { min: 1 },
         "5000",
         "The most time that one question of a model may take, in milliseconds.",
     )
@@ -223,7 +225,7 @@ pub const KEYS: &[Key] = &[
     row(
         "query.memory_bytes",
         TrustRequired,
-        Kind::U64 { min: 0 },
+        U64 { min: 0 },
         "0",
         "The most memory that one filter may use; 0 lets it grow with the file.",
     )
@@ -232,7 +234,7 @@ pub const KEYS: &[Key] = &[
     row(
         "query.output_bytes",
         TrustRequired,
-        Kind::U64 { min: 1 },
+        U64 { min: 1 },
         "1048576",
         "The most bytes that one filter may give back.",
     )
@@ -240,7 +242,7 @@ pub const KEYS: &[Key] = &[
     row(
         "query.workers",
         TrustRequired,
-        Kind::U32 { min: 1 },
+        U32 { min: 1 },
         "4",
         "How many filters may run at the same time.",
     )
@@ -248,7 +250,7 @@ pub const KEYS: &[Key] = &[
     row(
         "memory.store",
         TrustRequired,
-        Kind::Locator(&["", "sqlite:", "postgres://"]),
+        Locator(&["", "sqlite:", "postgres://"]),
         r#""""#,
         "The database that memories are kept in: \"sqlite:{file}\" or \"postgres://user@host/database\".",
     )
@@ -257,7 +259,7 @@ pub const KEYS: &[Key] = &[
     row(
         "memory.tenant",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""default""#,
         "Whose memories are meant in a PostgreSQL database, which keeps those of many apart.",
     )
@@ -265,7 +267,7 @@ pub const KEYS: &[Key] = &[
     row(
         "memory.connections",
         TrustRequired,
-        Kind::U32 { min: 1 },
+        U32 { min: 1 },
         "8",
         "The most connections to a PostgreSQL database at a time.",
     )
@@ -273,7 +275,7 @@ pub const KEYS: &[Key] = &[
     row(
         "memory.allow_plain",
         TrustRequired,
-        Kind::Bool,
+        Bool,
         "false",
         "Whether a PostgreSQL database beyond this machine may be reached without encryption, so that memories are readable on the network.",
     )
@@ -281,7 +283,7 @@ pub const KEYS: &[Key] = &[
     row(
         "memory.embedder",
         TrustRequired,
-        Kind::Locator(&["none", "openai:", "local:"]),
+        Locator(&["none", "openai:", "local:"]),
         r#""none""#,
         "What turns memories into vectors: nothing, \"openai:{url}#{model}\" or \"local:{directory}\".",
     )
@@ -289,7 +291,7 @@ pub const KEYS: &[Key] = &[
     row(
         "server.listen",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "The address and port, or unix:PATH, that HTTP is served on; empty serves none.",
     )
@@ -297,7 +299,7 @@ pub const KEYS: &[Key] = &[
     row(
         "server.allowed_hosts",
         TrustRequired,
-        Kind::List,
+        List,
         "[]",
         "The Host headers that are answered, besides those of this machine.",
     )
@@ -305,7 +307,7 @@ pub const KEYS: &[Key] = &[
     row(
         "server.allowed_origins",
         TrustRequired,
-        Kind::List,
+        List,
         "[]",
         "The Origin headers that are answered, besides those of the listener itself and of server.public_url.",
     )
@@ -313,7 +315,7 @@ pub const KEYS: &[Key] = &[
     row(
         "server.auth",
         TrustRequired,
-        Kind::Secret,
+        Secret,
         r#""""#,
         "How HTTP clients prove who they are: empty for the token of this user on a port, and for the user id on a Unix socket; \"token-file:PATH\", a file with a bearer token a line; for `atlatl serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, a comma between.",
     )
@@ -321,7 +323,7 @@ pub const KEYS: &[Key] = &[
     row(
         "server.public_url",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "Where clients reach the server, for links to stored results and as what tokens are for: \"https://memory.example\".",
     )
@@ -330,7 +332,7 @@ pub const KEYS: &[Key] = &[
     row(
         "server.drain_seconds",
         TrustRequired,
-        Kind::U64 { min: 0 },
+        U64 { min: 0 },
         "0",
         "How long a server that is stopped goes on answering while /readyz says that it is not ready.",
     )
@@ -338,15 +340,15 @@ pub const KEYS: &[Key] = &[
     row(
         "server.audit",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
-        "A file to which a line is added for each change and for everyone who is not let in; empty for none.",
+        "A file that gets a line for each change and each rejected request; empty for none.",
     )
     .for_commands(SERVE),
     row(
         "server.tenant_claim",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""tenant""#,
         "The claim of a token that names the tenant.",
     )
@@ -354,7 +356,7 @@ pub const KEYS: &[Key] = &[
     row(
         "ledger.path",
         TrustRequired,
-        Kind::Text,
+        Text,
         r#""""#,
         "The file with one line of figures per offload and extraction, never with contents.",
     )
@@ -363,26 +365,26 @@ pub const KEYS: &[Key] = &[
     row(
         "ledger.retention_days",
         TrustRequired,
-        Kind::U32 { min: 1 },
+        U32 { min: 1 },
         "90",
         "How long a line of the ledger is kept, in days.",
     )
     .for_commands(STORE),
 ];
 
-/// A row with everything that has no default. `project` is one of them on purpose: a new key
-/// does not compile until its author has decided whether a cloned repository may set it.
+/// A row of the table. `project` has no default on purpose: a new key does not compile until its
+/// author decides whether a cloned repository may set it.
 const fn row(
     name: &'static str,
     project: ProjectUse,
-    kind: Kind,
+    kind: ConfigValueKind,
     default: &'static str,
     meaning: &'static str,
-) -> Key {
-    Key { name, project, kind, default, derived: None, meaning, read_by: &[] }
+) -> ConfigKey {
+    ConfigKey { name, project, kind, default, derived: None, meaning, read_by: &[] }
 }
 
-impl Key {
+impl ConfigKey {
     const fn or_derived(mut self, how: &'static str) -> Self {
         self.derived = Some(how);
         self
@@ -394,18 +396,28 @@ impl Key {
     }
 }
 
-/// The row of the key called `name`.
-pub fn key(name: &str) -> Option<&'static Key> {
+/// The key with the name `name`.
+pub fn key(name: &str) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// Whether `name` is a section: something that keys are in, such as `prompt.offload`.
+/// Whether `name` is a section, such as `prompt.offload`.
 pub fn is_section(name: &str) -> bool {
     sections().any(|section| section == name)
 }
 
-/// Every section, once per key in it.
-pub(super) fn sections() -> impl Iterator<Item = &'static str> {
+/// The key most similar to `unknown`, unless none is similar.
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    suggest::nearest(unknown, KEYS.iter().map(|key| key.name), dotted_name_similarity)
+}
+
+/// The section most similar to `unknown`, unless none is similar.
+pub fn nearest_section(unknown: &str) -> Option<&'static str> {
+    suggest::nearest(unknown, sections(), dotted_name_similarity)
+}
+
+/// Every section, once for each of its keys.
+fn sections() -> impl Iterator<Item = &'static str> {
     KEYS.iter().flat_map(|key| key.name.match_indices('.').map(|(dot, _)| &key.name[..dot]))
 }
 
@@ -433,10 +445,7 @@ mod tests {
         );
         // Free text is a path, an address, a name or a secret.
         for key in KEYS.iter().filter(|key| key.project == Allowed) {
-            let closed = !matches!(
-                key.kind,
-                Kind::Text | Kind::Secret | Kind::Locator(_) | Kind::List | Kind::Secrets
-            );
+            let closed = !matches!(key.kind, Text | Secret | Locator(_) | List | Secrets);
             assert!(closed, "{}", key.name);
         }
     }

@@ -1,0 +1,166 @@
+//! The input and the outcome of an offload: a tool call, the body of its result, and what the client
+//! gets.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use chrono::{DateTime, Utc};
+use lro_core::threshold::Decision;
+use lro_core::tool_result::{Origin, ToolResult};
+use lro_core::{Detail, ResultId};
+use lro_spool::Listed;
+
+use crate::truncated::Truncated;
+
+/// A tool call whose result is delivered.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolCall<'a> {
+    /// The tool name, as its server lists it.
+    pub tool: &'a str,
+    /// The server of the tool, if there are several.
+    pub server: Option<&'a str>,
+    /// The query, if there was one.
+    pub query: Option<&'a str>,
+    /// The requested detail level; inferred from the records if `None`.
+    pub detail: Option<Detail>,
+}
+
+impl<'a> ToolCall<'a> {
+    /// A call of `tool`.
+    pub fn new(tool: &'a str) -> Self {
+        Self { tool, server: None, query: None, detail: None }
+    }
+}
+
+/// The body of a tool's result.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum ResultBody<'a> {
+    /// A parsed MCP result.
+    ToolResult(&'a ToolResult<'a>),
+    /// A bare payload.
+    Payload(&'a [u8]),
+}
+
+impl<'a> ResultBody<'a> {
+    /// The payload that may be offloaded.
+    pub(crate) fn payload(self) -> &'a [u8] {
+        match self {
+            Self::ToolResult(result) => {
+                result.payload().map_or(&[][..], |part| part.payload.as_bytes())
+            }
+            Self::Payload(payload) => payload,
+        }
+    }
+
+    /// Whether the payload is the text of a content block, so that its white space is content.
+    pub(crate) fn is_text(self) -> bool {
+        match self {
+            Self::ToolResult(result) => {
+                result.payload().is_some_and(|part| part.origin == Origin::Text)
+            }
+            Self::Payload(_) => false,
+        }
+    }
+
+    /// Texts of the result with other content than the payload.
+    pub(crate) fn further_texts(self) -> Vec<&'a str> {
+        match self {
+            Self::ToolResult(result) => {
+                result.parts.iter().skip(1).map(|part| part.payload.as_ref()).collect()
+            }
+            Self::Payload(_) => Vec::new(),
+        }
+    }
+}
+
+/// The time and the random bits from which the id of a stored result is made.
+#[derive(Debug, Clone, Copy)]
+pub struct IdSeed {
+    /// The current time.
+    pub now: DateTime<Utc>,
+    /// At least 80 random bits, the lower ones.
+    pub random: u128,
+}
+
+impl IdSeed {
+    /// The current time and 128 random bits of the operating system: session ids and the names of
+    /// results must not be predictable. Nothing else in this crate reads the clock or the random
+    /// number generator.
+    ///
+    /// # Panics
+    /// If the operating system has no random numbers, as `HashMap` does: there is no safe substitute.
+    pub fn of_system() -> Self {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the operating system provides random numbers");
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = DateTime::UNIX_EPOCH + since_1970;
+        Self { now, random: u128::from_be_bytes(random) }
+    }
+
+    /// The id of a result that is stored now.
+    pub(crate) fn result_id(self) -> ResultId {
+        let unix_ms = u64::try_from(self.now.timestamp_millis()).unwrap_or_default();
+        ResultId::new(unix_ms, self.random)
+    }
+}
+
+/// What the client gets for a result. A failed write is an outcome and not an error, because the tool
+/// call itself succeeded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Delivered {
+    /// The unchanged result.
+    Inline(Decision),
+    /// A descriptor; the result is stored.
+    Offloaded(Box<Offloaded>),
+    /// Spec L3: the result could not be stored; as many of the memories as fit.
+    Truncated(Truncated),
+    /// The result could not be stored and exists nowhere else: unchanged.
+    PassedOn(Warning),
+}
+
+/// A stored result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Offloaded {
+    /// The descriptor, as JSON.
+    pub descriptor: String,
+    /// The entry of the result in the spool.
+    pub listed: Listed,
+}
+
+/// A warning for the client, without any content of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning(pub(crate) String);
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The former input of [`Offloader::deliver`](crate::Offloader::deliver), until its last user passes a
+/// [`ToolCall`] and a [`ResultBody`].
+#[derive(Debug, Clone)]
+pub struct Incoming<'a> {
+    /// See [`ToolCall::query`].
+    pub query: Option<&'a str>,
+    tool: &'a str,
+    body: ResultBody<'a>,
+}
+
+impl<'a> Incoming<'a> {
+    /// A payload that `tool` returned.
+    pub fn payload(tool: &'a str, payload: &'a [u8]) -> Self {
+        Self { query: None, tool, body: ResultBody::Payload(payload) }
+    }
+
+    /// An MCP result that `tool` returned.
+    pub fn tool_result(tool: &'a str, result: &'a ToolResult<'a>) -> Self {
+        Self { query: None, tool, body: ResultBody::ToolResult(result) }
+    }
+
+    pub(crate) fn split(&self) -> (ToolCall<'a>, ResultBody<'a>) {
+        (ToolCall { query: self.query, ..ToolCall::new(self.tool) }, self.body)
+    }
+}
