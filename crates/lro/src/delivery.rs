@@ -138,29 +138,3 @@ impl std::fmt::Display for Warning {
         f.write_str(&self.0)
     }
 }
-
-/// The former input of [`Offloader::deliver`](crate::Offloader::deliver), until its last user passes a
-/// [`ToolCall`] and a [`ResultBody`].
-#[derive(Debug, Clone)]
-pub struct Incoming<'a> {
-    /// See [`ToolCall::query`].
-    pub query: Option<&'a str>,
-    tool: &'a str,
-    body: ResultBody<'a>,
-}
-
-impl<'a> Incoming<'a> {
-    /// A payload that `tool` returned.
-    pub fn payload(tool: &'a str, payload: &'a [u8]) -> Self {
-        Self { query: None, tool, body: ResultBody::Payload(payload) }
-    }
-
-    /// An MCP result that `tool` returned.
-    pub fn tool_result(tool: &'a str, result: &'a ToolResult<'a>) -> Self {
-        Self { query: None, tool, body: ResultBody::ToolResult(result) }
-    }
-
-    pub(crate) fn split(&self) -> (ToolCall<'a>, ResultBody<'a>) {
-        (ToolCall { query: self.query, ..ToolCall::new(self.tool) }, self.body)
-    }
-}

@@ -57,6 +57,6 @@ pub use truncated::Truncated;
 
 // Former names, until their users are renamed.
 pub use background::TokenCounter as Counter;
-pub use delivery::{IdSeed as Moment, Incoming, ResultBody as Body, ToolCall as Call};
+pub use delivery::{IdSeed as Moment, ResultBody as Body, ToolCall as Call};
 pub use query::{LinkProvider as Links, Query as Question, QueryKind as Wanted, ReplyUnit as Unit};
 pub use streaming::ScannedPayload as Scanned;

@@ -16,7 +16,7 @@ use lro_core::{
 };
 use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, StoreRequest, Swept, store_arrived};
 
-use super::delivery::{Delivered, IdSeed, Incoming, Offloaded, ResultBody, ToolCall, Warning};
+use super::delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall, Warning};
 use super::query::LinkProvider;
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::extract_error::error_chain;
@@ -145,12 +145,6 @@ impl Offloader {
             },
         };
         self.deliver_assessed(call, &payload, context, assessment, stats, seed)
-    }
-
-    /// The former [`deliver_result`](Self::deliver_result), until its last user is changed.
-    pub fn deliver(&self, incoming: &Incoming<'_>, seed: IdSeed) -> Delivered {
-        let (call, body) = incoming.split();
-        self.deliver_result(call, body, seed)
     }
 
     /// Whether any result of `tool` can be offloaded.

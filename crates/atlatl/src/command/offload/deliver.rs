@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lro::{Delivered, Incoming, Moment, Offloader};
+use lro::{Delivered, IdSeed, Offloader, ResultBody, ToolCall};
 use lro_core::{O200k, Operation, payload::Payload, tool_result::ToolResult};
 
 use super::{Args, report::Tool};
@@ -32,15 +32,15 @@ pub(super) fn run(
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(watch.clone());
 
-    let mut incoming = match &result {
-        Some(result) => Incoming::tool_result(&tool, result),
-        None => Incoming::payload(&tool, input),
+    let call = ToolCall { query: args.query.as_deref(), ..ToolCall::new(&tool) };
+    let body = match &result {
+        Some(result) => ResultBody::ToolResult(result),
+        None => ResultBody::Payload(input),
     };
-    incoming.query = args.query.as_deref();
-    let at = Moment::of_system();
+    let at = IdSeed::of_system();
     let beside =
         Beside { input: &input, other_blocks: result.as_ref().map_or(0, |r| r.other_blocks) };
-    print(offloader.deliver(&incoming, at), &beside, output, stores, &watch, at)
+    print(offloader.deliver_result(call, body, at), &beside, output, stores, &watch, at)
 }
 
 /// What was read, of which a delivery is printed.
@@ -58,7 +58,7 @@ pub(super) fn print(
     output: &mut Output,
     stores: &Stores,
     watch: &LedgerSink,
-    at: Moment,
+    at: IdSeed,
 ) -> Result<(), Error> {
     // Remarks come behind the data, which must not depend on them.
     let remark = match delivered {
