@@ -1,4 +1,4 @@
-//! The one error type of the program: what is printed, and the exit status.
+//! The error type of all commands: messages with hints, and the exit status.
 
 use std::{io, process::ExitCode};
 
@@ -18,14 +18,14 @@ pub(crate) enum Status {
     JsonRpcError,
     /// The command line or the configuration is wrong.
     Usage,
-    /// What a proxied server ended with.
+    /// The exit status of a proxied server.
     OfServer(u8),
 }
 
 impl Status {
-    /// Prints what clap has to say: an error, or the help or version that was asked for.
-    pub(crate) fn of_usage(error: &clap::Error) -> Self {
-        // Nobody is left to tell when even this cannot be printed.
+    /// Prints the output of clap, an error or the help or version, and returns the exit status.
+    pub(crate) fn from_clap(error: &clap::Error) -> Self {
+        // If this cannot be printed, the exit status still reports the error.
         let _ = error.print();
         if error.use_stderr() { Self::Usage } else { Self::Success }
     }
@@ -42,43 +42,41 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Why a command did not do what was asked.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) struct Error {
     status: Status,
     reports: Vec<Report>,
 }
 
-/// One thing that went wrong.
+/// A message with its hint.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Printed after `error:`, with its causes.
     pub(crate) message: String,
-    /// Printed after `hint:`: what to do about it.
+    /// Printed after `hint:`: how to fix it.
     pub(crate) hint: Option<String>,
 }
 
 impl Error {
-    /// What was asked for could not be done.
+    /// The command failed.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
         Self::new(Status::JsonRpcError, message)
     }
 
-    /// What was asked for makes no sense.
+    /// The command line or the configuration is invalid.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Status::Usage, message)
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint to the last message.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         if let Some(report) = self.reports.last_mut() {
             report.hint = Some(hint.into());
         }
         self
     }
-}
 
-impl Error {
     fn new(status: Status, message: impl Into<String>) -> Self {
         Self { status, reports: vec![Report { message: message.into(), hint: None }] }
     }
@@ -92,10 +90,10 @@ impl Error {
     }
 }
 
-/// Only the output is written by commands without naming a file, so an unnamed I/O error is its.
+/// Commands name the file in every other I/O error, so one without a name comes from the output.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        // A reader which has seen enough, such as `head`, is no failure.
+        // A reader that closes the pipe early, such as `head`, is not a failure.
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { status: Status::Success, reports: Vec::new() };
         }
@@ -124,7 +122,7 @@ impl From<SpoolError> for Error {
     }
 }
 
-/// What helps with an object storage.
+/// A hint for an error of the object storage.
 fn remote_hint(kind: RemoteKind) -> &'static str {
     match kind {
         RemoteKind::Refused => "check the credentials of the object storage",
@@ -154,7 +152,7 @@ impl From<StoreError> for Error {
 
 impl From<LoginError> for Error {
     fn from(error: LoginError) -> Self {
-        // What to run stands in the message: others than this program show it too.
+        // The message itself names the command to run: other programs print it too.
         let hint = match &error {
             LoginError::Busy { .. } => Some("try again when it has ended"),
             LoginError::TimedOut { .. } => Some("run it again, and open the page that it prints"),
@@ -173,7 +171,7 @@ impl From<LoginError> for Error {
     }
 }
 
-/// An error with everything that led to it.
+/// The message of an error with all its causes.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
