@@ -221,10 +221,10 @@ pub(crate) mod descriptors {
 /// inherit the limit, so only commands that start no foreign programs call this.
 pub(crate) fn raise_open_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(MAX_OPEN_FILES, |maximum| maximum.min(MAX_OPEN_FILES));
-    if current.is_some_and(|current| current < wanted) {
+    let target = maximum.map_or(MAX_OPEN_FILES, |maximum| maximum.min(MAX_OPEN_FILES));
+    if current.is_some_and(|current| current < target) {
         // If this fails, the server works with fewer connections.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(target), maximum });
     }
 }
 

@@ -15,14 +15,18 @@ pub(crate) enum Status {
     /// It worked.
     Success,
     /// It failed.
-    JsonRpcError,
+    Failure,
     /// The command line or the configuration is wrong.
     Usage,
     /// The exit status of a proxied server.
-    OfServer(u8),
+    ServerExit(u8),
 }
 
 impl Status {
+    /// Old name of [`Failure`](Self::Failure).
+    #[expect(non_upper_case_globals, reason = "used like the variant that it was")]
+    pub(crate) const JsonRpcError: Self = Self::Failure;
+
     /// Prints the output of clap, an error or the help or version, and returns the exit status.
     pub(crate) fn from_clap(error: &clap::Error) -> Self {
         // If this cannot be printed, the exit status still reports the error.
@@ -35,9 +39,9 @@ impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         Self::from(match status {
             Status::Success => 0,
-            Status::JsonRpcError => 1,
+            Status::Failure => 1,
             Status::Usage => 2,
-            Status::OfServer(code) => code,
+            Status::ServerExit(code) => code,
         })
     }
 }
@@ -61,7 +65,7 @@ pub(crate) struct Report {
 impl Error {
     /// The command failed.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
-        Self::new(Status::JsonRpcError, message)
+        Self::new(Status::Failure, message)
     }
 
     /// The command line or the configuration is invalid.
@@ -97,7 +101,7 @@ impl From<io::Error> for Error {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { status: Status::Success, reports: Vec::new() };
         }
-        Self::new(Status::JsonRpcError, format!("cannot write the output: {error}"))
+        Self::new(Status::Failure, format!("cannot write the output: {error}"))
     }
 }
 

@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_label_is_short_where_it_says_enough() {
         let labels = ["files:abc", "files:def", "web:123", "atlatl"].map(str::to_owned);
-        let shown: Vec<&str> = labels.iter().map(|label| short_label(label, &labels)).collect();
-        assert_eq!(shown, ["files:abc", "files:def", "web", "atlatl"]);
+        let short: Vec<&str> = labels.iter().map(|label| short_label(label, &labels)).collect();
+        assert_eq!(short, ["files:abc", "files:def", "web", "atlatl"]);
     }
 }

@@ -15,7 +15,7 @@ use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl db migrate`.
 const MIGRATE_EXAMPLES: &str = "\
-A URL without a password gets that of $PGPASSWORD.
+A URL without a password uses $PGPASSWORD.
 
 Examples:
   atlatl db migrate --as postgres://owner@127.0.0.1/memories \\

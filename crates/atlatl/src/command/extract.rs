@@ -220,10 +220,10 @@ impl Args {
     fn query(&self) -> Result<Question, Error> {
         let address = typed_address(&self.reference)?;
         let page = Page { offset: self.offset.unwrap_or(0), limit: self.limit.unwrap_or(u64::MAX) };
-        Ok(Question { address, wanted: self.wanted()?, page })
+        Ok(Question { address, wanted: self.query_kind()?, page })
     }
 
-    fn wanted(&self) -> Result<Wanted, Error> {
+    fn query_kind(&self) -> Result<Wanted, Error> {
         if let Some(number) = self.recipe {
             // Parameters of a recipe are text, even if they look like JSON.
             return Ok(Wanted::Recipe { number, params: self.params(|_| None)? });

@@ -69,8 +69,8 @@ pub(crate) struct Args {
     /// unix:PATH on this machine
     #[arg(long, value_name = "URL", conflicts_with = "command", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
-    /// Send a header to it; ${NAME} stands for a variable
-    /// of the environment
+    /// Send a header to it; ${NAME} is replaced by an
+    /// environment variable
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", verbatim_doc_comment)]
     headers: Vec<String>,
     /// Serve clients over HTTP on an address and port or on
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
             session::run(&Arc::new(relay), client, upstream, (end_sender, &end_receiver))
         }
     };
-    Ok(if code == 0 { Status::Success } else { Status::OfServer(code) })
+    Ok(if code == 0 { Status::Success } else { Status::ServerExit(code) })
 }
 
 /// The server behind the proxy.

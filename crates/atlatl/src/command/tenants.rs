@@ -15,7 +15,7 @@ use crate::output::{Mode, Output, Spinner, Table, distance, grouped, pluralize, 
 macro_rules! examples {
     ($($text:literal),* $(,)?) => {
         concat!(
-            "A URL without a password gets that of $PGPASSWORD.\n\nExamples:\n",
+            "A URL without a password uses $PGPASSWORD.\n\nExamples:\n",
             $($text),*
         )
     };
@@ -195,7 +195,7 @@ fn remove(args: &RemoveArgs, output: &mut Output) -> Result<Status, Error> {
             Some(true) => {}
             Some(false) => {
                 output.note("nothing was changed");
-                return Ok(Status::JsonRpcError);
+                return Ok(Status::Failure);
             }
             None => {
                 return Err(Error::usage("there is no terminal to ask on").with_hint("--yes"));

@@ -15,13 +15,13 @@ const VARIABLE_PREFIX: &str = "ATLATL_";
 
 /// Reads every variable with [`VARIABLE_PREFIX`] into `entries`.
 pub(super) fn read_environment(environment: &[(OsString, OsString)], entries: &mut LayerEntries) {
-    let mut ours: Vec<_> = environment
+    let mut variables: Vec<_> = environment
         .iter()
         .filter(|(name, _)| name.as_encoded_bytes().starts_with(VARIABLE_PREFIX.as_bytes()))
         .collect();
     // Sorted, because the order of the environment is arbitrary and problems are reported in order.
-    ours.sort();
-    for (name, value) in ours {
+    variables.sort();
+    for (name, value) in variables {
         let variable = name.to_string_lossy().into_owned();
         let origin = Origin::Environment { variable: variable.clone() };
         match value.to_str() {

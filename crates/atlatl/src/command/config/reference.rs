@@ -157,7 +157,7 @@ fn property(key: &Key) -> Value {
 }
 
 fn description(key: &Key) -> String {
-    let derived = key.derived.map(|derived| format!("{} stands for: {derived}.", key.default));
+    let derived = key.derived.map(|derived| format!("{} means: {derived}.", key.default));
     let sentences = [Some(key.meaning.to_owned()), derived];
     sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

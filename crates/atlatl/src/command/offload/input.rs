@@ -145,11 +145,11 @@ impl Payload for LargeInput {
             InputBytes::File { file, length, .. } => (file, *length),
             InputBytes::SpillBuffer(buffer) => return buffer.chunk_at(at, space),
         };
-        let wanted =
+        let chunk_len =
             usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(CHUNK_LEN);
-        space.resize(wanted, 0);
+        space.resize(chunk_len, 0);
         let mut read = 0;
-        while read == 0 && wanted > 0 {
+        while read == 0 && chunk_len > 0 {
             match file.read_at(space, at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The file was truncated.

@@ -125,7 +125,7 @@ fn names_that_a_client_does_not_take_are_a_warning() {
 }
 
 #[test]
-fn what_a_project_names_is_not_started_unless_somebody_wants_it() {
+fn servers_of_a_project_are_started_only_on_request() {
     let (program, server) = script(machine(), "bin/server", "#!/bin/sh\ntouch \"$HOME/started\"\n");
     let program = program.file("work/.mcp.json", config("s", &wrapped(&server)));
     let run = doctor(&program, &[]);

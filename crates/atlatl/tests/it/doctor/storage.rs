@@ -32,7 +32,7 @@ fn an_output_directory_that_is_not_there_is_a_fault_and_can_be_made() {
     let run = doctor(&program, &["--set", &set]);
     let fix = fault(&run, "output-dir", "[DIR]/new/dir");
     assert_eq!(fix, "mkdir -p [DIR]/new/dir");
-    // The private directory lies in it.
+    // The private directory is inside it.
     assert_eq!(fault(&run, "results-dir", "[DIR]/new/dir/atlatl-"), "mkdir -p [DIR]/new/dir");
     follow(&program, &fix);
     is_well(&doctor(&program, &["--set", &set]));
@@ -40,7 +40,7 @@ fn an_output_directory_that_is_not_there_is_a_fault_and_can_be_made() {
 
 #[test]
 fn a_directory_that_takes_no_file_is_a_fault() {
-    // Nobody can make a file there, not even root.
+    // No user can create a file there, not even root.
     let run = doctor(
         &machine(),
         &["--set", "prompt.offload.output_dir=/proc", "--set", "proxy.dir=/proc/x"],
@@ -125,7 +125,7 @@ fn f07_stored_files_of_another_user_or_open_to_others_are_warnings() {
     assert!(fix.starts_with("chmod 600 [DIR]/home/.local/state/atlatl/results/"), "{fix}");
     follow(&program, &fix);
     is_well(&doctor(&program, &[]));
-    // Nobody but root can make a file another's; for others the check itself has a test of its own.
+    // Only root can change the owner of a file; for other users the check has a unit test.
     if is_root() {
         chown(&data, Some(12345), None).unwrap();
         let run = doctor(&program, &[]);
