@@ -12,11 +12,11 @@ use crate::settings::Problems;
 /// The exit status, as the help documents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It worked.
+    /// Exit status 0: the command succeeded.
     Success,
-    /// It failed.
+    /// Exit status 1: the command failed.
     Failure,
-    /// The command line or the configuration is wrong.
+    /// Exit status 2: the command line or the configuration is wrong.
     Usage,
     /// The exit status of a proxied server.
     ServerExit(u8),

@@ -134,6 +134,74 @@ impl Settings {
     }
 }
 
+/// A key's value, or the value of one entry of a map.
+#[derive(Debug, Clone)]
+pub(crate) struct SettingEntry {
+    pub(crate) key: &'static Key,
+    /// The entry's name if the key is a map: for `proxy.policy`, the glob.
+    pub(crate) name: Option<String>,
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+}
+
+pub(crate) use SettingEntry as Entry;
+
+impl SettingEntry {
+    /// The key as a file spells it: `proxy.policy."read_*"` for an entry of a map.
+    pub(crate) fn full_name(&self) -> String {
+        match &self.name {
+            Some(name) => self.key.entry_name(name),
+            None => self.key.name.to_owned(),
+        }
+    }
+}
+
+/// The entries and problems of the layers, in the order of reading.
+#[derive(Debug, Default)]
+struct LayerEntries {
+    entries: Vec<SettingEntry>,
+    /// Entries of a project's file that the user does not trust. They do not apply.
+    untrusted: Vec<SettingEntry>,
+    /// Whether the user trusts the project's file.
+    project_trust: Trust,
+    problems: Vec<Problem>,
+}
+
+impl LayerEntries {
+    /// Moves the entries from index `start` to `untrusted`, except for keys that any project file may
+    /// set.
+    fn withhold(&mut self, start: usize) {
+        let since = self.entries.split_off(start);
+        let (allowed, untrusted): (Vec<_>, Vec<_>) =
+            since.into_iter().partition(|entry| entry.key.project == ProjectUse::Allowed);
+        self.entries.extend(allowed);
+        self.untrusted.extend(untrusted);
+    }
+
+    /// Checks and adds the value of a key. A map is split into its entries.
+    fn add_value(&mut self, key: &'static Key, value: Value, origin: Origin) {
+        match value {
+            Value::Object(entries) if matches!(key.kind, Kind::Policies) => {
+                for (name, value) in entries {
+                    self.add_entry(key, name, value, origin.clone());
+                }
+            }
+            value => match key.check(&value) {
+                Ok(()) => self.entries.push(SettingEntry { key, name: None, value, origin }),
+                Err(invalid) => self.problems.push(Problem::invalid(origin, invalid)),
+            },
+        }
+    }
+
+    /// Checks and adds one entry of a map.
+    fn add_entry(&mut self, key: &'static Key, name: String, value: Value, origin: Origin) {
+        match key.check_entry(&name, &value) {
+            Ok(()) => self.entries.push(SettingEntry { key, name: Some(name), value, origin }),
+            Err(invalid) => self.problems.push(Problem::invalid(origin, invalid)),
+        }
+    }
+}
+
 /// Reads all layers. Returns their entries and the state of each file.
 fn read_layers(sources: &Sources) -> (LayerEntries, Vec<(String, FileState)>) {
     let mut layers = LayerEntries::default();
@@ -194,74 +262,6 @@ fn problem_for(value: InvalidValue, entries: &[SettingEntry]) -> Problem {
 /// The section that a key is in.
 fn section(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(section, _)| section)
-}
-
-/// A key's value, or the value of one entry of a map.
-#[derive(Debug, Clone)]
-pub(crate) struct SettingEntry {
-    pub(crate) key: &'static Key,
-    /// The entry's name if the key is a map: for `proxy.policy`, the glob.
-    pub(crate) name: Option<String>,
-    pub(crate) value: Value,
-    pub(crate) origin: Origin,
-}
-
-pub(crate) use SettingEntry as Entry;
-
-impl SettingEntry {
-    /// The key as a file spells it: `proxy.policy."read_*"` for an entry of a map.
-    pub(crate) fn full_name(&self) -> String {
-        match &self.name {
-            Some(name) => self.key.entry_name(name),
-            None => self.key.name.to_owned(),
-        }
-    }
-}
-
-/// The entries and problems of the layers, in the order of reading.
-#[derive(Debug, Default)]
-struct LayerEntries {
-    entries: Vec<SettingEntry>,
-    /// What a project's file sets without the user's trust: it does not apply.
-    untrusted: Vec<SettingEntry>,
-    /// Whether the user trusts the project's file.
-    project_trust: Trust,
-    problems: Vec<Problem>,
-}
-
-impl LayerEntries {
-    /// Moves the entries from index `start` to `untrusted`, except for keys that any project file may
-    /// set.
-    fn withhold(&mut self, start: usize) {
-        let since = self.entries.split_off(start);
-        let (allowed, untrusted): (Vec<_>, Vec<_>) =
-            since.into_iter().partition(|entry| entry.key.project == ProjectUse::Allowed);
-        self.entries.extend(allowed);
-        self.untrusted.extend(untrusted);
-    }
-
-    /// Checks and adds the value of a key. A map is split into its entries.
-    fn add_value(&mut self, key: &'static Key, value: Value, origin: Origin) {
-        match value {
-            Value::Object(entries) if matches!(key.kind, Kind::Policies) => {
-                for (name, value) in entries {
-                    self.add_entry(key, name, value, origin.clone());
-                }
-            }
-            value => match key.check(&value) {
-                Ok(()) => self.entries.push(SettingEntry { key, name: None, value, origin }),
-                Err(invalid) => self.problems.push(Problem::invalid(origin, invalid)),
-            },
-        }
-    }
-
-    /// Checks and adds one entry of a map.
-    fn add_entry(&mut self, key: &'static Key, name: String, value: Value, origin: Origin) {
-        match key.check_entry(&name, &value) {
-            Ok(()) => self.entries.push(SettingEntry { key, name: Some(name), value, origin }),
-            Err(invalid) => self.problems.push(Problem::invalid(origin, invalid)),
-        }
-    }
 }
 
 /// Sets the keys of [`STRICTEST_VALUES`] that one of the ignored `problems` may have set. Returns the

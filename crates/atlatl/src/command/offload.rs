@@ -186,7 +186,7 @@ fn other_blocks_note(other_blocks: usize) -> Option<String> {
 
 /// Whether a large input was handled.
 enum LargeOutcome {
-    /// It was.
+    /// It was delivered or reported.
     Done,
     /// It is a tool result whose payload can only be determined by reading it into memory.
     Undecided,
