@@ -1,54 +1,76 @@
-//! Access: where HTTP is served, and to whom.
-
-pub(crate) mod descriptors;
-mod fetched;
+//! HTTP endpoints: the listener, the authentication that `server.auth` configures, the open-file limit
+//! for connections, and the client that fetches an authorization server's key set.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use atlatl_server::auth::Fetch;
 use lro_http::{AuthError, BearerTokens, ListenError, Listener, SocketError, local_token, user_id};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::crypto::ring;
+use ureq::Agent;
+use ureq::tls::{RootCerts, TlsConfig};
+use url::{Host, Url};
 
-pub(crate) use self::fetched::Fetched;
-#[cfg(feature = "otel")]
-pub(crate) use self::fetched::{agent, is_this_machine};
-use crate::{
-    error::{Error, with_causes},
-    output::Output,
-    settings::Settings,
-};
+use crate::error::{Error, with_causes};
+use crate::output::Output;
+use crate::settings::Settings;
 
-/// What `server.auth` begins with, where a file has tokens.
-pub(crate) const TOKEN_FILE: &str = "token-file:";
-/// What stands in it, where the database has keys.
-const KEYS: &str = "keys";
-/// What names an authorization server.
-const OAUTH: &str = "oauth:";
+/// The prefix of `server.auth` that names a file of bearer tokens.
+pub(crate) const TOKEN_FILE_PREFIX: &str = "token-file:";
+/// The value in `server.auth` that accepts API keys of the database.
+const API_KEYS: &str = "keys";
+/// The prefix in `server.auth` that names an authorization server.
+const OAUTH_PREFIX: &str = "oauth:";
 
-/// How clients prove who they are.
+/// The open-file limit that a server asks for. More connections would only queue for the same few
+/// threads.
+const MAX_OPEN_FILES: u64 = 65_536;
+/// The largest key set that is read, in bytes.
+const MAX_KEY_SET_LEN: u64 = 64 << 10;
+/// The limit of one request for a key set. It is short because a client waits for the answer.
+const KEY_SET_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) use TOKEN_FILE_PREFIX as TOKEN_FILE;
+
+/// How clients authenticate.
 pub(crate) enum Auth {
-    /// They connect to a Unix socket as the user who serves.
+    /// By the Unix socket: only processes of the serving user can connect.
     SameUser,
-    /// They have one of these tokens: all of them are the same tenant.
+    /// By one of these bearer tokens. All of them belong to the same tenant.
     Tokens(BearerTokens),
-    /// They prove who they are, and have the memories of their tenant.
+    /// By a credential of their own, which maps them to a tenant.
     Principals(Principals),
 }
 
-/// A listener, and what its clients need.
-pub(crate) struct Door {
+/// The credentials that identify a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Principals {
+    /// Whether API keys of the database are accepted.
+    pub(crate) keys: bool,
+    /// The authorization server whose tokens are accepted.
+    pub(crate) issuer: Option<String>,
+}
+
+/// A listener with the authentication that its clients need.
+pub(crate) struct HttpEndpoint {
     pub(crate) listener: Listener,
     pub(crate) auth: Auth,
-    /// The file with the token that clients need, where it is the one of this user.
+    /// The file with the current user's token, if clients need that one.
     local_token: Option<PathBuf>,
 }
 
-impl Door {
-    /// Listens on `address` for those whom `server.auth` names. Where it names none, a Unix socket is for
-    /// its own user, and a port of this machine needs the token of this user, which is created if there
-    /// is none.
+pub(crate) use HttpEndpoint as Door;
+
+impl HttpEndpoint {
+    /// Listens on `address` for the clients that `server.auth` accepts. If that is empty, a Unix socket
+    /// accepts its own user, and a loopback port needs the user's token, which is created if it does not
+    /// exist.
     pub(crate) fn open(address: &str, settings: &Settings) -> Result<Self, Error> {
         let auth = &settings.config.server.auth;
         if !auth.is_empty() {
-            let auth = Auth::read(auth)?;
+            let auth = Auth::parse(auth)?;
             return Ok(Self { listener: listen(address, true)?, auth, local_token: None });
         }
         let listener = listen(address, false)?;
@@ -56,11 +78,11 @@ impl Door {
             return Ok(Self { listener, auth: Auth::SameUser, local_token: None });
         }
         let path = token_path(settings)?;
-        let tokens = BearerTokens::read(&path, random()?).map_err(|error| of_auth(&error))?;
+        let tokens = BearerTokens::read(&path, random()?).map_err(|error| token_error(&error))?;
         Ok(Self { listener, auth: Auth::Tokens(tokens), local_token: Some(path) })
     }
 
-    /// Where it is reached: a URL without a path, or `unix:` and a path.
+    /// The address for clients: a URL without a path, or `unix:` and a path.
     pub(crate) fn place(&self) -> Result<String, Error> {
         match &self.listener {
             Listener::Unix(socket) => Ok(format!("{}{}", lro_http::UNIX, socket.path().display())),
@@ -68,27 +90,27 @@ impl Door {
         }
     }
 
-    /// The URL of it, for clients that have reached it.
+    /// The base URL of links for clients that are connected.
     pub(crate) fn url(&self) -> Result<String, Error> {
         let address = self.listener.address().map_err(|error| Error::failure(error.to_string()))?;
         Ok(address
             .map_or_else(|| "http://localhost".to_owned(), |address| format!("http://{address}")))
     }
 
-    /// Says where each of `served`, a name and a path, is reached, and how. The token itself is never
-    /// printed: what goes to a terminal may just as well go to a log.
-    pub(crate) fn announce(&self, served: &[(&str, &str)]) -> Result<(), Error> {
-        let place = self.place()?;
-        let each = |of: fn(&str, &str, &str) -> String| {
-            let each: Vec<String> =
-                served.iter().map(|(name, path)| of(name, &place, path)).collect();
-            each.join(" and ")
+    /// Prints the address of each service, a name and a path, and how to connect to it. The token itself
+    /// is never printed: a terminal's output may end up in a log.
+    pub(crate) fn announce(&self, services: &[(&str, &str)]) -> Result<(), Error> {
+        let address = self.place()?;
+        let describe = |describe_one: fn(&str, &str, &str) -> String| {
+            let services: Vec<String> =
+                services.iter().map(|(name, path)| describe_one(name, &address, path)).collect();
+            services.join(" and ")
         };
         if let Listener::Unix(_) = self.listener {
-            let served = each(|name, _, path| format!("{name} ({path})"));
+            let services = describe(|name, _, path| format!("{name} ({path})"));
             let user = user_id();
-            Output::remark(format_args!("connect a client with: atlatl proxy --url {place}"));
-            Output::remark(format_args!("serving {served} at {place}, for uid {user} alone"));
+            Output::remark(format_args!("connect a client with: atlatl proxy --url {address}"));
+            Output::remark(format_args!("serving {services} at {address}, for uid {user} alone"));
             return Ok(());
         }
         if let Some(token) = &self.local_token {
@@ -97,26 +119,27 @@ impl Door {
                 "requests need the token in {token} (Authorization: Bearer TOKEN)"
             ));
             Output::remark(format_args!(
-                "for example: TOKEN=$(cat {token}) atlatl proxy --url {place}/mcp --header \
+                "for example: TOKEN=$(cat {token}) atlatl proxy --url {address}/mcp --header \
                  'Authorization: Bearer ${{TOKEN}}'"
             ));
         }
-        let served = each(|name, place, path| format!("{name} at {place}{path}"));
-        Output::remark(format_args!("serving {served}"));
+        let services = describe(|name, address, path| format!("{name} at {address}{path}"));
+        Output::remark(format_args!("serving {services}"));
         Ok(())
     }
 }
 
-/// The file with the token of this user.
+/// The file with the token of the current user. Creates it if it does not exist.
 fn token_path(settings: &Settings) -> Result<PathBuf, Error> {
     let Some(state) = settings.surroundings().state_dir.as_ref() else {
         return Err(Error::usage("there is no home directory for the token that clients need")
             .with_hint("Set HOME, or --set server.auth=token-file:PATH, or listen on unix:PATH"));
     };
-    local_token(&state.join("atlatl"), random()?).map_err(|error| of_auth(&error))
+    local_token(&state.join("atlatl"), random()?).map_err(|error| token_error(&error))
 }
 
-fn of_auth(error: &AuthError) -> Error {
+/// An error of a token file, with the command that fixes it.
+fn token_error(error: &AuthError) -> Error {
     let failure = Error::failure(with_causes(error));
     match error {
         AuthError::NotOurs { path } => failure.with_hint(format!("chmod go-w {path}")),
@@ -125,18 +148,9 @@ fn of_auth(error: &AuthError) -> Error {
     }
 }
 
-/// What proves who someone is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Principals {
-    /// A key that the database knows.
-    pub(crate) keys: bool,
-    /// A token of this authorization server.
-    pub(crate) issuer: Option<String>,
-}
-
-/// Listens on `address`; beyond this machine only where `server.auth` is set.
-fn listen(address: &str, configured: bool) -> Result<Listener, Error> {
-    lro_http::listen(address, configured).map_err(|error| {
+/// Listens on `address`. An address that other machines can reach needs `server.auth`.
+fn listen(address: &str, has_auth: bool) -> Result<Listener, Error> {
+    lro_http::listen(address, has_auth).map_err(|error| {
         let failure = Error::failure(with_causes(&error));
         match error {
             ListenError::OpenToAll { .. } => failure.with_hint(
@@ -151,29 +165,30 @@ fn listen(address: &str, configured: bool) -> Result<Listener, Error> {
 }
 
 impl Auth {
-    fn read(auth: &str) -> Result<Self, Error> {
-        if let Some(path) = auth.strip_prefix(TOKEN_FILE) {
+    fn parse(auth: &str) -> Result<Self, Error> {
+        if let Some(path) = auth.strip_prefix(TOKEN_FILE_PREFIX) {
             let tokens = BearerTokens::read(Path::new(path), random()?);
-            return tokens.map(Self::Tokens).map_err(|error| of_auth(&error));
+            return tokens.map(Self::Tokens).map_err(|error| token_error(&error));
         }
-        Principals::read(auth).map(Self::Principals)
+        Principals::parse(auth).map(Self::Principals)
     }
 }
 
 impl Principals {
-    fn read(auth: &str) -> Result<Self, Error> {
-        let mut known = Self { keys: false, issuer: None };
+    fn parse(auth: &str) -> Result<Self, Error> {
+        let mut principals = Self { keys: false, issuer: None };
         for part in auth.split(',').map(str::trim) {
-            match part.strip_prefix(OAUTH) {
-                Some(issuer) if known.issuer.is_none() && fetched::is_fit(issuer) => {
-                    known.issuer = Some(issuer.to_owned());
+            match part.strip_prefix(OAUTH_PREFIX) {
+                Some(issuer) if principals.issuer.is_none() && is_secure_url(issuer) => {
+                    principals.issuer = Some(issuer.to_owned());
                 }
                 Some(_) => {
                     return Err(Error::usage("server.auth: oauth: expected one https:// URL")
                         .with_hint("server.auth=oauth:https://id.example"));
                 }
-                None if part == KEYS => known.keys = true,
-                // Not the value: it may be a token that was put in the wrong place.
+                None if part == API_KEYS => principals.keys = true,
+                // The message does not quote the value: it may be a token that was put in the wrong
+                // place.
                 None => {
                     return Err(Error::usage(
                         "server.auth: expected token-file:PATH, keys, oauth:URL or keys,oauth:URL",
@@ -185,14 +200,138 @@ impl Principals {
                 }
             }
         }
-        Ok(known)
+        Ok(principals)
     }
 }
 
-/// Random bytes of the operating system.
+/// Random bytes from the operating system.
 fn random() -> Result<[u8; 32], Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::failure(format!("cannot get random numbers: {error}")))?;
     Ok(bytes)
+}
+
+/// Old paths of the open-file limit functions.
+pub(crate) mod descriptors {
+    pub(crate) use super::{max_client_connections as for_clients, raise_open_file_limit as raise};
+}
+
+/// Raises the soft open-file limit to the hard limit, at most [`MAX_OPEN_FILES`]. Child processes
+/// inherit the limit, so only commands that start no foreign programs call this.
+pub(crate) fn raise_open_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let target = maximum.map_or(MAX_OPEN_FILES, |maximum| maximum.min(MAX_OPEN_FILES));
+    if current.is_some_and(|current| current < target) {
+        // If this fails, the server works with fewer connections.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(target), maximum });
+    }
+}
+
+/// The number of client connections: three quarters of the open-file limit. Files and worker processes
+/// need the rest.
+pub(crate) fn max_client_connections() -> usize {
+    let open = getrlimit(Resource::Nofile)
+        .current
+        .map_or(MAX_OPEN_FILES, |current| current.min(MAX_OPEN_FILES));
+    usize::try_from(open / 4 * 3).unwrap_or(usize::MAX).max(1)
+}
+
+/// Fetches the documents of an authorization server over HTTPS, or over HTTP from this machine.
+pub(crate) struct KeySetClient(Agent);
+
+pub(crate) use KeySetClient as Fetched;
+
+impl KeySetClient {
+    pub(crate) fn new() -> Self {
+        Self(agent(KEY_SET_TIMEOUT))
+    }
+}
+
+/// An HTTP client that trusts the certificates of this machine, follows no redirects and uses no proxy
+/// (ureq's default takes one from the environment). It names its TLS provider because the process has
+/// no default one.
+pub(crate) fn agent(timeout: Duration) -> Agent {
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+        .build();
+    Agent::config_builder()
+        .tls_config(tls)
+        .timeout_global(Some(timeout))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .user_agent(concat!("atlatl/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .new_agent()
+}
+
+impl Fetch for KeySetClient {
+    fn fetch(&self, url: &str) -> Option<String> {
+        if !is_secure_url(url) {
+            return None;
+        }
+        let mut response = self.0.get(url).header("Accept", "application/json").call().ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        response.body_mut().with_config().limit(MAX_KEY_SET_LEN).read_to_string().ok()
+    }
+}
+
+/// Whether a document from `url` cannot be changed on the way: HTTPS, or HTTP on the loopback interface.
+fn is_secure_url(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url))
+}
+
+#[cfg(feature = "otel")]
+pub(crate) use is_loopback as is_this_machine;
+
+/// Whether `url` is on the loopback interface.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_three_quarters_of_what_may_be_open() {
+        let before = max_client_connections();
+        raise_open_file_limit();
+        let open = getrlimit(Resource::Nofile);
+        assert!(
+            open.current >= open.maximum.map(|maximum| maximum.min(MAX_OPEN_FILES)),
+            "{open:?}"
+        );
+        let clients = max_client_connections();
+        let open = usize::try_from(open.current.unwrap()).unwrap();
+        assert!(clients >= before && clients < open && clients >= open / 2, "{clients} of {open}");
+    }
+
+    #[test]
+    fn key_sets_are_fetched_over_https_or_loopback_only() {
+        for (url, secure) in [
+            ("https://id.example/keys", true),
+            ("http://127.0.0.1:9/keys", true),
+            ("http://localhost/keys", true),
+            ("http://[::1]/keys", true),
+            ("http://id.example/keys", false),
+            ("http://localhost.id.example/keys", false),
+            ("file:///etc/passwd", false),
+            ("ftp://localhost/", false),
+            ("keys", false),
+        ] {
+            assert_eq!(is_secure_url(url), secure, "{url}");
+        }
+    }
 }

@@ -1,10 +1,10 @@
-//! What was typed. What it means is settled in [`settings`](crate::settings).
+//! The command line. [`settings`](crate::settings) merges its flags with the configuration.
 
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::{command, output::Form};
+use crate::{command, output::OutputFormat};
 
 /// Keeps large tool results out of a model's context window.
 ///
@@ -27,7 +27,7 @@ Exit status:
   1  it failed
   2  the command line or the configuration is wrong";
 
-/// Flags which every command takes.
+/// Flags of every command.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct Global {
     /// human or json [default: human on a terminal, else
@@ -40,7 +40,7 @@ pub(crate) struct Global {
         hide_possible_values = true,
         verbatim_doc_comment
     )]
-    pub(crate) output: Option<Form>,
+    pub(crate) output: Option<OutputFormat>,
     /// Read this configuration file and no other
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -128,15 +128,15 @@ pub(crate) enum Command {
     /// file that only you can read, and refreshed by themselves.
     /// The browser has to be on this machine, or its port forwarded (--port).
     #[command(verbatim_doc_comment, after_long_help = command::login::EXAMPLES)]
-    Login(command::login::Args),
+    Login(command::login::LoginArgs),
     /// Log out at a remote MCP server
     ///
     /// Removes the tokens from this machine, then asks the authorization server to
     /// revoke them, where it offers that.
     #[command(verbatim_doc_comment)]
-    Logout(command::logout::Args),
+    Logout(command::login::LogoutArgs),
     /// Show at which servers you are logged in
-    Whoami(command::whoami::Args),
+    Whoami(command::login::WhoamiArgs),
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(command::results::Command),
@@ -166,11 +166,11 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Keys(command::keys::Command),
     /// Print what a shell needs to complete command lines
-    #[command(after_long_help = command::completions::EXAMPLES)]
-    Completions(command::completions::Args),
+    #[command(after_long_help = command::generate::COMPLETIONS_EXAMPLES)]
+    Completions(command::generate::CompletionsArgs),
     /// Write the manual pages, one for each command
-    #[command(after_long_help = command::man::EXAMPLES)]
-    Man(command::man::Args),
+    #[command(after_long_help = command::generate::MAN_EXAMPLES)]
+    Man(command::generate::ManArgs),
     /// Let a project's file set every configuration key
     ///
     /// An atlatl.toml comes with the project, so anyone may have written it. Without

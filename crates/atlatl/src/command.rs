@@ -1,21 +1,18 @@
-//! The commands, and the way from the command line to one of them.
+//! The commands, and the dispatch of the command line to one of them.
 //!
 //! A new command is a file here with its clap `Args` and a `run`, a variant of
 //! [`Command`], and an arm in `dispatch`.
 
-pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod doctor;
 pub(crate) mod extract;
+pub(crate) mod generate;
 pub(crate) mod install;
 pub(crate) mod keys;
 pub(crate) mod login;
-pub(crate) mod logout;
-pub(crate) mod man;
 pub(crate) mod memory;
 pub(crate) mod offload;
-mod owner;
 pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod serve;
@@ -24,31 +21,26 @@ pub(crate) mod tenants;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod uninstall;
-pub(crate) mod whoami;
 
-use std::{
-    ffi::OsString,
-    panic,
-    process::{self, ExitCode},
-    sync::Arc,
-};
+use std::ffi::OsString;
+use std::panic;
+use std::process::{self, ExitCode};
+use std::sync::Arc;
 
 use clap::Parser;
 use signal_hook::consts::SIGXFSZ;
 
-use crate::{
-    args::{Args, Command},
-    error::{Error, Status},
-    output::{Form, Output},
-    settings::Sources,
-};
+use crate::args::{Args, Command};
+use crate::error::{Error, Status};
+use crate::output::{Output, OutputFormat};
+use crate::settings::Sources;
 
-/// Runs what the command line asks for.
+/// Parses the command line and runs its command.
 pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
     survive_file_size_limit();
     let args = match Args::try_parse_from(command_line) {
         Ok(args) => args,
-        Err(error) => return Status::of_usage(&error).into(),
+        Err(error) => return Status::from_clap(&error).into(),
     };
     let mut output = Output::new(args.global.output);
     let status = match dispatch(&args, &mut output) {
@@ -68,13 +60,13 @@ fn survive_file_size_limit() {
 }
 
 fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
-    let many_rows = matches!(output.form(), Form::Jsonl | Form::Csv);
+    let many_rows = matches!(output.format(), OutputFormat::Jsonl | OutputFormat::Csv);
     if many_rows && !matches!(args.command, Command::Extract(_)) {
         return Err(Error::usage("only `atlatl extract` writes jsonl and csv"));
     }
-    let sources = Sources::of_process(&args.global);
-    // A server answers others after one request panicked. Any other command is one piece of work, which
-    // ends with it: its threads would wait for each other otherwise.
+    let sources = Sources::from_process(&args.global);
+    // A server continues after a request panics. Any other command is one piece of work and ends with a
+    // panic; otherwise its threads would wait for each other.
     if !matches!(args.command, Command::Serve(_)) {
         abort_on_panic();
     }
@@ -88,22 +80,22 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Serve(args) => serve::run(args, sources),
         Command::Tools(args) => tools::run(args, &sources),
         Command::Login(args) => login::run(args, &sources, output),
-        Command::Logout(args) => logout::run(args, &sources, output),
-        Command::Whoami(args) => whoami::run(args, &sources, output),
+        Command::Logout(args) => login::run_logout(args, &sources, output),
+        Command::Whoami(args) => login::run_whoami(args, &sources, output),
         Command::Results(command) => results::run(command, &sources, output),
         Command::Stats(args) => stats::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Db(command) => db::run(command, &sources, output),
         Command::Tenants(command) => tenants::run(command, output),
         Command::Keys(command) => keys::run(command, output),
-        Command::Completions(args) => completions::run(args, output),
-        Command::Man(args) => man::run(args, output),
+        Command::Completions(args) => generate::run_completions(args, output),
+        Command::Man(args) => generate::run_man(args, output),
         Command::Trust(args) => trust::run(args, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
     }
 }
 
-/// Ends the process where any of its threads panics, once that is reported.
+/// Aborts the process after the report of a panic in any thread.
 fn abort_on_panic() {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {

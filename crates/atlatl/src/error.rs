@@ -1,4 +1,4 @@
-//! The one error type of the program: what is printed, and the exit status.
+//! The error type of all commands: messages with hints, and the exit status.
 
 use std::{io, process::ExitCode};
 
@@ -12,20 +12,24 @@ use crate::settings::Problems;
 /// The exit status, as the help documents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It worked.
+    /// Exit status 0: the command succeeded.
     Success,
-    /// It failed.
-    JsonRpcError,
-    /// The command line or the configuration is wrong.
+    /// Exit status 1: the command failed.
+    Failure,
+    /// Exit status 2: the command line or the configuration is wrong.
     Usage,
-    /// What a proxied server ended with.
-    OfServer(u8),
+    /// The exit status of a proxied server.
+    ServerExit(u8),
 }
 
 impl Status {
-    /// Prints what clap has to say: an error, or the help or version that was asked for.
-    pub(crate) fn of_usage(error: &clap::Error) -> Self {
-        // Nobody is left to tell when even this cannot be printed.
+    /// Old name of [`Failure`](Self::Failure).
+    #[expect(non_upper_case_globals, reason = "used like the variant that it was")]
+    pub(crate) const JsonRpcError: Self = Self::Failure;
+
+    /// Prints the output of clap, an error or the help or version, and returns the exit status.
+    pub(crate) fn from_clap(error: &clap::Error) -> Self {
+        // If this cannot be printed, the exit status still reports the error.
         let _ = error.print();
         if error.use_stderr() { Self::Usage } else { Self::Success }
     }
@@ -35,50 +39,48 @@ impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         Self::from(match status {
             Status::Success => 0,
-            Status::JsonRpcError => 1,
+            Status::Failure => 1,
             Status::Usage => 2,
-            Status::OfServer(code) => code,
+            Status::ServerExit(code) => code,
         })
     }
 }
 
-/// Why a command did not do what was asked.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) struct Error {
     status: Status,
     reports: Vec<Report>,
 }
 
-/// One thing that went wrong.
+/// A message with its hint.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Printed after `error:`, with its causes.
     pub(crate) message: String,
-    /// Printed after `hint:`: what to do about it.
+    /// Printed after `hint:`: how to fix it.
     pub(crate) hint: Option<String>,
 }
 
 impl Error {
-    /// What was asked for could not be done.
+    /// The command failed.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
-        Self::new(Status::JsonRpcError, message)
+        Self::new(Status::Failure, message)
     }
 
-    /// What was asked for makes no sense.
+    /// The command line or the configuration is invalid.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Status::Usage, message)
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint to the last message.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         if let Some(report) = self.reports.last_mut() {
             report.hint = Some(hint.into());
         }
         self
     }
-}
 
-impl Error {
     fn new(status: Status, message: impl Into<String>) -> Self {
         Self { status, reports: vec![Report { message: message.into(), hint: None }] }
     }
@@ -92,14 +94,14 @@ impl Error {
     }
 }
 
-/// Only the output is written by commands without naming a file, so an unnamed I/O error is its.
+/// Commands name the file in every other I/O error, so one without a name comes from the output.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        // A reader which has seen enough, such as `head`, is no failure.
+        // A reader that closes the pipe early, such as `head`, is not a failure.
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { status: Status::Success, reports: Vec::new() };
         }
-        Self::new(Status::JsonRpcError, format!("cannot write the output: {error}"))
+        Self::new(Status::Failure, format!("cannot write the output: {error}"))
     }
 }
 
@@ -124,7 +126,7 @@ impl From<SpoolError> for Error {
     }
 }
 
-/// What helps with an object storage.
+/// A hint for an error of the object storage.
 fn remote_hint(kind: RemoteKind) -> &'static str {
     match kind {
         RemoteKind::Refused => "check the credentials of the object storage",
@@ -154,7 +156,7 @@ impl From<StoreError> for Error {
 
 impl From<LoginError> for Error {
     fn from(error: LoginError) -> Self {
-        // What to run stands in the message: others than this program show it too.
+        // The message itself names the command to run: other programs print it too.
         let hint = match &error {
             LoginError::Busy { .. } => Some("try again when it has ended"),
             LoginError::TimedOut { .. } => Some("run it again, and open the page that it prints"),
@@ -173,7 +175,7 @@ impl From<LoginError> for Error {
     }
 }
 
-/// An error with everything that led to it.
+/// The message of an error with all its causes.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();

@@ -1,6 +1,6 @@
 //! The journal of changed client files, from which they are restored.
 //!
-//! One file for each, in the state directory: what was changed, and the client's file as it was.
+//! The state directory has one JSON file per changed file, with the changes and the original contents.
 
 use std::{
     fs, io,
@@ -11,38 +11,38 @@ use std::{
     time::Duration,
 };
 
-use atlatl_lro::clients::{CLIENTS, Journal, Place};
+use atlatl_lro::clients::{CLIENTS, Journal, ServerTable};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{error::Error, settings::Settings};
 
-/// What was done to one file.
+/// The journal of one client file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Install {
-    /// The file, without links on the way.
+    /// The file, with symbolic links resolved.
     pub(crate) file: PathBuf,
-    /// Which of the clients' files it is, by name and path.
+    /// The name of the client, and the path in [`CLIENTS`].
     pub(crate) client: String,
     pub(crate) path: String,
-    /// The project whose servers were changed, where the file has a table for each.
+    /// The project whose servers were changed, if the file has a table per project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
     pub(crate) journal: Journal,
-    /// The file before anything was changed.
+    /// The contents before the first change.
     pub(crate) original: String,
 }
 
 impl Install {
-    /// Where in its file the servers stand; nothing where this version does not know the client.
-    pub(crate) fn place(&self) -> Option<Place> {
+    /// The table of servers in the file; `None` if this version does not know the client.
+    pub(crate) fn place(&self) -> Option<ServerTable> {
         let client =
             CLIENTS.iter().find(|client| client.name == self.client && client.path == self.path)?;
-        Some(Place { project: self.project.clone(), ..client.place.clone() })
+        Some(ServerTable { project: self.project.clone(), ..client.place.clone() })
     }
 }
 
-/// Where they are written down.
+/// The directory of journals.
 pub(crate) struct Installs(PathBuf);
 
 impl Installs {
@@ -53,7 +53,7 @@ impl Installs {
         })
     }
 
-    /// Everything that was installed.
+    /// All journals, sorted by file.
     pub(crate) fn all(&self) -> Result<Vec<Install>, Error> {
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
@@ -70,11 +70,11 @@ impl Installs {
         Ok(all)
     }
 
-    /// The file that says what was done to the servers of a project, or of everyone, in `file`.
+    /// The journal file for the servers in `file` of a project, or of all projects.
     pub(crate) fn path(&self, file: &Path, project: Option<&str>) -> PathBuf {
         let mut digest = Sha256::new_with_prefix(file.as_os_str().as_encoded_bytes());
         if let Some(project) = project {
-            // No path holds this byte.
+            // A path cannot contain this byte.
             digest.update([0]);
             digest.update(project);
         }
@@ -84,15 +84,15 @@ impl Installs {
         self.0.join(format!("{:016x}.json", u64::from_be_bytes(first)))
     }
 
-    /// What was done to the servers at one place of `file`.
-    pub(crate) fn of(&self, file: &Path, place: &Place) -> Result<Option<Install>, Error> {
-        read(&self.path(file, place.project.as_deref()))
+    /// The journal of one table of servers in `file`.
+    pub(crate) fn find(&self, file: &Path, table: &ServerTable) -> Result<Option<Install>, Error> {
+        read(&self.path(file, table.project.as_deref()))
     }
 
-    /// Writes it down, before the file itself is changed.
-    pub(crate) fn keep(&self, install: &Install) -> Result<(), Error> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-        made.map_err(|error| failed(&self.0, &error))?;
+    /// Writes a journal. Call this before changing the client's file.
+    pub(crate) fn store(&self, install: &Install) -> Result<(), Error> {
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        created.map_err(|error| failed(&self.0, &error))?;
         let json = serde_json::to_vec_pretty(install)
             .map_err(|error| Error::failure(error.to_string()))?;
         let path = self.path(&install.file, install.project.as_deref());
@@ -106,23 +106,25 @@ impl Installs {
         files.extend(self.all().unwrap_or_default().into_iter().map(|install| install.file));
         files.sort();
         files.dedup();
-        let mut found: Vec<PathBuf> = files.iter().flat_map(|file| leftovers_of(file)).collect();
+        let mut leftovers: Vec<PathBuf> =
+            files.iter().flat_map(|file| leftovers_of(file)).collect();
         // Journals are written in the same way.
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             if is_leftover(&entry.path(), None) {
-                found.push(entry.path());
+                leftovers.push(entry.path());
             }
         }
-        found
+        leftovers
     }
 
-    pub(crate) fn forget(&self, install: &Install) -> Result<(), Error> {
+    /// Removes a journal, after its changes were undone.
+    pub(crate) fn remove(&self, install: &Install) -> Result<(), Error> {
         let path = self.path(&install.file, install.project.as_deref());
         fs::remove_file(&path).map_err(|error| failed(&path, &error))
     }
 }
 
-/// What one file says; nothing where there is none.
+/// Reads a journal; `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Install>, Error> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -133,15 +135,15 @@ fn read(path: &Path) -> Result<Option<Install>, Error> {
     serde_json::from_slice(&text).map(Some).map_err(unreadable)
 }
 
-/// Puts `content` in the place of a file, whole or not at all, with the rights that it had.
+/// Replaces the contents of a file atomically. The file keeps its mode.
 pub(crate) fn rewrite(file: &Path, content: &str) -> io::Result<()> {
     let mode = fs::metadata(file)?.permissions().mode() & 0o7777;
     replace(file, content.as_bytes(), mode)
 }
 
-/// What the name of a temporary file has between the name of its file and the writer's process id.
-const TEMPORARY: &str = ".atlatl-";
-/// A temporary file of this age is a leftover, whichever process has its writer's id now.
+/// The infix in the name of a temporary file, between the name of its file and the writer's process id.
+const TEMPORARY_INFIX: &str = ".atlatl-";
+/// A temporary file older than this is a leftover, even if a process has its writer's id.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_hours(1);
 
 /// Temporary files beside `file` whose writer was interrupted.
@@ -152,33 +154,37 @@ fn leftovers_of(file: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| is_leftover(path, Some(name))).collect()
 }
 
-/// Whether a path is a temporary file of ours, of the file called `of`, without a writer: by its name,
-/// and a regular file of this user with one name. A link or a directory with such a name is not ours.
-fn is_leftover(path: &Path, of: Option<&[u8]>) -> bool {
+/// Whether a path is a temporary file of Atlatl without a writer, for the file `original` if that is
+/// given: it has such a name, and is a regular file of this user with one hard link. A symbolic link or a
+/// directory with such a name is not one.
+fn is_leftover(path: &Path, original: Option<&[u8]>) -> bool {
     let name = path.file_name().and_then(std::ffi::OsStr::to_str);
-    let Some((stem, pid)) = name.and_then(|name| name.rsplit_once(TEMPORARY)) else { return false };
-    if of.is_some_and(|of| of != stem.as_bytes()) {
+    let Some((stem, pid)) = name.and_then(|name| name.rsplit_once(TEMPORARY_INFIX)) else {
+        return false;
+    };
+    if original.is_some_and(|name| name != stem.as_bytes()) {
         return false;
     }
-    let digits = !pid.starts_with('0') && pid.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = !pid.starts_with('0') && pid.bytes().all(|byte| byte.is_ascii_digit());
     let Some(pid) = pid.parse().ok().and_then(rustix::process::Pid::from_raw) else { return false };
     let Ok(metadata) = fs::symlink_metadata(path) else { return false };
-    let ours = metadata.is_file()
+    let is_ours = metadata.is_file()
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.nlink() == 1;
     let age = metadata.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or_default();
-    let running = rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
-    digits && ours && (!running || age > MAX_TEMPORARY_AGE)
+    let is_running = rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
+    is_number && is_ours && (!is_running || age > MAX_TEMPORARY_AGE)
 }
 
+/// Writes `content` to a temporary file beside `file`, then renames it.
 fn replace(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut part = file.as_os_str().to_owned();
-    part.push(format!("{TEMPORARY}{}", std::process::id()));
+    part.push(format!("{TEMPORARY_INFIX}{}", std::process::id()));
     let part = PathBuf::from(part);
     let written = (|| {
         let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part)?;
         io::Write::write_all(&mut out, content)?;
-        // What the umask took is given back.
+        // Undo the effect of the umask.
         out.set_permissions(fs::Permissions::from_mode(mode))?;
         out.sync_all()?;
         fs::rename(&part, file)
@@ -189,6 +195,7 @@ fn replace(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     written
 }
 
+/// An I/O error on `path`.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Error {
     Error::failure(format!("{}: {error}", path.display()))
 }

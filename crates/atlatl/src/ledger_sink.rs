@@ -1,4 +1,4 @@
-//! Sends the events of a command to the ledger and to standard error.
+//! The event sink of commands: writes events to the ledger and prints failures.
 
 use std::{
     fs::DirBuilder,
@@ -11,10 +11,10 @@ use lro::{Event, EventKind, EventSink, Ledger};
 
 use crate::{output::Output, settings::Settings};
 
-/// Characters shown of a name from outside.
-const SHOWN_CHARS: usize = 80;
+/// The characters of an untrusted name that are printed.
+const MAX_NAME_CHARS: usize = 80;
 
-/// Writes every event to the ledger, and keeps what went wrong.
+/// Writes every event to the ledger, and collects failures.
 pub(crate) struct LedgerSink {
     path: Option<PathBuf>,
     retention: TimeDelta,
@@ -24,13 +24,13 @@ pub(crate) struct LedgerSink {
 #[derive(Default)]
 struct State {
     ledger: Option<Ledger>,
-    /// Whether it was tried to open the ledger.
-    tried: bool,
+    /// Whether an attempt was made to open the ledger.
+    open_attempted: bool,
     failures: Vec<String>,
 }
 
 impl LedgerSink {
-    /// With the ledger that `settings` name, which is opened when something happens.
+    /// A sink for the ledger that `settings` name. It is opened at the first event.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             path: ledger_path(settings),
@@ -39,20 +39,20 @@ impl LedgerSink {
         }
     }
 
-    /// What went wrong since the last time.
+    /// Takes the failures since the last call.
     pub(crate) fn failures(&self) -> Vec<String> {
         std::mem::take(&mut self.state().failures)
     }
 
-    /// Takes note, and tells the person at once if a result could not be stored, or if something
-    /// happened that only a person can decide about.
+    /// Publishes an event, and prints a note if a result could not be stored or if the user may want to
+    /// change the configuration.
     pub(crate) fn publish_aloud(&self, event: Event) {
         let failed = matches!(event.kind, EventKind::OffloadWriteFailed { .. });
         match &event.kind {
             EventKind::ReferenceRefused { tool, .. } => Output::remark(format_args!(
                 "refused to pass another server's result to the tool {:?}; to allow it, set \
                  proxy.references = \"any\" in your configuration",
-                lro_core::excerpt(tool, SHOWN_CHARS)
+                lro_core::excerpt(tool, MAX_NAME_CHARS)
             )),
             EventKind::ToolRenamed { tool, listed_as, .. } => Output::remark(format_args!(
                 "the server has its own tool {tool}, the name of an Atlatl tool; it is listed as \
@@ -69,19 +69,19 @@ impl LedgerSink {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in it is ever half-changed.
+        // A panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// A ledger that cannot be opened is said, and no reason to stop: it holds figures, and nothing
-    /// else depends on it.
+    /// Opens the ledger at the first call. A failure is reported and is not fatal: the ledger contains only
+    /// figures.
     fn ledger(&mut self, path: &Path, keep_since: DateTime<Utc>) -> Option<&Ledger> {
-        if !std::mem::replace(&mut self.tried, true) {
+        if !std::mem::replace(&mut self.open_attempted, true) {
             match open(path) {
                 Ok(ledger) => {
-                    // Old lines that cannot be taken out now are tried at the next start.
+                    // Old lines that cannot be removed now are removed at the next start.
                     let _ = ledger.forget_before(keep_since);
                     self.ledger = Some(ledger);
                 }
@@ -109,11 +109,11 @@ impl EventSink for LedgerSink {
     }
 }
 
-/// `ledger.path`, the empty default filled in; nothing where there is no home.
+/// The path of the ledger: `ledger.path` or its default; `None` if there is no home directory.
 pub(crate) fn ledger_path(settings: &Settings) -> Option<PathBuf> {
     match &*settings.config.ledger.path {
         "" => Some(settings.surroundings().state_dir.as_ref()?.join("atlatl/ledger.jsonl")),
-        named => Some(PathBuf::from(named)),
+        path => Some(PathBuf::from(path)),
     }
 }
 

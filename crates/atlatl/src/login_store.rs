@@ -1,24 +1,25 @@
-//! The directory of stored logins.
+//! The user's directory of stored logins, and how a stored login is shown.
 
 use atlatl_login::{Login, LoginError, Logins};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use url::Url;
 
-use crate::{error::Error, settings::Settings};
+use crate::error::Error;
+use crate::output::distance;
+use crate::settings::Settings;
 
-/// Those of this person.
+/// Opens the logins of the current user.
 pub(crate) fn open(settings: &Settings) -> Result<Logins, Error> {
     let home = settings.surroundings().data_dir.as_ref();
     home.map(|dir| Logins::at(dir.join("atlatl/logins")))
         .ok_or_else(|| Error::usage("there is no home directory to keep logins in"))
 }
 
-/// The server that a person means.
-pub(crate) fn server(typed: &str) -> Result<Url, Error> {
-    match Url::parse(typed) {
+/// Parses the URL of a server. The error does not quote the input: a URL may contain a password.
+pub(crate) fn parse_server_url(text: &str) -> Result<Url, Error> {
+    match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
-        // Not what was typed: a URL may hold a password.
         _ => {
             Err(Error::usage("a server is named by its URL")
                 .with_hint("https://mcp.example.com/mcp"))
@@ -26,18 +27,20 @@ pub(crate) fn server(typed: &str) -> Result<Url, Error> {
     }
 }
 
-/// Waits for what is done over the network.
-pub(crate) fn wait<T>(work: impl Future<Output = Result<T, LoginError>>) -> Result<T, Error> {
+/// Runs a login operation to its end on a runtime of its own.
+pub(crate) fn block_on<T>(
+    operation: impl Future<Output = Result<T, LoginError>>,
+) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::failure(format!("no runtime: {error}")))?;
-    Ok(runtime.block_on(work)?)
+    Ok(runtime.block_on(operation)?)
 }
 
-/// A login as a program reads it.
+/// A stored login as the commands print it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct LoginEntry {
     pub(crate) server: Url,
     pub(crate) issuer: String,
     pub(crate) client_id: String,
@@ -47,7 +50,9 @@ pub(crate) struct Entry {
     pub(crate) refreshable: bool,
 }
 
-impl From<Login> for Entry {
+pub(crate) use LoginEntry as Entry;
+
+impl From<Login> for LoginEntry {
     fn from(login: Login) -> Self {
         let time = |seconds: u64| {
             let seconds = i64::try_from(seconds).ok()?;
@@ -65,19 +70,19 @@ impl From<Login> for Entry {
     }
 }
 
-impl Entry {
-    /// How long it lasts, as a person wants to know it.
-    pub(crate) fn lasts(&self, now: DateTime<Utc>) -> String {
+impl LoginEntry {
+    /// How long the login is valid, as text.
+    pub(crate) fn validity(&self, now: DateTime<Utc>) -> String {
         match self.expires_at {
             _ if self.refreshable => "until you log out".to_owned(),
             None => "not said".to_owned(),
             Some(end) if end <= now => "expired".to_owned(),
-            Some(end) => format!("ends {}", crate::output::distance(end, now)),
+            Some(end) => format!("ends {}", distance(end, now)),
         }
     }
 
-    /// What it is good for.
-    pub(crate) fn good_for(&self) -> String {
+    /// The scopes of the login, as text.
+    pub(crate) fn scope_list(&self) -> String {
         if self.scopes.is_empty() { "not said".to_owned() } else { self.scopes.join(" ") }
     }
 }

@@ -8,10 +8,10 @@ mod install_journal;
 mod ledger_sink;
 mod login_store;
 mod memory_config;
-mod object_store_config;
 mod output;
 mod settings;
 mod spool_config;
+use spool_config::object_store as object_store_config;
 
 fn main() -> std::process::ExitCode {
     // Before anything else: this process may be the worker of another one.

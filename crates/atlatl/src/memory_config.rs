@@ -1,4 +1,4 @@
-//! Opens the memory store that the configuration names.
+//! Opens the memory store and the embedder that the configuration names.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,48 +13,56 @@ use atlatl_memory::{
 
 use crate::{
     error::{Error, with_causes},
-    output::{Output, counted},
+    output::{Output, pluralize},
     settings::Settings,
 };
 
-/// What `memory.store` begins with.
-const SQLITE: &str = "sqlite:";
+/// The prefix of `memory.store` that names a SQLite file.
+const SQLITE_PREFIX: &str = "sqlite:";
+/// The command that brings the schema of a database up to date.
+pub(crate) const MIGRATE: &str = "atlatl db migrate --as postgres://OWNER@HOST/DATABASE";
+/// The hint for an invalid database URL.
+const DATABASE_URL_HINT: &str = "--set memory.store=postgres://USER@HOST/DATABASE";
+/// The hint for a connection without encryption.
+const ALLOW_PLAIN_HINT: &str = "use a database on this machine, a Unix socket or an encrypted tunnel; or, on a network that you \
+     trust, --set memory.allow_plain=true (--allow-plain with --as)";
 
-/// Where memories are.
-pub(crate) enum Place {
-    /// In a file of one person's.
+/// The location of the memory store.
+pub(crate) enum StoreLocation {
+    /// A SQLite file of one user.
     File(PathBuf),
-    /// In a database of many.
+    /// A PostgreSQL database of many tenants.
     Database(Postgres),
 }
 
-/// Opens the store, and makes it where there is none.
+/// Opens the store, and creates it if it does not exist.
 pub(crate) fn open(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    opened(place(settings)?, settings)
+    open_at(store_location(settings)?, settings)
 }
 
-fn opened(place: Place, settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    Ok(match place {
-        Place::File(path) => Arc::new(SqliteStore::open(&path)?),
-        Place::Database(database) => {
-            database.ready().map_err(of_database)?;
+fn open_at(location: StoreLocation, settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    Ok(match location {
+        StoreLocation::File(path) => Arc::new(SqliteStore::open(&path)?),
+        StoreLocation::Database(database) => {
+            database.ready().map_err(database_error)?;
             tenant(&database, settings)?
         }
     })
 }
 
-/// The store of a server: a database that is not there yet is waited for while it serves.
-pub(crate) fn served(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    let database = match place(settings)? {
-        Place::Database(database) => database,
-        file @ Place::File(_) => return opened(file, settings),
+/// Opens the store for a server, which starts even if the database is not reachable yet.
+pub(crate) fn open_for_server(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    let database = match store_location(settings)? {
+        StoreLocation::Database(database) => database,
+        file @ StoreLocation::File(_) => return open_at(file, settings),
     };
-    waited_for(&database)?;
+    check_database(&database)?;
     tenant(&database, settings)
 }
 
-/// Says so where a database is not there yet; whatever else is wrong with it is an error.
-pub(crate) fn waited_for(database: &Postgres) -> Result<(), Error> {
+/// Checks a database for a server. If it is not reachable yet, prints a note; any other problem is an
+/// error.
+pub(crate) fn check_database(database: &Postgres) -> Result<(), Error> {
     match database.ready() {
         Ok(()) => Ok(()),
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
@@ -62,16 +70,16 @@ pub(crate) fn waited_for(database: &Postgres) -> Result<(), Error> {
             Output::remark(format_args!("{why}: serving begins when it answers"));
             Ok(())
         }
-        Err(error) => Err(of_database(error)),
+        Err(error) => Err(database_error(error)),
     }
 }
 
-/// Opens the store if it is there: whoever only looks makes none.
-pub(crate) fn existing(settings: &Settings) -> Result<Option<Arc<dyn MemoryStore>>, Error> {
-    match place(settings)? {
-        Place::File(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
-        // What cannot be looked at is told by the store, in its words.
-        there => opened(there, settings).map(Some),
+/// Opens the store if it exists. For commands that only read.
+pub(crate) fn open_existing(settings: &Settings) -> Result<Option<Arc<dyn MemoryStore>>, Error> {
+    match store_location(settings)? {
+        StoreLocation::File(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
+        // Other errors are reported by the store itself.
+        location => open_at(location, settings).map(Some),
     }
 }
 
@@ -81,21 +89,20 @@ fn tenant(database: &Postgres, settings: &Settings) -> Result<Arc<dyn MemoryStor
     Ok(Arc::new(database.tenant(name).map_err(wrong)?))
 }
 
-/// What brings a schema up to date.
-pub(crate) const MIGRATE: &str = "atlatl db migrate --as postgres://OWNER@HOST/DATABASE";
-
-/// Whether that is what a store asks for.
+/// Whether the reason of a store error is a schema that needs [`MIGRATE`].
 pub(crate) fn wants_migration(why: &str) -> bool {
     why.contains("atlatl db migrate")
 }
 
-/// What a database has to say, with what helps there.
-pub(crate) fn of_database(error: StoreError) -> Error {
+/// An error of the database, with a hint.
+pub(crate) fn database_error(error: StoreError) -> Error {
     match &error {
         StoreError::NotAStore { why, .. } if wants_migration(why) => {
             Error::failure(error.to_string()).with_hint(MIGRATE)
         }
-        StoreError::NotAStore { .. } => Error::failure(error.to_string()).with_hint(DATABASE_URL),
+        StoreError::NotAStore { .. } => {
+            Error::failure(error.to_string()).with_hint(DATABASE_URL_HINT)
+        }
         StoreError::PlainText { .. } => Error::failure(error.to_string()).with_hint(
             "let the server ask for scram-sha-256 instead of password, in its pg_hba.conf",
         ),
@@ -103,15 +110,15 @@ pub(crate) fn of_database(error: StoreError) -> Error {
     }
 }
 
-/// Opens the store, for whoever asks for a memory that must be in it.
-pub(crate) fn expected(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    existing(settings)?.ok_or_else(|| {
+/// Opens the store for a command that needs a stored memory. It is an error if there is none.
+pub(crate) fn open_required(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    open_existing(settings)?.ok_or_else(|| {
         Error::failure("no memory is stored yet").with_hint("atlatl memory add TEXT")
     })
 }
 
-/// What turns memories into vectors, by `memory.embedder`. The key of an endpoint comes from where
-/// every client of such endpoints looks for it.
+/// Opens the embedder that `memory.embedder` names. The API key of an endpoint comes from
+/// `OPENAI_API_KEY`, as with other clients of such endpoints.
 pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>, Error> {
     let choice: EmbedderChoice = settings.config.memory.embedder.parse().map_err(|error| {
         Error::usage(format!("memory.embedder: {error}"))
@@ -124,9 +131,12 @@ pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>,
     })
 }
 
-/// Starts the background embedding of memories, and reports on standard error when it stops and when it
-/// goes on. One for all stores of the process.
-pub(crate) fn backfill(embedder: &Arc<dyn Embedder>, threads: usize) -> Option<EmbeddingBackfill> {
+/// Starts the background embedding of memories, one for all stores of the process. Prints a note when it
+/// pauses and when it resumes.
+pub(crate) fn start_backfill(
+    embedder: &Arc<dyn Embedder>,
+    threads: usize,
+) -> Option<EmbeddingBackfill> {
     let report = |event: BackfillEvent<'_>| match event {
         BackfillEvent::Paused { error } => Output::remark(format_args!(
             "memory.embedder: {}: memories are found by words until it answers; retrying",
@@ -136,7 +146,7 @@ pub(crate) fn backfill(embedder: &Arc<dyn Embedder>, threads: usize) -> Option<E
             Output::remark(format_args!("memory.embedder: it answers again; embedding continues"));
         }
         BackfillEvent::Refused { memories, error } => {
-            let memories = counted(memories, "memory is", "memories are");
+            let memories = pluralize(memories, "memory is", "memories are");
             Output::remark(format_args!(
                 "memory.embedder: {memories} stored without a vector: {}",
                 with_causes(error)
@@ -151,59 +161,64 @@ pub(crate) fn backfill(embedder: &Arc<dyn Embedder>, threads: usize) -> Option<E
     EmbeddingBackfill::start(Arc::clone(embedder), threads, report).ok()
 }
 
-/// This very moment, for a memory that is made.
+/// The current time with fresh randomness, for a new memory.
 pub(crate) fn moment() -> Moment {
     let lro::Moment { now, random } = lro::Moment::of_system();
     Moment { now, random }
 }
 
-/// What a URL looks like.
-const DATABASE_URL: &str = "--set memory.store=postgres://USER@HOST/DATABASE";
-
-/// Where `memory.store` says that memories are, the empty default filled in.
-pub(crate) fn place(settings: &Settings) -> Result<Place, Error> {
+/// The location that `memory.store` names, or the default.
+pub(crate) fn store_location(settings: &Settings) -> Result<StoreLocation, Error> {
     let config = &settings.config.memory;
     if config.store.starts_with("postgres://") {
-        let mut options = options(&config.store, plain_text(config.allow_plain))
-            .map_err(|error| wrong_url("memory.store", &error))?;
+        let mut options = postgres_options(&config.store, plain_text(config.allow_plain))
+            .map_err(|error| invalid_url("memory.store", &error))?;
         options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
-        return Ok(Place::Database(Postgres::new(&options)?));
+        return Ok(StoreLocation::Database(Postgres::new(&options)?));
     }
     if config.store.is_empty() {
         let home = settings.surroundings().data_dir.as_ref();
-        return home.map(|dir| Place::File(dir.join("atlatl/memory.db"))).ok_or_else(|| {
-            Error::usage("memory.store: there is no home directory to keep memories in")
-                .with_hint("--set memory.store=sqlite:PATH")
-        });
+        return home.map(|dir| StoreLocation::File(dir.join("atlatl/memory.db"))).ok_or_else(
+            || {
+                Error::usage("memory.store: there is no home directory to keep memories in")
+                    .with_hint("--set memory.store=sqlite:PATH")
+            },
+        );
     }
-    // Any other beginning was refused with the configuration.
-    let path = config.store.strip_prefix(SQLITE).unwrap_or(&config.store);
+    // The configuration check refuses any other prefix.
+    let path = config.store.strip_prefix(SQLITE_PREFIX).unwrap_or(&config.store);
     std::path::absolute(Path::new(path))
-        .map(Place::File)
+        .map(StoreLocation::File)
         .map_err(|error| Error::failure(format!("memory.store: {error}")))
 }
 
-/// How the database at `url` is reached, as its user. A URL without a password gets the one that
-/// every client of such databases looks for.
-pub(crate) fn options(url: &str, plain_text: PlainText) -> Result<PostgresOptions, StoreError> {
+/// The connection options for the database at `url`. A URL without a password gets the one of
+/// `PGPASSWORD`.
+pub(crate) fn postgres_options(
+    url: &str,
+    plain_text: PlainText,
+) -> Result<PostgresOptions, StoreError> {
     let password = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
     PostgresOptions::new(url).with_plain_text(plain_text).as_user(password)
 }
 
-/// What is allowed without encryption.
+/// The connections that are allowed without encryption.
 pub(crate) fn plain_text(allowed: bool) -> PlainText {
     if allowed { PlainText::Anywhere } else { PlainText::Local }
 }
 
-/// Why the URL that `name` gives is not used.
-pub(crate) fn wrong_url(name: &str, error: &StoreError) -> Error {
+/// The error for an invalid URL in the option `name`.
+pub(crate) fn invalid_url(name: &str, error: &StoreError) -> Error {
     let hint = match error {
-        StoreError::PlainText { .. } => ALLOW_PLAIN,
-        _ => DATABASE_URL,
+        StoreError::PlainText { .. } => ALLOW_PLAIN_HINT,
+        _ => DATABASE_URL_HINT,
     };
     Error::usage(format!("{name}: {error}")).with_hint(hint)
 }
 
-/// What allows a connection without encryption.
-const ALLOW_PLAIN: &str = "use a database on this machine, a Unix socket or an encrypted tunnel; or, on a \
-                           network that you trust, --set memory.allow_plain=true (--allow-plain with --as)";
+// Old names.
+pub(crate) use {
+    StoreLocation as Place, check_database as waited_for, open_existing as existing,
+    open_for_server as served, open_required as expected, start_backfill as backfill,
+    store_location as place,
+};

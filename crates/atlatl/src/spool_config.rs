@@ -1,34 +1,38 @@
-//! Opens the spools that the configuration names.
+//! Opens the spools that the configuration names: directories of this machine, or an object store.
 
-use std::{
-    io,
-    path::{Component, Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, io};
 
 use chrono::{DateTime, Utc};
 use lro::{Event, EventKind, EventSink};
-use lro_core::{Operation, config::ReadableBy};
+use lro_core::Operation;
+use lro_core::config::ReadableBy;
 use lro_spool::{
-    Address, DirOnDemand, DirOptions, DirSpool, Foreign, Quota, Scope, Spool, SpoolError, Swept,
+    Address, Bucket, DirOnDemand, DirOptions, DirSpool, Foreign, ObjectOptions, ObjectSpool, Quota,
+    Scope, Spool, SpoolError, Swept,
 };
 use rustix::fs::{Access, access};
 
-use crate::{
-    error::Error,
-    settings::{Settings, Surroundings},
-};
+use crate::error::{Error, with_causes};
+use crate::settings::{Settings, Surroundings};
+
+/// Prefixes of the environment variables that configure an object store client. The client decides
+/// which of the variables it uses.
+const OBJECT_STORE_VARIABLE_PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+/// The limit of one request to the object store. It is short because a client waits for the answer.
+const OBJECT_STORE_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The two directories that results are stored in.
 pub(crate) struct Stores {
-    /// Spec F5: results of memory operations, straight in the output directory.
-    memory: Place,
+    /// Spec F5: results of memory operations, directly in the output directory.
+    memory: SpoolDir,
     /// All others, in a private directory with a folder per scope.
-    other: Place,
+    other: SpoolDir,
     /// The other private directory that such results may be in: where earlier versions stored them, or
     /// where a process stores them that cannot write to the first. Only read and cleaned.
-    alternate: Option<Place>,
+    alternate: Option<SpoolDir>,
     parents: Parents,
 }
 
@@ -36,27 +40,27 @@ pub(crate) struct Stores {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parents {
     Created,
-    /// Not those of a directory that was named: it may be mistyped.
+    /// The parents of a configured directory must exist: the path may be mistyped.
     Required,
 }
 
-/// A directory, and how to use it.
-struct Place {
+/// A directory of results with its options.
+struct SpoolDir {
     path: PathBuf,
     options: DirOptions,
 }
 
-/// Whose results are meant.
+/// Which scopes an operation covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Those of this directory and scope, and of memory operations.
+    /// The results of this directory and scope, and of memory operations.
     Here,
-    /// All of this person's.
+    /// All results of the user.
     Everywhere,
 }
 
 impl Stores {
-    /// Those that `settings` name, with the folder of what `--scope` says.
+    /// The directories that `settings` name, with the folder of the `--scope` argument.
     pub(crate) fn from_settings(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let config = &settings.config;
         let output_dir = output_dir(settings)?;
@@ -65,7 +69,7 @@ impl Stores {
             "" => default_dirs(settings, &output_dir),
             named => (absolute("proxy.dir", Path::new(named))?, None, Parents::Required),
         };
-        let scope = scope_of(surroundings, scope);
+        let scope = parse_scope(surroundings, scope);
         let shared = |options: DirOptions, ttl| {
             options
                 .quota(Quota::from(&config.spool))
@@ -74,14 +78,14 @@ impl Stores {
         };
         let flat = shared(DirOptions::flat(), config.prompt.offload.ttl_seconds);
         let scoped = shared(DirOptions::private(), config.proxy.ttl_seconds).scope(scope);
-        let alternate = alternate.map(|path| Place { path, options: scoped.clone() });
+        let alternate = alternate.map(|path| SpoolDir { path, options: scoped.clone() });
         let scoped = match parents {
             Parents::Created => scoped.with_parents(),
             Parents::Required => scoped,
         };
         Ok(Self {
-            memory: Place { path: output_dir, options: flat },
-            other: Place { path: private, options: scoped },
+            memory: SpoolDir { path: output_dir, options: flat },
+            other: SpoolDir { path: private, options: scoped },
             alternate,
             parents,
         })
@@ -102,26 +106,26 @@ impl Stores {
         self.alternate.as_ref().map(|place| &*place.path)
     }
 
-    /// The scope's folder in the other private directory, if there is one: results that are read from
-    /// there until they expire.
+    /// The scope's folder in the other private directory, if there is one. Results are read from there
+    /// until they expire.
     pub(crate) fn alternate(&self) -> Option<Arc<dyn Spool>> {
-        let Place { path, options } = self.alternate.as_ref()?;
+        let SpoolDir { path, options } = self.alternate.as_ref()?;
         let store = DirSpool::existing(path, options.clone()).ok().flatten()?;
         Some(Arc::new(store))
     }
 
-    /// Where results of `operation` belong.
-    pub(crate) fn of_operation(&self, operation: &Operation) -> Arc<dyn Spool> {
-        let Place { path, options } =
+    /// The spool that stores results of `operation`.
+    pub(crate) fn spool_for(&self, operation: &Operation) -> Arc<dyn Spool> {
+        let SpoolDir { path, options } =
             if operation.is_memory() { &self.memory } else { &self.other };
         Arc::new(DirOnDemand::new(path.clone(), options.clone()))
     }
 
-    /// Visits the folders that exist and creates none. Returns what cannot be looked
-    /// at: one directory that someone else put in our way must not hide the other.
+    /// Visits the folders that exist and creates none. Returns an error for each folder that cannot be
+    /// opened: a directory that another user created must not hide the others.
     pub(crate) fn each(&self, reach: Reach, mut visit: impl FnMut(&DirSpool)) -> Vec<SpoolError> {
         let mut failures = Vec::new();
-        for Place { path, options } in [&self.memory, &self.other] {
+        for SpoolDir { path, options } in [&self.memory, &self.other] {
             match reach {
                 Reach::Everywhere => {
                     failures.append(&mut DirSpool::each_scope(path, options, &mut visit));
@@ -134,8 +138,8 @@ impl Stores {
             }
         }
         // Failures there are not reported: in a shared temporary directory another user can put
-        // something in its place, and nothing depends on it. `atlatl doctor` does.
-        if let Some(Place { path, options }) = &self.alternate {
+        // something in its place, and nothing depends on it. `atlatl doctor` reports them.
+        if let Some(SpoolDir { path, options }) = &self.alternate {
             match reach {
                 Reach::Everywhere => drop(DirSpool::each_scope(path, options, &mut visit)),
                 Reach::Here => {
@@ -148,59 +152,59 @@ impl Stores {
         failures
     }
 
-    /// Asks each store for `address`, until one has it.
+    /// Runs `operation` on each spool until one of them contains `address`.
     pub(crate) fn find<T>(
         &self,
         address: &Address,
         reach: Reach,
-        ask: impl Fn(&DirSpool) -> Result<T, SpoolError>,
+        operation: impl Fn(&DirSpool) -> Result<T, SpoolError>,
     ) -> Result<T, SpoolError> {
-        let mut found = None;
+        let mut outcome = None;
         let mut missing = SpoolError::NotFound { asked: address.to_string() };
         let failures = self.each(reach, |store| {
-            if found.is_some() {
+            if outcome.is_some() {
                 return;
             }
-            match ask(store) {
+            match operation(store) {
                 // The path of one directory is foreign to the other.
                 Err(
                     SpoolError::NotFound { .. }
                     | SpoolError::NotOurs { why: Foreign::Elsewhere, .. },
                 ) => {}
                 Err(error @ SpoolError::NotOurs { .. }) => missing = error,
-                other => found = Some(other),
+                other => outcome = Some(other),
             }
         });
-        found.unwrap_or_else(|| Err(failures.into_iter().next().unwrap_or(missing)))
+        outcome.unwrap_or_else(|| Err(failures.into_iter().next().unwrap_or(missing)))
     }
 
-    /// Removes what has expired, everywhere, and tells `events` of each.
+    /// Removes expired results in all scopes and publishes an event for each.
     pub(crate) fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink) -> Swept {
         let mut all = Swept::default();
-        for place in [&self.memory, &self.other] {
-            let failures = place.sweep(now, events, &mut all);
+        for dir in [&self.memory, &self.other] {
+            let failures = dir.sweep(now, events, &mut all);
             all.failures.extend(failures);
         }
         if let Some(alternate) = &self.alternate {
-            // What cannot be opened there is not reported, see `each`.
+            // Folders there that cannot be opened are not reported, see `each`.
             drop(alternate.sweep(now, events, &mut all));
         }
         all
     }
 
-    /// The same where something has expired or nothing was swept for a while: for a command that is
-    /// run often and must not look at every stored result each time.
+    /// Sweeps the directories in which a result has expired or whose last sweep is long ago. For
+    /// commands that run often and must not read every stored result each time.
     pub(crate) fn sweep_if_due(&self, now: DateTime<Utc>, events: &dyn EventSink) {
-        for place in [&self.memory, &self.other].into_iter().chain(&self.alternate) {
-            if DirSpool::sweep_is_due(&place.path, &place.options, now) {
-                drop(place.sweep(now, events, &mut Swept::default()));
+        for dir in [&self.memory, &self.other].into_iter().chain(&self.alternate) {
+            if DirSpool::sweep_is_due(&dir.path, &dir.options, now) {
+                drop(dir.sweep(now, events, &mut Swept::default()));
             }
         }
     }
 }
 
-impl Place {
-    /// Removes what has expired in every scope. Returns the scopes that cannot be opened.
+impl SpoolDir {
+    /// Removes expired results in every scope. Returns the scopes that cannot be opened.
     fn sweep(
         &self,
         now: DateTime<Utc>,
@@ -211,10 +215,10 @@ impl Place {
         let failures =
             DirSpool::each_scope(&self.path, &self.options, |store| match store.sweep(now) {
                 Ok(mut swept) => {
-                    for gone in &swept.expired {
-                        let tool = gone.sidecar.tool.clone();
+                    for expired in &swept.expired {
+                        let tool = expired.sidecar.tool.clone();
                         let kind = EventKind::OffloadFileExpired { tool };
-                        events.publish(Event::new(now, gone.id(), kind));
+                        events.publish(Event::new(now, expired.id(), kind));
                     }
                     all.expired.append(&mut swept.expired);
                     all.failures.append(&mut swept.failures);
@@ -229,21 +233,21 @@ impl Place {
     }
 }
 
-/// The private directory where `proxy.dir` names none, and the other one that results may be in.
+/// The private directory if `proxy.dir` names none, and the other one that results may be in.
 ///
-/// The user's own state directory: in a shared temporary directory another user can create
-/// `atlatl-{uid}` first, and every result would be passed on whole. The runtime directory would be as
-/// safe, but it is in memory, and results can have gigabytes. The temporary directory remains the
-/// place where the user chose it, where the group may read results (a home is closed to it), and where
-/// nothing can be written to the state directory.
+/// The default is the user's own state directory: in a shared temporary directory another user can
+/// create `atlatl-{uid}` first, and every result would be passed on whole. The runtime directory would
+/// be as safe, but it is in memory, and results can have gigabytes. The temporary directory is used if
+/// the user chose it, if the group may read results (a home directory is closed to it), or if the
+/// state directory is not writable.
 fn default_dirs(settings: &Settings, output_dir: &Path) -> (PathBuf, Option<PathBuf>, Parents) {
     let config = &settings.config;
     let surroundings = settings.surroundings();
     let temporary = output_dir.join(format!("atlatl-{}", surroundings.uid));
-    let chosen = !config.prompt.offload.output_dir.is_empty();
+    let is_configured = !config.prompt.offload.output_dir.is_empty();
     let state = surroundings.state_dir.as_ref().map(|dir| dir.join("atlatl/results"));
     match state {
-        _ if chosen => (temporary, None, Parents::Required),
+        _ if is_configured => (temporary, None, Parents::Required),
         state if config.spool.readable_by != ReadableBy::Owner => {
             (temporary, state, Parents::Required)
         }
@@ -264,14 +268,14 @@ fn is_writable(dir: &Path) -> bool {
     })
 }
 
-/// The scope that `--scope` names. `dir:PATH` is the scope of a directory, whatever the working
+/// Parses the argument of `--scope`. `dir:PATH` is the scope of a directory, independent of the working
 /// directory; any other text is a name within the working directory.
-pub(crate) fn scope_of(surroundings: &Surroundings, typed: Option<&str>) -> Scope {
-    // A directory that is gone has results of its own still: those of a directory without name.
+pub(crate) fn parse_scope(surroundings: &Surroundings, argument: Option<&str>) -> Scope {
+    // A working directory that was removed still has a scope: the one of the empty path.
     let working_dir = surroundings.working_dir.as_deref().unwrap_or(Path::new(""));
-    let (dir, name) = match typed.and_then(|typed| typed.strip_prefix("dir:")) {
+    let (dir, name) = match argument.and_then(|argument| argument.strip_prefix("dir:")) {
         Some(dir) => (scope_dir(Path::new(dir), working_dir, surroundings.home.as_deref()), ""),
-        None => (working_dir.to_owned(), typed.unwrap_or_default()),
+        None => (working_dir.to_owned(), argument.unwrap_or_default()),
     };
     Scope::from_fields([
         surroundings.uid.to_string().as_bytes(),
@@ -280,11 +284,13 @@ pub(crate) fn scope_of(surroundings: &Surroundings, typed: Option<&str>) -> Scop
     ])
 }
 
-/// The directory that `dir:PATH` means, spelled as the working directory of a process in it is. One
-/// that does not exist has a scope all the same: a moved project still finds its own results.
+pub(crate) use parse_scope as scope_of;
+
+/// The directory that `dir:PATH` means, in the spelling that a process in it has for its working
+/// directory. A directory that does not exist has a scope too: a moved project still finds its results.
 fn scope_dir(dir: &Path, working_dir: &Path, home: Option<&Path>) -> PathBuf {
     let dir = match (dir.strip_prefix("~"), home) {
-        (Ok(beneath), Some(home)) => home.join(beneath),
+        (Ok(rest), Some(home)) => home.join(rest),
         _ => working_dir.join(dir),
     };
     dir.canonicalize().unwrap_or_else(|_| dir.components().collect())
@@ -298,11 +304,46 @@ pub(crate) fn output_dir(settings: &Settings) -> Result<PathBuf, Error> {
     absolute("prompt.offload.output_dir", dir)
 }
 
-/// Paths that lead upward are resolved once, here: as the path of a result they are refused.
+/// Makes a configured path absolute. Paths with `..` are resolved here, once: in the path of a result
+/// they are refused.
 fn absolute(key: &str, dir: &Path) -> Result<PathBuf, Error> {
     let unusable = |error: io::Error| Error::failure(format!("{key}: {error}"));
     if dir.components().any(|component| component == Component::ParentDir) {
         return dir.canonicalize().map_err(unusable);
     }
     std::path::absolute(dir).map_err(unusable)
+}
+
+/// Old paths of the object store functions, for `crate::object_store_config`.
+pub(crate) mod object_store {
+    pub(crate) use super::{open_bucket as bucket, open_object_spool as open};
+}
+
+/// Opens the spool of `memory.tenant` in the object store of `spool.url`, if that is set.
+pub(crate) fn open_object_spool(settings: &Settings) -> Result<Option<ObjectSpool>, Error> {
+    let Some(bucket) = open_bucket(settings)? else { return Ok(None) };
+    let config = &settings.config;
+    let spool = ObjectSpool::new(&bucket, &config.memory.tenant, Quota::from(&config.spool));
+    spool.map(Some).map_err(|error| invalid_spool_url(&error.to_string()))
+}
+
+/// Opens the object store of `spool.url`, if that is set.
+pub(crate) fn open_bucket(settings: &Settings) -> Result<Option<Bucket>, Error> {
+    let config = &settings.config;
+    if config.spool.url.is_empty() {
+        return Ok(None);
+    }
+    let is_option =
+        |name: &str| OBJECT_STORE_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let variables = env::vars().filter(|(name, _)| is_option(name));
+    let options = ObjectOptions::new(&settings.surroundings().temp_dir)
+        .local(config.spool.max_bytes, config.spool.min_free_bytes)
+        .time_limit(OBJECT_STORE_REQUEST_TIMEOUT);
+    Bucket::from_url(&config.spool.url, variables, options)
+        .map(Some)
+        .map_err(|error| invalid_spool_url(&with_causes(&error)))
+}
+
+fn invalid_spool_url(error: &str) -> Error {
+    Error::usage(format!("spool.url: {error}"))
 }

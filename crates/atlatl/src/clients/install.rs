@@ -1,17 +1,15 @@
-//! Install: servers behind the proxy.
+//! Puts the servers of a client's configuration file behind the proxy.
 
 use std::ops::Range;
 
-use crate::clients::client::{Place, Shape};
-use crate::clients::edit::{applied, elements, quoted};
-use crate::clients::entry::{Kind, entry};
-use crate::clients::syntax_tree::{Broken, Node, NodeKind, Notation};
-use crate::clients::undo_log::{Added, Journal, Replaced, Wrapped};
+use super::syntax_tree::{ConfigParseError, EntryKind, Member, Node, NodeKind, Notation, entry};
+use super::uninstall::{AddedEntry, Journal, ReplacedEntry, WrappedEntry};
+use super::{CommandFormat, ServerTable};
 
-/// What is to be changed.
+/// What [`install`] changes in a file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Wish {
+pub struct InstallOptions {
     /// The command that starts `atlatl`: its program, or a package launcher with its arguments.
     pub command: Vec<String>,
     /// Arguments of `proxy`, before the server's command.
@@ -20,22 +18,22 @@ pub struct Wish {
     pub flags_with_cwd: Vec<String>,
     /// The servers to wrap; `None` for all.
     pub servers: Option<Vec<String>>,
-    /// Whether servers at a URL are asked through the proxy as well.
+    /// Whether servers at a URL are put behind the proxy as well.
     pub http: bool,
     /// Servers to add, by name, with the arguments of `atlatl`.
     pub add: Vec<(String, Vec<String>)>,
-    /// Programs that existing entries start and must not start any longer, such as those in the cache
-    /// of a package launcher.
+    /// Programs that existing entries must no longer start, such as those in the cache of a package
+    /// launcher.
     pub stale_programs: Vec<String>,
 }
 
-impl Wish {
-    /// All servers behind `program`, and nothing else.
+impl InstallOptions {
+    /// Puts all servers behind `program`.
     pub fn new(program: impl Into<String>) -> Self {
         Self::with_command(vec![program.into()])
     }
 
-    /// All servers behind the program that `command` starts, and nothing else.
+    /// Puts all servers behind the program that `command` starts.
     pub fn with_command(command: Vec<String>) -> Self {
         Self {
             command,
@@ -55,67 +53,80 @@ impl Wish {
     }
 }
 
-/// A file that was changed.
+/// A changed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
-    /// The file as it is to be.
+pub struct InstallOutcome {
+    /// The new contents of the file.
     pub text: String,
-    /// How to change it back.
+    /// The record for [`uninstall`](super::uninstall()).
     pub journal: Journal,
 }
 
-/// Changes a file. What is ours already stays as it is; so does what cannot be wrapped.
-pub fn install(text: &str, place: &Place, wish: &Wish) -> Result<Installed, Broken> {
+/// Puts the servers of a file behind the proxy. Entries of Atlatl and entries that cannot be wrapped stay
+/// as they are.
+pub fn install(
+    text: &str,
+    place: &ServerTable,
+    options: &InstallOptions,
+) -> Result<InstallOutcome, ConfigParseError> {
     let root = Node::read(text, place.notation)?;
     let mut edits = Vec::new();
     let mut journal = Journal::default();
     let servers = root.at(&place.keys());
-    let command: Vec<&str> = wish.command.iter().map(String::as_str).collect();
+    let command: Vec<&str> = options.command.iter().map(String::as_str).collect();
     for member in servers.map(Node::members).unwrap_or_default() {
-        let wanted = wish.servers.as_ref().is_none_or(|names| names.contains(&member.name));
+        let is_selected = options.servers.as_ref().is_none_or(|names| names.contains(&member.name));
         match entry(member, place).kind {
-            Kind::Program(_) if wanted => {
-                let wrapped = wrap(text, &member.name, &member.value, place, wish, &mut edits);
+            EntryKind::Program(_) if is_selected => {
+                let wrapped = wrap(text, &member.name, &member.value, place, options, &mut edits);
                 journal.wrapped.extend(wrapped);
             }
-            Kind::Url(url) if wanted && wish.http && is_plain(&member.value, place) => {
+            EntryKind::Url(url)
+                if is_selected && options.http && is_plain(&member.value, place) =>
+            {
                 let original = text[member.value.range.clone()].to_owned();
-                let written = through_the_proxy(&url, place, &command, wish);
+                let written = proxied_url_entry(&url, place, &command, options);
                 edits.push((member.value.range.clone(), written.clone()));
-                journal.replaced.push(Replaced { name: member.name.clone(), original, written });
+                journal.replaced.push(ReplacedEntry {
+                    name: member.name.clone(),
+                    original,
+                    written,
+                });
             }
             _ => {}
         }
     }
-    for (name, args) in &wish.add {
-        let there = servers.is_some_and(|servers| servers.get(name).is_some());
-        if let Some(edit) = (!there).then(|| add(text, &root, place, name, wish, args)).flatten() {
-            journal.added.push(Added { name: name.clone(), inserted: edit.1.clone() });
+    for (name, args) in &options.add {
+        let exists = servers.is_some_and(|servers| servers.get(name).is_some());
+        if let Some(edit) =
+            (!exists).then(|| add(text, &root, place, name, options, args)).flatten()
+        {
+            journal.added.push(AddedEntry { name: name.clone(), inserted: edit.1.clone() });
             edits.push(edit);
         }
     }
-    let text = applied(text, edits);
-    // What we wrote must be read as what was meant, or nothing is written.
+    let text = apply_edits(text, edits);
+    // The result must be valid; otherwise nothing is written.
     Node::read(&text, place.notation)?;
-    Ok(Installed { text, journal })
+    Ok(InstallOutcome { text, journal })
 }
 
-/// The names of servers at a URL that [`install`] can put behind the proxy: what an entry says beyond
-/// the URL, such as headers, would be lost.
-pub fn wrappable_urls(text: &str, place: &Place) -> Result<Vec<String>, Broken> {
+/// The names of servers at a URL that [`install`] can put behind the proxy: those whose entries have no
+/// further settings, such as headers.
+pub fn wrappable_urls(text: &str, place: &ServerTable) -> Result<Vec<String>, ConfigParseError> {
     let root = Node::read(text, place.notation)?;
     let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
     let wrappable = servers.iter().filter(|member| {
-        matches!(entry(member, place).kind, Kind::Url(_)) && is_plain(&member.value, place)
+        matches!(entry(member, place).kind, EntryKind::Url(_)) && is_plain(&member.value, place)
     });
     Ok(wrappable.map(|member| member.name.clone()).collect())
 }
 
-type Edit = (Range<usize>, String);
+/// A byte range and its replacement.
+pub(super) type Edit = (Range<usize>, String);
 
-/// Whether an entry says no more than where the server is: what else it says, such as headers, would
-/// be lost.
-fn is_plain(value: &Node, place: &Place) -> bool {
+/// Whether an entry has no settings beyond the URL. Others, such as headers, would be lost.
+fn is_plain(value: &Node, place: &ServerTable) -> bool {
     let plain = [
         "type",
         "url",
@@ -131,31 +142,40 @@ fn is_plain(value: &Node, place: &Place) -> bool {
 }
 
 /// The entry of a server at a URL behind the proxy that `command` starts.
-pub(crate) fn through_the_proxy(url: &str, place: &Place, command: &[&str], wish: &Wish) -> String {
-    own_entry(place, command, wish.proxy_flags(false).chain(["--url", url]))
+pub(crate) fn proxied_url_entry(
+    url: &str,
+    place: &ServerTable,
+    command: &[&str],
+    options: &InstallOptions,
+) -> String {
+    own_entry(place, command, options.proxy_flags(false).chain(["--url", url]))
 }
 
-/// The entry of our own program with these arguments.
+/// An entry that starts Atlatl with these arguments.
 fn own_entry<'a>(
-    place: &Place,
+    place: &ServerTable,
     command: &[&'a str],
     args: impl Iterator<Item = &'a str>,
 ) -> String {
     let mut words = command.iter().copied().chain(args);
     match place.shape {
-        Shape::Separate => {
-            let program = quoted(words.next().unwrap_or_default());
+        CommandFormat::Separate => {
+            let program = quote(words.next().unwrap_or_default());
             format!("{{\"command\": {program}, \"args\": [{}]}}", elements(words))
         }
-        Shape::Together => {
+        CommandFormat::Together => {
             format!("{{\"type\": \"local\", \"command\": [{}]}}", elements(words))
         }
     }
 }
 
-/// The arguments that `wrap` puts before a server's own words.
-pub(crate) fn words_before<'a>(command: &[&'a str], wish: &'a Wish, has_cwd: bool) -> Vec<&'a str> {
-    command.iter().copied().chain(wish.proxy_flags(has_cwd)).chain(["--"]).collect()
+/// The words that `wrap` puts before a server's command.
+pub(crate) fn proxy_prefix<'a>(
+    command: &[&'a str],
+    options: &'a InstallOptions,
+    has_cwd: bool,
+) -> Vec<&'a str> {
+    command.iter().copied().chain(options.proxy_flags(has_cwd)).chain(["--"]).collect()
 }
 
 /// Whether an entry names the directory that its client starts it in.
@@ -167,25 +187,25 @@ fn wrap(
     text: &str,
     name: &str,
     value: &Node,
-    place: &Place,
-    wish: &Wish,
+    place: &ServerTable,
+    options: &InstallOptions,
     edits: &mut Vec<Edit>,
-) -> Option<Wrapped> {
+) -> Option<WrappedEntry> {
     let command = value.get("command")?;
-    let own: Vec<&str> = wish.command.iter().map(String::as_str).collect();
-    let before = words_before(&own, wish, has_cwd(value));
-    if place.shape == Shape::Together {
+    let own: Vec<&str> = options.command.iter().map(String::as_str).collect();
+    let before = proxy_prefix(&own, options, has_cwd(value));
+    if place.shape == CommandFormat::Together {
         let inserted = format!("{}, ", elements(before));
         let at = command.range.start + 1;
         edits.push((at..at, inserted.clone()));
         let (written, name) = (String::new(), name.to_owned());
-        return Some(Wrapped { name, command: None, written, inserted, added_args: None });
+        return Some(WrappedEntry { name, command: None, written, inserted, added_args: None });
     }
     let (program, before) = before.split_first()?;
     let words: Vec<&str> = before.iter().copied().chain([command.text()?]).collect();
-    let written = quoted(program);
+    let written = quote(program);
     edits.push((command.range.clone(), written.clone()));
-    let mut wrapped = Wrapped {
+    let mut wrapped = WrappedEntry {
         name: name.to_owned(),
         command: Some(text[command.range.clone()].to_owned()),
         written,
@@ -193,8 +213,8 @@ fn wrap(
         added_args: None,
     };
     if let Some(args) = value.get("args") {
-        let there = if let NodeKind::List(there) = &args.is { there.len() } else { 0 };
-        let comma = if there == 0 { "" } else { ", " };
+        let arg_count = if let NodeKind::List(args) = &args.kind { args.len() } else { 0 };
+        let comma = if arg_count == 0 { "" } else { ", " };
         wrapped.inserted = format!("{}{comma}", elements(words));
         let at = args.range.start + 1;
         edits.push((at..at, wrapped.inserted.clone()));
@@ -206,7 +226,7 @@ fn wrap(
     Some(wrapped)
 }
 
-/// The member `args` behind a command that had none.
+/// The member `args` to insert after a command that has none.
 pub(crate) fn args_member(notation: Notation, inline: bool, words: &[&str]) -> String {
     let list = elements(words.iter().copied());
     match notation {
@@ -220,38 +240,38 @@ fn is_inline(text: &str, value: &Node) -> bool {
     text.get(value.range.clone()).is_some_and(|text| text.starts_with('{'))
 }
 
-/// Adds a server behind the last one, in the same manner of writing.
+/// An edit that adds a server after the last one, in the same style.
 fn add(
     text: &str,
     root: &Node,
-    place: &Place,
+    place: &ServerTable,
     name: &str,
-    wish: &Wish,
+    options: &InstallOptions,
     args: &[String],
 ) -> Option<Edit> {
-    let command: Vec<&str> = wish.command.iter().map(String::as_str).collect();
+    let command: Vec<&str> = options.command.iter().map(String::as_str).collect();
     let words = args.iter().map(String::as_str);
     if place.notation == Notation::Toml {
         let table = place.servers.join(".");
         let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let mut words = command.into_iter().chain(words);
-        let (program, args) = (quoted(words.next()?), elements(words));
+        let (program, args) = (quote(words.next()?), elements(words));
         let inserted =
             format!("{break_before}\n[{table}.{name}]\ncommand = {program}\nargs = [{args}]\n");
         return Some((text.len()..text.len(), inserted));
     }
     let value = own_entry(place, &command, words);
-    let (name, table) = (quoted(name), root.at(&place.keys()));
+    let (name, table) = (quote(name), root.at(&place.keys()));
     let Some(table) = table else {
-        // No table of servers yet: one is put into the root.
+        // The file has no table of servers yet: create it in the root.
         let [key] = place.keys()[..] else { return None };
-        let inner = format!("{}: {{{name}: {value}}}", quoted(key));
+        let inner = format!("{}: {{{name}: {value}}}", quote(key));
         return Some(member_at(text, root, &inner));
     };
     Some(member_at(text, table, &format!("{name}: {value}")))
 }
 
-/// `member` behind the last member of `table`, indented as that one.
+/// An edit that inserts `member` after the last member of `table`, with the same indentation.
 fn member_at(text: &str, table: &Node, member: &str) -> Edit {
     let Some(last) = table.members().last() else {
         let at = table.range.start + 1;
@@ -263,4 +283,69 @@ fn member_at(text: &str, table: &Node, member: &str) -> Edit {
     let between = if own_line { format!("\n{indent}") } else { " ".to_owned() };
     let at = last.range.end;
     (at..at, format!(",{between}{member}"))
+}
+
+/// Applies edits to `text`. Their ranges must not overlap.
+pub(crate) fn apply_edits(text: &str, mut edits: Vec<Edit>) -> String {
+    edits.sort_by_key(|(range, _)| range.start);
+    let mut out = String::with_capacity(text.len() + 256);
+    let mut at = 0;
+    for (range, new) in edits {
+        out.push_str(&text[at..range.start]);
+        out.push_str(&new);
+        at = range.end;
+    }
+    out.push_str(&text[at..]);
+    out
+}
+
+/// Quotes `text` as a string literal that is valid in JSON and in TOML.
+pub(crate) fn quote(text: &str) -> String {
+    // TOML has neither `\/` nor lone surrogates; serde_json writes neither.
+    serde_json::Value::from(text).to_string()
+}
+
+/// Quotes texts as the elements of a list.
+pub(crate) fn elements<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    texts.into_iter().map(quote).collect::<Vec<_>>().join(", ")
+}
+
+/// How a client starts a server, besides its command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaunchSpec {
+    /// The client's name for the server.
+    pub name: String,
+    /// The environment variables that the entry sets, in its order.
+    pub env: Vec<(String, String)>,
+    /// The working directory that the entry sets.
+    pub cwd: Option<String>,
+    /// Whether the client starts the server.
+    pub enabled: bool,
+}
+
+/// How the servers of a file are started, in its order.
+pub fn launches(text: &str, place: &ServerTable) -> Result<Vec<LaunchSpec>, ConfigParseError> {
+    let root = Node::read(text, place.notation)?;
+    let servers = root.at(&place.keys()).map(Node::members).unwrap_or_default();
+    let has_value = |entry: &Node, name: &str, expected: &str| {
+        let value = entry.get(name).and_then(|value| text.get(value.range.clone()));
+        value.is_some_and(|value| value.trim() == expected)
+    };
+    Ok(servers
+        .iter()
+        .map(|member| {
+            let entry = &member.value;
+            let env = entry.get("env").or_else(|| entry.get("environment"));
+            let pair =
+                |member: &Member| Some((member.name.clone(), member.value.text()?.to_owned()));
+            LaunchSpec {
+                name: member.name.clone(),
+                env: env.map(Node::members).unwrap_or_default().iter().filter_map(pair).collect(),
+                cwd: entry.get("cwd").and_then(Node::text).map(str::to_owned),
+                enabled: !has_value(entry, "disabled", "true")
+                    && !has_value(entry, "enabled", "false"),
+            }
+        })
+        .collect())
 }

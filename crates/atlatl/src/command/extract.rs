@@ -1,26 +1,28 @@
-//! `atlatl extract`: a question to a stored result.
+//! `atlatl extract`: runs a query on a stored result and prints the answers.
 
-mod request;
 mod table;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lro::{ExtractError, Extractor, Moment, Question, Reply, Spools, Unit, Wanted};
+use lro::{ExtractError, Extractor, Moment, Question, Reply, Spools, Unit, Values, Wanted};
 use lro_core::{NoTokenizer, Tokens};
-use lro_query::{Cancel, QueryError, recipe::RecipeError, search::SearchError, worker::Program};
+use lro_query::recipe::RecipeError;
+use lro_query::search::SearchError;
+use lro_query::worker::Program;
+use lro_query::{Cancel, Page, QueryError, read, search};
 use lro_spool::{Address, Spool};
+use serde_json::value::RawValue;
 
-use crate::{
-    error::{Error, Status},
-    ledger_sink::LedgerSink,
-    output::{Form, Output, Waiting},
-    settings::{Settings, Sources},
-    spool_config::{Reach, Stores},
-};
+use super::results::typed_address;
+use crate::error::{Error, Status};
+use crate::ledger_sink::LedgerSink;
+use crate::output::{Output, OutputFormat, Spinner};
+use crate::settings::{Settings, Sources};
+use crate::spool_config::{Reach, Stores};
 
-pub(crate) use self::request::Args;
-
-/// One way of asking at a time.
+/// The usage line of each kind of query.
 pub(crate) const USAGE: &str = "\
 atlatl extract [OPTIONS] REF --recipe N
        atlatl extract [OPTIONS] REF --query JQ
@@ -28,7 +30,7 @@ atlatl extract [OPTIONS] REF --recipe N
        atlatl extract [OPTIONS] REF --search RE
        atlatl extract [OPTIONS] REF --read RANGE";
 
-/// Shown below the help.
+/// Examples for the long help.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl extract REF --recipe 2 --param namespace=_semantic
@@ -40,62 +42,125 @@ Examples:
   atlatl extract REF --read records:0..5
   atlatl extract REF --read 0..2000 --part 1";
 
-/// Runs it.
+/// The longest `--timeout`.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 7);
+/// The number of matching lines without `--limit`.
+const DEFAULT_MATCH_LIMIT: u64 = 100;
+
+/// Arguments of `atlatl extract`.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("way").required(true))]
+pub(crate) struct Args {
+    /// A reference (lro:…), its bare end, a file name or an absolute path
+    #[arg(value_name = "REF")]
+    reference: String,
+    /// One of the ten recipes for memories
+    #[arg(long, value_name = "N", group = "way")]
+    recipe: Option<u64>,
+    /// A jq filter, run once per record
+    #[arg(long, value_name = "JQ", group = "way")]
+    query: Option<String>,
+    /// Run the filter once, on the array of all records
+    #[arg(long, requires = "query")]
+    whole: bool,
+    /// An SQL statement over the table `results`
+    #[arg(long, value_name = "SQL", group = "way")]
+    sql: Option<String>,
+    /// A further result, as a table of that name
+    #[arg(long, value_name = "ALIAS=REF", requires = "sql")]
+    with: Vec<String>,
+    /// A regular expression to find lines by
+    #[arg(long, value_name = "RE", group = "way")]
+    search: Option<String>,
+    /// Tell upper from lower case in the search
+    #[arg(long, requires = "search")]
+    case_sensitive: bool,
+    /// Lines to show around each match
+    #[arg(long, value_name = "N", requires = "search")]
+    context: Option<usize>,
+    /// A range: 0..2000, lines:10..20, records:5..
+    #[arg(long, value_name = "RANGE", group = "way")]
+    read: Option<String>,
+    /// Read a further text of the result, from 1
+    #[arg(long, value_name = "N", requires = "read")]
+    #[arg(conflicts_with_all = ["recipe", "query", "sql", "search"])]
+    part: Option<u64>,
+    /// A parameter: $name in jq, :name in SQL; JSON or text
+    #[arg(long, value_name = "NAME=VALUE")]
+    param: Vec<String>,
+    /// Give at most so many answers
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Pass over so many answers first
+    #[arg(long, value_name = "N")]
+    offset: Option<u64>,
+    /// Give up after so many seconds [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// The --scope that it was stored with
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
+    scope: Option<String>,
+    /// Look in every directory and scope of yours
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let question = args.question()?;
+    let query = args.query()?;
     let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
-    let watch = Arc::new(LedgerSink::new(&settings));
+    let ledger = Arc::new(LedgerSink::new(&settings));
     let now = Moment::of_system().now;
-    let spools = spools(&question, &stores, args.reach(), now)?;
+    let spools = open_spools(&query, &stores, args.reach(), now)?;
     let mut extractor = Extractor::new(spools, &settings.config)
-        // For a person or a program, not for a model: the bound is that of the query.
+        // The answer goes to a person or a program, so only the limits of the query apply.
         .with_reply(Tokens(u64::MAX))
         .with_tokenizer(NoTokenizer)
-        .with_events(watch.clone());
+        .with_events(ledger.clone());
     if let Some(program) = Program::itself() {
         extractor = extractor.with_program(program);
     }
-    // Ctrl-C ends the question and its worker, which dies with this process.
+    // Ctrl-C ends the query and its worker, which dies with this process.
     extractor = extractor.with_time_limit(args.timeout);
-    let waiting = Waiting::start("asking");
-    let reply = extractor.extract(&question, now, &Cancel::default());
-    drop(waiting);
-    print(&reply.map_err(|error| refused(&error))?, output)?;
-    for failure in watch.failures() {
+    let spinner = Spinner::start("asking");
+    let reply = extractor.extract(&query, now, &Cancel::default());
+    drop(spinner);
+    print(&reply.map_err(|error| extract_error(&error))?, output)?;
+    for failure in ledger.failures() {
         output.note(failure);
     }
     Ok(Status::Success)
 }
 
-/// The folders that hold what is asked about; looked up one by one, and only those stay open.
-fn spools(
-    question: &Question,
+/// Opens the spools of the results that the query reads, and no others.
+fn open_spools(
+    query: &Question,
     stores: &Stores,
     reach: Reach,
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<Spools, Error> {
-    let mut addresses: Vec<&Address> = vec![&question.address];
-    if let Wanted::Sql { with, .. } = &question.wanted {
+    let mut addresses: Vec<&Address> = vec![&query.address];
+    if let Wanted::Sql { with, .. } = &query.wanted {
         addresses.extend(with.values());
     }
-    let mut found: Vec<Arc<dyn Spool>> = Vec::new();
+    let mut spools: Vec<Arc<dyn Spool>> = Vec::new();
     for address in addresses {
         let store = stores.find(address, reach, |store| {
             store.open(address, now)?;
             Ok(store.clone())
         });
-        found.push(Arc::new(store.map_err(|error| refused(&error.into()))?));
+        spools.push(Arc::new(store.map_err(|error| extract_error(&error.into()))?));
     }
-    Ok(Spools::new(found))
+    Ok(Spools::new(spools))
 }
 
-fn refused(error: &ExtractError) -> Error {
+fn extract_error(error: &ExtractError) -> Error {
     Error::failure(error.to_string()).with_hint(hint(error))
 }
 
-/// What a person can do about it, in the options of this command; errors hint at the tools of a
-/// model.
+/// A hint for an error, in terms of the options of this command. The hints of the error itself are for a
+/// model and name tools.
 pub(crate) fn hint(error: &ExtractError) -> String {
     match error {
         ExtractError::Query(QueryError::Time { .. })
@@ -126,13 +191,13 @@ pub(crate) fn hint(error: &ExtractError) -> String {
 }
 
 fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
-    let text = matches!(reply.unit, Unit::Characters | Unit::Lines | Unit::Records);
-    match output.form() {
-        _ if text => output.foreign(reply.body.as_bytes())?,
-        Form::Jsonl => output.bytes(reply.body.as_bytes())?,
-        Form::Json => output.bytes(table::json(&reply.body).as_bytes())?,
-        Form::Csv => output.bytes(&table::csv(&reply.body))?,
-        Form::Human => output.table(&table::table(&reply.body))?,
+    let is_text = matches!(reply.unit, Unit::Characters | Unit::Lines | Unit::Records);
+    match output.format() {
+        _ if is_text => output.foreign(reply.body.as_bytes())?,
+        OutputFormat::Jsonl => output.bytes(reply.body.as_bytes())?,
+        OutputFormat::Json => output.bytes(table::json(&reply.body).as_bytes())?,
+        OutputFormat::Csv => output.bytes(&table::csv(&reply.body))?,
+        OutputFormat::Human => output.table(&table::table(&reply.body))?,
     }
     let unit = reply.unit.as_str();
     let total = reply.total;
@@ -145,4 +210,137 @@ fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
         output.note(note);
     }
     Ok(())
+}
+
+impl Args {
+    fn reach(&self) -> Reach {
+        if self.all { Reach::Everywhere } else { Reach::Here }
+    }
+
+    fn query(&self) -> Result<Question, Error> {
+        let address = typed_address(&self.reference)?;
+        let page = Page { offset: self.offset.unwrap_or(0), limit: self.limit.unwrap_or(u64::MAX) };
+        Ok(Question { address, wanted: self.query_kind()?, page })
+    }
+
+    fn query_kind(&self) -> Result<Wanted, Error> {
+        if let Some(number) = self.recipe {
+            // Parameters of a recipe are text, even if they look like JSON.
+            return Ok(Wanted::Recipe { number, params: self.params(|_| None)? });
+        }
+        let params = self.params(|value| RawValue::from_string(value.to_owned()).ok())?;
+        if let Some(filter) = &self.query {
+            return Ok(Wanted::Jq { filter: filter.clone(), whole: self.whole, params });
+        }
+        if let Some(statement) = &self.sql {
+            return Ok(Wanted::Sql { statement: statement.clone(), with: self.with()?, params });
+        }
+        if let Some(pattern) = &self.search {
+            let case =
+                if self.case_sensitive { search::Case::Sensitive } else { search::Case::Ignored };
+            let most =
+                usize::try_from(self.limit.unwrap_or(DEFAULT_MATCH_LIMIT)).unwrap_or(usize::MAX);
+            let context = self.context.unwrap_or(0);
+            return Ok(Wanted::Search { pattern: pattern.clone(), case, most, context });
+        }
+        parse_range(self.read.as_deref().unwrap_or_default(), self.part.unwrap_or(0))
+    }
+
+    fn params(&self, json: impl Fn(&str) -> Option<Box<RawValue>>) -> Result<Values, Error> {
+        let mut values = Values::new();
+        for param in &self.param {
+            let (name, value) = split_assignment("--param", param)?;
+            let value = match json(value) {
+                Some(json) => json,
+                None => serde_json::value::to_raw_value(value)
+                    .map_err(|error| Error::usage(format!("--param {param}: {error}")))?,
+            };
+            values.insert(name.to_owned(), value);
+        }
+        Ok(values)
+    }
+
+    fn with(&self) -> Result<BTreeMap<String, Address>, Error> {
+        self.with
+            .iter()
+            .map(|with| {
+                let (alias, reference) = split_assignment("--with", with)?;
+                Ok((alias.to_owned(), typed_address(reference)?))
+            })
+            .collect()
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(timeout) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => Ok(timeout),
+        _ => Err(format!("must be above 0 and at most {}", MAX_TIMEOUT.as_secs())),
+    }
+}
+
+fn split_assignment<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Error> {
+    text.split_once('=').ok_or_else(|| {
+        Error::usage(format!("{flag} {text}: there is no `=`")).with_hint(format!("{flag} name=…"))
+    })
+}
+
+fn parse_range(text: &str, part: u64) -> Result<Wanted, Error> {
+    let (unit, numbers) = match text.split_once(':') {
+        Some(("characters", rest)) => (read::Unit::Characters, rest),
+        Some(("lines", rest)) => (read::Unit::Lines, rest),
+        Some(("records", rest)) => (read::Unit::Records, rest),
+        _ => (read::Unit::Characters, text),
+    };
+    let invalid = || {
+        Error::usage(format!("--read {text}: no range"))
+            .with_hint("--read 0..2000, --read lines:10..20, --read records:5..")
+    };
+    let (start, end) = numbers.split_once("..").ok_or_else(invalid)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| invalid());
+    let start = if start.is_empty() { 0 } else { number(start)? };
+    let end = if end.is_empty() { None } else { Some(number(end)?) };
+    if end.is_some_and(|end| end < start) {
+        return Err(invalid());
+    }
+    Ok(Wanted::Read { unit, start, end, part })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_as_it_is_written_and_nothing_else_is() {
+        let units = [("", read::Unit::Characters), ("characters:", read::Unit::Characters)];
+        let others = [("lines:", read::Unit::Lines), ("records:", read::Unit::Records)];
+        for (name, unit) in units.into_iter().chain(others) {
+            for (from, to) in [(0, Some(0)), (5, None), (7, Some(u64::MAX)), (u64::MAX, None)] {
+                let end = to.map_or_else(String::new, |to| to.to_string());
+                let wanted = parse_range(&format!("{name}{from}..{end}"), 0).ok();
+                let same = matches!(wanted, Some(Wanted::Read { unit: u, start, end, .. })
+                    if (u, start, end) == (unit, from, to));
+                assert!(same, "{name}{from}..{end}");
+            }
+        }
+        for text in [
+            "",
+            "5",
+            "a..b",
+            "5..4",
+            "-1..",
+            "..-1",
+            "0...5",
+            "0..5..6",
+            "18446744073709551616..",
+            "bytes:0..1",
+            "lines:lines:0..1",
+            "\u{661}..",
+            "0 ..1",
+            ":0..1",
+            "0..\u{e9}",
+        ] {
+            assert!(parse_range(text, 0).is_err(), "{text}");
+        }
+    }
 }

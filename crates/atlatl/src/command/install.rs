@@ -1,29 +1,34 @@
-//! `atlatl install`: clients' servers behind the proxy, in one line.
+//! `atlatl install`: puts the servers of MCP clients behind the proxy.
 
-pub(crate) mod discover;
+mod git_index;
 mod launcher;
 mod plan;
-mod render;
-mod tracked;
 
-use std::{fs, path::PathBuf};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
 
+use anstyle::{AnsiColor, Style};
 use atlatl_lro::clients::Journal;
+use serde_json::{Value, json};
+use similar::TextDiff;
 
-use self::{
-    discover::find,
-    launcher::{Location, installed_on_path},
-    plan::{Change, FilePlan, OwnCommand, Servers, plan},
-    render::{Passed, Summary, diff},
-};
-use crate::{
-    error::{Error, Status},
-    install_journal::{Install, Installs, failed, rewrite},
-    output::{Mode, Output, counted},
-    settings::{Settings, Sources},
-};
+use self::launcher::own_command;
+use self::plan::{Change, ClientFile, FilePlan, Servers, find_client_files, plan};
+use crate::error::{Error, Status};
+use crate::install_journal::{Install, Installs, failed, rewrite};
+use crate::output::{Mode, Output, pluralize, printable};
+use crate::settings::{Settings, Sources};
 
-/// Shown below the help.
+/// Old paths of the discovery of client files.
+pub(crate) mod discover {
+    pub(crate) use super::plan::{ClientFile as Found, find_client_files as find};
+}
+
+/// The reason why a server of the legacy transport is not put behind the proxy.
+const SSE_UNSUPPORTED: &str = "legacy HTTP+SSE transport is not supported";
+
+/// Examples for the long help.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl install --dry-run            (shows the changes)
@@ -31,7 +36,7 @@ Examples:
   atlatl install --memory
   atlatl uninstall                    (restores every file)";
 
-/// What was typed behind it.
+/// Arguments of `atlatl install`.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
@@ -62,35 +67,35 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let installs = Installs::open(&settings)?;
-    let found = find(&settings, &args.clients)?;
-    if found.is_empty() {
+    let client_files = find_client_files(&settings, &args.clients)?;
+    if client_files.is_empty() {
         return Err(Error::failure("no configuration of an MCP client found")
             .with_hint("Atlatl looks in this directory and in your home directory."));
     }
     if !args.dry_run {
-        let files: Vec<PathBuf> = found.iter().map(|found| found.file.clone()).collect();
+        let files: Vec<PathBuf> = client_files.iter().map(|target| target.file.clone()).collect();
         remove_leftovers(&installs, &files, output);
     }
     let own = own_command(&settings, sources)?;
     let (mut changes, mut tracked): (Vec<(Change, Servers)>, Vec<_>) = (Vec::new(), Vec::new());
-    let (mut summary, mut passed) = (Summary::default(), Passed::default());
-    for found in found {
-        let text = match found.read() {
+    let (mut summary, mut skipped) = (InstallSummary::default(), SkippedFiles::default());
+    for target in client_files {
+        let text = match target.read() {
             Ok(text) => text,
-            // Others are still changed.
+            // The other files are changed all the same.
             Err(why) => {
-                passed.unreadable.push((found.shown(), why));
+                skipped.unreadable.push((target.shown(), why));
                 continue;
             }
         };
-        // A file with servers at two places is changed at one after the other.
-        let before = changes.iter().rev().find(|(one, _)| one.found.file == found.file);
+        // A file with two tables of servers is changed table by table.
+        let before = changes.iter().rev().find(|(one, _)| one.target.file == target.file);
         let text = before.map_or(text, |(before, _)| before.after.clone());
-        let planned = plan(args, &found, text, settings.surroundings(), (&own, &installs))?;
+        let planned = plan(args, &target, text, settings.surroundings(), (&own, &installs))?;
         match planned {
             FilePlan { change: Some(change), tracked: true, servers } if !args.tracked => {
                 tracked.push((change, servers));
@@ -99,12 +104,9 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             FilePlan { change: None, servers, .. } => {
                 summary.add(None, &servers);
                 if output.mode() == Mode::Human {
-                    let unchanged = render::unchanged(&servers);
+                    let unchanged = unchanged_text(&servers);
                     if !unchanged.is_empty() {
-                        output.text(&format!(
-                            "{}\n{unchanged}",
-                            crate::output::printable(&found.shown())
-                        ))?;
+                        output.text(&format!("{}\n{unchanged}", printable(&target.shown())))?;
                     }
                 }
             }
@@ -114,18 +116,18 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         if include_tracked(args, &change, output)? {
             changes.push((change, servers));
         } else {
-            passed.tracked.push(change.found.file.display().to_string());
+            skipped.tracked.push(change.target.file.display().to_string());
         }
     }
     for (change, servers) in &changes {
         summary.add(Some(change), servers);
         if output.mode() == Mode::Human {
             output.text(&diff(change))?;
-            output.text(&render::unchanged(servers))?;
+            output.text(&unchanged_text(servers))?;
         }
     }
-    let of_user = |change: &Change| !change.found.is_of_project(settings.surroundings());
-    if own.temporary && changes.iter().any(|(change, _)| of_user(change)) {
+    let is_of_user = |change: &Change| !change.target.is_of_project(settings.surroundings());
+    if own.temporary && changes.iter().any(|(change, _)| is_of_user(change)) {
         output.note(format!(
             "{} is in a build or temporary directory: entries that start it break when it is removed",
             own.user.join(" ")
@@ -139,7 +141,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     }
     match output.mode() {
         Mode::Json => {
-            output.json(&render::report(&changes, (&summary, &passed), args.dry_run))?;
+            output.json(&report(&changes, (&summary, &skipped), args.dry_run))?;
         }
         Mode::Human if changes.is_empty() => output.note("nothing to change"),
         Mode::Human => {}
@@ -148,19 +150,19 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     if !args.dry_run && !changes.is_empty() {
         output.note("Restart the client. Undo with `atlatl uninstall`.");
     }
-    if passed.unreadable.is_empty() {
+    if skipped.unreadable.is_empty() {
         return Ok(Status::Success);
     }
-    Err(Error::failure(render::unreadable(&passed))
+    Err(Error::failure(unreadable_message(&skipped))
         .with_hint("All other files are done. Fix these and run `atlatl install` again."))
 }
 
-/// Whether a file that git tracks is changed: asked on a terminal, left unchanged elsewhere.
+/// Whether to change a file that git tracks. Asks on a terminal; without one the file stays unchanged.
 fn include_tracked(args: &Args, change: &Change, output: &mut Output) -> Result<bool, Error> {
-    let shown = change.found.shown();
+    let name = change.target.shown();
     if !args.yes && !args.dry_run {
         let question = format!(
-            "{shown} is tracked by git: everyone who uses the repository would get the change. \
+            "{name} is tracked by git: everyone who uses the repository would get the change. \
              Change it anyway? (No leaves it unchanged. Other files are shown before they are changed.)"
         );
         if let Some(answer) = output.confirmed(question)? {
@@ -168,23 +170,26 @@ fn include_tracked(args: &Args, change: &Change, output: &mut Output) -> Result<
         }
     }
     output.note(format!(
-        "{shown} is tracked by git and left unchanged: everyone who uses the repository would get \
+        "{name} is tracked by git and left unchanged: everyone who uses the repository would get \
          the change. Move its servers to your user-level configuration, or pass --tracked."
     ));
     Ok(false)
 }
 
-/// Asks whether to make the changes, unless that was said already.
+/// Asks whether to make the changes, unless `--yes` was passed.
 fn confirm(args: &Args, changes: &[(Change, Servers)], output: &mut Output) -> Result<(), Error> {
     if args.yes {
         return Ok(());
     }
-    let files = counted(changes.len() as u64, "file", "files");
+    let files = pluralize(changes.len() as u64, "file", "files");
     let at_urls: usize = changes.iter().map(|(change, _)| change.journal.replaced.len()).sum();
     let logins = match at_urls {
         0 => String::new(),
         n => {
-            format!(" The logins of {} move to the proxy.", counted(n as u64, "server", "servers"))
+            format!(
+                " The logins of {} move to the proxy.",
+                pluralize(n as u64, "server", "servers")
+            )
         }
     };
     match output.confirmed(format!("Change {files}?{logins}"))? {
@@ -195,7 +200,7 @@ fn confirm(args: &Args, changes: &[(Change, Servers)], output: &mut Output) -> R
     }
 }
 
-/// Removes what interrupted runs left.
+/// Removes temporary files of interrupted runs.
 pub(crate) fn remove_leftovers(installs: &Installs, files: &[PathBuf], output: &mut Output) {
     for path in installs.leftovers(files) {
         if fs::remove_file(&path).is_ok() {
@@ -204,65 +209,176 @@ pub(crate) fn remove_leftovers(installs: &Installs, files: &[PathBuf], output: &
     }
 }
 
-/// How clients start this program. A project's files are others' too, who have it elsewhere; a client
-/// started from a desktop has no shell's `PATH`. A path in a launcher's cache works until the cache is
-/// cleaned: the launcher is written instead.
-fn own_command(settings: &Settings, sources: &Sources) -> Result<OwnCommand, Error> {
-    let program = std::env::current_exe();
-    let program = program.map_err(|error| Error::failure(format!("this program: {error}")))?;
-    let temp_dir = &settings.surroundings().temp_dir;
-    let text = |program: PathBuf| {
-        program.into_os_string().into_string().map_err(|_| {
-            Error::failure("the path of this program is not UTF-8, which configuration files need")
-        })
-    };
-    let project = vec!["atlatl".to_owned()];
-    match Location::classify(&program, temp_dir) {
-        Location::Cached(command) => {
-            Ok(OwnCommand { user: command.clone(), project: command, temporary: false })
-        }
-        Location::Installed => {
-            Ok(OwnCommand { user: vec![text(program)?], project, temporary: false })
-        }
-        Location::Temporary => {
-            let path = sources.os_variable("PATH").cloned().unwrap_or_default();
-            let installed = installed_on_path(&path, temp_dir);
-            let temporary = installed.is_none();
-            let user = vec![text(installed.unwrap_or(program))?];
-            Ok(OwnCommand { user, project, temporary })
-        }
-    }
-}
-
+/// Records a change in the journal, then writes the file.
 fn apply(change: &Change, installs: &Installs) -> Result<(), Error> {
-    let discover::Found { file, place, .. } = &change.found;
-    let earlier = installs.of(file, place)?;
+    let ClientFile { file, place, .. } = &change.target;
+    let earlier = installs.find(file, place)?;
     let original = earlier.map_or_else(|| change.before.clone(), |one| one.original);
     let mut journal = change.earlier.clone();
-    join(&mut journal, &change.journal);
+    merge_journal(&mut journal, &change.journal);
     let install = Install {
         file: file.clone(),
-        client: change.found.client.name.to_owned(),
-        path: change.found.client.path.to_owned(),
+        client: change.target.client.name.to_owned(),
+        path: change.target.client.path.to_owned(),
         project: place.project.clone(),
         journal,
         original,
     };
-    installs.keep(&install)?;
+    installs.store(&install)?;
     rewrite(file, &change.after).map_err(|error| failed(file, &error))?;
     if install.journal.is_empty() {
-        // A repair took everything out.
-        installs.forget(&install)?;
+        // A repair removed all entries.
+        installs.remove(&install)?;
     }
     Ok(())
 }
 
-fn join(journal: &mut Journal, more: &Journal) {
-    // A server that was taken out and put in again is wrapped again.
+fn merge_journal(journal: &mut Journal, more: &Journal) {
+    // A server that was removed and added again by the user is wrapped again.
     journal.wrapped.retain(|one| !more.wrapped.iter().any(|other| other.name == one.name));
     journal.replaced.retain(|one| !more.replaced.iter().any(|other| other.name == one.name));
     journal.added.retain(|one| !more.added.iter().any(|other| other.name == one.name));
     journal.wrapped.extend(more.wrapped.iter().cloned());
     journal.replaced.extend(more.replaced.iter().cloned());
     journal.added.extend(more.added.iter().cloned());
+}
+
+/// The change as a diff.
+fn diff(change: &Change) -> String {
+    let name = change.target.shown();
+    let diff = TextDiff::from_lines(&change.before, &change.after);
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{}", printable(&name));
+    for hunk in diff.unified_diff().context_radius(2).iter_hunks() {
+        for line in hunk.to_string().lines() {
+            let style = match line.as_bytes().first() {
+                Some(b'+') => AnsiColor::Green.on_default(),
+                Some(b'-') => AnsiColor::Red.on_default(),
+                Some(b'@') => Style::new().dimmed(),
+                _ => Style::new(),
+            };
+            let _ = writeln!(out, "  {style}{}{style:#}", printable(line));
+        }
+    }
+    for server in &change.restored {
+        let _ = writeln!(out, "  restored: {}: {SSE_UNSUPPORTED}", printable(server));
+    }
+    out
+}
+
+/// The servers of a file that stay as they are, each with the reason.
+fn unchanged_text(servers: &Servers) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, why: &str| {
+        let _ = writeln!(out, "  left unchanged: {}: {}", printable(name), printable(why));
+    };
+    for (name, _) in &servers.sse {
+        line(name, SSE_UNSUPPORTED);
+    }
+    for (name, url) in &servers.at_url {
+        line(name, &format!("at {url}; --http includes it"));
+    }
+    for (name, url) in &servers.with_settings {
+        line(name, &format!("at {url}, with settings that the proxy would lose"));
+    }
+    out
+}
+
+/// Counts of servers over all files.
+#[derive(Debug, Default)]
+struct InstallSummary {
+    wrapped: usize,
+    repaired: usize,
+    restored: usize,
+    already: usize,
+    at_url: usize,
+    with_settings: usize,
+    sse: usize,
+}
+
+impl InstallSummary {
+    fn add(&mut self, change: Option<&Change>, servers: &Servers) {
+        if let Some(change) = change {
+            self.wrapped += change.journal.wrapped.len() + change.journal.replaced.len();
+            self.repaired += change.rewritten.len();
+            self.restored += change.restored.len();
+        }
+        self.already += servers.already.len();
+        self.at_url += servers.at_url.len();
+        self.with_settings += servers.with_settings.len();
+        self.sse += servers.sse.len();
+    }
+
+    /// The summary as one line.
+    fn text(&self, dry_run: bool) -> String {
+        let wrapped = if dry_run { "to wrap" } else { "wrapped" };
+        let mut parts = vec![format!("{} {wrapped}", self.wrapped)];
+        let mut part = |count: usize, what: &str| {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        };
+        part(self.repaired, if dry_run { "to repair" } else { "repaired" });
+        part(self.already, "behind the proxy already");
+        part(self.at_url, "at a URL: run `atlatl install --http` to include them");
+        part(self.with_settings, "at a URL left unchanged (with headers or other settings)");
+        part(self.sse, "left unchanged (SSE)");
+        parts.join(", ")
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "wrapped": self.wrapped,
+            "repaired": self.repaired,
+            "restored": self.restored,
+            "already_wrapped": self.already,
+            "at_url": self.at_url,
+            "url_with_settings": self.with_settings,
+            "sse": self.sse,
+        })
+    }
+}
+
+/// Files that were skipped, each with the reason.
+#[derive(Debug, Default)]
+struct SkippedFiles {
+    unreadable: Vec<(String, String)>,
+    tracked: Vec<String>,
+}
+
+/// The JSON output.
+fn report(
+    changes: &[(Change, Servers)],
+    (summary, skipped): (&InstallSummary, &SkippedFiles),
+    dry_run: bool,
+) -> Value {
+    let names = |(change, servers): &(Change, Servers)| {
+        let left = servers.at_url.iter().chain(&servers.with_settings).chain(&servers.sse);
+        json!({
+            "client": change.target.client.name,
+            "file": change.target.file,
+            "wrapped": change.journal.wrapped.iter().map(|one| &one.name).collect::<Vec<_>>(),
+            "replaced": change.journal.replaced.iter().map(|one| &one.name).collect::<Vec<_>>(),
+            "added": change.journal.added.iter().map(|one| &one.name).collect::<Vec<_>>(),
+            "repaired": change.rewritten,
+            "restored": change.restored,
+            "left_alone": left.map(|(name, _)| name).collect::<Vec<_>>(),
+        })
+    };
+    let unreadable = skipped.unreadable.iter().map(|(file, why)| json!({"file": file, "why": why}));
+    json!({
+        "dry_run": dry_run,
+        "files": changes.iter().map(names).collect::<Vec<_>>(),
+        "unreadable": unreadable.collect::<Vec<_>>(),
+        "tracked": skipped.tracked,
+        "summary": summary.to_json(),
+    })
+}
+
+/// The error message for files that could not be read.
+fn unreadable_message(skipped: &SkippedFiles) -> String {
+    let files = pluralize(skipped.unreadable.len() as u64, "file", "files");
+    let which = skipped.unreadable.iter().map(|(file, why)| format!("{file}: {why}"));
+    format!("cannot read {files}: {}", which.collect::<Vec<_>>().join("; "))
 }

@@ -1,4 +1,4 @@
-//! `atlatl keys`: what lets people and programs at a tenant's memories.
+//! `atlatl keys`: API keys to tenants' memories.
 
 use atlatl_memory::{ListedKey, NewKey};
 use atlatl_server::auth::{ApiKey, Scope, Scopes};
@@ -6,34 +6,33 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::owner::{Owner, examples};
-use crate::{
-    error::{Error, Status},
-    memory_config,
-    output::{Mode, Output, Table, distance, printable},
-};
+use super::tenants::{SchemaOwner, examples};
+use crate::error::{Error, Status};
+use crate::memory_config::{self, database_error};
+use crate::output::{Mode, Output, Table, distance, printable};
 
-pub(crate) const CREATE: &str = examples!(
+/// Examples for the long help of `atlatl keys create`.
+const CREATE_EXAMPLES: &str = examples!(
     "  atlatl keys create --tenant acme --name ci --as postgres://owner@127.0.0.1/memories\n",
     "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30 --as …",
 );
 
-/// The commands below `atlatl keys`.
+/// The subcommands of `atlatl keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a key, and show it this one time
     ///
-    /// The database keeps a digest, from which nobody gets the key back. Whoever has it
-    /// sends it with every request: `Authorization: Bearer KEY`.
-    #[command(verbatim_doc_comment, after_long_help = CREATE)]
-    Create(Create),
+    /// The database keeps a digest, from which the key cannot be recovered. Clients send
+    /// the key with every request: `Authorization: Bearer KEY`.
+    #[command(verbatim_doc_comment, after_long_help = CREATE_EXAMPLES)]
+    Create(CreateArgs),
     /// List keys, without their secrets
     List {
         /// Of this tenant alone
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
         #[command(flatten)]
-        owner: Owner,
+        owner: SchemaOwner,
     },
     /// Revoke a key: within ten seconds no server knows it any more
     Revoke {
@@ -41,13 +40,13 @@ pub(crate) enum Command {
         #[arg(value_name = "ID")]
         key: String,
         #[command(flatten)]
-        owner: Owner,
+        owner: SchemaOwner,
     },
 }
 
-/// What was typed behind `create`.
+/// Arguments of `atlatl keys create`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Create {
+pub(crate) struct CreateArgs {
     /// Whose memories it opens
     #[arg(long, value_name = "NAME")]
     tenant: String,
@@ -61,7 +60,7 @@ pub(crate) struct Create {
         value_name = "SCOPES",
         value_delimiter = ',',
         default_value = "memory:read,memory:write",
-        value_parser = scope,
+        value_parser = parse_scope,
         verbatim_doc_comment
     )]
     scopes: Vec<Scope>,
@@ -72,22 +71,22 @@ pub(crate) struct Create {
         alias = "days",
         value_name = "DAYS",
         default_value = "90",
-        value_parser = lifetime,
+        value_parser = parse_lifetime,
         verbatim_doc_comment
     )]
     lifetime: Lifetime,
     #[command(flatten)]
-    owner: Owner,
+    owner: SchemaOwner,
 }
 
-/// How long a key is valid.
+/// The validity period of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lifetime {
     Days(u16),
     Unlimited,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Error> {
     match command {
         Command::Create(args) => create(args, output),
@@ -96,7 +95,7 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
     }
 }
 
-fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
+fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
     let now = memory_config::moment().now;
     let key = ApiKey::new(random()?);
     let expires = match args.lifetime {
@@ -104,7 +103,7 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
         Lifetime::Unlimited => None,
     };
     let scopes: Vec<&str> = args.scopes.iter().map(|scope| scope.word()).collect();
-    let kept = args.owner.registry()?.put_key(&NewKey {
+    let stored = args.owner.registry()?.put_key(&NewKey {
         id: key.id(),
         tenant: &args.tenant,
         digest: &key.digest(),
@@ -112,7 +111,7 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
         name: &args.name,
         expires,
     });
-    if !kept.map_err(memory_config::of_database)? {
+    if !stored.map_err(database_error)? {
         let name = printable(&args.tenant);
         return Err(Error::failure(format!("there is no tenant {name}"))
             .with_hint("atlatl tenants create NAME --as URL"));
@@ -139,12 +138,12 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
     Ok(Status::Success)
 }
 
-fn list(tenant: Option<&str>, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
-    let keys = owner.registry()?.keys(tenant).map_err(memory_config::of_database)?;
+fn list(tenant: Option<&str>, owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
+    let keys = owner.registry()?.keys(tenant).map_err(database_error)?;
     let now = memory_config::moment().now;
     match output.mode() {
         Mode::Json => {
-            let of = |key: &ListedKey| {
+            let to_json = |key: &ListedKey| {
                 json!({
                     "id": key.id,
                     "tenant": key.tenant,
@@ -155,7 +154,7 @@ fn list(tenant: Option<&str>, owner: &Owner, output: &mut Output) -> Result<Stat
                     "revoked": key.revoked.map(|at| at.to_rfc3339()),
                 })
             };
-            output.json(&keys.iter().map(of).collect::<Vec<_>>())?;
+            output.json(&keys.iter().map(to_json).collect::<Vec<_>>())?;
         }
         Mode::Human if keys.is_empty() => match tenant {
             Some(tenant) => output.note(format!("there is no key of {}", printable(tenant))),
@@ -188,17 +187,17 @@ fn state(key: &ListedKey, now: DateTime<Utc>) -> String {
     }
 }
 
-fn revoke(key: &str, owner: &Owner, output: &mut Output) -> Result<Status, Error> {
+fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
     let list = "atlatl keys list --as URL";
-    // Whoever has found a key somewhere has all of it. It is not shown once more.
+    // A leaked key is found as a whole, so accept that too. It is not printed.
     let parsed = ApiKey::parse(key);
     let id = parsed.as_ref().map_or(key, ApiKey::id);
     if parsed.is_none() && !key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(Error::usage("that is neither a key nor the id of one").with_hint(list));
     }
-    if !owner.registry()?.revoke_key(id).map_err(memory_config::of_database)? {
-        let said = format!("there is no key {}, or it is revoked already", printable(id));
-        return Err(Error::failure(said).with_hint(list));
+    if !owner.registry()?.revoke_key(id).map_err(database_error)? {
+        let message = format!("there is no key {}, or it is revoked already", printable(id));
+        return Err(Error::failure(message).with_hint(list));
     }
     match output.mode() {
         Mode::Json => output.json(&json!({"id": id, "revoked": true}))?,
@@ -207,12 +206,12 @@ fn revoke(key: &str, owner: &Owner, output: &mut Output) -> Result<Status, Error
     Ok(Status::Success)
 }
 
-fn scope(word: &str) -> Result<Scope, String> {
-    let known = Scope::ALL.into_iter().find(|scope| scope.word() == word);
-    known.ok_or_else(|| "expected memory:read, memory:write or memory:admin".to_owned())
+fn parse_scope(word: &str) -> Result<Scope, String> {
+    let scope = Scope::ALL.into_iter().find(|scope| scope.word() == word);
+    scope.ok_or_else(|| "expected memory:read, memory:write or memory:admin".to_owned())
 }
 
-fn lifetime(text: &str) -> Result<Lifetime, String> {
+fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
     if text == "never" {
         return Ok(Lifetime::Unlimited);
     }
@@ -220,7 +219,7 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
     days.ok_or_else(|| "expected a number of days from 1 to 65535, or never".to_owned())
 }
 
-/// What a key is made of: the system's own random numbers.
+/// Random bytes from the operating system, for a key.
 fn random() -> Result<[u8; 48], Error> {
     let mut bytes = [0; 48];
     getrandom::fill(&mut bytes)

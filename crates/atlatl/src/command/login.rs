@@ -1,30 +1,36 @@
-//! `atlatl login`.
+//! `atlatl login`, `atlatl logout` and `atlatl whoami`: OAuth logins at remote MCP servers.
 
-mod browser;
-mod secret;
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use std::{io::IsTerminal as _, path::PathBuf};
-
-use atlatl_login::{LoginRequest, login};
+use atlatl_login::{LoginRequest, Secret, login};
 use lro::Moment;
+use serde_json::json;
+use url::Url;
 
-use crate::{
-    error::{Error, Status},
-    login_store::{self, Entry},
-    output::{Facts, Mode, Output},
-    settings::{Settings, Sources},
-};
+use crate::error::{Error, Status};
+use crate::login_store::{self, LoginEntry};
+use crate::output::{Facts, Mode, Output, Table, pluralize};
+use crate::settings::{Settings, Sources};
 
-/// Shown below the help.
+/// Examples for the long help of `atlatl login`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl login https://mcp.example.com/mcp
   atlatl login https://mcp.example.com/mcp --scope \"files:read files:write\"
   atlatl login https://mcp.example.com/mcp --no-browser --port 8765";
 
-/// What was typed behind it.
+/// The largest client secret file that is read, in bytes.
+const MAX_SECRET_LEN: u64 = 4096;
+/// The program that opens a URL in the user's preferred browser.
+const BROWSER_OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+
+/// Arguments of `atlatl login`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LoginArgs {
     /// The server's URL
     #[arg(value_name = "URL")]
     server: String,
@@ -39,8 +45,8 @@ pub(crate) struct Args {
     /// read
     #[arg(long, value_name = "FILE", requires = "client_id", verbatim_doc_comment)]
     client_secret_file: Option<PathBuf>,
-    /// Where a document about this client lies, for
-    /// authorization servers that read such
+    /// URL of the client metadata document, for
+    /// authorization servers that read one
     #[arg(long, value_name = "URL", verbatim_doc_comment)]
     client_metadata: Option<String>,
     /// The port on this machine that the browser comes back
@@ -52,37 +58,145 @@ pub(crate) struct Args {
     no_browser: bool,
 }
 
-/// Runs it.
-pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
+/// Arguments of `atlatl logout`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogoutArgs {
+    /// The server's URL
+    #[arg(value_name = "URL")]
+    server: String,
+}
+
+/// Arguments of `atlatl whoami`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WhoamiArgs {}
+
+/// Runs `atlatl login`.
+pub(crate) fn run(
+    args: &LoginArgs,
+    sources: &Sources,
+    output: &mut Output,
+) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let logins = login_store::open(&settings)?;
-    let mut request = LoginRequest::new(login_store::server(&args.server)?);
+    let mut request = LoginRequest::new(login_store::parse_server_url(&args.server)?);
     let scopes = args.scope.as_deref().unwrap_or_default();
     request.scopes = scopes.split_whitespace().map(str::to_owned).collect();
     request.client_id.clone_from(&args.client_id);
-    request.client_secret = args.client_secret_file.as_deref().map(secret::read).transpose()?;
+    request.client_secret =
+        args.client_secret_file.as_deref().map(read_client_secret).transpose()?;
     request.client_metadata_url.clone_from(&args.client_metadata);
     request.port = args.port;
-    // Nobody looks at a browser that a program opened.
-    let opens = !args.no_browser && std::io::stderr().is_terminal();
+    // Without a terminal there is no user to look at a browser window.
+    let open_browser_window = !args.no_browser && std::io::stderr().is_terminal();
     output.note("asking the server where to log in");
-    let made = login_store::wait(login(&logins, &request, |url| {
+    let login = login_store::block_on(login(&logins, &request, |url| {
         output.note(format!("open this page and log in: {url}"));
-        if opens && !browser::open(url) {
+        if open_browser_window && !open_browser(url) {
             output.note("no browser could be opened from here");
         }
     }))?;
-    let entry = Entry::from(made);
+    let entry = LoginEntry::from(login);
     match output.mode() {
         Mode::Json => output.json(&entry)?,
         Mode::Human => {
             let mut facts = Facts::default();
             facts.text("logged in at", entry.server.as_str());
             facts.text("by", &entry.issuer);
-            facts.text("for", &entry.good_for());
-            facts.text("lasts", &entry.lasts(Moment::of_system().now));
+            facts.text("for", &entry.scope_list());
+            facts.text("lasts", &entry.validity(Moment::of_system().now));
             output.facts(&facts)?;
         }
     }
     Ok(Status::Success)
+}
+
+/// Runs `atlatl logout`.
+pub(crate) fn run_logout(
+    args: &LogoutArgs,
+    sources: &Sources,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let settings = Settings::load(sources)?;
+    let logins = login_store::open(&settings)?;
+    let server = login_store::parse_server_url(&args.server)?;
+    let forgotten = login_store::block_on(logins.forget(&server))?;
+    if forgotten.removed == 0 {
+        return Err(
+            Error::failure(format!("you are not logged in at {server}")).with_hint("atlatl whoami")
+        );
+    }
+    if let Some(why) = &forgotten.not_revoked {
+        output.note(format!("the tokens are gone from here, but may still be honoured: {why}"));
+    }
+    match output.mode() {
+        Mode::Json => output.json(&json!({
+            "server": server,
+            "removed": forgotten.removed,
+            "not_revoked": forgotten.not_revoked,
+        }))?,
+        Mode::Human => {
+            let removed = pluralize(forgotten.removed as u64, "login", "logins");
+            output.line(format!("logged out at {server}: removed {removed}"))?;
+        }
+    }
+    Ok(Status::Success)
+}
+
+/// Runs `atlatl whoami`.
+pub(crate) fn run_whoami(
+    _: &WhoamiArgs,
+    sources: &Sources,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let settings = Settings::load(sources)?;
+    let logins = login_store::open(&settings)?.list()?;
+    let entries: Vec<LoginEntry> = logins.into_iter().map(LoginEntry::from).collect();
+    match output.mode() {
+        Mode::Json => output.json(&entries)?,
+        Mode::Human if entries.is_empty() => output.note("you are logged in nowhere"),
+        Mode::Human => {
+            let now = Moment::of_system().now;
+            let mut table = Table::new(["SERVER", "BY", "FOR", "LASTS"]);
+            for entry in &entries {
+                table.row([
+                    entry.server.to_string(),
+                    entry.issuer.clone(),
+                    entry.scope_list(),
+                    entry.validity(now),
+                ]);
+            }
+            output.table(&table)?;
+        }
+    }
+    Ok(Status::Success)
+}
+
+/// Opens `url` in the user's browser. Returns whether the opener could be started. The URL has passed
+/// the policy: it begins with `http`, so the opener cannot take it for a flag, and no shell reads it.
+fn open_browser(url: &Url) -> bool {
+    Command::new(BROWSER_OPENER)
+        .arg(url.as_str())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .is_ok()
+}
+
+/// Reads a client secret from a file that only its owner can read, without the line end. A secret on
+/// the command line would be visible to every user of the machine, and one in a variable would be
+/// inherited by every child process.
+fn read_client_secret(path: &Path) -> Result<Secret, Error> {
+    let failed = |error| Error::failure(format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+        let open = format!("{} is open to other users", path.display());
+        return Err(Error::failure(open).with_hint(format!("chmod 600 {}", path.display())));
+    }
+    let mut text = String::new();
+    file.take(MAX_SECRET_LEN).read_to_string(&mut text).map_err(failed)?;
+    match text.trim() {
+        "" => Err(Error::failure(format!("{} is empty", path.display()))),
+        secret => Ok(Secret::new(secret)),
+    }
 }

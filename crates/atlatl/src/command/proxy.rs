@@ -1,41 +1,42 @@
-//! `atlatl proxy`: in front of an MCP server.
+//! `atlatl proxy`: a proxy in front of an MCP server, for one client on standard input and output or for
+//! clients over HTTP.
 
-mod credentials;
-mod headers;
-mod listen;
 mod offload_stack;
 mod remote;
-mod server;
 
-use std::{
-    ffi::OsString,
-    io,
-    process::Command,
-    sync::{
-        Arc,
-        mpsc::{self, Receiver, Sender},
-    },
-    thread,
-};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, mpsc};
+use std::{io, thread};
 
 use lro::Moment;
 use lro_core::config::{ProxyTools, References};
-use lro_proxy::{
-    Passing, Relay, session,
-    upstream::{http::Remote, stdio::Process},
-};
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
-};
+use lro_http::{Guard, stop};
+use lro_proxy::downstream::http::{self, Behind};
+use lro_proxy::session::EndReason;
+use lro_proxy::upstream::http::Remote;
+use lro_proxy::upstream::stdio::Process;
+use lro_proxy::{Passing, Relay, session};
+use lro_spool::Scope;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 pub(crate) use self::offload_stack::OffloadStack;
-use crate::{
-    error::{Error, Status},
-    settings::{Settings, Sources},
-};
+use crate::access::{Auth, HttpEndpoint, max_client_connections};
+use crate::error::{Error, Status};
+use crate::settings::{Settings, Sources};
 
-/// Shown below the help.
+/// Programs that run others. A server is named after the program that they run.
+const RUNNERS: [&str; 7] = ["npx", "uvx", "bunx", "node", "bun", "python", "python3"];
+/// Flags without a value between a runner and its program. Any other flag may be followed by a value,
+/// which may be a secret.
+const RUNNER_FLAGS: [&str; 5] = ["-y", "--yes", "-u", "-m", "--"];
+/// The longest name of a server, in characters.
+const MAX_NAME_CHARS: usize = 40;
+
+/// Examples for the long help.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl proxy -- npx -y @modelcontextprotocol/server-filesystem .
@@ -46,7 +47,7 @@ Examples:
   atlatl proxy --url unix:$XDG_RUNTIME_DIR/atlatl.sock
   atlatl proxy --listen 127.0.0.1:7272 -- my-server";
 
-/// What was typed behind `atlatl proxy`.
+/// Arguments of `atlatl proxy`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do with results of tools whose name matches
@@ -68,8 +69,8 @@ pub(crate) struct Args {
     /// unix:PATH on this machine
     #[arg(long, value_name = "URL", conflicts_with = "command", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
-    /// Send a header to it; ${NAME} stands for a variable
-    /// of the environment
+    /// Send a header to it; ${NAME} is replaced by an
+    /// environment variable
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", verbatim_doc_comment)]
     headers: Vec<String>,
     /// Serve clients over HTTP on an address and port or on
@@ -87,103 +88,103 @@ pub(crate) struct Args {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
-    args.assign(&mut sources);
+    args.add_assignments(&mut sources);
     // Over HTTP an invalid `server.auth` must not become the default.
     let settings = match &args.listen {
         Some(_) => Settings::load(&sources)?,
         None => Settings::load_valid(&sources)?,
     };
-    let keep = OffloadStack::new(&settings, args.scope.as_deref())?;
-    // Before the server runs: a signal in between must not leave it behind.
-    let (ends, ended) = ends()?;
+    let stack = OffloadStack::new(&settings, args.scope.as_deref())?;
+    // Before the server starts: a signal in between must not leave it running.
+    let (end_sender, end_receiver) = end_channel()?;
     let server = match &args.url {
         Some(url) => {
             let (remote, label) = remote::remote(url, &args.headers, &settings, &sources)?;
-            Server::Remote { remote, label }
+            ProxiedServer::Remote { remote, label }
         }
-        None => Server::Command(&args.command),
+        None => ProxiedServer::Command(&args.command),
     };
-    let relay = relay(&keep, &settings, server.label());
+    let relay = relay(&stack, &settings, server.label());
     if let Some(address) = &args.listen {
-        return listen::run(address, relay, server, &keep, &settings, ended);
+        return listen(address, relay, server, &stack, &settings, end_receiver);
     }
     let client = (io::stdin(), io::stdout());
     let code = match server {
-        Server::Remote { remote, .. } => {
-            keep.clean(&settings);
-            session::run_remote(relay, client, remote, (ends, &ended))
+        ProxiedServer::Remote { remote, .. } => {
+            stack.clean(&settings);
+            session::run_remote(relay, client, remote, (end_sender, &end_receiver))
                 .map_err(|error| Error::failure(format!("the proxy cannot run: {error}")))?
         }
-        Server::Command(command) => {
-            let upstream = Process::start(program(command)?).map_err(|error| {
+        ProxiedServer::Command(command) => {
+            let upstream = Process::start(server_command(command)?).map_err(|error| {
                 let program = command[0].display();
                 Error::failure(format!("{program}: the server cannot be started: {error}"))
                     .with_hint(format!(
                         "Try the command by itself, or name `{program}` by its full path."
                     ))
             })?;
-            keep.clean(&settings);
-            session::run(&Arc::new(relay), client, upstream, (ends, &ended))
+            stack.clean(&settings);
+            session::run(&Arc::new(relay), client, upstream, (end_sender, &end_receiver))
         }
     };
-    Ok(if code == 0 { Status::Success } else { Status::OfServer(code) })
+    Ok(if code == 0 { Status::Success } else { Status::ServerExit(code) })
 }
 
-/// The server that the proxy stands in front of.
-enum Server<'a> {
-    /// At a URL, and how it is told from others.
+/// The server behind the proxy.
+enum ProxiedServer<'a> {
+    /// A server at a URL, with its label.
     Remote { remote: Remote, label: String },
-    /// A program and its arguments.
+    /// A program with its arguments.
     Command(&'a [OsString]),
 }
 
-impl Server<'_> {
+impl ProxiedServer<'_> {
     fn label(&self) -> String {
         match self {
             Self::Remote { label, .. } => label.clone(),
-            Self::Command(command) => server::label(command),
+            Self::Command(command) => command_label(command),
         }
     }
 }
 
-/// The relay in front of the server called `label`.
-fn relay(keep: &OffloadStack, settings: &Settings, label: String) -> Relay {
+/// Builds the relay in front of the server `label`.
+fn relay(stack: &OffloadStack, settings: &Settings, label: String) -> Relay {
     let config = &settings.config.proxy;
-    let mut relay = Relay::new(keep.interceptor(settings), label, Moment::of_system);
+    let mut relay = Relay::new(stack.interceptor(settings), label, Moment::of_system);
     if config.tools == ProxyTools::All {
-        relay = relay.with_tools(keep.tools(settings));
+        relay = relay.with_tools(stack.tools(settings));
     }
     if config.references != References::Off {
         relay = relay.with_passing(Passing::new(
             config.references,
-            keep.spools(),
-            keep.extractor_for_programs(settings),
-            keep.events(),
+            stack.spools(),
+            stack.extractor_for_programs(settings),
+            stack.events(),
         ));
     }
     relay
 }
 
-/// Where the end of a session is told, by a signal first of all.
-fn ends() -> Result<(Sender<session::EndReason>, Receiver<session::EndReason>), Error> {
-    let (ends, ended) = mpsc::channel();
+/// The channel for the end of the session. A signal of the process sends to it.
+fn end_channel() -> Result<(Sender<EndReason>, Receiver<EndReason>), Error> {
+    let (sender, receiver) = mpsc::channel();
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
     thread::spawn({
-        let ends = ends.clone();
+        let sender = sender.clone();
         move || {
             for signal in signals.forever() {
-                let _ = ends.send(session::EndReason::Signal(signal));
+                let _ = sender.send(EndReason::Signal(signal));
             }
         }
     });
-    Ok((ends, ended))
+    Ok((sender, receiver))
 }
 
-/// The server's program, not started yet.
-fn program(command: &[OsString]) -> Result<Command, Error> {
+/// The command that starts the server.
+fn server_command(command: &[OsString]) -> Result<Command, Error> {
     let (program, arguments) =
         command.split_first().ok_or_else(|| Error::usage("no command is given"))?;
     let mut command = Command::new(program);
@@ -192,8 +193,8 @@ fn program(command: &[OsString]) -> Result<Command, Error> {
 }
 
 impl Args {
-    /// A flag is a key that is set above every file and variable.
-    fn assign(&self, sources: &mut Sources) {
+    /// Adds the flags to the sources as assignments, which override every file and variable.
+    fn add_assignments(&self, sources: &mut Sources) {
         if let Some(tokens) = self.threshold {
             sources.assign(format!("proxy.threshold_tokens={tokens}"));
         }
@@ -208,5 +209,108 @@ impl Args {
             };
             sources.assign(format!("proxy.policy.\"{glob}\"={policy}"));
         }
+    }
+}
+
+/// Serves clients over HTTP until the process gets a signal.
+fn listen(
+    address: &str,
+    relay: Relay,
+    server: ProxiedServer<'_>,
+    stack: &OffloadStack,
+    settings: &Settings,
+    end_receiver: Receiver<EndReason>,
+) -> Result<Status, Error> {
+    let config = &settings.config.server;
+    let endpoint = HttpEndpoint::open(address, settings)?;
+    let address = endpoint.place()?;
+    let upstream = match server {
+        ProxiedServer::Remote { remote, .. } => Behind::Remote(remote),
+        ProxiedServer::Command(command) => {
+            let command = command.to_vec();
+            server_command(&command)?;
+            Behind::Process(Box::new(move || {
+                let command = server_command(&command).map_err(|_| io::ErrorKind::InvalidInput)?;
+                Process::start(command)
+            }))
+        }
+    };
+    let (stop, stopped) = stop();
+    thread::spawn(move || {
+        if end_receiver.recv().is_ok() {
+            stop.now();
+        }
+    });
+    stack.clean(settings);
+    if let Auth::Principals(_) = endpoint.auth {
+        return Err(Error::usage("server.auth: keys and oauth are for `atlatl serve`")
+            .with_hint("server.auth=token-file:PATH"));
+    }
+    endpoint.announce(&[("MCP", "/mcp")])?;
+    let tokens = match endpoint.auth {
+        Auth::Tokens(tokens) => Some(tokens),
+        Auth::SameUser | Auth::Principals(_) => None,
+    };
+    let guard = Guard {
+        hosts: config.allowed_hosts.clone(),
+        origins: config.allowed_origins.clone(),
+        tokens,
+    };
+    http::run(relay, upstream, endpoint.listener, guard, max_client_connections(), stopped)
+        .map_err(|error| Error::failure(format!("{address}: {error}")))?;
+    Ok(Status::Success)
+}
+
+/// The label of a server: its name, and a hash of its command that distinguishes servers of the same name.
+/// The arguments themselves are not in it: they may contain secrets.
+fn command_label(command: &[OsString]) -> String {
+    let file_name = |text: &OsString| {
+        let name = Path::new(text).file_name().unwrap_or(text.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let program = command.first().map(file_name).unwrap_or_default();
+    let mut arguments = command
+        .iter()
+        .skip(1)
+        .skip_while(|argument| RUNNER_FLAGS.iter().any(|flag| *argument == flag));
+    let target = arguments.next().filter(|argument| {
+        let bytes = argument.as_encoded_bytes();
+        !bytes.starts_with(b"-") && !bytes.iter().any(|byte| *byte == b'=' || *byte == b' ')
+    });
+    let name = match target {
+        Some(target) if RUNNERS.contains(&program.as_str()) => file_name(target),
+        _ => program,
+    };
+    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let name: String = name.chars().filter(plain).take(MAX_NAME_CHARS).collect();
+    let hash = Scope::from_fields(command.iter().map(|argument| argument.as_encoded_bytes()));
+    format!("{name}:{hash}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label_of(command: &[&str]) -> String {
+        command_label(&command.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_server_is_named_by_what_runs() {
+        let name = |command: &[&str]| label_of(command).split(':').next().unwrap().to_owned();
+        assert_eq!(name(&["npx", "-y", "@modelcontextprotocol/server-memory"]), "server-memory");
+        assert_eq!(name(&["/opt/bin/my server", "--token", "x"]), "myserver");
+        assert_eq!(name(&["python3", "-u", "serve.py"]), "serve.py");
+        assert_eq!(name(&["npx", "--token", "SECRET", "pkg"]), "npx");
+        assert_eq!(name(&["sh", "-c", "API_KEY=sk-1 exec srv"]), "sh");
+    }
+
+    #[test]
+    fn other_arguments_make_another_server_and_do_not_show() {
+        let (one, other) =
+            (label_of(&["s", "--token", "secret"]), label_of(&["s", "--token", "other"]));
+        assert_ne!(one, other);
+        assert!(!one.contains("secret"));
+        assert_eq!(one, label_of(&["s", "--token", "secret"]));
     }
 }

@@ -1,39 +1,49 @@
-//! `atlatl tenants`: who has memories in a team's database.
+//! `atlatl tenants`: the tenants of a team's database.
 
-use std::{thread, time::Duration};
+use std::thread;
+use std::time::Duration;
 
-use atlatl_memory::{Bounds, ListedTenant};
+use atlatl_memory::{Bounds, ListedTenant, Registry, StoreError};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::owner::{Owner, examples};
-use crate::{
-    error::{Error, Status},
-    memory_config,
-    output::{Mode, Output, Table, Waiting, counted, distance, grouped, printable},
-};
+use crate::error::{Error, Status};
+use crate::memory_config::{self, database_error, invalid_url, postgres_options};
+use crate::output::{Mode, Output, Spinner, Table, distance, grouped, pluralize, printable};
 
-pub(crate) const CREATE: &str = examples!(
+/// Examples for the long help of a command that runs as the owner of the schema.
+macro_rules! examples {
+    ($($text:literal),* $(,)?) => {
+        concat!(
+            "A URL without a password uses $PGPASSWORD.\n\nExamples:\n",
+            $($text),*
+        )
+    };
+}
+pub(crate) use examples;
+
+/// Examples for the long help of `atlatl tenants create`.
+const CREATE_EXAMPLES: &str = examples!(
     "  atlatl tenants create acme --as postgres://owner@127.0.0.1/memories\n",
     "  atlatl tenants create acme --memories 100000 --per-minute 600 --as …",
 );
 
-/// For how long a server may know a tenant that is gone, and a key, and some.
-const FORGOTTEN: Duration = Duration::from_secs(45);
+/// How long servers may use a removed tenant or key from their caches, with some margin.
+const TENANT_CACHE_EXPIRY: Duration = Duration::from_secs(45);
 
-/// The commands below `atlatl tenants`.
+/// The subcommands of `atlatl tenants`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a tenant, or set what it may use
     ///
     /// One that is there keeps its memories and gets these bounds; a bound that is left
     /// out is none. Servers know of it within half a minute.
-    #[command(verbatim_doc_comment, after_long_help = CREATE)]
-    Create(Create),
+    #[command(verbatim_doc_comment, after_long_help = CREATE_EXAMPLES)]
+    Create(CreateArgs),
     /// List tenants, with what they have and may use
     List {
         #[command(flatten)]
-        owner: Owner,
+        owner: SchemaOwner,
     },
     /// Remove a tenant with its keys and all its memories
     ///
@@ -41,12 +51,12 @@ pub(crate) enum Command {
     /// memories are removed when no server knows it any more, half a minute later.
     /// Results in object storage go with the bucket's lifecycle rule.
     #[command(verbatim_doc_comment)]
-    Remove(Remove),
+    Remove(RemoveArgs),
 }
 
-/// What was typed behind `create`.
+/// Arguments of `atlatl tenants create`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Create {
+pub(crate) struct CreateArgs {
     /// Its name: 1 to 128 bytes
     name: String,
     /// At most so many memories
@@ -56,22 +66,43 @@ pub(crate) struct Create {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     per_minute: Option<u32>,
     #[command(flatten)]
-    owner: Owner,
+    owner: SchemaOwner,
 }
 
-/// What was typed behind `remove`.
+/// Arguments of `atlatl tenants remove`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Remove {
+pub(crate) struct RemoveArgs {
     /// Its name
     name: String,
     /// Do not ask
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    owner: Owner,
+    owner: SchemaOwner,
 }
 
-/// Runs one of them.
+/// The owner of the schema, as whom a command runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SchemaOwner {
+    /// The database, with the user who owns the schema
+    #[arg(long = "as", value_name = "URL")]
+    url: String,
+    /// Allow a database beyond this machine without
+    /// encryption
+    #[arg(long, verbatim_doc_comment)]
+    allow_plain: bool,
+}
+
+impl SchemaOwner {
+    /// Opens the registry of tenants and keys.
+    pub(crate) fn registry(&self) -> Result<Registry, Error> {
+        let options = postgres_options(&self.url, memory_config::plain_text(self.allow_plain))
+            .map_err(|error| invalid_url("--as", &error))?;
+        Registry::open(&options).map_err(database_error)
+    }
+}
+
+/// Runs a subcommand.
 pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Error> {
     match command {
         Command::Create(args) => create(args, output),
@@ -80,9 +111,9 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
     }
 }
 
-fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
+fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
     let bounds = Bounds { memories: args.memories, per_minute: args.per_minute };
-    let new = args.owner.registry()?.put_tenant(&args.name, bounds).map_err(of_name)?;
+    let new = args.owner.registry()?.put_tenant(&args.name, bounds).map_err(tenant_error)?;
     let name = printable(&args.name);
     match output.mode() {
         Mode::Json => output.json(&json!({
@@ -92,37 +123,37 @@ fn create(args: &Create, output: &mut Output) -> Result<Status, Error> {
             "per_minute": args.per_minute,
         }))?,
         Mode::Human if new => output.line(format!("made {name}"))?,
-        Mode::Human => output.line(format!("{name} was there; {}", may_use(args)))?,
+        Mode::Human => output.line(format!("{name} was there; {}", describe_limits(args)))?,
     }
     Ok(Status::Success)
 }
 
-/// What a tenant may use from now on.
-fn may_use(args: &Create) -> String {
+/// The limits of a tenant as text.
+fn describe_limits(args: &CreateArgs) -> String {
     let memories = args.memories.map_or_else(
         || "any number of memories".to_owned(),
-        |most| format!("at most {}", counted(most, "memory", "memories")),
+        |most| format!("at most {}", pluralize(most, "memory", "memories")),
     );
     let requests = args.per_minute.map_or_else(
         || "any number of requests".to_owned(),
-        |most| format!("at most {} a minute", counted(most.into(), "request", "requests")),
+        |most| format!("at most {} a minute", pluralize(most.into(), "request", "requests")),
     );
     format!("from now on it has {memories} and {requests}")
 }
 
-/// What is wrong with a name is a matter of what was typed.
-fn of_name(error: atlatl_memory::StoreError) -> Error {
+/// An error of the database. An invalid tenant name is an error of the command line.
+fn tenant_error(error: StoreError) -> Error {
     match error {
-        atlatl_memory::StoreError::NotAStore { why, .. } => Error::usage(why),
-        other => memory_config::of_database(other),
+        StoreError::NotAStore { why, .. } => Error::usage(why),
+        other => database_error(other),
     }
 }
 
-fn list(owner: &Owner, output: &mut Output) -> Result<Status, Error> {
-    let tenants = owner.registry()?.tenants().map_err(memory_config::of_database)?;
+fn list(owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
+    let tenants = owner.registry()?.tenants().map_err(database_error)?;
     match output.mode() {
         Mode::Json => {
-            let of = |tenant: &ListedTenant| {
+            let to_json = |tenant: &ListedTenant| {
                 json!({
                     "tenant": tenant.name,
                     "made": tenant.made.to_rfc3339(),
@@ -132,12 +163,12 @@ fn list(owner: &Owner, output: &mut Output) -> Result<Status, Error> {
                     "per_minute": tenant.bounds.per_minute,
                 })
             };
-            output.json(&tenants.iter().map(of).collect::<Vec<_>>())?;
+            output.json(&tenants.iter().map(to_json).collect::<Vec<_>>())?;
         }
         Mode::Human if tenants.is_empty() => output.note("there is no tenant yet"),
         Mode::Human => {
             let now = memory_config::moment().now;
-            let bound = |most: Option<u64>| most.map_or_else(|| "–".to_owned(), grouped);
+            let limit = |most: Option<u64>| most.map_or_else(|| "–".to_owned(), grouped);
             let mut table =
                 Table::new(["TENANT", "MADE", "MEMORIES", "AT MOST", "A MINUTE", "KEYS"]);
             for tenant in &tenants {
@@ -145,8 +176,8 @@ fn list(owner: &Owner, output: &mut Output) -> Result<Status, Error> {
                     printable(&tenant.name).into_owned(),
                     distance(tenant.made, now),
                     grouped(tenant.memories),
-                    bound(tenant.bounds.memories),
-                    bound(tenant.bounds.per_minute.map(u64::from)),
+                    limit(tenant.bounds.memories),
+                    limit(tenant.bounds.per_minute.map(u64::from)),
                     grouped(tenant.keys),
                 ]);
             }
@@ -156,7 +187,7 @@ fn list(owner: &Owner, output: &mut Output) -> Result<Status, Error> {
     Ok(Status::Success)
 }
 
-fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
+fn remove(args: &RemoveArgs, output: &mut Output) -> Result<Status, Error> {
     let name = printable(&args.name).into_owned();
     if !args.yes {
         let question = format!("Remove {name} with its keys and all its memories?");
@@ -164,7 +195,7 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
             Some(true) => {}
             Some(false) => {
                 output.note("nothing was changed");
-                return Ok(Status::JsonRpcError);
+                return Ok(Status::Failure);
             }
             None => {
                 return Err(Error::usage("there is no terminal to ask on").with_hint("--yes"));
@@ -172,16 +203,16 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
         }
     }
     let registry = args.owner.registry()?;
-    let listed = registry.retire_tenant(&args.name).map_err(of_name)?;
-    if listed {
-        let waiting =
-            Waiting::start("waiting until no server knows it; if this is cut short, run it again");
-        thread::sleep(FORGOTTEN);
-        drop(waiting);
+    let was_listed = registry.retire_tenant(&args.name).map_err(tenant_error)?;
+    if was_listed {
+        let spinner =
+            Spinner::start("waiting until no server knows it; if this is cut short, run it again");
+        thread::sleep(TENANT_CACHE_EXPIRY);
+        drop(spinner);
     }
-    // Also where it was taken off the list before, and that was cut short here.
-    let memories = registry.erase_tenant(&args.name).map_err(of_name)?;
-    if !listed && memories == 0 {
+    // Also if an earlier run retired the tenant and was interrupted here.
+    let memories = registry.erase_tenant(&args.name).map_err(tenant_error)?;
+    if !was_listed && memories == 0 {
         return Err(Error::failure(format!("there is no tenant {name}"))
             .with_hint("atlatl tenants list --as URL"));
     }
@@ -190,7 +221,7 @@ fn remove(args: &Remove, output: &mut Output) -> Result<Status, Error> {
             output.json(&json!({"tenant": args.name, "removed": true, "memories": memories}))?;
         }
         Mode::Human => output
-            .line(format!("removed {name} and {}", counted(memories, "memory", "memories")))?,
+            .line(format!("removed {name} and {}", pluralize(memories, "memory", "memories")))?,
     }
     Ok(Status::Success)
 }

@@ -1,4 +1,4 @@
-//! `atlatl tools`: the extraction tools, as a server of their own.
+//! `atlatl tools`: the extraction tools as a separate MCP server.
 
 use std::{io, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     settings::{Settings, Sources},
 };
 
-/// What was typed behind `atlatl tools`.
+/// Arguments of `atlatl tools`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Read results that proxies with this --scope stored;
@@ -20,13 +20,13 @@ pub(crate) struct Args {
     pub(crate) scopes: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
-    let keep = OffloadStack::with_scopes(&settings, &args.scopes)?;
-    let relay = Relay::new(keep.interceptor(&settings), "atlatl", Moment::of_system)
-        .with_tools(keep.tools(&settings));
-    keep.clean(&settings);
+    let stack = OffloadStack::with_scopes(&settings, &args.scopes)?;
+    let relay = Relay::new(stack.interceptor(&settings), "atlatl", Moment::of_system)
+        .with_tools(stack.tools(&settings));
+    stack.clean(&settings);
     let greeting = Greeting {
         name: "atlatl".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

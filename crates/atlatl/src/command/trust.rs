@@ -1,4 +1,4 @@
-//! `atlatl trust`: lets a project's file set every key.
+//! `atlatl trust`: allows a project's file to set every key.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::{
     error::{Error, Status},
-    output::{Mode, Output, Table, counted},
+    output::{Mode, Output, Table, pluralize},
     settings::{
-        Entry, PROJECT_FILE, ProjectError, ProjectFile, Sources, TrustRecord, TrustStore, location,
-        names,
+        PROJECT_FILE, ProjectError, ProjectFile, SettingEntry, Sources, TrustRecord, TrustStore,
+        canonical_path, key_list,
     },
 };
 
-/// Shown below the help.
+/// Examples for the long help.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl trust                          (the atlatl.toml of this directory)
@@ -24,7 +24,7 @@ Examples:
   atlatl trust --list
   atlatl trust --revoke ../other/atlatl.toml";
 
-/// What was typed behind `atlatl trust`.
+/// Arguments of `atlatl trust`.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
@@ -44,40 +44,40 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
 }
 
-/// What a program reads.
+/// The JSON output.
 #[derive(Serialize)]
-struct Report {
+struct TrustReport {
     path: String,
     trusted: bool,
-    /// What applies without trust.
-    allowed: Vec<Item>,
-    /// What applies with trust.
-    needs_trust: Vec<Item>,
+    /// Entries that apply without trust.
+    allowed: Vec<ReportedEntry>,
+    /// Entries that apply only with trust.
+    needs_trust: Vec<ReportedEntry>,
 }
 
 #[derive(Serialize)]
-struct Item {
+struct ReportedEntry {
     key: String,
     value: Value,
 }
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedFile<'a> {
     #[serde(flatten)]
     record: &'a TrustRecord,
-    state: State,
+    state: TrustState,
 }
 
-/// Whether a recorded file is still what was trusted.
+/// Whether a recorded file still has the trusted contents.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum TrustState {
     Trusted,
     Changed,
     Missing,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let surroundings = sources.surroundings();
     let store = TrustStore::new(surroundings)
@@ -93,8 +93,9 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     if args.revoke {
         return revoke(&store, file, output);
     }
-    let project = ProjectFile::open(file, surroundings).map_err(|error| refused(file, error))?;
-    let keys = names(&project.untrusted);
+    let project =
+        ProjectFile::open(file, surroundings).map_err(|error| project_error(file, error))?;
+    let keys = key_list(&project.untrusted);
     if output.mode() == Mode::Human && keys.is_some() {
         output.table(&table(&project.untrusted))?;
     }
@@ -124,10 +125,10 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     Ok(Status::Success)
 }
 
-fn table(entries: &[Entry]) -> Table {
+fn table(entries: &[SettingEntry]) -> Table {
     let mut table = Table::new(["NEEDS TRUST", "VALUE", "ORIGIN"]);
     for entry in entries {
-        // Whole: what is hidden cannot be judged, and it is the project's, not the user's.
+        // Not redacted: the user has to review the value, which comes from the project.
         let value = neutralise(&entry.value.to_string()).into_owned();
         table.row([entry.full_name(), value, entry.origin.to_string()]);
     }
@@ -135,7 +136,7 @@ fn table(entries: &[Entry]) -> Table {
 }
 
 fn confirm(project: &ProjectFile, output: &mut Output) -> Result<(), Error> {
-    let keys = counted(project.untrusted.len() as u64, "key", "keys");
+    let keys = pluralize(project.untrusted.len() as u64, "key", "keys");
     let question = format!("Let {} set {keys}?", project.path.display());
     match output.confirmed(question)? {
         Some(true) => Ok(()),
@@ -145,12 +146,15 @@ fn confirm(project: &ProjectFile, output: &mut Output) -> Result<(), Error> {
     }
 }
 
-fn report(project: &ProjectFile, trusted: bool) -> Report {
-    let items = |entries: &[Entry]| {
-        let item = |entry: &Entry| Item { key: entry.full_name(), value: entry.value.clone() };
+fn report(project: &ProjectFile, trusted: bool) -> TrustReport {
+    let items = |entries: &[SettingEntry]| {
+        let item = |entry: &SettingEntry| ReportedEntry {
+            key: entry.full_name(),
+            value: entry.value.clone(),
+        };
         entries.iter().map(item).collect()
     };
-    Report {
+    TrustReport {
         path: project.path.display().to_string(),
         trusted,
         allowed: items(&project.allowed),
@@ -158,7 +162,7 @@ fn report(project: &ProjectFile, trusted: bool) -> Report {
     }
 }
 
-fn refused(file: &Path, error: ProjectError) -> Error {
+fn project_error(file: &Path, error: ProjectError) -> Error {
     let file = file.display();
     match error {
         ProjectError::Absent => Error::failure(format!("{file}: there is no such file")).with_hint(
@@ -179,15 +183,15 @@ fn list(store: &TrustStore, sources: &Sources, output: &mut Output) -> Result<St
     let records = store
         .records()
         .map_err(|error| Error::failure(format!("the records of trust: {error}")))?;
-    let listed: Vec<Listed<'_>> = records
+    let listed: Vec<ListedFile<'_>> = records
         .iter()
         .map(|record| {
             let state = match ProjectFile::open(&record.path, sources.surroundings()) {
-                Ok(file) if record.is_for(&file.contents) => State::Trusted,
-                Err(ProjectError::Absent) => State::Missing,
-                Ok(_) | Err(_) => State::Changed,
+                Ok(file) if record.is_for(&file.contents) => TrustState::Trusted,
+                Err(ProjectError::Absent) => TrustState::Missing,
+                Ok(_) | Err(_) => TrustState::Changed,
             };
-            Listed { record, state }
+            ListedFile { record, state }
         })
         .collect();
     match output.mode() {
@@ -195,11 +199,11 @@ fn list(store: &TrustStore, sources: &Sources, output: &mut Output) -> Result<St
         Mode::Human if listed.is_empty() => output.note("no project file is trusted"),
         Mode::Human => {
             let mut table = Table::new(["FILE", "STATE", "SINCE"]);
-            for Listed { record, state } in &listed {
+            for ListedFile { record, state } in &listed {
                 let state = match state {
-                    State::Trusted => "trusted",
-                    State::Changed => "changed, not trusted",
-                    State::Missing => "not there",
+                    TrustState::Trusted => "trusted",
+                    TrustState::Changed => "changed, not trusted",
+                    TrustState::Missing => "not there",
                 };
                 let since = record.trusted_at.format("%Y-%m-%d %H:%M UTC").to_string();
                 table.row([record.path.display().to_string(), state.to_owned(), since]);
@@ -211,20 +215,20 @@ fn list(store: &TrustStore, sources: &Sources, output: &mut Output) -> Result<St
 }
 
 fn revoke(store: &TrustStore, file: &Path, output: &mut Output) -> Result<Status, Error> {
-    // Also where the directory is gone by now.
-    let path = location(file).or_else(|_| std::path::absolute(file))?;
+    // Also if the directory does not exist any longer.
+    let path = canonical_path(file).or_else(|_| std::path::absolute(file))?;
     let was_trusted = store
         .revoke(&path)
         .map_err(|error| Error::failure(format!("trust cannot be revoked: {error}")))?;
-    let shown = path.display().to_string();
+    let name = path.display().to_string();
     if !was_trusted {
         return Err(
-            Error::failure(format!("{shown} was not trusted")).with_hint("atlatl trust --list")
+            Error::failure(format!("{name} was not trusted")).with_hint("atlatl trust --list")
         );
     }
     match output.mode() {
-        Mode::Json => output.json(&serde_json::json!({"path": shown, "trusted": false}))?,
-        Mode::Human => output.line(format_args!("{shown} is not trusted any longer"))?,
+        Mode::Json => output.json(&serde_json::json!({"path": name, "trusted": false}))?,
+        Mode::Human => output.line(format_args!("{name} is not trusted any longer"))?,
     }
     Ok(Status::Success)
 }

@@ -1,4 +1,4 @@
-//! `atlatl uninstall`: clients' files as they were.
+//! `atlatl uninstall`: restores the configuration files of MCP clients.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use crate::{
     command::install::remove_leftovers,
     error::{Error, Status},
     install_journal::{Install, Installs, rewrite},
-    output::{Mode, Output, counted, printable},
+    output::{Mode, Output, pluralize, printable},
     settings::{Settings, Sources},
 };
 
-/// What was typed behind it.
+/// Arguments of `atlatl uninstall`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Restore the files of this client only
@@ -21,32 +21,32 @@ pub(crate) struct Args {
     clients: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let installs = Installs::open(&settings)?;
-    let (mut given_back, mut failed) = (Vec::new(), Vec::new());
+    let (mut restored, mut failed) = (Vec::new(), Vec::new());
     remove_leftovers(&installs, &[], output);
-    let wanted =
+    let is_selected =
         |install: &Install| args.clients.is_empty() || args.clients.contains(&install.client);
-    for install in installs.all()?.into_iter().filter(wanted) {
+    for install in installs.all()?.into_iter().filter(is_selected) {
         let file = install.file.display().to_string();
-        match back(&install) {
+        match restore(&install) {
             Ok(()) => {
-                installs.forget(&install)?;
-                given_back.push(file);
+                installs.remove(&install)?;
+                restored.push(file);
             }
             Err(why) => failed.push(format!("{file}: {why}")),
         }
     }
     match output.mode() {
-        Mode::Json => output.json(&json!({"given_back": given_back, "failed": failed}))?,
+        Mode::Json => output.json(&json!({"given_back": restored, "failed": failed}))?,
         Mode::Human => {
-            for file in &given_back {
+            for file in &restored {
                 output.line(printable(file))?;
             }
             output
-                .line(format!("restored {}", counted(given_back.len() as u64, "file", "files")))?;
+                .line(format!("restored {}", pluralize(restored.len() as u64, "file", "files")))?;
         }
     }
     if failed.is_empty() {
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     Err(Error::failure(failed.join("; ")).with_hint(hint))
 }
 
-/// Changes one file back. One that is gone has nothing of ours in it.
-fn back(install: &Install) -> Result<(), String> {
+/// Restores one file. A file that was removed needs nothing.
+fn restore(install: &Install) -> Result<(), String> {
     let place = install.place().ok_or("this version does not know the client")?;
     let text = match fs::read_to_string(&install.file) {
         Ok(text) => text,

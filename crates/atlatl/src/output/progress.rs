@@ -1,41 +1,42 @@
-//! Progress: a bar on a terminal while something takes long.
+//! Progress bars and a spinner, drawn on standard error if it is a terminal.
 
-use std::{
-    fmt::Write as _,
-    io::{self, IsTerminal, Write as _},
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
+use std::io;
+use std::io::{IsTerminal, Write as _};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::{grouped, size};
 
-/// How often it is drawn at most.
-const EVERY: Duration = Duration::from_millis(100);
-/// How many signs the bar has.
-const SIGNS: u64 = 24;
+/// The shortest time between two updates.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// The width of the bar, in characters.
+const BAR_WIDTH: u64 = 24;
 
-/// How much of a known amount is done. It is drawn on a terminal and nowhere else.
+/// A progress bar over items of a known total size.
 pub(crate) struct Progress {
     what: &'static str,
     total: u64,
-    drawn: Option<Instant>,
-    terminal: bool,
+    last_drawn: Option<Instant>,
+    is_terminal: bool,
 }
 
-/// How many bytes of a file or pipe are done. It is drawn on a terminal and nowhere else.
+/// A progress bar over the bytes of a file or pipe.
 pub(crate) struct ByteProgress {
     what: &'static str,
     /// Unknown for a pipe.
     total: Option<u64>,
-    began: Instant,
-    drawn: Option<Instant>,
-    terminal: bool,
+    started: Instant,
+    last_drawn: Option<Instant>,
+    is_terminal: bool,
 }
 
 impl ByteProgress {
-    /// Nothing is done yet.
+    /// A bar at zero.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
-        let terminal = io::stderr().is_terminal();
-        Self { what, total, began: Instant::now(), drawn: None, terminal }
+        let is_terminal = io::stderr().is_terminal();
+        Self { what, total, started: Instant::now(), last_drawn: None, is_terminal }
     }
 
     /// Begins the next step, over `total` bytes.
@@ -43,20 +44,20 @@ impl ByteProgress {
         (self.what, self.total) = (what, Some(total));
     }
 
-    /// So many bytes are done. Nothing is drawn for what is over at once.
+    /// Updates the bar. Work that ends within the redraw interval draws nothing.
     pub(crate) fn at(&mut self, done: u64) {
-        let last = self.drawn.unwrap_or(self.began);
-        if !self.terminal || last.elapsed() < EVERY {
+        let last = self.last_drawn.unwrap_or(self.started);
+        if !self.is_terminal || last.elapsed() < REDRAW_INTERVAL {
             return;
         }
-        self.drawn = Some(Instant::now());
+        self.last_drawn = Some(Instant::now());
         let _ = write!(io::stderr(), "\r{}\u{1b}[K", byte_line(self.what, done, self.total));
     }
 
     /// Clears the line for other output.
     pub(crate) fn clear(&mut self) {
-        if self.drawn.take().is_some() {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        if self.last_drawn.take().is_some() {
+            clear_line();
         }
     }
 }
@@ -68,27 +69,27 @@ impl Drop for ByteProgress {
 }
 
 impl Progress {
-    /// Nothing is done yet. The amount is asked for only where it is shown.
+    /// A bar at zero. `total` is computed only if the bar is drawn.
     pub(crate) fn new(what: &'static str, total: impl FnOnce() -> u64) -> Self {
-        let terminal = io::stderr().is_terminal();
-        let total = if terminal { total() } else { 0 };
-        Self { what, total, drawn: None, terminal }
+        let is_terminal = io::stderr().is_terminal();
+        let total = if is_terminal { total() } else { 0 };
+        Self { what, total, last_drawn: None, is_terminal }
     }
 
-    /// So much is done, which are so many things.
-    pub(crate) fn at(&mut self, done: u64, things: u64) {
-        if !self.terminal || self.drawn.is_some_and(|drawn| drawn.elapsed() < EVERY) {
+    /// Updates the bar to `done` of the total, and shows the number of items.
+    pub(crate) fn at(&mut self, done: u64, items: u64) {
+        let is_recent = self.last_drawn.is_some_and(|last| last.elapsed() < REDRAW_INTERVAL);
+        if !self.is_terminal || is_recent {
             return;
         }
-        self.drawn = Some(Instant::now());
-        // Nobody is left to tell when even this cannot be printed.
-        let _ = write!(io::stderr(), "\r{}\u{1b}[K", line(self.what, done, self.total, things));
+        self.last_drawn = Some(Instant::now());
+        let _ = write!(io::stderr(), "\r{}\u{1b}[K", line(self.what, done, self.total, items));
     }
 
-    /// Makes room for something else on the terminal.
+    /// Clears the line for other output.
     pub(crate) fn clear(&mut self) {
-        if self.drawn.take().is_some() {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        if self.last_drawn.take().is_some() {
+            clear_line();
         }
     }
 }
@@ -99,8 +100,13 @@ impl Drop for Progress {
     }
 }
 
-fn line(what: &str, done: u64, total: u64, things: u64) -> String {
-    bar(what, done, total, &grouped(things))
+/// Clears the current line of the terminal. Errors are ignored: progress is no data.
+fn clear_line() {
+    let _ = write!(io::stderr(), "\r\u{1b}[K");
+}
+
+fn line(what: &str, done: u64, total: u64, items: u64) -> String {
+    bar(what, done, total, &grouped(items))
 }
 
 fn byte_line(what: &str, done: u64, total: Option<u64>) -> String {
@@ -114,12 +120,51 @@ fn bar(what: &str, done: u64, total: u64, amount: &str) -> String {
     let mut line = format!("{what} [");
     // A file may grow while it is read.
     let done = done.min(total);
-    let full = (done * SIGNS).checked_div(total).unwrap_or(0);
-    line.extend((0..SIGNS).map(|sign| if sign < full { '#' } else { '.' }));
-    // A String takes everything: the result says nothing.
+    let full = (done * BAR_WIDTH).checked_div(total).unwrap_or(0);
+    line.extend((0..BAR_WIDTH).map(|column| if column < full { '#' } else { '.' }));
+    // Writing to a String cannot fail.
     let percent = (done * 100).checked_div(total).unwrap_or(0);
     let _ = write!(line, "] {percent:>3} %  {amount}");
     line
+}
+
+/// Shows the elapsed seconds until it is dropped.
+pub(crate) struct Spinner {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    /// Starts the spinner. It appears after one second.
+    pub(crate) fn start(what: &'static str) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { stop: None, thread: None };
+        }
+        let (stop, stopped) = channel();
+        let started = Instant::now();
+        let show = move || {
+            let mut is_drawn = false;
+            while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                is_drawn = true;
+                let _ = write!(io::stderr(), "\r{what}\u{2026} {} s", started.elapsed().as_secs());
+            }
+            if is_drawn {
+                clear_line();
+            }
+        };
+        let thread = std::thread::Builder::new().spawn(show).ok();
+        Self { stop: Some(stop), thread }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in it only affects what it draws.
+            let _ = thread.join();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration, and where.
+//! Problems in the configuration, with their origin and a hint.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use lro_core::config::{InvalidValue, KEYS, Key, key};
 
 use super::{Origin, Refusal};
 
-/// One thing that is wrong.
+/// A problem in the configuration.
 #[derive(Debug)]
 pub(crate) struct Problem {
     origin: Origin,
-    fault: Fault,
+    kind: ProblemKind,
 }
 
 #[derive(Debug)]
-enum Fault {
+enum ProblemKind {
     Refused(Refusal),
     NotUtf8,
     Syntax(String),
@@ -29,113 +29,113 @@ enum Fault {
 impl Problem {
     /// A file that exists and is not used.
     pub(super) fn refused(origin: Origin, refusal: Refusal) -> Self {
-        Self { origin, fault: Fault::Refused(refusal) }
+        Self { origin, kind: ProblemKind::Refused(refusal) }
     }
 
     pub(super) fn not_utf8(origin: Origin) -> Self {
-        Self { origin, fault: Fault::NotUtf8 }
+        Self { origin, kind: ProblemKind::NotUtf8 }
     }
 
     pub(super) fn syntax(origin: Origin, message: impl Into<String>) -> Self {
-        Self { origin, fault: Fault::Syntax(message.into()) }
+        Self { origin, kind: ProblemKind::Syntax(message.into()) }
     }
 
-    /// A section's name with a plain value behind it.
+    /// A plain value for a name that is a section.
     pub(super) fn no_section(origin: Origin, name: impl Into<String>) -> Self {
-        Self { origin, fault: Fault::NoSection { name: name.into() } }
+        Self { origin, kind: ProblemKind::NoSection { name: name.into() } }
     }
 
     pub(super) fn unknown_key(origin: Origin, name: impl Into<String>) -> Self {
         let name = name.into();
         let nearest = lro_core::config::nearest(&name);
-        Self { origin, fault: Fault::UnknownKey { name, nearest } }
+        Self { origin, kind: ProblemKind::UnknownKey { name, nearest } }
     }
 
     pub(super) fn unknown_section(origin: Origin, name: impl Into<String>) -> Self {
         let name = name.into();
         let nearest = lro_core::config::nearest_section(&name);
-        Self { origin, fault: Fault::UnknownSection { name, nearest } }
+        Self { origin, kind: ProblemKind::UnknownSection { name, nearest } }
     }
 
-    /// A variable of ours that sets nothing; `name` is the key it would have set.
+    /// An `ATLATL_` variable that sets no key; `name` is the key that it would set.
     pub(super) fn unknown_variable(origin: Origin, name: &str) -> Self {
         let nearest = lro_core::config::nearest(name);
-        Self { origin, fault: Fault::UnknownVariable { nearest } }
+        Self { origin, kind: ProblemKind::UnknownVariable { nearest } }
     }
 
     pub(super) fn no_assignment(text: impl Into<String>) -> Self {
-        Self { origin: Origin::Flag, fault: Fault::NoAssignment { text: text.into() } }
+        Self { origin: Origin::Flag, kind: ProblemKind::NoAssignment { text: text.into() } }
     }
 
-    pub(super) fn invalid(origin: Origin, refusal: InvalidValue) -> Self {
-        Self { origin, fault: Fault::Invalid(refusal) }
+    pub(super) fn invalid(origin: Origin, invalid: InvalidValue) -> Self {
+        Self { origin, kind: ProblemKind::Invalid(invalid) }
     }
 
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Whether `key` may have been set where this problem is, to a value that is lost.
+    /// Whether the source with this problem may set `key` to a value that is ignored.
     pub(super) fn may_hide(&self, key: &str) -> bool {
-        match &self.fault {
-            Fault::Invalid(refusal) => refusal.key == key,
-            // A key, a section or a variable whose name is misspelt can be any of them.
-            Fault::Refused(_)
-            | Fault::NotUtf8
-            | Fault::Syntax(_)
-            | Fault::NoSection { .. }
-            | Fault::UnknownKey { .. }
-            | Fault::UnknownSection { .. }
-            | Fault::UnknownVariable { .. }
-            | Fault::NoAssignment { .. } => true,
+        match &self.kind {
+            ProblemKind::Invalid(invalid) => invalid.key == key,
+            // A misspelt key, section or variable can stand for any key.
+            ProblemKind::Refused(_)
+            | ProblemKind::NotUtf8
+            | ProblemKind::Syntax(_)
+            | ProblemKind::NoSection { .. }
+            | ProblemKind::UnknownKey { .. }
+            | ProblemKind::UnknownSection { .. }
+            | ProblemKind::UnknownVariable { .. }
+            | ProblemKind::NoAssignment { .. } => true,
         }
     }
 
-    /// What to do about it, where that is not said already.
+    /// How to fix the problem, if the message does not say it.
     pub(crate) fn hint(&self) -> Option<String> {
-        const ALL: &str = "`atlatl config schema` has every key";
-        match &self.fault {
-            Fault::UnknownKey { nearest: Some(name), .. } => {
+        const KEY_LIST_HINT: &str = "`atlatl config schema` has every key";
+        match &self.kind {
+            ProblemKind::UnknownKey { nearest: Some(name), .. } => {
                 Some(format!("did you mean `{name}`?"))
             }
-            Fault::UnknownSection { nearest: Some(name), .. } => {
+            ProblemKind::UnknownSection { nearest: Some(name), .. } => {
                 Some(format!("did you mean `[{name}]`?"))
             }
-            Fault::UnknownVariable { nearest: Some(name) } => {
+            ProblemKind::UnknownVariable { nearest: Some(name) } => {
                 key(name).map(|key| format!("did you mean {}?", key.env()))
             }
-            Fault::UnknownKey { .. }
-            | Fault::UnknownSection { .. }
-            | Fault::UnknownVariable { .. } => Some(ALL.to_owned()),
-            Fault::NoAssignment { .. } => {
+            ProblemKind::UnknownKey { .. }
+            | ProblemKind::UnknownSection { .. }
+            | ProblemKind::UnknownVariable { .. } => Some(KEY_LIST_HINT.to_owned()),
+            ProblemKind::NoAssignment { .. } => {
                 Some("write --set KEY=VALUE, as in --set prompt.offload.enabled=false".to_owned())
             }
-            Fault::NoSection { name } => {
+            ProblemKind::NoSection { name } => {
                 let inside = |key: &&Key| key.name.starts_with(&format!("{name}."));
                 let example = KEYS.iter().find(inside)?;
                 Some(format!("name a key in it, such as `{}`", example.name))
             }
-            Fault::Invalid(refusal) => {
-                let default = key(&refusal.key)?.default;
-                let is_default = refusal.value == default;
+            ProblemKind::Invalid(invalid) => {
+                let default = key(&invalid.key)?.default;
+                let is_default = invalid.value == default;
                 (!is_default).then(|| format!("leave it out for the default, {default}"))
             }
-            Fault::Refused(refusal) => match &self.origin {
+            ProblemKind::Refused(refusal) => match &self.origin {
                 Origin::File { path, .. } => refusal.hint(path),
                 _ => None,
             },
-            Fault::NotUtf8 | Fault::Syntax(_) => None,
+            ProblemKind::NotUtf8 | ProblemKind::Syntax(_) => None,
         }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.origin, self.fault)
+        write!(formatter, "{}: {}", self.origin, self.kind)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ProblemKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal @ Refusal::Unreadable(_)) => write!(formatter, "{refusal}"),
@@ -147,17 +147,18 @@ impl fmt::Display for Fault {
             Self::UnknownSection { name, .. } => write!(formatter, "unknown section `[{name}]`"),
             Self::UnknownVariable { .. } => formatter.write_str("unknown environment variable"),
             Self::NoAssignment { text } => write!(formatter, "no value in `{text}`"),
-            Self::Invalid(refusal) => write!(formatter, "{refusal}"),
+            Self::Invalid(invalid) => write!(formatter, "{invalid}"),
         }
     }
 }
 
-/// All that is wrong: at least one thing.
+/// A non-empty list of problems.
 #[derive(Debug)]
 pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
-    pub(super) fn none_or(problems: Vec<Problem>) -> Result<(), Self> {
+    /// An error if there are any problems.
+    pub(super) fn into_result(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
     }
 

@@ -1,18 +1,19 @@
-//! Where settings are looked for. The only place that asks the process about its surroundings.
+//! The sources of settings, and the origin of a value. The only module that reads the environment of the
+//! process.
 
-use std::{
-    env,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{env, fmt};
 
-use super::{Origin, origin::FileLayer};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
 use crate::args::Global;
 
-/// The name of a project's file.
+/// The file name of a project's configuration.
 pub(crate) const PROJECT_FILE: &str = "atlatl.toml";
 
-/// Everything that can set something, as values: a test makes its own.
+/// All sources of settings, as values: a test makes its own.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     /// Weakest first.
@@ -22,24 +23,24 @@ pub(crate) struct Sources {
     pub(super) surroundings: Surroundings,
 }
 
-/// What defaults are made from.
+/// The directories and the user that defaults depend on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
     pub(crate) temp_dir: PathBuf,
-    /// The directory for what a program keeps between runs, where there is a home.
+    /// The directory for state of programs (`XDG_STATE_HOME`), if there is a home directory.
     pub(crate) state_dir: Option<PathBuf>,
-    /// The directory for what a person keeps, where there is a home.
+    /// The directory for data of the user (`XDG_DATA_HOME`), if there is a home directory.
     pub(crate) data_dir: Option<PathBuf>,
-    /// The program that a person writes texts with, and its arguments.
+    /// The user's text editor, with its arguments.
     pub(crate) editor: Option<OsString>,
     /// The home directory.
     pub(crate) home: Option<PathBuf>,
-    /// The working directory, if it is still there.
+    /// The working directory, if it still exists.
     pub(crate) working_dir: Option<PathBuf>,
     pub(crate) uid: u32,
 }
 
-/// A file to read.
+/// A configuration file of a layer.
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) layer: FileLayer,
@@ -47,15 +48,15 @@ pub(super) struct SourceFile {
 }
 
 impl SourceFile {
-    /// The origin of what is on a line of it, or of the whole file.
+    /// The origin of a line of the file, or of the whole file.
     pub(super) fn origin(&self, line: Option<usize>) -> Origin {
         Origin::File { layer: self.layer, path: self.path.display().to_string(), line }
     }
 }
 
 impl Sources {
-    /// Those of this process.
-    pub(crate) fn of_process(flags: &Global) -> Self {
+    /// The sources of this process.
+    pub(crate) fn from_process(flags: &Global) -> Self {
         let files = match &flags.config {
             Some(path) => vec![SourceFile { layer: FileLayer::Named, path: path.clone() }],
             None => standard_files(
@@ -68,17 +69,16 @@ impl Sources {
             files,
             environment: env::vars_os().collect(),
             assignments: flags.assignments.clone(),
-            surroundings: Surroundings::of_process(),
+            surroundings: Surroundings::from_process(),
         }
     }
 
-    /// A variable of the environment that is text.
+    /// An environment variable that is UTF-8.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        let found = self.environment.iter().find(|(known, _)| known == name);
-        found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
+        self.os_variable(name).and_then(|value| value.to_str()).map(str::to_owned)
     }
 
-    /// What defaults are made from.
+    /// The directories and the user that defaults depend on.
     pub(crate) fn surroundings(&self) -> &Surroundings {
         &self.surroundings
     }
@@ -88,22 +88,22 @@ impl Sources {
         self.surroundings.home.as_deref()
     }
 
-    /// The surroundings alone, in which nothing sets anything.
+    /// The same surroundings without any source.
     pub(crate) fn without_values(&self) -> Self {
         Self { surroundings: self.surroundings.clone(), ..Self::default() }
     }
 
-    /// A variable of the environment, as it is.
+    /// An environment variable.
     pub(crate) fn os_variable(&self, name: &str) -> Option<&OsString> {
-        self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.environment.iter().find(|(variable, _)| variable == name).map(|(_, value)| value)
     }
 
-    /// Sets one key above every file and variable.
+    /// Adds a `--set` assignment, which overrides every file and variable.
     pub(crate) fn assign(&mut self, assignment: String) {
         self.assignments.push(assignment);
     }
 
-    /// One file and nothing else.
+    /// One file as the only source.
     pub(crate) fn only_file(path: &Path) -> Self {
         let file = SourceFile { layer: FileLayer::Named, path: path.to_owned() };
         Self { files: vec![file], ..Self::default() }
@@ -111,10 +111,10 @@ impl Sources {
 }
 
 impl Surroundings {
-    fn of_process() -> Self {
+    fn from_process() -> Self {
         let variable = |name| env::var_os(name).map(PathBuf::from);
         Self {
-            // An empty variable is as good as none.
+            // An empty TMPDIR counts as unset.
             temp_dir: Some(env::temp_dir())
                 .filter(|dir| !dir.as_os_str().is_empty())
                 .unwrap_or_else(|| PathBuf::from("/tmp")),
@@ -131,14 +131,14 @@ impl Surroundings {
     }
 }
 
-/// A base directory of the XDG specification, by which a relative path is to be ignored.
-fn xdg_dir(named: Option<PathBuf>, home: Option<PathBuf>, beneath: &str) -> Option<PathBuf> {
-    named
+/// A base directory of the XDG specification, which says that a relative path is ignored.
+fn xdg_dir(variable: Option<PathBuf>, home: Option<PathBuf>, default: &str) -> Option<PathBuf> {
+    variable
         .filter(|dir| dir.is_absolute())
-        .or_else(|| home.filter(|home| home.is_absolute()).map(|home| home.join(beneath)))
+        .or_else(|| home.filter(|home| home.is_absolute()).map(|home| home.join(default)))
 }
 
-/// The system's file, the user's where there is a home, and the project's.
+/// The system's file, the user's file if there is a home directory, and the project's file.
 pub(super) fn standard_files(
     etc: &Path,
     xdg_config_home: Option<PathBuf>,
@@ -151,4 +151,91 @@ pub(super) fn standard_files(
     }
     files.push(SourceFile { layer: FileLayer::Project, path: PathBuf::from(PROJECT_FILE) });
     files
+}
+
+/// Where a value or a problem comes from: a layer, and the location in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The built-in default.
+    Default,
+    /// A file.
+    File {
+        layer: FileLayer,
+        path: String,
+        /// Counted from 1; `None` for the whole file.
+        line: Option<usize>,
+    },
+    /// An environment variable.
+    Environment { variable: String },
+    /// `--set`.
+    Flag,
+}
+
+/// The layer of a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileLayer {
+    /// `/etc/atlatl/config.toml`.
+    System,
+    /// `atlatl/config.toml` in the user's configuration directory.
+    User,
+    /// `atlatl.toml` in the working directory.
+    Project,
+    /// The file of `--config`.
+    Named,
+}
+
+impl Origin {
+    /// The precedence of the layer: a higher one overrides a lower one.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File { layer: FileLayer::System | FileLayer::Named, .. } => 1,
+            Self::File { layer: FileLayer::User, .. } => 2,
+            Self::File { layer: FileLayer::Project, .. } => 3,
+            Self::Environment { .. } => 4,
+            Self::Flag => 5,
+        }
+    }
+
+    fn layer(&self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File { layer: FileLayer::System, .. } => "system",
+            Self::File { layer: FileLayer::User, .. } => "user",
+            Self::File { layer: FileLayer::Project, .. } => "project",
+            Self::File { layer: FileLayer::Named, .. } => "named",
+            Self::Environment { .. } => "environment",
+            Self::Flag => "flag",
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("default"),
+            Self::File { path, line: Some(line), .. } => write!(formatter, "{path}:{line}"),
+            Self::File { path, line: None, .. } => formatter.write_str(path),
+            Self::Environment { variable } => formatter.write_str(variable),
+            Self::Flag => formatter.write_str("--set"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("layer", self.layer())?;
+        match self {
+            Self::Default | Self::Flag => {}
+            Self::File { path, line, .. } => {
+                map.serialize_entry("file", path)?;
+                if let Some(line) = line {
+                    map.serialize_entry("line", line)?;
+                }
+            }
+            Self::Environment { variable } => map.serialize_entry("variable", variable)?,
+        }
+        map.end()
+    }
 }

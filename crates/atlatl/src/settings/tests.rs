@@ -1,25 +1,24 @@
-//! The layers in one process, with surroundings of the test's own making.
+//! Tests of all layers together, with sources of their own.
 
-use std::{ffi::OsString, fs, path::Path};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 
+use lro_core::config::key;
 use lro_core::{FixedPolicy, Policy};
 use tempfile::TempDir;
 
+use super::sources::{FileLayer, SourceFile, standard_files};
+use super::*;
 use crate::spool_config::output_dir;
 
-use super::{
-    origin::FileLayer,
-    sources::{SourceFile, standard_files},
-    *,
-};
-
 /// A directory with the three files, and an empty environment.
-struct Place {
+struct TestSources {
     dir: TempDir,
     sources: Sources,
 }
 
-impl Place {
+impl TestSources {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let layers = [FileLayer::System, FileLayer::User, FileLayer::Project];
@@ -78,30 +77,30 @@ fn origin_of(settings: &Settings, name: &str) -> String {
 fn each_of_the_six_layers_is_above_the_one_before() {
     let key = "prompt.offload.threshold_tokens";
     let text = |tokens: u32| format!("[prompt.offload]\nthreshold_tokens = {tokens}\n");
-    let check = |place: &Place, tokens: u32, origin: &str| {
-        let settings = place.load();
+    let check = |sources: &TestSources, tokens: u32, origin: &str| {
+        let settings = sources.load();
         assert_eq!(settings.config.prompt.offload.threshold_tokens, tokens);
         assert_eq!(origin_of(&settings, key), origin);
     };
-    let place = Place::new();
-    check(&place, 1600, "default");
-    let place = place.file("system.toml", text(1));
-    check(&place, 1, "system.toml:2");
-    let place = place.file("user.toml", text(2));
-    check(&place, 2, "user.toml:2");
-    let place = place.file("project.toml", text(3));
-    check(&place, 3, "project.toml:2");
-    let place = place.variable("ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS", "4");
-    check(&place, 4, "ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS");
-    let place = place.set("prompt.offload.threshold_tokens=5");
-    check(&place, 5, "--set");
-    let place = place.set("prompt.offload.threshold_tokens = 6");
-    check(&place, 6, "--set");
+    let sources = TestSources::new();
+    check(&sources, 1600, "default");
+    let sources = sources.file("system.toml", text(1));
+    check(&sources, 1, "system.toml:2");
+    let sources = sources.file("user.toml", text(2));
+    check(&sources, 2, "user.toml:2");
+    let sources = sources.file("project.toml", text(3));
+    check(&sources, 3, "project.toml:2");
+    let sources = sources.variable("ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS", "4");
+    check(&sources, 4, "ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS");
+    let sources = sources.set("prompt.offload.threshold_tokens=5");
+    check(&sources, 5, "--set");
+    let sources = sources.set("prompt.offload.threshold_tokens = 6");
+    check(&sources, 6, "--set");
 }
 
 #[test]
 fn layers_are_merged_key_by_key_and_maps_entry_by_entry() {
-    let settings = Place::new()
+    let settings = TestSources::new()
         .file("system.toml", "prompt.offload.enabled = false\nproxy.policy.a = \"inline\"\n")
         .file("user.toml", "[proxy.policy]\na = \"offload\"\nB = { threshold_tokens = 9 }\n")
         .variable("ATLATL_PROXY__POLICY__mcp__Files__read", "inline")
@@ -126,7 +125,7 @@ fn layers_are_merged_key_by_key_and_maps_entry_by_entry() {
 
 #[test]
 fn the_key_decides_how_text_is_read() {
-    let settings = Place::new()
+    let settings = TestSources::new()
         .variable("ATLATL_PROMPT__OFFLOAD__OUTPUT_DIR", "123")
         .variable("ATLATL_SERVER__ALLOWED_HOSTS", "a.example, b.example,")
         .variable("ATLATL_SERVER__ALLOWED_ORIGINS", "[\"https://a.example\"]")
@@ -147,7 +146,7 @@ fn the_key_decides_how_text_is_read() {
 
 #[test]
 fn everything_wrong_is_reported_with_its_place() {
-    let problems = Place::new()
+    let problems = TestSources::new()
         .file("system.toml", "x = 1\n[prompt.offload\n")
         .file(
             "user.toml",
@@ -185,13 +184,14 @@ fn everything_wrong_is_reported_with_its_place() {
 
 #[test]
 fn half_a_path_map_is_blamed_on_the_half_that_is_there() {
-    let problems = Place::new().file("user.toml", "\nproxy.path_map.from = \"/a\"\n").problems();
+    let problems =
+        TestSources::new().file("user.toml", "\nproxy.path_map.from = \"/a\"\n").problems();
     insta::assert_snapshot!(problems.join("\n"), @r#"user.toml:2: `proxy.path_map.to` is "", expected text, because `proxy.path_map.from` is set"#);
 }
 
 #[test]
 fn a_file_that_is_not_utf8_is_refused_with_its_line() {
-    let problems = Place::new().file("user.toml", b"# fine\n# \xff\n").problems();
+    let problems = TestSources::new().file("user.toml", b"# fine\n# \xff\n").problems();
     assert_eq!(problems, ["user.toml:2: is not UTF-8"]);
 }
 
@@ -199,17 +199,17 @@ fn a_file_that_is_not_utf8_is_refused_with_its_line() {
 #[test]
 fn a_variable_that_is_not_utf8_is_refused() {
     use std::os::unix::ffi::OsStringExt;
-    let mut place = Place::new();
+    let mut sources = TestSources::new();
     let value = OsString::from_vec(vec![0xff]);
-    place.sources.environment.push(("ATLATL_PROXY__DIR".into(), value));
-    assert_eq!(place.problems(), ["ATLATL_PROXY__DIR: is not UTF-8"]);
+    sources.sources.environment.push(("ATLATL_PROXY__DIR".into(), value));
+    assert_eq!(sources.problems(), ["ATLATL_PROXY__DIR: is not UTF-8"]);
 }
 
 #[test]
 fn a_directory_in_the_place_of_a_file_is_not_skipped() {
-    let place = Place::new();
-    fs::create_dir(place.dir.path().join("user.toml")).unwrap();
-    assert!(place.problems()[0].starts_with("user.toml: cannot be read: "));
+    let sources = TestSources::new();
+    fs::create_dir(sources.dir.path().join("user.toml")).unwrap();
+    assert!(sources.problems()[0].starts_with("user.toml: cannot be read: "));
 }
 
 #[test]
@@ -228,10 +228,49 @@ fn the_standard_files_follow_the_base_directory_specification() {
 
 #[test]
 fn the_output_directory_is_absolute_and_never_empty() {
-    let mut place = Place::new();
-    place.sources.surroundings.temp_dir = "/var/tmp".into();
-    assert_eq!(output_dir(&place.load()).unwrap(), Path::new("/var/tmp"));
-    let place = place.set("prompt.offload.output_dir=here");
+    let mut sources = TestSources::new();
+    sources.sources.surroundings.temp_dir = "/var/tmp".into();
+    assert_eq!(output_dir(&sources.load()).unwrap(), Path::new("/var/tmp"));
+    let sources = sources.set("prompt.offload.output_dir=here");
     let here = std::env::current_dir().unwrap().join("here");
-    assert_eq!(output_dir(&place.load()).unwrap(), here);
+    assert_eq!(output_dir(&sources.load()).unwrap(), here);
+}
+
+fn environment() -> Origin {
+    Origin::Environment { variable: "X".to_owned() }
+}
+
+fn user() -> Origin {
+    Origin::File { layer: FileLayer::User, path: "x".to_owned(), line: None }
+}
+
+fn references(value: &str, origin: Origin) -> SettingEntry {
+    let key = key("proxy.references").unwrap();
+    SettingEntry { key, name: None, value: Value::from(value), origin }
+}
+
+#[test]
+fn g73_references_are_off_where_a_stricter_value_may_be_lost() {
+    let unknown = || Problem::unknown_key(user(), "proxy.reference");
+    let elsewhere =
+        || Problem::invalid(user(), InvalidValue::new("proxy.threshold_tokens", "0", "x"));
+    let project = || {
+        let layer = FileLayer::Project;
+        Problem::syntax(Origin::File { layer, path: String::new(), line: None }, "x")
+    };
+    let cases = [
+        (references("same-server", Origin::Default), unknown(), "off"),
+        (references("same-server", Origin::Default), elsewhere(), "same-server"),
+        (references("same-server", Origin::Default), project(), "same-server"),
+        (references("any", user()), unknown(), "any"),
+        (references("any", environment()), unknown(), "any"),
+        (references("any", user()), Problem::not_utf8(environment()), "off"),
+    ];
+    for (entry, problem, expected) in cases {
+        let case = format!("{entry:?} {problem:?}");
+        let mut entries = [entry];
+        let changed = apply_strictest_values(&mut entries, &[problem]);
+        assert_eq!(entries[0].value, expected, "{case}");
+        assert_eq!(changed.is_empty(), expected != "off", "{case}");
+    }
 }

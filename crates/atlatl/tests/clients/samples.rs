@@ -107,7 +107,7 @@ fn a_file_that_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn what_somebody_edited_in_between_stays_and_what_is_ours_goes() {
+fn edits_in_between_stay_and_what_atlatl_added_goes() {
     let before = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"npx\", \"args\": [\"-y\", \"x\"]}\n  }\n}\n";
     let installed = install(before, &SERVERS, &wish()).unwrap();
     // An argument more, another server, other spacing around ours.
@@ -127,7 +127,7 @@ fn what_somebody_edited_in_between_stays_and_what_is_ours_goes() {
     let edited = installed.text.replace("\"--tools\", \"none\", ", "\"--threshold\", \"5\", ");
     let back = uninstall(&edited, &SERVERS, &installed.journal).unwrap();
     assert_eq!(words(&back, &SERVERS), words(before, &SERVERS));
-    // The server is gone, or somebody wrote another program there.
+    // The server was removed, or the user wrote another program there.
     for (from, to) in [
         ("\"a\":", "\"renamed\":"),
         (
@@ -210,7 +210,7 @@ fn g70_entries_of_an_earlier_version_are_repaired_and_come_back_byte_for_byte() 
         let repaired = repair(&installed.text, place, &now, &installed.journal).unwrap();
         assert_eq!(repaired.text, install(before, place, &now).unwrap().text, "{name}");
         assert_eq!(uninstall(&repaired.text, place, &repaired.journal).unwrap(), *before, "{name}");
-        // What somebody edited stays.
+        // Edited entries stay.
         let edited = installed.text.replace("\"--tools\"", "\"--threshold\", \"5\", \"--tools\"");
         let again = repair(&edited, place, &now, &installed.journal).unwrap();
         let kept = again.text.matches("--threshold").count();

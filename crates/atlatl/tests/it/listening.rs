@@ -225,7 +225,7 @@ fn the_clients_own_token_does_not_go_to_the_server() {
 }
 
 #[test]
-fn a_server_that_is_broken_is_told_of_with_the_id_of_the_request() {
+fn a_broken_server_is_reported_with_the_id_of_the_request() {
     let program = Program::new();
     let server =
         testkit::http::HttpServer::start(|asked, stream| match asked.json()["id"].as_u64() {
@@ -291,7 +291,7 @@ fn a_client_that_closes_its_stream_closes_the_servers() {
 }
 
 #[test]
-fn progress_is_told_on_its_own_stream_whatever_it_is_called() {
+fn progress_is_sent_on_its_own_stream_with_any_token() {
     let program = Program::new();
     let listening = Listening::start(&program, &["--", &real_server("mcp-server-everything")]);
     let begun = listening.asked("POST", &[], INITIALIZE);

@@ -22,7 +22,7 @@ use crate::serving::{Serving, token};
 
 /// What only the owner may read.
 const CANARY: &str = "The owner's canary sings.";
-/// `nobody` on most systems; any number but ours will do.
+/// The user `nobody` on most systems; any uid but our own works.
 const STRANGER: u32 = 65534;
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
 const WAIT: Duration = Duration::from_secs(20);
@@ -254,7 +254,7 @@ fn g02_another_user_of_the_machine_gets_nothing() {
         let target = format!("unix:{}", socket.path);
         assert!(as_stranger(&target, &paths.0).iter().all(|(status, ..)| *status == 0));
     }
-    // Where somebody opened the way, the user id of the peer is still another.
+    // Even if the directories are open to others, the user id of the peer differs.
     for (path, mode) in [
         (program.path(""), 0o755),
         (run, 0o755),

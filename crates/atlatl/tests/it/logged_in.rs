@@ -52,7 +52,7 @@ fn a_headless_run_that_needs_a_login_says_exactly_what_to_run() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.matches(&told).count(), 1, "once: {said}");
     assert!(!program.path("opened").exists(), "no browser is opened by itself");
-    // What it says works as it stands.
+    // The command in the message works unchanged.
     let command = told.split('`').nth(1).unwrap();
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     assert_eq!(log_in(&program, &words).status, 0);
@@ -112,7 +112,7 @@ fn f40_many_proxies_share_a_login_and_renew_it_once() {
 }
 
 #[test]
-fn a_header_that_somebody_set_is_used_in_place_of_a_login() {
+fn a_configured_header_is_used_in_place_of_a_login() {
     let authority = Authority::start();
     let (program, mcp) = (program(), authority.mcp());
     assert_eq!(log_in(&program, &["login", &mcp]).status, 0);

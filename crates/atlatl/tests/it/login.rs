@@ -80,7 +80,7 @@ fn a_login_is_made_shown_and_ended_without_a_secret_in_any_output() {
         login["scopes"] == serde_json::json!(["echo"]) && login["refreshable"] == true,
         "{made}"
     );
-    // In a pipe nobody looks at a browser.
+    // Without a terminal no browser is opened.
     assert!(!program.path("opened").exists());
     let folder = program.path("home/.local/share/atlatl/logins");
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
@@ -124,7 +124,7 @@ fn a_browser_is_opened_on_a_terminal_with_one_argument() {
 }
 
 #[test]
-fn an_authority_that_breaks_a_rule_is_told_and_nothing_is_opened_or_kept() {
+fn an_authority_that_breaks_a_rule_is_reported_and_nothing_is_opened_or_kept() {
     let hostile = "http://as.example.com/$(touch was-here)".to_owned();
     for fault in [
         Fault::IssuerInCallback("https://evil.example/\u{1b}[2J".to_owned()),
@@ -155,7 +155,7 @@ fn what_cannot_be_a_server_is_refused() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn a_port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let run = program().run(&["login", "https://mcp.example.com", "--port", &port]);
@@ -175,7 +175,7 @@ fn a_clients_secret_comes_from_a_private_file() {
 }
 
 #[test]
-fn a_folder_that_others_can_enter_is_told_with_the_command_that_mends_it() {
+fn a_folder_open_to_others_is_reported_with_the_command_that_fixes_it() {
     let program = program().file("home/.local/share/atlatl/logins/x", "");
     let folder = program.path("home/.local/share/atlatl/logins");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,8 +1,8 @@
 //! The official MCP conformance suite against the real server.
 //!
 //! What fails is listed in `conformance/official-*.yml`, check by check, each with its reason. The
-//! suite refuses a failure that is not listed and a listed check that passes; here it is held besides
-//! that each entry has a reason and stands for a check that was made.
+//! suite refuses a failure that is not listed and a listed check that passes; this test checks besides
+//! that each entry has a reason and names a check that was run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

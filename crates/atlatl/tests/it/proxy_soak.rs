@@ -65,7 +65,7 @@ struct Run<'a> {
 }
 
 #[test]
-fn a_proxy_holds_no_more_after_many_calls_than_after_few() {
+fn a_proxy_uses_as_much_after_many_calls_as_after_few() {
     let calls = std::env::var("ATLATL_SOAK_CASES").map_or(2000, |calls| calls.parse().unwrap());
     let program = Program::new();
     let mut run = Run::start(&program);

@@ -146,7 +146,7 @@ fn p1_p2_p3_p4_our_server_gives_all_to_the_proxy_which_writes_the_local_file() {
     let url = format!("{}/mcp", serving.url);
     for era in ERAS {
         let person = Program::new();
-        // P1: whoever comes over HTTP by itself is given no path that it could not read.
+        // P1: a client that connects over HTTP directly gets no path, which it could not read.
         let direct = recalled(directly, &person, &url, era);
         assert!(direct.get("file_path").is_none() && direct["count"] == 200, "{direct}");
         // P2, P3: to the proxy the server gives everything, and the proxy writes it here.
@@ -220,7 +220,7 @@ fn p5_another_proxy_answers_about_what_one_stored_before() {
 }
 
 #[test]
-fn a_server_that_cannot_be_named_is_told_before_anything_is_sent() {
+fn an_invalid_server_url_is_reported_before_anything_is_sent() {
     let program = Program::new();
     for (url, told) in [
         ("http://example.com/mcp", "https://"),

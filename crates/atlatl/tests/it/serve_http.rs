@@ -35,7 +35,7 @@ fn a_file_of_tokens_must_be_its_owners_alone_and_no_token_is_shown() {
         assert_eq!(run.status, 1, "{run}");
         assert!(run.stderr.contains("others may read this file"), "{run}");
     }
-    // A token that was put in the wrong place is not told to whoever reads the log.
+    // A token that was put in the wrong place is not printed.
     let misplaced = format!("server.auth={TOKEN}");
     let run = program.run(&["serve", "--http", "127.0.0.1:0", "--set", &misplaced]);
     assert_eq!(run.status, 2, "{run}");
@@ -54,7 +54,7 @@ fn a_file_of_tokens_must_be_its_owners_alone_and_no_token_is_shown() {
 }
 
 #[test]
-fn it_ends_when_it_is_told_to_whoever_is_still_connected() {
+fn it_ends_on_a_signal_even_if_clients_are_connected() {
     for signal in ["-TERM", "-INT", "-HUP"] {
         let program = Program::new();
         let mut serving = Serving::start(&program, &[]);

@@ -76,7 +76,7 @@ impl Answer {
     }
 }
 
-/// Asks once, on a connection of its own. `None` where nobody answers.
+/// Sends one request on a new connection. `None` if there is no answer.
 fn asked(url: &str, method: &str, path: &str, body: &str) -> Option<Answer> {
     asked_with(url, method, path, body, "")
 }

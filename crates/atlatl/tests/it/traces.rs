@@ -184,7 +184,7 @@ fn nothing_that_a_client_or_a_memory_says_gets_to_the_collector() {
     ] {
         asker.ask(&auth, &request(method, &params));
     }
-    // Whoever has no token has no span either.
+    // A request without a token has no span.
     asker.ask(&[("traceparent", &parent(1))], &request("ping", &json!({})));
     assert!(serving.end_by("-TERM").success());
 

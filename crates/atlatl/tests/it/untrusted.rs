@@ -1,4 +1,4 @@
-//! A project's file that somebody else wrote: what it may set, and what it may not.
+//! An untrusted project file: what it may set, and what it may not.
 
 use std::{
     collections::BTreeMap,
@@ -238,7 +238,7 @@ fn g01_a_hostile_project_file_sets_nothing_outside_the_allow_list() {
         let mut after = tree(&program.path("work"));
         after.insert(program.path("work/atlatl.toml"), clone[&program.path("work/atlatl.toml")]);
         assert_eq!(after, clone, "the clone has files that it did not have");
-        assert_eq!(listener.received(), (0, 0), "somebody called");
+        assert_eq!(listener.received(), (0, 0), "unexpected connection");
 
         let doctor = program.run(&["doctor", "--no-start", "--output", "json"]);
         let origins = program.run(&["config", "show", "--origin", "--output", "human"]);
@@ -251,7 +251,7 @@ fn g01_a_hostile_project_file_sets_nothing_outside_the_allow_list() {
             let rows = origins.lines(key.name);
             assert!(rows.iter().any(|row| row.ends_with("needs atlatl trust")), "{origins}");
         }
-        assert_eq!(listener.received(), (0, 0), "somebody called");
+        assert_eq!(listener.received(), (0, 0), "unexpected connection");
     }
 }
 
@@ -320,7 +320,7 @@ fn g01_trust_lets_every_key_apply_until_the_file_changes() {
     assert_eq!(program.run(&["trust", "--revoke"]).status, 0);
     assert_eq!(effective(&program)["memory.store"], before["memory.store"]);
     assert_eq!(program.run(&["trust", "--revoke"]).status, 1);
-    assert_eq!(listener.received(), (0, 0), "somebody called");
+    assert_eq!(listener.received(), (0, 0), "unexpected connection");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn g01_a_project_file_of_another_user_is_ignored() {
     let doctor = program.run(&["doctor", "--no-start", "--output", "json"]);
     assert!(doctor.stdout.contains("it belongs to another user"), "{doctor}");
     assert_eq!(effective(&program), before);
-    assert_eq!(listener.received(), (0, 0), "somebody called");
+    assert_eq!(listener.received(), (0, 0), "unexpected connection");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Answers as a table, as a JSON array or as CSV.
+//! Formats answers as a table, as a JSON array or as CSV. Values keep their spelling, so that no number is
+//! rounded.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -10,17 +11,17 @@ use serde_json::value::RawValue;
 
 use crate::output::Table;
 
-/// The widest cell of a table on a terminal.
-const CELL: usize = 48;
-/// The heading of answers that are no objects.
-const VALUE: &str = "value";
+/// The characters of a table cell that are printed.
+const MAX_CELL_CHARS: usize = 48;
+/// The heading of answers that are not objects.
+const VALUE_HEADING: &str = "value";
 
-/// Answers, a line each, as one JSON array with every lexeme as it is.
+/// Formats answers, one per line, as one JSON array.
 pub(super) fn json(lines: &str) -> String {
     let elements: Vec<String> = lines
         .lines()
         .map(|line| {
-            // Text of a recipe is no JSON by itself.
+            // The text of a recipe is not JSON.
             match serde_json::from_str::<serde::de::IgnoredAny>(line) {
                 Ok(_) => line.to_owned(),
                 Err(_) => Value::from(line).to_string(),
@@ -33,7 +34,7 @@ pub(super) fn json(lines: &str) -> String {
     format!("[\n{}\n]\n", elements.join(",\n"))
 }
 
-/// Answers as CSV (RFC 4180), with a line of headings.
+/// Formats answers as CSV (RFC 4180), with a line of headings.
 pub(super) fn csv(lines: &str) -> Vec<u8> {
     let (headings, rows) = cells(lines);
     if headings.is_empty() {
@@ -44,22 +45,22 @@ pub(super) fn csv(lines: &str) -> Vec<u8> {
     for row in std::iter::once(&headings).chain(&rows) {
         for (column, cell) in row.iter().enumerate() {
             if column > 0 {
-                write(&mut text, |space| writer.delimiter(space));
+                append_output(&mut text, |space| writer.delimiter(space));
             }
             let mut rest = cell.as_bytes();
-            write(&mut text, |space| {
+            append_output(&mut text, |space| {
                 let (result, read, written) = writer.field(rest, space);
                 rest = &rest[read..];
                 (result, written)
             });
         }
-        write(&mut text, |space| writer.terminator(space));
+        append_output(&mut text, |space| writer.terminator(space));
     }
     text
 }
 
 /// Calls a step of the CSV writer until its output is complete, and appends that output.
-fn write(text: &mut Vec<u8>, mut step: impl FnMut(&mut [u8]) -> (WriteResult, usize)) {
+fn append_output(text: &mut Vec<u8>, mut step: impl FnMut(&mut [u8]) -> (WriteResult, usize)) {
     let mut space = [0; 256];
     loop {
         let (result, written) = step(&mut space);
@@ -70,41 +71,41 @@ fn write(text: &mut Vec<u8>, mut step: impl FnMut(&mut [u8]) -> (WriteResult, us
     }
 }
 
-/// Answers in columns.
+/// Formats answers as a table.
 pub(super) fn table(lines: &str) -> Table {
     let (headings, rows) = cells(lines);
     let mut table = Table::new(headings);
     for row in rows {
-        table.row(row.iter().map(|cell| short(cell)).collect::<Vec<_>>());
+        table.row(row.iter().map(|cell| truncate(cell)).collect::<Vec<_>>());
     }
     table
 }
 
-fn short(cell: &str) -> String {
-    match cell.char_indices().nth(CELL) {
+fn truncate(cell: &str) -> String {
+    match cell.char_indices().nth(MAX_CELL_CHARS) {
         Some((end, _)) => format!("{}\u{2026}", &cell[..end]),
         None => cell.to_owned(),
     }
 }
 
-/// One answer: every value in it as it is spelled, so that no number is rounded.
-enum Answer<'a> {
+/// One answer, with every value in its original spelling.
+enum AnswerCells<'a> {
     /// The members of an object; a name can occur more than once.
     Fields(Vec<(Cow<'a, str>, &'a str)>),
     /// The columns of an answer that is not an object.
     Values(Vec<Cow<'a, str>>),
 }
 
-/// The headings and the rows. There is a column for each field of any answer, in the order of first
+/// The headings and rows. There is a column for each field of any answer, in the order of first
 /// occurrence, and a further one for each repetition of a name within an answer.
 fn cells(lines: &str) -> (Vec<String>, Vec<Vec<String>>) {
-    let answers: Vec<Answer<'_>> = lines.lines().map(answer).collect();
+    let answers: Vec<AnswerCells<'_>> = lines.lines().map(parse_answer).collect();
     let mut fields: Vec<(&str, usize)> = Vec::new();
     let mut columns: HashMap<(&str, usize), usize> = HashMap::new();
     let mut values = 0;
     for answer in &answers {
         match answer {
-            Answer::Fields(members) => {
+            AnswerCells::Fields(members) => {
                 for field in numbered(members) {
                     columns.entry(field).or_insert_with(|| {
                         fields.push(field);
@@ -112,7 +113,7 @@ fn cells(lines: &str) -> (Vec<String>, Vec<Vec<String>>) {
                     });
                 }
             }
-            Answer::Values(cells) => values = values.max(cells.len()),
+            AnswerCells::Values(cells) => values = values.max(cells.len()),
         }
     }
     let headings = headings(&fields, values);
@@ -121,12 +122,12 @@ fn cells(lines: &str) -> (Vec<String>, Vec<Vec<String>>) {
         .map(|answer| {
             let mut row = vec![String::new(); headings.len()];
             match answer {
-                Answer::Fields(members) => {
+                AnswerCells::Fields(members) => {
                     for (field, (_, value)) in numbered(members).zip(members) {
-                        row[columns[&field]] = text(value).into_owned();
+                        row[columns[&field]] = cell_text(value).into_owned();
                     }
                 }
-                Answer::Values(cells) => {
+                AnswerCells::Values(cells) => {
                     for (cell, value) in row[fields.len()..].iter_mut().zip(cells) {
                         value.as_ref().clone_into(cell);
                     }
@@ -138,19 +139,19 @@ fn cells(lines: &str) -> (Vec<String>, Vec<Vec<String>>) {
     (headings, rows)
 }
 
-/// The names of an object's members, each with how often the object had it before.
+/// The names of an object's members, each with the number of earlier members of that name.
 fn numbered<'m>(
     members: &'m [(Cow<'_, str>, &str)],
 ) -> impl Iterator<Item = (&'m str, usize)> + use<'m> {
-    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
     members.iter().map(move |(name, _)| {
-        let count = seen.entry(name).or_default();
+        let count = counts.entry(name).or_default();
         *count += 1;
         (&**name, *count - 1)
     })
 }
 
-/// A heading for each field and plain value, all of them different.
+/// A unique heading for each field and plain value.
 fn headings(fields: &[(&str, usize)], values: usize) -> Vec<String> {
     let mut used: HashSet<String> =
         fields.iter().filter(|(_, nth)| *nth == 0).map(|(name, _)| (*name).to_owned()).collect();
@@ -165,27 +166,27 @@ fn headings(fields: &[(&str, usize)], values: usize) -> Vec<String> {
     for (name, nth) in fields {
         headings.push(if *nth == 0 { (*name).to_owned() } else { unused(name, *nth) });
     }
-    headings.extend((0..values).map(|nth| unused(VALUE, nth)));
+    headings.extend((0..values).map(|nth| unused(VALUE_HEADING, nth)));
     headings
 }
 
 /// The fields of an answer, or its plain values.
-fn answer(line: &str) -> Answer<'_> {
+fn parse_answer(line: &str) -> AnswerCells<'_> {
     if let Some(object) = Object::read(line) {
         let members = object.members.into_iter().map(|(name, value)| (name, value.get()));
-        return Answer::Fields(members.collect());
+        return AnswerCells::Fields(members.collect());
     }
     match serde_json::from_str::<&RawValue>(line) {
-        Ok(value) => Answer::Values(vec![text(value.get())]),
-        // A recipe answers with text, whose columns are separated by tabs.
-        Err(_) => Answer::Values(line.split('\t').map(Cow::Borrowed).collect()),
+        Ok(value) => AnswerCells::Values(vec![cell_text(value.get())]),
+        // A recipe answers with text in tab-separated columns.
+        Err(_) => AnswerCells::Values(line.split('\t').map(Cow::Borrowed).collect()),
     }
 }
 
-/// The text of a string, nothing for `null`, and any other value as it is spelled.
-fn text(json: &str) -> Cow<'_, str> {
+/// The text of a string, nothing for `null`, and any other value in its original spelling.
+fn cell_text(json: &str) -> Cow<'_, str> {
     match json.as_bytes().first() {
-        // Half of a surrogate pair has no text: such a string stays JSON.
+        // A lone surrogate has no text: such a string stays JSON.
         Some(b'"') => serde_json::from_str(json).map_or(Cow::Borrowed(json), Cow::Owned),
         Some(b'n') => Cow::Borrowed(""),
         _ => Cow::Borrowed(json),
@@ -220,8 +221,8 @@ mod tests {
             csv_text(&format!("{number}\n1.50\n")),
             format!("value\r\n{number}\r\n1.50\r\n")
         );
-        let shown = anstream::adapter::strip_str(&table(&line).to_string()).to_string();
-        assert!(shown.contains(number) && shown.contains(" 1.50 "), "{shown}");
+        let printed = anstream::adapter::strip_str(&table(&line).to_string()).to_string();
+        assert!(printed.contains(number) && printed.contains(" 1.50 "), "{printed}");
     }
 
     #[test]

@@ -1,27 +1,38 @@
-//! The command that clients start this program with.
+//! The command that clients start this program with: a path, or a package launcher.
 
-use std::{
-    ffi::OsStr,
-    path::{Component, Path, PathBuf},
-};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::Error;
+use crate::settings::{Settings, Sources};
 
 /// The package of this program, in the registries of Python and of Node.
 const PACKAGE: &str = "atlatl-lro";
 
-/// Where a running program is.
+/// The commands that clients start this program with.
+pub(crate) struct OwnCommand {
+    /// For files of the user.
+    pub(crate) user: Vec<String>,
+    /// For files of a project.
+    pub(crate) project: Vec<String>,
+    /// Whether the program of `user` is in a build or temporary directory.
+    pub(crate) temporary: bool,
+}
+
+/// The kind of directory that a program is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// In a directory that stays.
+    /// A permanent directory.
     Installed,
-    /// In the cache of a package launcher, which starts it with these words.
+    /// The cache of a package launcher, which starts the program with these words.
     Cached(Vec<String>),
-    /// In a build directory or a directory for temporary files.
+    /// A build directory or a directory for temporary files.
     Temporary,
 }
 
 impl Location {
-    /// Where `program` is, by its path alone. The launchers' layouts are theirs to change; a path that
-    /// none of them explains counts as installed.
+    /// Classifies `program` by its path alone. Launchers may change the layout of their caches; an unknown
+    /// path counts as installed.
     pub(crate) fn classify(program: &Path, temp_dir: &Path) -> Self {
         let parts: Vec<&str> = program
             .components()
@@ -30,7 +41,7 @@ impl Location {
                 _ => None,
             })
             .collect();
-        let has = |wanted: &dyn Fn(&str) -> bool| parts.iter().any(|part| wanted(part));
+        let has = |matches: &dyn Fn(&str) -> bool| parts.iter().any(|part| matches(part));
         let launcher: &[&str] = if has(&is_uv_bucket) {
             &["uvx"]
         } else if has(&|part| part == "_npx") {
@@ -54,6 +65,36 @@ impl Location {
             };
         };
         Self::Cached(launcher.iter().chain([&PACKAGE]).map(ToString::to_string).collect())
+    }
+}
+
+/// The commands that clients start this program with. A project's files are shared with people who have
+/// the program elsewhere; a client that is started from a desktop does not have the `PATH` of a shell. A
+/// path in a launcher's cache works until the cache is cleaned, so the command of the launcher is used.
+pub(crate) fn own_command(settings: &Settings, sources: &Sources) -> Result<OwnCommand, Error> {
+    let program = std::env::current_exe();
+    let program = program.map_err(|error| Error::failure(format!("this program: {error}")))?;
+    let temp_dir = &settings.surroundings().temp_dir;
+    let text = |program: PathBuf| {
+        program.into_os_string().into_string().map_err(|_| {
+            Error::failure("the path of this program is not UTF-8, which configuration files need")
+        })
+    };
+    let project = vec!["atlatl".to_owned()];
+    match Location::classify(&program, temp_dir) {
+        Location::Cached(command) => {
+            Ok(OwnCommand { user: command.clone(), project: command, temporary: false })
+        }
+        Location::Installed => {
+            Ok(OwnCommand { user: vec![text(program)?], project, temporary: false })
+        }
+        Location::Temporary => {
+            let path = sources.os_variable("PATH").cloned().unwrap_or_default();
+            let installed = installed_on_path(&path, temp_dir);
+            let temporary = installed.is_none();
+            let user = vec![text(installed.unwrap_or(program))?];
+            Ok(OwnCommand { user, project, temporary })
+        }
     }
 }
 
@@ -82,8 +123,8 @@ fn is_build(parts: &[&str]) -> bool {
     profile.is_some_and(|at| parts[..at].iter().rev().take(2).any(|part| *part == "target"))
 }
 
-/// The first `atlatl` of `PATH` that stays where it is.
-pub(crate) fn installed_on_path(path: &OsStr, temp_dir: &Path) -> Option<PathBuf> {
+/// The first `atlatl` of `PATH` that is in a permanent directory.
+fn installed_on_path(path: &OsStr, temp_dir: &Path) -> Option<PathBuf> {
     let mut programs = std::env::split_paths(path)
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join("atlatl"))

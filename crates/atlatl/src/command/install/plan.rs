@@ -1,38 +1,47 @@
-//! Plan: what is to be changed in each client's file.
+//! Discovers the configuration files of MCP clients, and plans the change of each.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use atlatl_lro::clients::{
-    Entry, Journal, Kind, Repaired, Scope, Wish, entries, install, own_arguments, repair,
+    BaseDir, CLIENTS, Client, ConfigParseError, ConfigScope, EntryKind, HomeLayout, InstallOptions,
+    Journal, RepairOutcome, ServerEntry, ServerTable, entries, install, own_arguments, repair,
     wrappable_urls,
 };
 
-use super::{Args, discover::Found, launcher::Location, tracked::is_tracked};
-use crate::{error::Error, install_journal::Installs, settings::Surroundings};
+use super::Args;
+use super::git_index::is_tracked;
+use super::launcher::{Location, OwnCommand};
+use crate::error::Error;
+use crate::install_journal::Installs;
+use crate::output::Output;
+use crate::settings::{Settings, Surroundings};
 
-/// What the server of the extraction tools is called.
-const TOOLS: &str = "atlatl";
-/// The scope of the user, for servers that run in a directory of their own whatever the project.
+/// The name of the server with the extraction tools.
+const TOOLS_SERVER: &str = "atlatl";
+/// The scope of the user, for servers that have a working directory of their own in every project.
 const USER_SCOPE: &str = "dir:~";
 /// The scope of the directory that a client starts a server in.
 const WORKING_DIR_SCOPE: &str = "dir:.";
+/// The largest configuration file that is read, in bytes. Claude Code keeps histories in its own.
+const MAX_CONFIG_LEN: u64 = 64 << 20;
 
-/// What is to be changed in a file.
+/// The change of a file.
 pub(crate) struct Change {
-    pub(crate) found: Found,
+    pub(crate) target: ClientFile,
     pub(crate) before: String,
     pub(crate) after: String,
-    /// What this change adds.
+    /// The entries that this change adds.
     pub(crate) journal: Journal,
-    /// What was changed before, with its entries repaired.
+    /// The entries of earlier changes, after a repair.
     pub(crate) earlier: Journal,
     pub(crate) rewritten: Vec<String>,
     pub(crate) restored: Vec<String>,
 }
 
-/// What a file comes to.
+/// The plan for a file.
 pub(crate) struct FilePlan {
-    /// Nothing where the file stays as it is.
+    /// `None` if the file stays as it is.
     pub(crate) change: Option<Change>,
     /// Whether git tracks the file and it was not changed before.
     pub(crate) tracked: bool,
@@ -42,7 +51,7 @@ pub(crate) struct FilePlan {
 /// The servers of a file that stay as they are, by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Servers {
-    /// Behind the proxy before.
+    /// Already behind the proxy.
     pub(crate) already: Vec<String>,
     /// At a URL: `--http` puts them behind the proxy.
     pub(crate) at_url: Vec<(String, String)>,
@@ -52,70 +61,65 @@ pub(crate) struct Servers {
     pub(crate) sse: Vec<(String, String)>,
 }
 
-/// How this program is started by clients.
-pub(crate) struct OwnCommand {
-    /// In files of the user.
-    pub(crate) user: Vec<String>,
-    /// In files of a project.
-    pub(crate) project: Vec<String>,
-    /// Whether the program of `user` is in a directory that does not stay.
-    pub(crate) temporary: bool,
-}
-
-/// Plans one file, whose text is `text` by then.
+/// Plans the change of a file with the contents `text`.
 pub(crate) fn plan(
     args: &Args,
-    found: &Found,
+    target: &ClientFile,
     text: String,
     surroundings: &Surroundings,
     (own, installs): (&OwnCommand, &Installs),
 ) -> Result<FilePlan, Error> {
-    let broken = |error| Error::failure(format!("{}: {error}", found.shown()));
+    let invalid = |error| Error::failure(format!("{}: {error}", target.shown()));
     let earlier =
-        installs.of(&found.file, &found.place)?.map(|one| one.journal).unwrap_or_default();
-    let of_project = found.is_of_project(surroundings);
-    let tracked = of_project && is_tracked(&found.file);
-    let project = project_dir(found, surroundings).filter(|_| !tracked);
-    let mut wish = Wish::with_command(if of_project { &own.project } else { &own.user }.clone());
-    wish.flags = vec!["--tools".to_owned(), "none".to_owned()];
+        installs.find(&target.file, &target.place)?.map(|one| one.journal).unwrap_or_default();
+    let of_project = target.is_of_project(surroundings);
+    let tracked = of_project && is_tracked(&target.file);
+    let project = project_dir(target, surroundings).filter(|_| !tracked);
+    let mut options =
+        InstallOptions::with_command(if of_project { &own.project } else { &own.user }.clone());
+    options.flags = vec!["--tools".to_owned(), "none".to_owned()];
     let tools = if let Some(dir) = project {
         let scope = format!("dir:{dir}");
-        wish.flags.extend(["--scope".to_owned(), scope.clone()]);
+        options.flags.extend(["--scope".to_owned(), scope.clone()]);
         scope
     } else {
-        wish.flags_with_cwd = ["--scope", USER_SCOPE].map(str::to_owned).to_vec();
+        options.flags_with_cwd = ["--scope", USER_SCOPE].map(str::to_owned).to_vec();
         WORKING_DIR_SCOPE.to_owned()
     };
     let tools = ["tools", "--scope", &tools, "--scope", USER_SCOPE].map(str::to_owned).to_vec();
-    wish.http = args.http;
-    wish.servers = (!args.servers.is_empty()).then(|| args.servers.clone());
-    let there = entries(&text, &found.place).map_err(broken)?;
-    wish.stale_programs = stale_programs(&there, surroundings);
-    wish.add.push((TOOLS.to_owned(), tools));
-    let Repaired { text: repaired, journal: earlier_now, rewritten, restored, .. } =
-        repair(&text, &found.place, &wish, &earlier).map_err(broken)?;
+    options.http = args.http;
+    options.servers = (!args.servers.is_empty()).then(|| args.servers.clone());
+    let existing = entries(&text, &target.place).map_err(invalid)?;
+    options.stale_programs = stale_programs(&existing, surroundings);
+    options.add.push((TOOLS_SERVER.to_owned(), tools));
+    let RepairOutcome { text: repaired, journal: earlier_now, rewritten, restored, .. } =
+        repair(&text, &target.place, &options, &earlier).map_err(invalid)?;
 
-    let tools = std::mem::take(&mut wish.add);
-    let wrapped = install(&repaired, &found.place, &wish).map_err(broken)?;
+    let tools = std::mem::take(&mut options.add);
+    let wrapped = install(&repaired, &target.place, &options).map_err(invalid)?;
     if !wrapped.journal.is_empty() {
-        // One server offers the tools for all that were wrapped.
-        wish.add = tools;
+        // One server has the tools for all wrapped servers.
+        options.add = tools;
     }
-    // The user's own table has it already.
-    if args.memory && found.client.scope != Scope::Local {
-        let offered = !wish.add.is_empty() || there.iter().any(|entry| entry.name == TOOLS);
-        let args: &[&str] = if offered { &["serve", "--tools", "none"] } else { &["serve"] };
-        wish.add.push(("atlatl-memory".to_owned(), args.iter().map(ToString::to_string).collect()));
+    // The user's own table has the memory server already.
+    if args.memory && target.client.scope != ConfigScope::Local {
+        let has_tools =
+            !options.add.is_empty() || existing.iter().any(|entry| entry.name == TOOLS_SERVER);
+        let args: &[&str] = if has_tools { &["serve", "--tools", "none"] } else { &["serve"] };
+        options
+            .add
+            .push(("atlatl-memory".to_owned(), args.iter().map(ToString::to_string).collect()));
     }
-    let installed = install(&repaired, &found.place, &wish).map_err(broken)?;
+    let installed = install(&repaired, &target.place, &options).map_err(invalid)?;
     let changed = installed.text != text;
-    let mut servers = unchanged(&installed.text, &there, found, args).map_err(broken)?;
+    let mut servers =
+        unchanged_servers(&installed.text, &existing, target, args).map_err(invalid)?;
     servers.already.retain(|name| !rewritten.contains(name));
     Ok(FilePlan {
         tracked: tracked && earlier.is_empty(),
         servers,
         change: changed.then(|| Change {
-            found: found.clone(),
+            target: target.clone(),
             before: text,
             after: installed.text,
             journal: installed.journal,
@@ -126,21 +130,22 @@ pub(crate) fn plan(
     })
 }
 
-/// The directory whose scope the servers of a project's file share, wherever their client starts each.
-fn project_dir<'a>(found: &'a Found, surroundings: &'a Surroundings) -> Option<&'a str> {
-    match found.client.scope {
-        Scope::Local => found.place.project.as_deref(),
-        Scope::Project if found.is_of_project(surroundings) => {
+/// The directory whose scope the servers of a project's file share, independent of the working directory
+/// that their client starts each in.
+fn project_dir<'a>(target: &'a ClientFile, surroundings: &'a Surroundings) -> Option<&'a str> {
+    match target.client.scope {
+        ConfigScope::Local => target.place.project.as_deref(),
+        ConfigScope::Project if target.is_of_project(surroundings) => {
             surroundings.working_dir.as_deref().and_then(Path::to_str)
         }
-        Scope::Project | Scope::User => None,
+        ConfigScope::Project | ConfigScope::User => None,
     }
 }
 
-/// Programs of our entries that are gone, or go when a launcher's cache is cleaned.
-fn stale_programs(there: &[Entry], surroundings: &Surroundings) -> Vec<String> {
-    let program = |entry: &Entry| match &entry.kind {
-        Kind::Ours(words) => words.first().cloned(),
+/// Programs of Atlatl entries that do not exist, or that are in the cache of a launcher.
+fn stale_programs(existing: &[ServerEntry], surroundings: &Surroundings) -> Vec<String> {
+    let program = |entry: &ServerEntry| match &entry.kind {
+        EntryKind::Ours(words) => words.first().cloned(),
         _ => None,
     };
     let stale = |program: &String| {
@@ -148,37 +153,152 @@ fn stale_programs(there: &[Entry], surroundings: &Surroundings) -> Vec<String> {
         let location = Location::classify(path, &surroundings.temp_dir);
         path.is_absolute() && (matches!(location, Location::Cached(_)) || !path.exists())
     };
-    there.iter().filter_map(program).filter(stale).collect()
+    existing.iter().filter_map(program).filter(stale).collect()
 }
 
-/// The servers that stay as they are, in a file that was changed.
-fn unchanged(
+/// The servers that stay as they are in the changed file.
+fn unchanged_servers(
     after: &str,
-    before: &[Entry],
-    found: &Found,
+    before: &[ServerEntry],
+    target: &ClientFile,
     args: &Args,
-) -> Result<Servers, atlatl_lro::clients::Broken> {
-    let wrappable = wrappable_urls(after, &found.place)?;
+) -> Result<Servers, ConfigParseError> {
+    let wrappable = wrappable_urls(after, &target.place)?;
     let mut servers = Servers::default();
-    for Entry { name, kind } in entries(after, &found.place)? {
+    for ServerEntry { name, kind } in entries(after, &target.place)? {
         if !args.servers.is_empty() && !args.servers.contains(&name) {
             continue;
         }
         match kind {
-            Kind::Sse(url) => servers.sse.push((name, url)),
-            Kind::Url(url) if wrappable.contains(&name) => servers.at_url.push((name, url)),
-            Kind::Url(url) => servers.with_settings.push((name, url)),
-            Kind::Ours(words) => {
-                let proxy = own_arguments(&words).and_then(<[String]>::first);
-                let was = before
+            EntryKind::Sse(url) => servers.sse.push((name, url)),
+            EntryKind::Url(url) if wrappable.contains(&name) => servers.at_url.push((name, url)),
+            EntryKind::Url(url) => servers.with_settings.push((name, url)),
+            EntryKind::Ours(words) => {
+                let subcommand = own_arguments(&words).and_then(<[String]>::first);
+                let was_ours = before
                     .iter()
-                    .any(|entry| entry.name == name && matches!(entry.kind, Kind::Ours(_)));
-                if was && proxy.is_some_and(|command| command == "proxy") {
+                    .any(|entry| entry.name == name && matches!(entry.kind, EntryKind::Ours(_)));
+                if was_ours && subcommand.is_some_and(|command| command == "proxy") {
                     servers.already.push(name);
                 }
             }
-            Kind::Program(_) | Kind::Other => {}
+            EntryKind::Program(_) | EntryKind::Other => {}
         }
     }
     Ok(servers)
+}
+
+/// A configuration file of a client that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientFile {
+    pub(crate) client: &'static Client,
+    /// The path with symbolic links resolved: the target of a link is changed, and the link stays.
+    pub(crate) file: PathBuf,
+    /// The table of servers in the file.
+    pub(crate) place: ServerTable,
+}
+
+impl ClientFile {
+    /// The name of the file for people.
+    pub(crate) fn shown(&self) -> String {
+        let whose = match self.client.scope {
+            ConfigScope::Local => ", for this directory",
+            ConfigScope::User | ConfigScope::Project => "",
+        };
+        format!("{} ({}{whose})", self.file.display(), self.client.title)
+    }
+
+    /// Whether this is a project's file. In the home directory, the project's file is the user's own.
+    pub(crate) fn is_of_project(&self, surroundings: &Surroundings) -> bool {
+        self.client.scope == ConfigScope::Project && surroundings.home != surroundings.working_dir
+    }
+
+    /// The contents of the file, or the reason why it is not changed.
+    pub(crate) fn read(&self) -> Result<String, String> {
+        let metadata = fs::metadata(&self.file).map_err(|error| error.to_string())?;
+        if !metadata.is_file() || metadata.len() > MAX_CONFIG_LEN {
+            return Err("it is no file of configuration".to_owned());
+        }
+        let text = fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
+        entries(&text, &self.place).map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+}
+
+/// The table of servers in a client's file; `None` if the project's path cannot be determined.
+fn server_table(client: &Client, surroundings: &Surroundings) -> Option<ServerTable> {
+    let mut table = client.place.clone();
+    if client.scope == ConfigScope::Local {
+        let dir = fs::canonicalize(surroundings.working_dir.as_ref()?).ok()?;
+        table.project = Some(dir.into_os_string().into_string().ok()?);
+    }
+    Some(table)
+}
+
+/// The existing configuration files of the clients with these names, or of all clients.
+pub(crate) fn find_client_files(
+    settings: &Settings,
+    names: &[String],
+) -> Result<Vec<ClientFile>, Error> {
+    for name in names {
+        if !CLIENTS.iter().any(|client| client.name == name) {
+            let mut clients: Vec<_> = CLIENTS.iter().map(|client| client.name).collect();
+            clients.dedup();
+            return Err(
+                Error::usage(format!("no client is called {name}")).with_hint(clients.join(", "))
+            );
+        }
+    }
+    let surroundings = settings.surroundings();
+    let layout = if cfg!(target_os = "macos") { HomeLayout::MacOs } else { HomeLayout::Linux };
+    let is_selected =
+        |client: &&Client| names.is_empty() || names.iter().any(|name| name == client.name);
+    let mut files: Vec<ClientFile> = Vec::new();
+    for client in CLIENTS.iter().filter(is_selected) {
+        let base = match client.folder {
+            BaseDir::Project => &surroundings.working_dir,
+            _ => &surroundings.home,
+        };
+        let path = base.as_ref().map(|base| base.join(client.relative_path(layout)));
+        // In the home directory, the project's file is the user's own and is listed once.
+        if let Some(file) = path.and_then(resolve_existing)
+            && is_inside_project(client, &file, surroundings)
+            && let Some(place) = server_table(client, surroundings)
+            && !files.iter().any(|other| other.file == file && other.place == place)
+        {
+            files.push(ClientFile { client, file, place });
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a project's file is inside the project. A symbolic link to the outside could name a file of the
+/// user, which the project must not change.
+fn is_inside_project(client: &Client, file: &Path, surroundings: &Surroundings) -> bool {
+    let Some(dir) = surroundings.working_dir.as_ref().filter(|_| client.folder == BaseDir::Project)
+    else {
+        return true;
+    };
+    let is_inside = fs::canonicalize(dir).is_ok_and(|dir| file.starts_with(dir));
+    if !is_inside {
+        let (title, file) = (client.title, file.display());
+        Output::remark(format_args!(
+            "{title}: this project's file is a link to {file}, outside of the project. It is left unchanged."
+        ));
+    }
+    is_inside
+}
+
+/// The path of a file with symbolic links resolved; `None` if it does not exist. A path that cannot be
+/// resolved for another reason is returned as it is, and reading it reports the error.
+fn resolve_existing(path: PathBuf) -> Option<PathBuf> {
+    match fs::canonicalize(&path) {
+        Ok(path) => Some(path),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            None
+        }
+        Err(_) => Some(path),
+    }
 }

@@ -1,4 +1,5 @@
-//! Input: a result from a file or a pipe, in memory where it is small and wherever it lies where not.
+//! Reads the input of `atlatl offload`: small inputs into memory, large ones from the file or from a spill
+//! buffer.
 
 use std::{
     fs::{File, Metadata},
@@ -19,29 +20,29 @@ use lro_wire::LINE_IN_MEMORY;
 
 use crate::{error::Error, output::ByteProgress, spool_config::Stores};
 
-/// A larger input does not lie in memory: the same size from which the proxy treats one so.
-const IN_MEMORY: usize = LINE_IN_MEMORY;
-/// How much is read at a time.
-const PIECE: usize = 1 << 20;
+/// The largest input in bytes that is read into memory: the same limit as the proxy's.
+const MAX_INPUT_IN_MEMORY: usize = LINE_IN_MEMORY;
+/// The bytes that are read at a time.
+const CHUNK_LEN: usize = 1 << 20;
 
-/// What was read.
+/// An input.
 pub(super) enum Input {
-    /// A small one.
+    /// A small input.
     Memory(Vec<u8>),
-    /// A large one.
-    Large(Large),
+    /// A large input.
+    Large(LargeInput),
 }
 
-/// An input that does not lie in memory.
-pub(super) struct Large {
+/// An input that is not in memory.
+pub(super) struct LargeInput {
     name: String,
-    bytes: Bytes,
+    bytes: InputBytes,
 }
 
-enum Bytes {
+enum InputBytes {
     /// A regular file, read where it is.
-    File { file: File, length: u64, opened: (i64, i64, u64) },
-    /// What came through a pipe, in an unnamed file of the spool's directory.
+    File { file: File, length: u64, version: (i64, i64, u64) },
+    /// The input of a pipe, in an unnamed file of the spool's directory.
     SpillBuffer(SpillBuffer),
 }
 
@@ -50,7 +51,7 @@ pub(super) fn read(file: Option<&Path>, stores: &Stores) -> Result<Input, Error>
     if let Some(path) = file.filter(|file| *file != Path::new("-")) {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| unreadable(&name, &error))?;
-        return input(name, file, stores);
+        return read_file(name, file, stores);
     }
     if io::stdin().is_terminal() {
         return Err(Error::usage("no result given: standard input is a terminal")
@@ -59,24 +60,24 @@ pub(super) fn read(file: Option<&Path>, stores: &Stores) -> Result<Input, Error>
     let name = "standard input".to_owned();
     let file = io::stdin().as_fd().try_clone_to_owned();
     let file = file.map_err(|error| unreadable(&name, &error))?;
-    input(name, File::from(file), stores)
+    read_file(name, File::from(file), stores)
 }
 
-fn input(name: String, mut file: File, stores: &Stores) -> Result<Input, Error> {
+fn read_file(name: String, mut file: File, stores: &Stores) -> Result<Input, Error> {
     let failed = |error| unreadable(&name, &error);
     let metadata = file.metadata().map_err(failed)?;
     let length = metadata.len();
     if metadata.is_file()
-        && length > IN_MEMORY as u64
+        && length > MAX_INPUT_IN_MEMORY as u64
         && file.stream_position().is_ok_and(|position| position == 0)
     {
-        let bytes = Bytes::File { file, length, opened: changed(&metadata) };
-        return Ok(Input::Large(Large { name, bytes }));
+        let bytes = InputBytes::File { file, length, version: file_version(&metadata) };
+        return Ok(Input::Large(LargeInput { name, bytes }));
     }
     let mut progress = ByteProgress::new("reading", metadata.is_file().then_some(length));
-    let mut held = SpillBuffer::new(IN_MEMORY);
-    let spool = stores.of_operation(&Operation::of_tool(""));
-    let mut piece = vec![0; PIECE];
+    let mut buffer = SpillBuffer::new(MAX_INPUT_IN_MEMORY);
+    let spool = stores.spool_for(&Operation::of_tool(""));
+    let mut piece = vec![0; CHUNK_LEN];
     loop {
         let read = match file.read(&mut piece) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -85,53 +86,53 @@ fn input(name: String, mut file: File, stores: &Stores) -> Result<Input, Error> 
         if read == 0 {
             break;
         }
-        held.append(&piece[..read], &*spool);
-        progress.at(held.bytes());
+        buffer.append(&piece[..read], &*spool);
+        progress.at(buffer.bytes());
     }
     drop(progress);
-    Ok(match held.into_memory() {
+    Ok(match buffer.into_memory() {
         Ok(input) => Input::Memory(input),
-        Err(held) => Input::Large(Large { name, bytes: Bytes::SpillBuffer(held) }),
+        Err(buffer) => Input::Large(LargeInput { name, bytes: InputBytes::SpillBuffer(buffer) }),
     })
 }
 
-impl Large {
-    /// All of it, in memory.
+impl LargeInput {
+    /// Reads all of it into memory.
     pub(super) fn whole(&self) -> Result<Vec<u8>, Error> {
         payload::part(self, 0..self.bytes()).map_err(|error| self.unreadable(&error))
     }
 
-    /// Why it could not be read to its end.
+    /// The error for an input that cannot be read.
     pub(super) fn unreadable(&self, error: &Unreadable) -> Error {
         Error::failure(format!("{}: cannot be read: {}", self.name, error.0))
     }
 
-    /// Whether somebody wrote to it since it was opened, so that what was read may be of two ages.
+    /// Whether the file was modified since it was opened, so that the bytes read may be inconsistent.
     pub(super) fn has_changed(&self) -> bool {
         match &self.bytes {
-            Bytes::File { file, opened, .. } => {
-                file.metadata().is_ok_and(|metadata| changed(&metadata) != *opened)
+            InputBytes::File { file, version, .. } => {
+                file.metadata().is_ok_and(|metadata| file_version(&metadata) != *version)
             }
-            Bytes::SpillBuffer(_) => false,
+            InputBytes::SpillBuffer(_) => false,
         }
     }
 
-    /// Its name, for messages.
+    /// The name for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// When the bytes of a file changed last, and how many there are.
-fn changed(metadata: &Metadata) -> (i64, i64, u64) {
+/// The modification time and length of a file.
+fn file_version(metadata: &Metadata) -> (i64, i64, u64) {
     (metadata.mtime(), metadata.mtime_nsec(), metadata.len())
 }
 
-impl Payload for Large {
+impl Payload for LargeInput {
     fn bytes(&self) -> u64 {
         match &self.bytes {
-            Bytes::File { length, .. } => *length,
-            Bytes::SpillBuffer(held) => held.bytes(),
+            InputBytes::File { length, .. } => *length,
+            InputBytes::SpillBuffer(buffer) => buffer.bytes(),
         }
     }
 
@@ -141,16 +142,17 @@ impl Payload for Large {
 
     fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
         let (file, length) = match &self.bytes {
-            Bytes::File { file, length, .. } => (file, *length),
-            Bytes::SpillBuffer(held) => return held.chunk_at(at, space),
+            InputBytes::File { file, length, .. } => (file, *length),
+            InputBytes::SpillBuffer(buffer) => return buffer.chunk_at(at, space),
         };
-        let wanted = usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(PIECE);
-        space.resize(wanted, 0);
+        let chunk_len =
+            usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(CHUNK_LEN);
+        space.resize(chunk_len, 0);
         let mut read = 0;
-        while read == 0 && wanted > 0 {
+        while read == 0 && chunk_len > 0 {
             match file.read_at(space, at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The file is shorter than it was.
+                // The file was truncated.
                 Ok(0) => {
                     return Err(Unreadable(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
                 }

@@ -1,48 +1,49 @@
-//! The report: what was recognised in a result, and what would be done with it.
+//! The report of `atlatl offload --dry-run`: what was recognised in a result, what would be done with it,
+//! and the configuration key behind the decision.
 
-use std::{borrow::Cow, path::Path};
+use std::borrow::Cow;
+use std::path::Path;
 
+use lro_core::config::{Config, key};
+use lro_core::payload::Payload;
+use lro_core::records::{Content, Found, PayloadChanged, RecordForm};
+use lro_core::threshold::{Decision, Delivery, Reason};
+use lro_core::tool_result::{Origin, ToolResult};
 use lro_core::{
-    Assessment, LeftOut, Measure, O200k, Operation, Rules, assess, assess_arrived, assess_result,
-    config::Config,
-    lines, lines_arrived,
-    payload::{self, Payload},
-    records::{Content, Found, PayloadChanged, RecordForm},
-    threshold::{Decision, Delivery},
-    tool_result::{Origin, ToolResult},
+    Assessment, LeftOut, Measure, O200k, Operation, Policy, Rules, Threshold, assess,
+    assess_arrived, assess_result, lines, lines_arrived, payload,
 };
 use serde::Serialize;
 
-use super::{
-    count::{self, COUNT_BYTES, Counted, TokenCounts},
-    descriptor::{Descriptor, HEAD_BYTES},
-    rules::{deciding_key, rules},
+use super::tokens::{
+    CountScope, Descriptor, HEAD_BYTES, MAX_COUNTED_BYTES, TokenCounts, count_tokens,
 };
 
-/// As a program reads it.
+/// The report as programs read it.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    pub(super) kind: Kind,
-    /// Where the payload stood; nothing if it is the whole input.
+    pub(super) kind: PayloadKind,
+    /// The location of the payload in a tool result; `None` if it is the whole input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tool_result: Option<Place>,
+    pub(super) tool_result: Option<PayloadLocation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) records: Option<Records>,
     /// The size of the payload and of the texts beside it.
     pub(super) bytes: u64,
-    /// Nothing where it is no text.
+    /// `None` if the payload is not text.
     pub(super) characters: Option<u64>,
-    /// Nothing where nobody named it.
+    /// `None` if it is unknown.
     pub(super) tool: Option<Tool>,
     pub(super) tokens: TokenCounts,
-    pub(super) decision: Decided,
+    pub(super) decision: DecisionReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) descriptor: Option<Descriptor>,
 }
 
+/// The kind of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum PayloadKind {
     Memories,
     Records,
     Json,
@@ -52,13 +53,13 @@ pub(super) enum Kind {
     Nothing,
 }
 
-/// The payload's place in a tool result.
+/// The location of the payload in a tool result.
 #[derive(Debug, Serialize)]
-pub(super) struct Place {
+pub(super) struct PayloadLocation {
     pub(super) payload: Option<Origin>,
-    /// Texts that say something else than the payload.
+    /// Texts besides the payload.
     pub(super) further_texts: usize,
-    /// Images and the like, which stay where they are.
+    /// Images and other blocks, which are not offloaded.
     pub(super) other_blocks: usize,
 }
 
@@ -68,12 +69,12 @@ pub(super) struct Records {
     #[serde(flatten)]
     pub(super) form: RecordForm,
     pub(super) fields: serde_json::Map<String, serde_json::Value>,
-    /// Fields that are not listed; a least number where there are too many different ones to tell.
+    /// The number of fields that are not listed; a lower bound if there are too many to count.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) fields_left_out: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
@@ -84,18 +85,18 @@ pub(super) struct Tool {
     pub(super) origin: ToolOrigin,
 }
 
-/// How a tool's name is known.
+/// Where a tool's name comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolOrigin {
-    /// It was given.
+    /// The flag `--tool`.
     Flag,
     /// The records are memories, so a memory operation must have returned them.
     Assumed,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Decided {
+pub(super) struct DecisionReport {
     #[serde(flatten)]
     pub(super) decision: Decision,
     /// The configuration key that another decision would need.
@@ -103,12 +104,12 @@ pub(super) struct Decided {
     pub(super) key: Option<String>,
 }
 
-/// A payload, what was found in it, and what stood beside it.
-struct Seen<'a> {
+/// A payload with what was detected in it, and the texts besides it.
+struct DetectedPayload<'a> {
     payload: &'a dyn Payload,
-    found: Found,
-    further: &'a [&'a str],
-    place: Option<Place>,
+    detected: Found,
+    further_texts: &'a [&'a str],
+    location: Option<PayloadLocation>,
 }
 
 impl Report {
@@ -125,47 +126,52 @@ impl Report {
             Some(_) => parts.next().unwrap_or_default().as_bytes(),
             None => input,
         };
-        let further: Vec<&str> = parts.collect();
-        let place = result.as_ref().map(|result| Place {
+        let further_texts: Vec<&str> = parts.collect();
+        let location = result.as_ref().map(|result| PayloadLocation {
             payload: result.payload().map(|part| part.origin),
-            further_texts: further.len(),
+            further_texts: further_texts.len(),
             other_blocks: result.other_blocks,
         });
-        let seen =
-            Seen { payload: &payload, found: Found::detect(payload), further: &further, place };
-        Self::seen(seen, tool, config, directory, |name, rules| match &result {
+        let input = DetectedPayload {
+            payload: &payload,
+            detected: Found::detect(payload),
+            further_texts: &further_texts,
+            location,
+        };
+        Self::for_detected(input, tool, config, directory, |name, rules| match &result {
             Some(result) => assess_result(result, name, rules, &O200k),
             None => assess(payload, name, rules, &O200k),
         })
     }
 
     /// Reports on a payload that does not fit into memory.
-    pub(super) fn of_large(
+    pub(super) fn for_large(
         payload: &dyn Payload,
-        found: &Found,
-        place: Option<Place>,
+        detected: &Found,
+        location: Option<PayloadLocation>,
         tool: Option<&str>,
         config: &Config,
         directory: &Path,
     ) -> Result<Self, PayloadChanged> {
-        let seen = Seen { payload, found: found.clone(), further: &[], place };
-        Self::seen(seen, tool, config, directory, |name, rules| {
-            assess_arrived(payload, found.clone(), name, rules, &O200k)
+        let input =
+            DetectedPayload { payload, detected: detected.clone(), further_texts: &[], location };
+        Self::for_detected(input, tool, config, directory, |name, rules| {
+            assess_arrived(payload, detected.clone(), name, rules, &O200k)
         })
     }
 
-    fn seen(
-        seen: Seen<'_>,
+    fn for_detected(
+        input: DetectedPayload<'_>,
         tool: Option<&str>,
         config: &Config,
         directory: &Path,
         assess: impl Fn(&str, &Rules<'_>) -> Assessment,
     ) -> Result<Self, PayloadChanged> {
-        let Seen { payload, found, further, place } = seen;
+        let DetectedPayload { payload, detected, further_texts, location } = input;
         let part = |bytes| payload::part(payload, 0..bytes).map_err(|_| PayloadChanged);
         let (lines, survey) =
-            lines_arrived(payload, &found, COUNT_BYTES).map_err(|_| PayloadChanged)?;
-        let kind = Kind::from_detected(&found, survey.is_of_memories());
+            lines_arrived(payload, &detected, MAX_COUNTED_BYTES).map_err(|_| PayloadChanged)?;
+        let kind = PayloadKind::from_detected(&detected, survey.is_of_memories());
         let tool = Tool::new(tool, kind);
         let name = tool.as_ref().map_or("", |tool| &tool.name);
         let operation = Operation::of_tool(name);
@@ -179,38 +185,38 @@ impl Report {
             None
         };
 
-        let mut whole = found.measure;
-        for text in further {
+        let mut whole = detected.measure;
+        for text in further_texts {
             whole += Measure::from_bytes(text.as_bytes());
         }
-        let (of, all, texts) = match found.records() {
+        let (of, all, texts) = match detected.records() {
             Some(records) if memory && !is_table(&records.form) => {
-                // The line breaks are ours, and not in the measure of the records.
+                // The line breaks were added and are not in the measure of the records.
                 let text = Cow::Owned(lines.replace('\n', ""));
-                (Counted::Records, records.measure, vec![text])
+                (CountScope::Records, records.measure, vec![text])
             }
             _ => {
-                // What is no UTF-8 is binary, and not counted. A character may be cut at the end.
-                let mut start = part(COUNT_BYTES as u64)?;
+                // Binary data is not counted. A character may be cut at the end.
+                let mut start = part(MAX_COUNTED_BYTES as u64)?;
                 let valid = str::from_utf8(&start).map_or_else(|e| e.valid_up_to(), str::len);
                 start.truncate(valid);
-                let texts = further.iter().copied().map(Cow::Borrowed);
+                let texts = further_texts.iter().copied().map(Cow::Borrowed);
                 let start = Cow::Owned(String::from_utf8(start).unwrap_or_default());
-                (Counted::Result, whole, [start].into_iter().chain(texts).collect())
+                (CountScope::Result, whole, [start].into_iter().chain(texts).collect())
             }
         };
         let tokens = TokenCounts {
             of,
             estimated: assessment.estimate,
-            real: (kind != Kind::Binary)
-                .then(|| count::real(texts.iter().map(|text| &**text), all)),
+            real: (kind != PayloadKind::Binary)
+                .then(|| count_tokens(texts.iter().map(|text| &**text), all)),
         };
 
         let key = deciding_key(&assessment.decision.reason, config, name, memory);
         Ok(Self {
             kind,
-            tool_result: place,
-            records: found.records().map(|records| Records {
+            tool_result: location,
+            records: detected.records().map(|records| Records {
                 count: records.count,
                 form: records.form.clone(),
                 fields: survey.shape.fields().into_iter().map(|(k, v)| (k, v.into())).collect(),
@@ -219,10 +225,10 @@ impl Report {
                 },
             }),
             bytes: whole.bytes,
-            characters: (kind != Kind::Binary).then_some(whole.chars),
+            characters: (kind != PayloadKind::Binary).then_some(whole.chars),
             tool,
             tokens,
-            decision: Decided { decision: assessment.decision, key },
+            decision: DecisionReport { decision: assessment.decision, key },
             descriptor,
         })
     }
@@ -232,10 +238,10 @@ fn is_table(form: &RecordForm) -> bool {
     matches!(form, RecordForm::Table { .. })
 }
 
-impl Kind {
-    fn from_detected(found: &Found, memories: bool) -> Self {
-        match found.content {
-            _ if found.measure.bytes == 0 => Self::Nothing,
+impl PayloadKind {
+    fn from_detected(detected: &Found, memories: bool) -> Self {
+        match detected.content {
+            _ if detected.measure.bytes == 0 => Self::Nothing,
             Content::Records(_) if memories => Self::Memories,
             Content::Records(_) => Self::Records,
             Content::Document => Self::Json,
@@ -246,8 +252,8 @@ impl Kind {
 }
 
 impl Tool {
-    /// The tool that must have returned `input`, where that can be told.
-    pub(super) fn assumed(
+    /// Infers the tool that returned `input`, if it can be told from the records.
+    pub(super) fn infer(
         input: &[u8],
         result: Option<&ToolResult<'_>>,
     ) -> Result<Option<Self>, PayloadChanged> {
@@ -255,22 +261,50 @@ impl Tool {
             Some(result) => result.payload().map_or(&[][..], |part| part.payload.as_bytes()),
             None => input,
         };
-        let found = Found::detect(payload);
-        let (_, survey) = lines(payload, &found, 0)?;
-        Ok(Self::assumed_of(&found, survey.is_of_memories()))
+        let detected = Found::detect(payload);
+        let (_, survey) = lines(payload, &detected, 0)?;
+        Ok(Self::infer_from_detected(&detected, survey.is_of_memories()))
     }
 
-    /// The same of a payload whose records are known.
-    pub(super) fn assumed_of(found: &Found, memories: bool) -> Option<Self> {
-        Self::new(None, Kind::from_detected(found, memories))
+    /// Infers the tool from the records that were detected.
+    pub(super) fn infer_from_detected(detected: &Found, memories: bool) -> Option<Self> {
+        Self::new(None, PayloadKind::from_detected(detected, memories))
     }
 
-    fn new(named: Option<&str>, kind: Kind) -> Option<Self> {
-        let (name, origin) = match named {
+    fn new(name: Option<&str>, kind: PayloadKind) -> Option<Self> {
+        let (name, origin) = match name {
             Some(name) => (name, ToolOrigin::Flag),
-            None if kind == Kind::Memories => ("recall_memories", ToolOrigin::Assumed),
+            None if kind == PayloadKind::Memories => ("recall_memories", ToolOrigin::Assumed),
             None => return None,
         };
         Some(Self { name: name.to_owned(), origin })
+    }
+}
+
+/// The rules for results of memory operations, or of other tools.
+fn rules(config: &Config, memory: bool) -> Rules<'_> {
+    let offload = &config.prompt.offload;
+    let threshold = if memory {
+        Threshold::Above(offload.threshold_tokens)
+    } else {
+        Threshold::From(config.proxy.threshold_tokens)
+    };
+    Rules { enabled: offload.enabled, threshold, policies: &config.proxy.policy }
+}
+
+/// The configuration key that the decision follows from, if there is one.
+fn deciding_key(reason: &Reason, config: &Config, tool: &str, memory: bool) -> Option<String> {
+    let policy = |glob: &str| key("proxy.policy").map(|key| key.entry_name(glob));
+    match reason {
+        Reason::Disabled => Some("prompt.offload.enabled".to_owned()),
+        Reason::Policy { glob } => policy(glob),
+        Reason::Bytes { .. } | Reason::Estimate { .. } => {
+            match config.proxy.policy.for_tool(tool) {
+                Some((glob, Policy::Threshold { .. })) => policy(glob),
+                _ if memory => Some("prompt.offload.threshold_tokens".to_owned()),
+                _ => Some("proxy.threshold_tokens".to_owned()),
+            }
+        }
+        _ => None,
     }
 }

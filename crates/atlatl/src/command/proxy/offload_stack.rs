@@ -1,6 +1,7 @@
 //! Builds the offloader, the extractor and their spools from the settings.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lro::mcp::{Interceptor, Tools};
 use lro::{
@@ -12,18 +13,20 @@ use lro_spool::Spool;
 
 use crate::{error::Error, ledger_sink::LedgerSink, settings::Settings, spool_config::Stores};
 
-/// Spec L2: how often is cleaned, unless results live shorter.
-const HOUR: Duration = Duration::from_hours(1);
-/// More often would be work for nothing: what has expired is not given out anyway.
-const MINUTE: Duration = Duration::from_mins(1);
+/// Spec L2: the longest time between two sweeps. It is shorter if results expire earlier.
+const MAX_SWEEP_INTERVAL: Duration = Duration::from_hours(1);
+/// The shortest time between two sweeps. Expired results are not returned even if they are still there.
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+/// The bytes of a streamed payload that stay in memory. The message that contains it may be in memory at
+/// the same time.
+const MAX_PAYLOAD_IN_MEMORY: usize = 32 << 20;
+/// How long the end of the process waits for results to be counted. A client kills processes that take
+/// longer.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A payload that arrives in pieces goes to disk beyond this: the message it came in may lie in
-/// memory at the same time.
-const PAYLOAD_IN_MEMORY: usize = 32 << 20;
-
-/// Where results are kept, and who is told of it.
+/// The spools of results, with the sink of their events.
 pub(crate) struct OffloadStack {
-    /// Where results of this machine are; none where it keeps none.
+    /// The directories of this machine, if it stores results.
     stores: Option<Arc<Stores>>,
     events: Arc<dyn EventSink>,
     counter: Option<Arc<Counter>>,
@@ -34,52 +37,49 @@ pub(crate) struct OffloadStack {
     links: Option<Arc<dyn Links>>,
 }
 
-/// Tells the ledger of everything and the person of what went wrong.
+/// Sends all events to the ledger, and prints failures.
 struct LedgerAndConsole {
-    watch: Arc<LedgerSink>,
+    ledger: Arc<LedgerSink>,
     counter: Arc<Counter>,
 }
 
-/// How long the end of a process waits for results to be counted: a client kills what takes longer.
-const COUNTING: Duration = Duration::from_secs(1);
-
 impl OffloadStack {
-    /// Results lie in directories of this machine.
+    /// Stores results in directories of this machine.
     pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, scope)?;
-        let memory = stores.of_operation(&Operation::of_tool("recall_memories"));
-        let other = stores.of_operation(&Operation::of_tool(""));
+        let memory = stores.spool_for(&Operation::of_tool("recall_memories"));
+        let other = stores.spool_for(&Operation::of_tool(""));
         let alternate = stores.alternate();
-        let mut keep = Self::in_spools(settings, stores, memory, other)?;
-        keep.further.extend(alternate);
-        Ok(keep)
+        let mut stack = Self::with_spools(settings, stores, memory, other)?;
+        stack.further.extend(alternate);
+        Ok(stack)
     }
 
-    /// The same, in the first of `scopes`; those of the others can be read as well.
+    /// Stores results in the first of `scopes`, and reads them from all.
     pub(crate) fn with_scopes(settings: &Settings, scopes: &[String]) -> Result<Self, Error> {
         let mut scopes = scopes.iter().map(String::as_str);
-        let mut keep = Self::new(settings, scopes.next())?;
+        let mut stack = Self::new(settings, scopes.next())?;
         for scope in scopes {
             let stores = Stores::from_settings(settings, Some(scope))?;
-            keep.further.push(stores.of_operation(&Operation::of_tool("")));
-            keep.further.extend(stores.alternate());
+            stack.further.push(stores.spool_for(&Operation::of_tool("")));
+            stack.further.extend(stores.alternate());
         }
-        Ok(keep)
+        Ok(stack)
     }
 
-    /// Results lie in a place that other servers share, and are given by links.
+    /// Stores results in a spool that other servers share, and returns links to them.
     pub(crate) fn shared(
         settings: &Settings,
         spool: Arc<dyn Spool>,
         links: Arc<dyn Links>,
     ) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, None)?;
-        let mut keep = Self::in_spools(settings, stores, spool.clone(), spool)?;
-        keep.links = Some(links);
-        Ok(keep)
+        let mut stack = Self::with_spools(settings, stores, spool.clone(), spool)?;
+        stack.links = Some(links);
+        Ok(stack)
     }
 
-    /// The same for one tenant of many, whose results nobody counts in a ledger of this machine.
+    /// Stores results of one tenant in a shared spool, without a ledger of this machine.
     pub(crate) fn of_tenant(
         spool: Arc<dyn Spool>,
         links: Arc<dyn Links>,
@@ -90,16 +90,16 @@ impl OffloadStack {
         Self { stores: None, events, counter: None, memory, other, further, links }
     }
 
-    fn in_spools(
+    fn with_spools(
         settings: &Settings,
         stores: Stores,
         memory: Arc<dyn Spool>,
         other: Arc<dyn Spool>,
     ) -> Result<Self, Error> {
-        let watch = Arc::new(LedgerSink::new(settings));
+        let ledger = Arc::new(LedgerSink::new(settings));
         let spools = Spools::new(vec![other.clone(), memory.clone()]);
-        let counter = Arc::new(Counter::start(spools, O200k, watch.clone())?);
-        let events = Arc::new(LedgerAndConsole { watch, counter: counter.clone() });
+        let counter = Arc::new(Counter::start(spools, O200k, ledger.clone())?);
+        let events = Arc::new(LedgerAndConsole { ledger, counter: counter.clone() });
         Ok(Self {
             stores: Some(Arc::new(stores)),
             events,
@@ -111,7 +111,7 @@ impl OffloadStack {
         })
     }
 
-    /// Tells someone else, who may tell the ledger and the person in turn.
+    /// Replaces the sink of events. The new one may forward to the old one.
     pub(crate) fn tell(&mut self, events: Arc<dyn EventSink>) {
         self.events = events;
     }
@@ -121,9 +121,9 @@ impl OffloadStack {
             let offloader = Offloader::new(spool.clone(), &settings.config)
                 .with_tokenizer(O200k)
                 .with_events(self.events())
-                // Also where a server of their own offers the tools: that is what it is for.
+                // Also if `atlatl tools` provides the tools instead of this process.
                 .with_extraction(Extraction::Native)
-                .with_memory_cap(PAYLOAD_IN_MEMORY);
+                .with_memory_cap(MAX_PAYLOAD_IN_MEMORY);
             match &self.links {
                 Some(links) => offloader.with_links(links.clone()),
                 None => offloader,
@@ -132,7 +132,7 @@ impl OffloadStack {
         Interceptor::new(offloader(&self.memory), offloader(&self.other))
     }
 
-    /// Every place that a result can be in.
+    /// All spools that can contain a result.
     pub(crate) fn spools(&self) -> Spools {
         let mut all = vec![self.other.clone(), self.memory.clone()];
         all.extend(self.further.iter().cloned());
@@ -147,7 +147,7 @@ impl OffloadStack {
         Tools::new(Arc::new(self.extractor(settings).with_tokenizer(O200k)))
     }
 
-    /// Answers for a program: as long as the query's own bounds let them be.
+    /// An extractor for programs, whose answers are limited only by the query's own bounds.
     pub(crate) fn extractor_for_programs(&self, settings: &Settings) -> Arc<Extractor> {
         let unbounded = Tokens(u64::MAX);
         Arc::new(self.extractor(settings).with_reply(unbounded).with_tokenizer(NoTokenizer))
@@ -165,22 +165,22 @@ impl OffloadStack {
         }
     }
 
-    /// How often is cleaned.
+    /// The time between two sweeps.
     pub(crate) fn interval(settings: &Settings) -> Duration {
         let config = &settings.config;
-        let lives = config.proxy.ttl_seconds.min(config.prompt.offload.ttl_seconds);
-        Duration::from_secs(lives).clamp(MINUTE, HOUR)
+        let ttl = config.proxy.ttl_seconds.min(config.prompt.offload.ttl_seconds);
+        Duration::from_secs(ttl).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL)
     }
 
-    /// Removes what has expired from this machine, now and again, as long as the process lives.
+    /// Starts a task that removes expired results from this machine as long as the process runs.
     pub(crate) fn clean(&self, settings: &Settings) {
         let interval = Self::interval(settings);
         let Some(stores) = self.stores.clone() else { return };
         let events = self.events.clone();
         let sweep = move || drop(stores.sweep(Moment::of_system().now, &*events));
-        // It ends with the process: a sweep may be cut short at any point.
-        if let Ok(custodian) = MaintenanceTask::every(interval, sweep) {
-            std::mem::forget(custodian);
+        // The task ends with the process: a sweep can be interrupted at any point.
+        if let Ok(task) = MaintenanceTask::every(interval, sweep) {
+            std::mem::forget(task);
         }
     }
 }
@@ -188,7 +188,7 @@ impl OffloadStack {
 impl Drop for OffloadStack {
     fn drop(&mut self) {
         if let Some(counter) = &self.counter {
-            counter.finish(COUNTING);
+            counter.finish(COUNT_TIMEOUT);
         }
     }
 }
@@ -196,6 +196,6 @@ impl Drop for OffloadStack {
 impl EventSink for LedgerAndConsole {
     fn publish(&self, event: Event) {
         self.counter.watch(&event);
-        self.watch.publish_aloud(event);
+        self.ledger.publish_aloud(event);
     }
 }

@@ -82,7 +82,7 @@ fn a_result_that_one_process_stored_is_asked_and_fetched_from_another() {
 }
 
 #[test]
-fn a_link_is_for_one_result_to_be_read_and_for_nobody_elses() {
+fn a_link_is_for_reading_one_result_and_no_other() {
     let (postgres, s3) = (Server::shared(), s3::Server::shared());
     let program = storing(team(postgres), s3).file("work/tokens", "t".repeat(40) + "\n");
     shell(&format!("chmod 600 {}", program.path("work/tokens").display()));

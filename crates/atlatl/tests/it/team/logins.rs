@@ -37,11 +37,11 @@ fn from_a_login_to_a_local_file_to_an_answer_by_sql() {
     let authority = Authority::start();
     let (program, serving) = served(&authority, &[]);
     let mcp = format!("{}/mcp", serving.url);
-    // Whoever has no token is told where one is to be had.
-    let nobody = asked(&serving.url, "POST", "/mcp", "{}").unwrap();
-    assert_eq!(nobody.status, 401, "{nobody:?}");
+    // A request without a token gets the URL of the resource metadata.
+    let anonymous = asked(&serving.url, "POST", "/mcp", "{}").unwrap();
+    assert_eq!(anonymous.status, 401, "{anonymous:?}");
     let place = format!("{}/.well-known/oauth-protected-resource/mcp", serving.url);
-    assert!(nobody.headers.contains(&format!("resource_metadata=\"{place}\"")), "{nobody:?}");
+    assert!(anonymous.headers.contains(&format!("resource_metadata=\"{place}\"")), "{anonymous:?}");
     let metadata = get(&serving, "/.well-known/oauth-protected-resource/mcp").json();
     assert_eq!(metadata["resource"], mcp.as_str(), "{metadata}");
     assert_eq!(metadata["authorization_servers"], json!([authority.url("")]), "{metadata}");
@@ -78,13 +78,13 @@ fn keys_that_an_authority_changes_are_fetched_and_old_ones_forgotten() {
     let issuer = authority.url("");
     let token = |signer: &Signer| signer.sign(&signer.claims(&issuer, "memory:read", 600));
     assert_eq!(bearer(&serving, &token(&signer)).status, 200);
-    // A new key is fetched when a token names it, and the old one is good no more.
+    // A new key is fetched when a token names it, and the old one is no longer accepted.
     let new = Signer { key: 1, ..signer.clone() };
     authority.ledger().signer = Some(new.clone());
     assert_eq!(bearer(&serving, &token(&new)).status, 200);
     let later = signer.sign(&signer.claims(&issuer, "memory:read", 601));
     assert_eq!(bearer(&serving, &later).status, 401);
-    // Whoever makes up keys must not make us fetch.
+    // Made-up key ids must not cause fetches.
     let asked = || authority.asked().iter().filter(|asked| asked.path() == "/keys").count();
     let before = asked();
     for n in 0..20 {
@@ -139,7 +139,7 @@ fn no_token_that_is_not_for_this_server_is_taken_and_none_is_written_down() {
         assert_eq!(answer.status, 401, "{name}: {answer:?}");
         assert!(answer.headers.contains("error=\"invalid_token\""), "{name}: {answer:?}");
     }
-    // A tenant that nobody made here; a scope that is not enough; a place where no token belongs.
+    // A tenant that does not exist; a missing scope; a token in the wrong place.
     let stranger = changed(&|claims| claims["tenant"] = json!("stranger"));
     assert_eq!(bearer(&serving, &stranger).status, 403);
     let little = changed(&|claims| claims["scope"] = json!("memory:write"));
@@ -155,7 +155,7 @@ fn no_token_that_is_not_for_this_server_is_taken_and_none_is_written_down() {
         asked_with(&serving.url, "GET", "/v1/memories", "", "Authorization: Basic YTpi\r\n");
     assert_eq!(basic.unwrap().status, 401);
 
-    // Who was not let in is written down, and nothing that would let anyone in.
+    // Denied requests are in the audit log, without any credential.
     let written = fs::read_to_string(&audit).unwrap();
     fs::remove_file(&audit).unwrap();
     assert!(written.matches("\"reason\":\"token\"").count() >= wrong.len(), "{written}");

@@ -67,7 +67,7 @@ fn a_task_started_on_one_process_is_fetched_from_another() {
     for part in ["memories", "scores", "total_matches"] {
         assert_eq!(results[0][part], results[1][part], "{part}");
     }
-    // Whoever made one up is told that there is none.
+    // A made-up id is not found.
     let odd = message(&other, "tasks/get", &json!({"taskId": format!("{id}A")}));
     assert!(odd["error"].is_object(), "{odd}");
 }

@@ -128,7 +128,7 @@ fn pages(url: &str, key: &str, question: &Value, mut cursor: Value) -> Vec<Value
     ids
 }
 
-/// Dumps while somebody writes; what was acknowledged before it began, and when it had ended.
+/// Dumps during writes. Returns what was acknowledged before the dump began and after it ended.
 fn dumped_under_load(house: &House, url: &str, key: &str) -> (PathBuf, [Acknowledged; 2]) {
     let done = AtomicBool::new(false);
     let kept = std::sync::Mutex::new(Acknowledged::new());
@@ -174,7 +174,7 @@ fn a_dump_of_a_cluster_at_work_restores_what_was_acknowledged_and_gives_the_same
     assert_eq!(run.status, 0, "{run}");
 
     let (dump, [before, after]) = dumped_under_load(&old, url, &busy);
-    assert!(before.len() < after.len(), "nobody wrote meanwhile");
+    assert!(before.len() < after.len(), "no writes during the dump");
     let cluster = empty_cluster();
     let new = restored(&cluster, &dump);
     let again = Serving::start(&new.program, &[]);
@@ -254,7 +254,7 @@ fn tenants_are_kept_apart(
 }
 
 #[test]
-fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_mends_it() {
+fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_repairs_it() {
     let old = House::new();
     let [ann, bob] = ["ann", "bob"].map(|name| old.tenant(name));
     let id = {
@@ -273,7 +273,7 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_mends_it
             assert!(run.stderr.contains("hint: atlatl db migrate --as postgres://"), "{run}");
         }
     };
-    let mended = |house: &House| {
+    let check_repaired = |house: &House| {
         let run = house.run(&["db", "migrate"]);
         assert_eq!((run.status, &run.json()["applied"]), (0, &json!(["policies"])), "{run}");
         let serving = Serving::start(&house.program, &[]);
@@ -293,22 +293,22 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_mends_it
     assert_eq!(cluster.sql(&open, &seen), "2");
     let house = House::of(&cluster, &open);
     refused(&house, "is not bound by its policies, as a restore may leave it");
-    mended(&house);
+    check_repaired(&house);
 
     // For another owner, the functions that know keys and words would see nothing.
     cluster.sql("postgres", &format!("CREATE ROLE other LOGIN PASSWORD '{PASSWORD}'"));
     let others = cluster.database();
     cluster.sql("postgres", &format!("ALTER DATABASE {others} OWNER TO other"));
-    let anew = [&["--no-owner", "--no-comments"], &WHOLE[..]].concat();
-    assert!(restored_by(&cluster, "other", &others, &dump, &anew));
+    let without_owner = [&["--no-owner", "--no-comments"], &WHOLE[..]].concat();
+    assert!(restored_by(&cluster, "other", &others, &dump, &without_owner));
     let mut house = House::of(&cluster, &others);
     house.owner = cluster.url("other", &others);
     refused(&house, "lacks the policy of its owner, as a restore may leave it");
     let list = house.run(&["tenants", "list"]);
     assert!(list.status == 1 && list.stderr.contains("lacks the policy of its owner"), "{list}");
-    mended(&house);
+    check_repaired(&house);
 
-    // Before there are roles, what names one fails, and pg_restore goes on unless it is told not to.
+    // Without the roles, statements that name one fail, and pg_restore continues by default.
     let bare = cluster.database();
     for role in [OWNER, APP] {
         cluster.sql("postgres", &format!("ALTER ROLE {role} RENAME TO \"{role} of later\""));
@@ -320,7 +320,7 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_mends_it
     let mut house = House::of(&cluster, &bare);
     house.owner = cluster.url("postgres", &bare);
     refused(&house, "the role \"app\" may not use it");
-    mended(&house);
+    check_repaired(&house);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_dump_by_the_owner_fails_and_with_row_security_on_it_has_no_memory() {
 }
 
 #[test]
-fn a_result_whose_bucket_was_not_copied_is_told_as_gone_and_one_that_was_is_answered() {
+fn a_result_whose_bucket_was_not_copied_is_gone_and_one_that_was_is_answered() {
     let s3 = s3::Server::shared();
     let [old_bucket, new_bucket] = [s3.bucket(), s3.bucket()];
     let with = |mut house: House, bucket: &str| {
@@ -376,9 +376,9 @@ fn a_result_whose_bucket_was_not_copied_is_told_as_gone_and_one_that_was_is_answ
     let said = gone["result"]["content"][0]["text"].as_str().unwrap();
     assert!(said.contains("Make the call that returned it again"), "{said}");
     assert_eq!(asked(&again.url, "GET", link, "").unwrap().status, 404);
-    // The same call gives the same result anew.
-    let anew = tool(&again.url, &ann, "list_memories", &json!({"detail": "full"}));
-    assert_eq!(anew["result"]["structuredContent"]["summary"]["count"], 60, "{anew}");
+    // The same call returns the same result again.
+    let repeated = tool(&again.url, &ann, "list_memories", &json!({"detail": "full"}));
+    assert_eq!(repeated["result"]["structuredContent"]["summary"]["count"], 60, "{repeated}");
 
     let [from, to] = [&old_bucket, &new_bucket].map(|bucket| s3.path(bucket));
     let copied = Command::new("cp").arg("-a").arg(from.join(".")).arg(&to).status().unwrap();

@@ -7,7 +7,7 @@ use testkit::postgres::Server;
 
 use super::*;
 
-/// A team's program that serves many tenants, and whoever owns the schema.
+/// A team's program that serves many tenants, and the owner of the schema.
 pub(super) struct House {
     pub(super) program: Program,
     pub(super) owner: String,
@@ -96,11 +96,11 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
         ),
     );
     assert_eq!(app, "f");
-    // Nobody, a wrong key, a revoked one and one that has expired.
+    // No key, a wrong key, a revoked one and an expired one.
     let refused = |key: &str| ask(url, key, "GET", "/v1/memories", "");
-    let nobody = asked(url, "GET", "/v1/memories", "").unwrap();
-    assert_eq!(nobody.status, 401, "{nobody:?}");
-    assert!(nobody.headers.contains("www-authenticate: bearer"), "{nobody:?}");
+    let anonymous = asked(url, "GET", "/v1/memories", "").unwrap();
+    assert_eq!(anonymous.status, 401, "{anonymous:?}");
+    assert!(anonymous.headers.contains("www-authenticate: bearer"), "{anonymous:?}");
     let last = if ann.ends_with('1') { '2' } else { '1' };
     let wrong = format!("{}{last}", &ann[..ann.len() - 1]);
     let unknown = ann.replacen(&ann[4..8], "zzzz", 1);
@@ -121,7 +121,7 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     }
     let again = house.run(&["keys", "revoke", other["id"].as_str().unwrap()]);
     assert_eq!(again.status, 1, "{again}");
-    // Whoever would log in here is told what to do instead, once.
+    // `atlatl login` fails here, with one hint to use a key instead.
     let login = house.program.run(&["login", &format!("{url}/mcp")]);
     assert_eq!(login.status, 1, "{login}");
     assert!(login.stderr.contains("--header 'Authorization: Bearer KEY'"), "{login}");
@@ -220,7 +220,7 @@ fn a_key_allows_what_it_was_made_for() {
             }
         }
     }
-    // To be greeted, anyone may who is let in.
+    // Every authenticated client may call these.
     for method in ["tools/list", "prompts/list", "ping"] {
         assert!(tell(url, &admin, method, &json!({}))["result"].is_object());
     }
@@ -353,7 +353,7 @@ fn nothing_that_one_tenant_was_given_opens_anything_to_another() {
 }
 
 #[test]
-fn what_a_tenant_may_use_is_bounded_and_that_of_others_is_not() {
+fn limits_of_one_tenant_do_not_affect_others() {
     let house = House::new();
     let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
     let run = house.run(&["tenants", "create", "ann", "--memories", "3", "--per-minute", "30"]);
@@ -406,7 +406,7 @@ fn what_a_tenant_may_use_is_bounded_and_that_of_others_is_not() {
 }
 
 #[test]
-fn nobody_listens_beyond_this_machine_without_knowing_who_asks() {
+fn no_server_listens_beyond_this_machine_without_authentication() {
     let program = Program::new();
     let run = program.run(&["serve", "--http", "0.0.0.0:0"]);
     assert_eq!(run.status, 1, "{run}");
@@ -440,8 +440,8 @@ fn foreign_and_unknown_look_and_last_the_same() {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
-    // One by one in turn, so that whatever else the machine does comes to both; where it does so much
-    // that their medians are nobody's, once more.
+    // Alternately, so that other load on the machine affects both. If it is so high that the medians are
+    // meaningless, measure again.
     let mut ratios = Vec::new();
     while ratios.last().is_none_or(|ratio| !(0.9..=1.1).contains(ratio)) {
         assert!(ratios.len() < 5, "{ratios:?}");

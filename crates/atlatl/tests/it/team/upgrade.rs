@@ -56,7 +56,7 @@ impl Balancer {
         self.servers.lock().unwrap().retain(|(url, _)| *url != serving.url);
     }
 
-    /// The answer of one that is ready. Another is asked only where nobody took the request.
+    /// The answer of a ready server. Another one is tried only if the request was not accepted.
     fn ask(&self, method: &str, path: &str, body: &str) -> Option<Answer> {
         for _ in 0..20 {
             let url = {
@@ -104,7 +104,7 @@ fn client(n: usize, balancer: &Balancer, seen: &Mutex<Seen>, done: &AtomicBool) 
         } else {
             seen.failed.push(format!("capture: {written:?}"));
         }
-        // Whoever is asked next has it, whatever version it is.
+        // The next server has it, of either version.
         let right = |answer: &Answer| answer.status == 200 && answer.body.contains(&text);
         if !found.as_ref().is_some_and(right) {
             seen.failed.push(format!("recall: {found:?}"));

@@ -1,4 +1,4 @@
-//! A database that is not there yet, or goes, and a server that is told to go.
+//! A database that is not reachable yet or goes away, and a server that is shut down.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ fn a_database_that_is_down_at_the_start_is_waited_for_and_the_server_says_so() {
 }
 
 #[test]
-fn a_server_that_is_told_to_go_answers_on_while_it_says_that_it_is_not_ready() {
+fn a_server_that_shuts_down_keeps_answering_while_it_is_not_ready() {
     let program = team(Server::shared());
     let mut serving = Serving::start(&program, &["--set", "server.drain_seconds=2"]);
     assert_eq!(get(&serving, "/readyz").status, 200);

@@ -1,46 +1,45 @@
-//! Whether git tracks a file, read from the index.
+//! Reads the git index to tell whether git tracks a file.
 //!
 //! `git ls-files` would obey the configuration of a repository that others wrote, which can name
-//! programs to run. The index is read here instead: versions 2 to 4, with SHA-1 or SHA-256, split or
-//! whole, with bounds on its size.
+//! programs to run. This module reads the index instead: versions 2 to 4, with SHA-1 or SHA-256, split or
+//! whole, up to a size limit.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io::Read as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
-/// A larger index is not read, and the file counts as tracked.
+/// The largest index that is read, in bytes. With a larger one, every file counts as tracked.
 const MAX_INDEX_LEN: u64 = 256 << 20;
-/// A longer `.git` file is none.
-const MAX_POINTER_LEN: u64 = 4096;
+/// The largest `.git` file that is read, in bytes.
+const MAX_GITDIR_FILE_LEN: u64 = 4096;
 /// The bytes of an entry before its object id: times, device, inode, mode, owner, size.
 const STAT_LEN: usize = 40;
 
-/// Whether git tracks `file`, an absolute path without links. A repository whose index cannot be read
-/// counts as one that tracks it.
+/// Whether git tracks `file`, an absolute path without symbolic links. A file in a repository whose index
+/// cannot be read counts as tracked.
 pub(crate) fn is_tracked(file: &Path) -> bool {
     let Some((root, git_dir)) = repository(file) else { return false };
     let Ok(name) = file.strip_prefix(&root) else { return false };
     let name = name.as_os_str().as_encoded_bytes();
-    let index = match read(&git_dir.join("index"), MAX_INDEX_LEN) {
+    let index = match read_file(&git_dir.join("index"), MAX_INDEX_LEN) {
         Ok(Some(index)) => index,
-        // Nothing was added yet.
+        // The repository has no index yet.
         Ok(None) => return false,
         Err(()) => return true,
     };
-    let listed = |index: &[u8]| match (lists(index, name, 20), lists(index, name, 32)) {
-        // Of the two lengths of an object id, the wrong one does not parse.
-        (Ok(listed), _) | (_, Ok(listed)) => Some(listed),
+    let find = |index: &[u8]| match (contains(index, name, 20), contains(index, name, 32)) {
+        // The index does not parse with the wrong length of object ids.
+        (Ok(is_listed), _) | (_, Ok(is_listed)) => Some(is_listed),
         _ => None,
     };
-    match listed(&index) {
+    match find(&index) {
         Some(true) | None => true,
-        // Entries of a split index are in another file, too.
+        // A split index has entries in another file, too.
         Some(false) => {
-            shared_indexes(&git_dir).iter().any(|path| match read(path, MAX_INDEX_LEN) {
-                Ok(Some(shared)) => listed(&shared).unwrap_or(true),
+            shared_indexes(&git_dir).iter().any(|path| match read_file(path, MAX_INDEX_LEN) {
+                Ok(Some(shared)) => find(&shared).unwrap_or(true),
                 Ok(None) => false,
                 Err(()) => true,
             })
@@ -48,7 +47,7 @@ pub(crate) fn is_tracked(file: &Path) -> bool {
     }
 }
 
-/// The work tree that `file` is in, and its git directory.
+/// The work tree of `file`, and its git directory.
 fn repository(file: &Path) -> Option<(PathBuf, PathBuf)> {
     file.ancestors().skip(1).find_map(|root| {
         let git = root.join(".git");
@@ -57,7 +56,7 @@ fn repository(file: &Path) -> Option<(PathBuf, PathBuf)> {
             return Some((root.to_owned(), git));
         }
         // A linked work tree or a submodule.
-        let pointer = String::from_utf8(read(&git, MAX_POINTER_LEN).ok()??).ok()?;
+        let pointer = String::from_utf8(read_file(&git, MAX_GITDIR_FILE_LEN).ok()??).ok()?;
         let dir = pointer.strip_prefix("gitdir:")?.trim();
         Some((root.to_owned(), root.join(dir)))
     })
@@ -73,8 +72,8 @@ fn shared_indexes(git_dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The bytes of a regular file; nothing where there is none. Never waits for a pipe.
-fn read(path: &Path, max_len: u64) -> Result<Option<Vec<u8>>, ()> {
+/// The bytes of a regular file; `None` if it does not exist. Does not block on a FIFO.
+fn read_file(path: &Path, max_len: u64) -> Result<Option<Vec<u8>>, ()> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file: File =
         match OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path) {
@@ -91,9 +90,9 @@ fn read(path: &Path, max_len: u64) -> Result<Option<Vec<u8>>, ()> {
     Ok(Some(bytes))
 }
 
-/// Whether an index lists `name`, or a sparse directory above it; an error where it does not parse
+/// Whether an index contains `name`, or a sparse directory above it. An error if the index does not parse
 /// with object ids of this length.
-fn lists(index: &[u8], name: &[u8], id_len: usize) -> Result<bool, ()> {
+fn contains(index: &[u8], name: &[u8], id_len: usize) -> Result<bool, ()> {
     let number = |at: usize| -> Result<u32, ()> {
         let bytes = index.get(at..at + 4).ok_or(())?;
         Ok(u32::from_be_bytes(bytes.try_into().map_err(drop)?))
@@ -104,7 +103,7 @@ fn lists(index: &[u8], name: &[u8], id_len: usize) -> Result<bool, ()> {
     }
     let mut at = 12;
     let mut path: Vec<u8> = Vec::new();
-    let mut found = false;
+    let mut is_listed = false;
     for _ in 0..number(8)? {
         let begin = at;
         at += STAT_LEN + id_len;
@@ -124,7 +123,7 @@ fn lists(index: &[u8], name: &[u8], id_len: usize) -> Result<bool, ()> {
         let end = rest.iter().position(|byte| *byte == 0).ok_or(())?;
         path.extend_from_slice(&rest[..end]);
         at += end + 1;
-        // An empty path is an entry that a split index replaces in its base.
+        // An empty path is an entry that replaces one of the base of a split index.
         let length = usize::from(flags[0] & 0x0f) << 8 | usize::from(flags[1]);
         if length != path.len().min(0xfff) {
             return Err(());
@@ -133,10 +132,10 @@ fn lists(index: &[u8], name: &[u8], id_len: usize) -> Result<bool, ()> {
             // Padded with zeros to a multiple of eight.
             at = begin + (at - begin).next_multiple_of(8);
         }
-        let above = path.last() == Some(&b'/') && name.starts_with(&path);
-        found |= path == name || above;
+        let is_parent = path.last() == Some(&b'/') && name.starts_with(&path);
+        is_listed |= path == name || is_parent;
     }
-    Ok(found)
+    Ok(is_listed)
 }
 
 /// A number in the encoding of git's pack offsets.

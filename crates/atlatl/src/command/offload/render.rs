@@ -1,29 +1,25 @@
-//! The report as a person reads it.
+//! The report of `atlatl offload --dry-run` as text.
 
-use lro_core::{
-    config::DescriptorForm,
-    records::{Delimiter, RecordForm},
-    threshold::{Decision, Delivery, Reason, Threshold},
-    tokens::{Estimate, Method},
-    tool_result::Origin,
-};
+use lro_core::config::DescriptorForm;
+use lro_core::records::{Delimiter, RecordForm};
+use lro_core::threshold::{Decision, Delivery, Reason, Threshold};
+use lro_core::tokens::{Estimate, Method};
+use lro_core::tool_result::Origin;
 use serde_json::Value;
 
-use super::{
-    count::{Counted, TokenCounts},
-    report::{Kind, Place, Records, Report, Tool, ToolOrigin},
-};
-use crate::output::{Facts, counted, grouped};
+use super::report::{PayloadKind, PayloadLocation, Records, Report, Tool, ToolOrigin};
+use super::tokens::{CountScope, TokenCounts};
+use crate::output::{Facts, grouped, pluralize};
 
-/// Characters that the list of fields may take: about five lines. The fields left out are counted.
-const FIELDS_CHARS: usize = 320;
+/// The characters that the list of fields may take: about five lines. The other fields are only counted.
+const MAX_FIELDS_CHARS: usize = 320;
 
-/// The report, fact by fact.
+/// The report as labelled facts.
 pub(super) fn facts(report: &Report) -> Facts {
     let mut facts = Facts::default();
-    facts.text("recognised", &recognised(report));
-    if let Some(place) = &report.tool_result {
-        facts.text("found in", &found_in(place));
+    facts.text("recognised", &describe_kind(report));
+    if let Some(location) = &report.tool_result {
+        facts.text("found in", &describe_location(location));
     }
     if let Some(records) = &report.records {
         facts.list("fields", &fields(records));
@@ -50,14 +46,14 @@ pub(super) fn facts(report: &Report) -> Facts {
     facts
 }
 
-fn recognised(report: &Report) -> String {
+fn describe_kind(report: &Report) -> String {
     let (one, many) = match report.kind {
-        Kind::Memories => ("memory", "memories"),
-        Kind::Records => ("record", "records"),
-        Kind::Json => return "one JSON document".to_owned(),
-        Kind::Text => return "text".to_owned(),
-        Kind::Binary => return "binary data".to_owned(),
-        Kind::Nothing => return "nothing: there is no text".to_owned(),
+        PayloadKind::Memories => ("memory", "memories"),
+        PayloadKind::Records => ("record", "records"),
+        PayloadKind::Json => return "one JSON document".to_owned(),
+        PayloadKind::Text => return "text".to_owned(),
+        PayloadKind::Binary => return "binary data".to_owned(),
+        PayloadKind::Nothing => return "nothing: there is no text".to_owned(),
     };
     let Some(records) = &report.records else { return many.to_owned() };
     let place = match &records.form {
@@ -67,49 +63,51 @@ fn recognised(report: &Report) -> String {
         RecordForm::Table { .. } => "a table (CSV)".to_owned(),
         _ => "JSON lines".to_owned(),
     };
-    format!("{} in {place}", counted(records.count, one, many))
+    format!("{} in {place}", pluralize(records.count, one, many))
 }
 
-/// The path as any jq takes it.
+/// The path in the syntax of any jq version.
 fn jq_path(path: &[String]) -> String {
-    let mut shown = String::new();
+    let mut jq = String::new();
     for name in path {
         let plain = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
             && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
-        if plain || shown.is_empty() {
-            shown.push('.');
+        if plain || jq.is_empty() {
+            jq.push('.');
         }
         // Before version 1.7 jq refuses a dot in front of an inner bracket.
         let quoted = if plain { name.clone() } else { format!("[{}]", Value::from(&**name)) };
-        shown.push_str(&quoted);
+        jq.push_str(&quoted);
     }
-    shown
+    jq
 }
 
-fn found_in(place: &Place) -> String {
-    let payload = match place.payload {
+fn describe_location(location: &PayloadLocation) -> String {
+    let payload = match location.payload {
         Some(Origin::Structured) => "structuredContent of a tool result",
         Some(Origin::TextBlocks) => "the text blocks of a tool result",
         Some(Origin::UndecodableText) => "a text block of a tool result that cannot be decoded",
         Some(_) => "a text block of a tool result",
         None => "a tool result",
     };
-    let mut found = vec![payload.to_owned()];
-    if place.further_texts > 0 {
-        let texts = counted(place.further_texts as u64, "more text", "more texts");
-        found.push(format!("{texts} beside it"));
+    let mut parts = vec![payload.to_owned()];
+    if location.further_texts > 0 {
+        let texts = pluralize(location.further_texts as u64, "more text", "more texts");
+        parts.push(format!("{texts} beside it"));
     }
-    if place.other_blocks > 0 {
-        let blocks = counted(place.other_blocks as u64, "other block is", "other blocks are");
-        found.push(format!("{blocks} left alone"));
+    if location.other_blocks > 0 {
+        let blocks = pluralize(location.other_blocks as u64, "other block is", "other blocks are");
+        parts.push(format!("{blocks} left alone"));
     }
-    found.join("; ")
+    parts.join("; ")
 }
 
 fn size(report: &Report) -> String {
-    let bytes = counted(report.bytes, "byte", "bytes");
+    let bytes = pluralize(report.bytes, "byte", "bytes");
     match report.characters {
-        Some(characters) => format!("{bytes}, {}", counted(characters, "character", "characters")),
+        Some(characters) => {
+            format!("{bytes}, {}", pluralize(characters, "character", "characters"))
+        }
         None => bytes,
     }
 }
@@ -118,14 +116,14 @@ fn fields(records: &Records) -> Vec<String> {
     if records.fields.is_empty() {
         return vec!["none".to_owned()];
     }
-    let mut room = FIELDS_CHARS;
+    let mut chars_left = MAX_FIELDS_CHARS;
     let mut fields: Vec<String> = records
         .fields
         .iter()
         .map(|(name, types)| format!("{name} {}", types.as_str().unwrap_or_default()))
         .take_while(|field| {
-            let fits = field.chars().count() < room;
-            room = room.saturating_sub(field.chars().count() + 2);
+            let fits = field.chars().count() < chars_left;
+            chars_left = chars_left.saturating_sub(field.chars().count() + 2);
             fits
         })
         .collect();
@@ -136,11 +134,11 @@ fn fields(records: &Records) -> Vec<String> {
     fields
 }
 
-/// The estimate and the real count, or one of them where both are the same.
+/// The estimate and the real count, or one of them if both are the same.
 fn tokens(tokens: &TokenCounts) -> (String, Option<String>) {
     let of = match tokens.of {
-        Counted::Records => " for the records",
-        Counted::Result => "",
+        CountScope::Records => " for the records",
+        CountScope::Result => "",
     };
     let estimated = grouped(tokens.estimated.tokens.0);
     if tokens.estimated.method == Method::Counted && tokens.real == Some(tokens.estimated) {
@@ -190,7 +188,7 @@ fn decision(decision: &Decision, estimated: Estimate) -> String {
                 Threshold::Above(_) => "more than ",
                 _ => "",
             };
-            let bytes = counted(*bytes, "byte is", "bytes are");
+            let bytes = pluralize(*bytes, "byte is", "bytes are");
             format!("{bytes} too few for {over}{} tokens", grouped(threshold.tokens().0))
         }
         Reason::Estimate { threshold } => {
@@ -203,7 +201,7 @@ fn decision(decision: &Decision, estimated: Estimate) -> String {
             let tokens = grouped(estimated.tokens.0);
             format!("{tokens} tokens are {are} {}", grouped(threshold.tokens().0))
         }
-        // A reason that is newer than this list.
+        // A reason that is newer than this function.
         reason => format!("{reason:?}"),
     };
     format!("{delivery}: {why}")
