@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use lro_core::excerpt;
+use lro_core::{excerpt, neutralise};
 use lro_spool::SpoolError;
 use serde::{Deserialize, Serialize};
 
@@ -232,6 +232,37 @@ const MESSAGE_CHARS: usize = 300;
 /// What an engine said, fit to be shown: hidden characters visible, long ones cut.
 pub(crate) fn shown(message: &str) -> String {
     excerpt(message, MESSAGE_CHARS)
+}
+
+// --- Suggestions for unknown field names.
+
+/// Below this a suggestion misleads.
+const MIN_SIMILARITY: f64 = 0.5;
+const MAX_SUGGESTIONS: usize = 3;
+const LABEL_CHARS: usize = 60;
+
+/// The names most like `unknown`, the nearest first, fit to be shown.
+pub(crate) fn similar_names<'n>(
+    unknown: &str,
+    names: impl Iterator<Item = &'n String>,
+) -> Vec<String> {
+    let unknown = unknown.to_lowercase();
+    let mut near: Vec<(f64, &String)> =
+        names.map(|name| (likeness(&unknown, &name.to_lowercase()), name)).collect();
+    near.retain(|(likeness, _)| *likeness > MIN_SIMILARITY);
+    // Stable: of two equally near ones the first met comes first.
+    near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    near.dedup_by(|(_, a), (_, b)| a == b);
+    let label = |name: &String| neutralise(name).chars().take(LABEL_CHARS).collect();
+    near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| label(name)).collect()
+}
+
+/// People misspell a name, and they know only part of it.
+fn likeness(unknown: &str, name: &str) -> f64 {
+    let spelt = strsim::normalized_damerau_levenshtein(unknown, name);
+    let long = unknown.len().min(name.len()) > 2;
+    let part = long && (name.contains(unknown) || unknown.contains(name));
+    if part { spelt.max(0.7) } else { spelt }
 }
 
 #[cfg(test)]

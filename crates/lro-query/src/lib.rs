@@ -36,12 +36,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod answer;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod ask;
-mod bytes;
-mod cancel;
 mod characters;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod error;
@@ -50,33 +44,26 @@ pub mod jq;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod limits;
 mod lines;
-mod ordered_map;
 mod page;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod params;
 mod pattern;
+#[cfg(any(feature = "jq", feature = "sql"))]
+mod query;
 pub mod read;
 pub mod recipe;
 pub mod search;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod source;
 #[cfg(feature = "sql")]
 pub mod sql;
 #[cfg(any(feature = "jq", feature = "sql"))]
-mod suggest;
-#[cfg(any(feature = "jq", feature = "sql"))]
 pub mod worker;
 
-pub use bytes::Bytes;
-pub use cancel::Cancel;
-pub use page::{Page, Rest, Total};
+pub use lines::Bytes;
+pub use page::{Cancel, Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
 pub use {
-    answer::{Answer, Failed, UnknownField, Window},
-    ask::Ask,
     error::{About, Class, QueryError},
     limits::{Limits, Memory},
-    params::{NotAName, ParamName, Params},
-    source::{Alias, Form, Source},
+    query::{
+        Alias, Answer, Ask, Failed, Form, NotAName, ParamName, Params, Source, UnknownField, Window,
+    },
 };

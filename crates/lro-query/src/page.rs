@@ -1,6 +1,8 @@
 //! Answer: which of them are wanted, and how many there are.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which answers are wanted, by their place in the order of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,5 +64,23 @@ impl fmt::Display for Total {
             Self::Exactly(number) => write!(f, "{number}"),
             Self::AtLeast(number) => write!(f, "at least {number}"),
         }
+    }
+}
+
+// --- Cancel: a way to say that nobody waits for the answer any more.
+
+/// Ends the queries it was given to. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Ends them: their workers are killed within a few hundredths of a second.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody did.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }

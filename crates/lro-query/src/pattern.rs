@@ -7,15 +7,16 @@
 //! is bounded by the length of the text and a constant.
 
 mod engine;
-mod lines_only;
-mod stream;
-
-use regex_syntax::ParserBuilder;
-use regex_syntax::ast::ErrorKind;
-use regex_syntax::hir::Hir;
 
 pub(crate) use engine::{Engine, Place, Scratch};
-pub(crate) use stream::{Backward, Forward, Stop};
+use regex_syntax::ParserBuilder;
+use regex_syntax::ast::ErrorKind;
+use regex_syntax::hir::{
+    Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, HirKind,
+    Look, Repetition,
+};
+
+pub(crate) use self::engine::{Backward, Forward, Stop};
 
 /// The longest pattern that is looked at.
 const MOST_BYTES: usize = 8 * 1024;
@@ -94,7 +95,7 @@ pub(crate) fn for_text(pattern: &str, case: Case) -> Result<Engine, PatternError
 
 /// A pattern for text of many lines, which matches within lines only.
 pub(crate) fn for_lines(pattern: &str, case: Case) -> Result<Engine, PatternError> {
-    Engine::new(&lines_only::within_lines(&parse(pattern, case, true)?)?)
+    Engine::new(&within_lines(&parse(pattern, case, true)?)?)
 }
 
 fn parse(pattern: &str, case: Case, multi_line: bool) -> Result<Hir, PatternError> {
@@ -119,6 +120,45 @@ fn parse(pattern: &str, case: Case, multi_line: bool) -> Result<Hir, PatternErro
             PatternError::Syntax { reason: error.kind().to_string() }
         }
         _ => PatternError::Syntax { reason: "it cannot be understood".to_owned() },
+    })
+}
+
+// --- Lines only: a pattern changed so that no match goes over a line break.
+// ---
+// --- Then a whole chunk can be searched at once, and what is found lies in one line.
+
+/// The same pattern, which cannot match a line break, and whose `\A` and `\z` are the ends of a
+/// line: each line is a text of its own. Recursion goes as deep as the parser let groups nest.
+pub(super) fn within_lines(hir: &Hir) -> Result<Hir, PatternError> {
+    let all = |parts: &[Hir]| parts.iter().map(within_lines).collect::<Result<Vec<_>, _>>();
+    Ok(match hir.kind() {
+        HirKind::Empty => Hir::empty(),
+        HirKind::Look(Look::Start) => Hir::look(Look::StartLF),
+        HirKind::Look(Look::End) => Hir::look(Look::EndLF),
+        HirKind::Look(look) => Hir::look(*look),
+        HirKind::Literal(literal) if literal.0.contains(&b'\n') => {
+            return Err(PatternError::LineBreak);
+        }
+        HirKind::Literal(literal) => Hir::literal(literal.0.clone()),
+        HirKind::Class(Class::Unicode(class)) => {
+            let mut class = class.clone();
+            class.difference(&ClassUnicode::new([ClassUnicodeRange::new('\n', '\n')]));
+            Hir::class(Class::Unicode(class))
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            let mut class = class.clone();
+            class.difference(&ClassBytes::new([ClassBytesRange::new(b'\n', b'\n')]));
+            Hir::class(Class::Bytes(class))
+        }
+        HirKind::Repetition(repetition) => Hir::repetition(Repetition {
+            sub: Box::new(within_lines(&repetition.sub)?),
+            ..repetition.clone()
+        }),
+        HirKind::Capture(capture) => {
+            Hir::capture(Capture { sub: Box::new(within_lines(&capture.sub)?), ..capture.clone() })
+        }
+        HirKind::Concat(parts) => Hir::concat(all(parts)?),
+        HirKind::Alternation(parts) => Hir::alternation(all(parts)?),
     })
 }
 

@@ -8,36 +8,27 @@
 //! A field that is absent or of another kind counts as empty text (an empty array, 0), as in the
 //! recipes for such records; records that are no objects have no fields.
 
+mod by_key;
 mod error;
-mod group_by;
 mod json_cursor;
 mod json_string;
 mod key;
-mod keyword;
-mod params;
 mod random_access;
 mod record;
 mod scan;
-mod sort_by;
-mod window;
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
+pub use error::RecipeError;
 use lro_core::{Detail, RECIPES};
 use lro_spool::PositionedRead;
 
-pub use error::RecipeError;
-pub use params::Params;
-
-use self::group_by::Counted;
-use self::keyword::Keyword;
-use self::scan::Each;
-use self::sort_by::Sorted;
-use self::window::Outlet;
-use crate::lines::{Chunk, Spans, available_threads};
-use crate::page::{Page, Rest, Total};
+use self::by_key::{Counted, Sorted};
+use self::scan::{Each, Keyword};
+use super::lines::{Chunk, Spans, available_threads};
+use super::page::{Page, Rest, Total};
 
 /// What one thread looks at at a time.
 const SPAN: usize = 1 << 20;
@@ -244,4 +235,125 @@ impl Scan<'_> {
 /// The lines that are not blank.
 fn records(chunk: Chunk<'_>) -> impl Iterator<Item = (u64, &[u8])> {
     chunk.lines().filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace))
+}
+
+// --- Params: what a recipe is told besides its number. Data, never program text (Spec N3).
+
+/// The values for a recipe's placeholders.
+///
+/// The defaults are the placeholders of the specification's commands, so that a recipe without
+/// parameters answers what its command would.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Params {
+    /// How the namespaces wanted by recipe 2 begin.
+    pub namespace: String,
+    /// What titles (recipe 3) and contents (recipe 10) are searched for: a regular expression,
+    /// upper and lower case alike. One difference from `jq` is known: `ss` does not find `ß`.
+    pub keyword: String,
+    /// The type of memory wanted by recipe 5.
+    pub memory_type: String,
+    /// The tag wanted by recipe 7.
+    pub tag: String,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            namespace: "_semantic".to_owned(),
+            keyword: "keyword".to_owned(),
+            memory_type: "semantic".to_owned(),
+            tag: "TAG".to_owned(),
+        }
+    }
+}
+
+impl Params {
+    /// Their names.
+    pub const NAMES: [&'static str; 4] = ["namespace", "keyword", "memory_type", "tag"];
+
+    /// Sets the parameter of this name.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<(), RecipeError> {
+        let field = match name {
+            "namespace" => &mut self.namespace,
+            "keyword" => &mut self.keyword,
+            "memory_type" => &mut self.memory_type,
+            "tag" => &mut self.tag,
+            _ => return Err(RecipeError::UnknownParam { name: name.to_owned() }),
+        };
+        *field = value.into();
+        Ok(())
+    }
+}
+
+// --- Counts all values and passes on those of one page.
+
+pub(super) struct Outlet<'a, 'k> {
+    page: Page,
+    sink: &'a mut Sink<'k>,
+    seen: u64,
+    given: u64,
+    rest: Option<Rest>,
+}
+
+impl<'a, 'k> Outlet<'a, 'k> {
+    pub(super) fn new(page: Page, sink: &'a mut Sink<'k>) -> Self {
+        Self { page, sink, seen: 0, given: 0, rest: None }
+    }
+
+    /// Whether answers are only counted from now on.
+    pub(super) fn only_counts(&self) -> bool {
+        self.rest.is_some() || self.page.is_past(self.seen)
+    }
+
+    /// Which of the next `count` answers are wanted.
+    pub(super) fn wanted(&self, count: usize) -> Range<usize> {
+        let within = |number: u64| {
+            usize::try_from(number.saturating_sub(self.seen)).unwrap_or(usize::MAX).min(count)
+        };
+        match self.rest {
+            Some(_) => count..count,
+            None => {
+                within(self.page.offset)..within(self.page.offset.saturating_add(self.page.limit))
+            }
+        }
+    }
+
+    /// Whether the answer that comes next is wanted.
+    fn wants_next(&self) -> bool {
+        self.rest.is_none() && self.page.holds(self.seen)
+    }
+
+    /// Hands an answer on if it is wanted; breaks when none shall even be counted.
+    pub(super) fn give(&mut self, answer: &[u8]) -> ControlFlow<()> {
+        let wanted = self.wants_next();
+        self.seen += 1;
+        if wanted {
+            self.given += 1;
+            if let ControlFlow::Break(rest) = (self.sink)(answer) {
+                self.rest = Some(rest);
+            }
+        }
+        if self.rest == Some(Rest::Leave) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Counts answers that nobody looks at.
+    pub(super) fn count(&mut self, answers: u64) {
+        self.seen += answers;
+    }
+
+    pub(super) fn given(&self) -> u64 {
+        self.given
+    }
+
+    pub(super) fn total(&self) -> Total {
+        match self.rest {
+            Some(Rest::Leave) => Total::AtLeast(self.seen),
+            _ => Total::Exactly(self.seen),
+        }
+    }
 }

@@ -5,27 +5,22 @@
 //! pieces of the text, however long its lines are: a line that is longer than one of them goes by in
 //! windows, and a match in it may be of any length.
 
-mod context;
-mod error;
 mod excerpt;
 mod hits;
-mod long_line;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lro_spool::PositionedRead;
-
-pub use error::SearchError;
 pub use excerpt::{Excerpt, LineEnd};
+use lro_spool::{PositionedRead, SpoolError};
 
-use self::hits::{Hit, Hits};
-use self::long_line::LongLine;
-use crate::lines::{Spans, available_threads};
-use crate::page::{Rest, Total};
-use crate::pattern::{self, Engine, PatternError};
+use self::hits::{Hit, Hits, LongLine};
+use super::lines::{Spans, available_threads};
+use super::page::{Rest, Total};
+use super::pattern;
+use super::pattern::{Engine, PatternError};
 
 /// What one thread looks at at a time, and between two looks at the clock.
 const SPAN: usize = 512 * 1024;
@@ -210,9 +205,37 @@ impl Search {
             byte,
             column,
             text,
-            before: context::before(source, begin, start, self.before, self.characters)?,
-            after: context::after(source, end, self.after, self.characters)?,
+            before: excerpt::lines_before(source, begin, start, self.before, self.characters)?,
+            after: excerpt::lines_after(source, end, self.after, self.characters)?,
         })
+    }
+}
+
+// --- Why a search gives no answer.
+
+/// Why a search gives no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The pattern cannot be used on this text.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The time is up.
+    #[error("the time for this search is up")]
+    Time,
+    /// The result could not be read.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+}
+
+impl SearchError {
+    /// What to do about it, where something can be done.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Pattern(error) => Some(error.hint()),
+            Self::Time => Some("use a plainer pattern, or allow more time"),
+            Self::Spool(_) => None,
+        }
     }
 }
 
@@ -220,8 +243,8 @@ impl Search {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::lines::Bytes;
     use super::*;
-    use crate::bytes::Bytes;
 
     const PATTERNS: [&str; 24] = [
         "a",

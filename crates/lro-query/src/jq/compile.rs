@@ -1,13 +1,17 @@
 //! Compile: from a filter's text to something that runs.
 
-use jaq_core::load::{self, Arena, File, Loader};
-use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, data::HasLut};
+use std::collections::HashSet;
+
+use jaq_core::data::HasLut;
+use jaq_core::load::parse::{Def, Term};
+use jaq_core::load::{Arena, File, Loader};
+use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, load};
 use jaq_json::Val;
 
-use super::regex::Regexes;
-use super::{allowlist, parse, prune_defs, regex, setpath, tsv};
+use super::natives::Regexes;
+use super::{allowlist, json, natives, terms};
 use crate::error::About;
-use crate::params::Params;
+use crate::query::Params;
 use crate::worker::Fault;
 
 const PRELUDE: &str = include_str!("prelude.jq");
@@ -52,16 +56,13 @@ impl Compiled {
         let ours = ours.expect("a test compiles the prelude");
         let arena = Arena::default();
         let definitions = allowlist::definitions().chain(ours).collect();
-        let loader = Loader::new(prune_defs::by(filter, definitions));
+        let loader = Loader::new(prune(filter, definitions));
         let program = File { code: filter, path: () };
         let modules = loader.load(&arena, program).map_err(|errors| not_loaded(filter, &errors))?;
         // Without this an `import … as $x` panics: the compiler takes a value for granted.
         load::import(&modules, |_| Err("not offered".to_owned()))
             .map_err(|errors| not_loaded(filter, &errors))?;
-        let natives = allowlist::natives()
-            .chain(regex::natives())
-            .chain(tsv::natives())
-            .chain(setpath::natives());
+        let natives = allowlist::natives().chain(natives::natives());
         let globals = std::iter::once("$params")
             .chain(names.iter().map(String::as_str).filter(|n| *n != "$params"));
         let filter = Compiler::default()
@@ -75,7 +76,7 @@ impl Compiled {
     /// Readies the filter for one thread.
     pub(super) fn ready(&self) -> Result<Ready<'_>, Fault> {
         let values = self.variables.iter().map(|json| {
-            parse::value(&bytes::Bytes::copy_from_slice(json.as_bytes()))
+            json::parse(&bytes::Bytes::copy_from_slice(json.as_bytes()))
                 .map_err(|_| Fault::syntax("a parameter is no JSON value", About::Variable))
         });
         let variables = Vars::new(values.collect::<Result<Vec<_>, _>>()?);
@@ -158,6 +159,41 @@ fn not_compiled(errors: &jaq_core::compile::Errors<&str, ()>) -> Fault {
         Undefined::Var => Fault::syntax(format!("{name} has no value"), About::Variable),
         other => Fault::syntax(format!("there is no {} {name}", other.as_str()), About::Text),
     }
+}
+
+// --- Prunes the standard definitions to those that a filter needs.
+// ---
+// --- Compiling all of them takes longer than starting the worker, and most filters call three.
+
+type Name = &'static str;
+
+/// The definitions that `filter` can reach, in their order.
+pub(super) fn prune(filter: &str, mut definitions: Vec<Def<Name>>) -> Vec<Def<Name>> {
+    // Every word of the text, in strings and comments as well: too many do no harm.
+    let word = |c: char| c.is_alphanumeric() || c == '_' || c == '@';
+    let words: HashSet<&str> = filter.split(|c| !word(c)).collect();
+    let mut open: Vec<Name> =
+        definitions.iter().map(|def| def.name).filter(|name| words.contains(name)).collect();
+    let mut needed: HashSet<Name> = open.iter().copied().collect();
+    while let Some(name) = open.pop() {
+        for def in definitions.iter().filter(|def| def.name == name) {
+            calls(&def.body, &mut |called| {
+                if needed.insert(called) {
+                    open.push(called);
+                }
+            });
+        }
+    }
+    definitions.retain(|def| needed.contains(def.name));
+    definitions
+}
+
+/// Every name that a term calls, those of its own definitions and arguments included.
+fn calls(term: &Term<Name>, each: &mut dyn FnMut(Name)) {
+    if let Term::Str(Some(name), _) | Term::Call(name, _) = term {
+        each(name);
+    }
+    terms::below(term, &mut |term| calls(term, each));
 }
 
 #[cfg(test)]

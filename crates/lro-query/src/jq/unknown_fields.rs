@@ -9,9 +9,9 @@ mod keys;
 
 use std::collections::BTreeSet;
 
-use crate::answer::UnknownField;
-use crate::suggest;
-use crate::worker::{Crew, Opened};
+use crate::error;
+use crate::query::UnknownField;
+use crate::worker::{Crew, OpenSource};
 
 /// A name is called unknown only when all records were looked at, and this many bytes are looked at.
 const LOOKED_AT: u64 = 64 << 20;
@@ -19,7 +19,7 @@ const LOOKED_AT: u64 = 64 << 20;
 const NAMES: usize = 1000;
 
 /// The fields that `filter` reads and the source does not have, in the order of the filter.
-pub(super) fn fields(filter: String, source: &Opened, crew: &Crew) -> Vec<UnknownField> {
+pub(super) fn fields(filter: String, source: &OpenSource, crew: &Crew) -> Vec<UnknownField> {
     if source.end.saturating_sub(source.begin) > LOOKED_AT {
         return Vec::new();
     }
@@ -41,7 +41,7 @@ pub(super) fn fields(filter: String, source: &Opened, crew: &Crew) -> Vec<Unknow
         }
     }
     let unknown = missing.into_iter().map(|name| {
-        let near = suggest::names(&name, known.iter());
+        let near = error::similar_names(&name, known.iter());
         UnknownField { name, near }
     });
     unknown.collect()

@@ -2,7 +2,7 @@
 
 use lro_spool::SpoolError;
 
-use super::params::Params;
+use super::Params;
 use crate::pattern::PatternError;
 
 /// Why a recipe gives no answer.

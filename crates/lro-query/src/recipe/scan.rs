@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Flaw, RecipeError};
 use super::json_cursor::inside;
-use super::keyword::Keyword;
 use super::record::{any_element, fields};
-use super::window::Outlet;
-use super::{Scan, json_string};
-use crate::pattern::Scratch;
+use super::{Outlet, Scan, json_string};
+use crate::pattern;
+use crate::pattern::{Case, Engine, PatternError, Scratch};
 
 pub(super) enum Each {
     /// Recipe 1: title and namespace, tab-separated.
@@ -169,4 +168,41 @@ fn cell(text: &[u8], out: &mut Vec<u8>) {
         rest = &rest[i + 1..];
     }
     out.extend_from_slice(rest);
+}
+
+// --- Keyword: `test(…; "i")` without a program.
+
+/// A regular expression with the meaning that `jq` gives it, for patterns that both can take.
+///
+/// Known difference: one character that stands for two when case is ignored (`ss` finds `ß` in
+/// `jq`) does not here.
+pub(super) struct Keyword {
+    engine: Engine,
+    /// `jq` lets `$` match before a line break that ends the text.
+    dollar: bool,
+}
+
+impl Keyword {
+    pub(super) fn new(pattern: &str) -> Result<Self, PatternError> {
+        Ok(Self {
+            engine: pattern::for_text(pattern, Case::Ignored)?,
+            // Asking twice where `$` is meant literally finds nothing more; `\z` is the one that
+            // must not be asked twice.
+            dollar: pattern.contains('$') && !pattern.contains(r"\z"),
+        })
+    }
+
+    pub(super) fn scratch(&self) -> Scratch {
+        self.engine.scratch()
+    }
+
+    pub(super) fn is_in(&self, text: &[u8], scratch: &mut Scratch) -> Result<bool, PatternError> {
+        if self.engine.is_match(scratch, text)? {
+            return Ok(true);
+        }
+        match text.strip_suffix(b"\n") {
+            Some(shorter) if self.dollar => self.engine.is_match(scratch, shorter),
+            _ => Ok(false),
+        }
+    }
 }

@@ -1,14 +1,22 @@
 //! Database: SQLite in memory, bounded before a statement is looked at.
 
+use std::cell::OnceCell;
 use std::time::Instant;
 
+use regex::bytes::{Regex, RegexBuilder};
 use rusqlite::config::DbConfig;
+use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags, Statement};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Error, OpenFlags, Result, Statement};
 
 use super::authorizer::Guard;
+use super::cell::{Kinds, cell};
 use super::columns::{NUMBER, RECORD, quoted};
-use super::{Bounds, Table, clock, error, regexp};
+use super::{Bounds, Table};
+use crate::error::About;
+use crate::query::Params;
+use crate::sql;
 use crate::worker::Fault;
 
 /// The database with its empty tables.
@@ -31,7 +39,7 @@ impl Database {
         guard: &Guard,
     ) -> Result<Self, Fault> {
         Self::try_open(bounds, deadline, tables, statement, guard)
-            .map_err(|error| error::running(&error))
+            .map_err(|error| sql::run_fault(&error))
     }
 
     fn try_open(
@@ -63,8 +71,8 @@ impl Database {
         ] {
             connection.set_db_config(config, on)?;
         }
-        regexp::add(&connection)?;
-        clock::replace(&connection)?;
+        add_regexp(&connection)?;
+        replace_clock(&connection)?;
         for table in tables {
             connection.execute_batch(&definition(table, statement))?;
         }
@@ -114,6 +122,134 @@ fn limit(connection: &Connection, tables: &[Table]) -> rusqlite::Result<()> {
         (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
     ] {
         connection.set_limit(limit, value)?;
+    }
+    Ok(())
+}
+
+// --- Clock: SQLite's date functions without the present.
+// ---
+// --- `date('now')` would make an answer depend on when it was asked (N6). The functions are replaced
+// --- by ones that refuse the present and the local time zone, and have SQLite compute the rest.
+
+/// Each with the number of arguments that come before a time.
+const TIME_FUNCTIONS: &[(&str, usize)] = &[
+    ("date", 0),
+    ("time", 0),
+    ("datetime", 0),
+    ("julianday", 0),
+    ("unixepoch", 0),
+    ("strftime", 1),
+    ("timediff", 0),
+];
+
+const MESSAGE: &str = "the present time is not offered: give it as a parameter";
+
+pub(super) fn replace_clock(connection: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    for &(name, before) in TIME_FUNCTIONS {
+        // Where SQLite's own functions still are; opened when it is first needed.
+        let computing = OnceCell::new();
+        connection.create_scalar_function(name, -1, flags, move |context| {
+            refuse_the_present(context, before)?;
+            if computing.get().is_none() {
+                // Set only here, and so empty.
+                let _ = computing.set(Connection::open_in_memory()?);
+            }
+            computing.get().map_or(Ok(Value::Null), |open| compute(open, name, context))
+        })?;
+    }
+    Ok(())
+}
+
+fn refuse_the_present(context: &Context<'_>, before: usize) -> Result<()> {
+    let refused = || Error::UserFunctionError(MESSAGE.into());
+    if context.len() <= before {
+        return Err(refused());
+    }
+    for i in before..context.len() {
+        let ValueRef::Text(text) = context.get_raw(i) else { continue };
+        let text = text.trim_ascii().to_ascii_lowercase();
+        // Where a time is expected, `subsec` means the present as well.
+        let as_time = i == before && text.starts_with(b"subsec");
+        if as_time || [&b"now"[..], b"localtime", b"utc"].contains(&&text[..]) {
+            return Err(refused());
+        }
+    }
+    Ok(())
+}
+
+fn compute(computing: &Connection, name: &str, context: &Context<'_>) -> Result<Value> {
+    let marks: Vec<_> = (1..=context.len()).map(|n| format!("?{n}")).collect();
+    let mut statement = computing.prepare_cached(&format!("SELECT {name}({})", marks.join(",")))?;
+    let values = (0..context.len()).map(|i| Value::try_from(context.get_raw(i)));
+    let values = values.collect::<std::result::Result<Vec<_>, _>>()?;
+    statement.query_row(rusqlite::params_from_iter(values), |row| row.get(0))
+}
+
+// --- Regexp: `text REGEXP pattern`, in linear time.
+
+/// Bytes of a compiled expression.
+const MAX_COMPILED_BYTES: usize = 4 << 20;
+
+pub(super) fn add_regexp(connection: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("regexp", 2, flags, matches)
+}
+
+/// SQLite turns `X REGEXP Y` into `regexp(Y, X)`. A pattern that stays the same is compiled once.
+fn matches(context: &Context<'_>) -> Result<Option<bool>> {
+    if context.get_raw(0) == ValueRef::Null {
+        return Ok(None);
+    }
+    let regex = context.get_or_create_aux(0, |pattern| {
+        let pattern = pattern.as_str().map_err(|_| "a pattern must be text".to_owned())?;
+        compile(pattern).map_err(|error| error.to_string())
+    })?;
+    Ok(match context.get_raw(1) {
+        ValueRef::Null => None,
+        ValueRef::Text(text) | ValueRef::Blob(text) => Some(regex.is_match(text)),
+        ValueRef::Integer(int) => Some(regex.is_match(int.to_string().as_bytes())),
+        ValueRef::Real(real) => Some(regex.is_match(format!("{real:?}").as_bytes())),
+    })
+}
+
+fn compile(pattern: &str) -> std::result::Result<Regex, Error> {
+    let mut builder = RegexBuilder::new(pattern);
+    builder.size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES);
+    builder.build().map_err(|error| Error::UserFunctionError(error.into()))
+}
+
+// --- Bind: what a prepared statement must be, and the values it is given.
+
+/// The guard has seen its parts; this looks at the whole.
+pub(super) fn check_statement(statement: &Statement<'_>) -> Result<(), Fault> {
+    // A plan shows addresses in memory, which differ from run to run.
+    if statement.is_explain() != 0 {
+        return Err(Fault::syntax("plans are not offered", About::Refused));
+    }
+    if !statement.readonly() || statement.column_count() == 0 {
+        return Err(Fault::syntax("a statement only reads", About::Refused));
+    }
+    Ok(())
+}
+
+/// Binds every parameter that the statement names (N3).
+pub(super) fn bind_params(statement: &mut Statement<'_>, params: &Params) -> Result<(), Fault> {
+    for i in 1..=statement.parameter_count() {
+        let Some(name) = statement.parameter_name(i) else {
+            let message = "parameters have names, as in :namespace";
+            return Err(Fault::syntax(message, About::Variable));
+        };
+        let found = params.iter().find(|(param, _)| *param == &name[1..]);
+        let Some((_, json)) = found else {
+            return Err(Fault::syntax(format!("{name} has no value"), About::Variable));
+        };
+        let json = json.as_bytes().trim_ascii();
+        let (mut decoded, mut kinds) = (Vec::new(), Kinds::default());
+        let cell = cell(json, 0..json.len(), &mut decoded, &mut kinds);
+        let value: ValueRef<'_> = cell.value(json, &decoded);
+        let bound = statement.raw_bind_parameter(i, ToSqlOutput::Borrowed(value));
+        bound.map_err(|error| sql::run_fault(&error))?;
     }
     Ok(())
 }

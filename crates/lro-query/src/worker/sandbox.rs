@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::descriptors::AT_MOST;
+use super::protocol::AT_MOST;
 
 /// The bounds of one worker; they come as arguments, so that they hold before the order is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

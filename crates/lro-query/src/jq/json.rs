@@ -1,13 +1,15 @@
-//! Parse: from a record's bytes to a value of jaq.
-//!
-//! Our own, for three reasons: strings without escapes stay where they lie, numbers keep their
-//! spelling, and the depth is bounded (jaq's own parser has no bound, and a million `[` would fill
-//! any stack; `serde_json` rounds numbers and refuses half a surrogate pair).
+//! TODO module doc
+
+use std::io::Write as _;
 
 use bytes::Bytes;
-use jaq_json::{Map, Rc, Val};
+use jaq_json::{Map, Num, Rc, Val};
 
-use super::number;
+// --- Parse: from a record's bytes to a value of jaq.
+// ---
+// --- Our own, for three reasons: strings without escapes stay where they lie, numbers keep their
+// --- spelling, and the depth is bounded (jaq's own parser has no bound, and a million `[` would fill
+// --- any stack; `serde_json` rounds numbers and refuses half a surrogate pair).
 
 /// Deeper records are not parsed; a filter could do nothing with them that ends well.
 const DEPTH: usize = 1000;
@@ -29,7 +31,7 @@ impl std::fmt::Display for Malformed {
 }
 
 /// Parses `text`, which is UTF-8 and holds one value.
-pub(super) fn value(text: &Bytes) -> Result<Val, Malformed> {
+pub(super) fn parse(text: &Bytes) -> Result<Val, Malformed> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     parser.space();
     let value = parser.value()?;
@@ -160,7 +162,7 @@ impl Parser<'_> {
         let part = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.iter().position(|b| !part(b)).unwrap_or(rest.len());
         let lexeme = std::str::from_utf8(&rest[..length]).ok();
-        match lexeme.and_then(number::parse) {
+        match lexeme.and_then(parse_number) {
             Some(number) => {
                 self.at += length;
                 Ok(Val::Num(number))
@@ -254,15 +256,194 @@ impl Parser<'_> {
     }
 }
 
+// --- Number: numbers that keep their spelling.
+
+/// Reads a number. What neither an integer nor a double spells the same way stays as it is written,
+/// until a filter computes with it.
+pub(super) fn parse_number(lexeme: &str) -> Option<Num> {
+    let digits = lexeme.strip_prefix('-').unwrap_or(lexeme);
+    if digits.bytes().all(|b| b.is_ascii_digit()) {
+        let well_formed = digits == "0" || (!digits.is_empty() && !digits.starts_with('0'));
+        if !well_formed {
+            return None;
+        }
+        return match lexeme.parse::<isize>() {
+            Ok(0) if lexeme.len() > 1 => Some(as_written(lexeme)),
+            Ok(int) => Some(Num::Int(int)),
+            Err(_) => Num::from_str_radix(lexeme, 10),
+        };
+    }
+    if !is_decimal(digits) {
+        return None;
+    }
+    let float: f64 = lexeme.parse().ok()?;
+    let mut spelt = Spelt::default();
+    spelt.float(float);
+    Some(if spelt.as_bytes() == lexeme.as_bytes() { Num::Float(float) } else { as_written(lexeme) })
+}
+
+fn as_written(lexeme: &str) -> Num {
+    Num::Dec(Rc::new(lexeme.to_owned()))
+}
+
+/// RFC 8259 without the sign: Rust would also read `1.`, `.5` and `inf`.
+fn is_decimal(text: &str) -> bool {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    all_digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(all_digits)
+        && exponent.is_none_or(|e| all_digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
+}
+
+/// Below this every whole double is written as an integer, as jq does.
+const WHOLE: f64 = 1e17;
+/// Below this a double is written with an exponent.
+const SMALL: f64 = 1e-5;
+
+/// Room for any number as it is written here.
+#[derive(Default)]
+struct Spelt {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl Spelt {
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn float(&mut self, float: f64) {
+        let size = float.abs();
+        let mut room = &mut self.bytes[..];
+        // The shortest digits that give the same double, 17 at most, with sign, point and exponent.
+        let written = if size == 0.0 || (SMALL..WHOLE).contains(&size) {
+            write!(room, "{float}")
+        } else {
+            write!(room, "{float:e}")
+        };
+        written.expect("a double has at most 24 characters");
+        self.length = 32 - room.len();
+    }
+}
+
+/// Writes a number as JSON: NaN as null and infinities as the largest doubles, as jq does.
+pub(super) fn write_number(out: &mut Vec<u8>, number: &Num) {
+    match number {
+        Num::Float(float) if float.is_nan() => out.extend_from_slice(b"null"),
+        Num::Float(float) => {
+            let mut spelt = Spelt::default();
+            spelt.float(float.clamp(f64::MIN, f64::MAX));
+            out.extend_from_slice(spelt.as_bytes());
+        }
+        // Writing to memory cannot fail.
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+// --- Write: from a value of jaq to one line of JSON.
+
+/// A value without a JSON form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotJson;
+
+impl std::fmt::Display for NotJson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object's key must be a string")
+    }
+}
+
+/// Appends `value` on one line.
+pub(super) fn write(out: &mut Vec<u8>, value: &Val) -> Result<(), NotJson> {
+    match value {
+        Val::Null => out.extend_from_slice(b"null"),
+        Val::Bool(true) => out.extend_from_slice(b"true"),
+        Val::Bool(false) => out.extend_from_slice(b"false"),
+        Val::Num(number) => write_number(out, number),
+        Val::TStr(text) | Val::BStr(text) => write_string(out, text),
+        Val::Arr(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write(out, item)?;
+            }
+            out.push(b']');
+        }
+        Val::Obj(members) => {
+            out.push(b'{');
+            for (i, (key, member)) in members.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                match key {
+                    Val::TStr(text) | Val::BStr(text) => write_string(out, text),
+                    _ => return Err(NotJson),
+                }
+                out.push(b':');
+                write(out, member)?;
+            }
+            out.push(b'}');
+        }
+    }
+    Ok(())
+}
+
+/// Filters can cut a string between the bytes of a character; the rest of it is replaced.
+fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    match std::str::from_utf8(text) {
+        Ok(_) => write_escaped(out, text),
+        Err(_) => write_escaped(out, String::from_utf8_lossy(text).as_bytes()),
+    }
+    out.push(b'"');
+}
+
+fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let is_special = |b: &u8| matches!(b, 0..=0x1F | b'"' | b'\\' | 0x7F);
+    let mut rest = text;
+    while let Some(i) = rest.iter().position(is_special) {
+        out.extend_from_slice(&rest[..i]);
+        let byte = rest[i];
+        let short = match byte {
+            b'"' | b'\\' => Some(byte),
+            8 => Some(b'b'),
+            12 => Some(b'f'),
+            b'\n' => Some(b'n'),
+            b'\r' => Some(b'r'),
+            b'\t' => Some(b't'),
+            _ => None,
+        };
+        if let Some(letter) = short {
+            out.extend_from_slice(&[b'\\', letter]);
+        } else {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        rest = &rest[i + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::write;
     use super::*;
 
     fn round(text: &str) -> Option<String> {
-        let value = value(&Bytes::copy_from_slice(text.as_bytes())).ok()?;
+        let value = parse(&Bytes::copy_from_slice(text.as_bytes())).ok()?;
         let mut out = Vec::new();
-        write::value(&mut out, &value).ok()?;
+        write(&mut out, &value).ok()?;
         String::from_utf8(out).ok()
     }
 
@@ -335,6 +516,6 @@ mod tests {
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(round(&deep(DEPTH)).is_some());
         let too_deep = Bytes::from(deep(1_000_000).into_bytes());
-        assert!(matches!(value(&too_deep), Err(Malformed::TooDeep)));
+        assert!(matches!(parse(&too_deep), Err(Malformed::TooDeep)));
     }
 }

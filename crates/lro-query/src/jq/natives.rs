@@ -1,15 +1,17 @@
-//! Regex: regular expressions in linear time, each compiled once.
+//! TODO module doc
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
 use bytes::Bytes;
 use jaq_core::native::{Fun, bome, run, v};
 use jaq_core::{Ctx, Cv, Error};
-use jaq_json::{Map, Val, ValR};
+use jaq_json::{Map, Num, Rc, Val, ValR};
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use super::compile::Kind;
+use super::json;
+
+// --- Regex: regular expressions in linear time, each compiled once.
 
 /// The regular expressions of one thread, the last used first.
 #[derive(Default)]
@@ -100,7 +102,12 @@ impl Entry {
     }
 }
 
+/// The native functions that replace or complete those of jaq.
 pub(super) fn natives() -> impl Iterator<Item = Fun<Kind>> {
+    regex_functions().chain(table_functions()).chain(setpath_functions())
+}
+
+fn regex_functions() -> impl Iterator<Item = Fun<Kind>> {
     let all: [jaq_core::native::Filter<jaq_core::RunPtr<Kind>>; 4] = [
         ("test", v(1), |mut cv| {
             let pattern = cv.0.pop_var();
@@ -231,4 +238,108 @@ impl Characters for [u8] {
     fn len_chars(&self) -> usize {
         self.iter().filter(|b| !matches!(b, 0x80..=0xBF)).count()
     }
+}
+
+// --- Setpath: jq's `setpath`, which makes what is missing on its way; jaq's does not.
+
+fn setpath_functions() -> impl Iterator<Item = Fun<Kind>> {
+    let all: [jaq_core::native::Filter<jaq_core::RunPtr<Kind>>; 1] =
+        [("setpath", v(2), |mut cv| {
+            let (value, path) = (cv.0.pop_var(), cv.0.pop_var());
+            bome(match &path {
+                Val::Arr(steps) => set(cv.1, steps, value),
+                _ => Err(Error::typ(path, "array")),
+            })
+        })];
+    all.into_iter().map(run::<Kind>)
+}
+
+/// An array with a hole of this size is a mistake.
+const HOLE: usize = 1 << 20;
+
+fn set(target: Val, path: &[Val], value: Val) -> ValR {
+    let Some((step, rest)) = path.split_first() else { return Ok(value) };
+    match (target, step) {
+        (Val::Null, Val::TStr(_)) => set(Val::obj(Map::default()), path, value),
+        (Val::Obj(mut members), Val::TStr(_)) => {
+            let all = Rc::make_mut(&mut members);
+            let old = all.get_mut(step).map(std::mem::take).unwrap_or_default();
+            let new = set(old, rest, value)?;
+            all.insert(step.clone(), new);
+            Ok(Val::Obj(members))
+        }
+        (Val::Null, Val::Num(_)) => set(Val::Arr(Rc::default()), path, value),
+        (Val::Arr(mut items), Val::Num(Num::Int(at))) => {
+            let all = Rc::make_mut(&mut items);
+            let index =
+                if *at < 0 { all.len().checked_add_signed(*at) } else { Some(at.unsigned_abs()) };
+            let index = index.filter(|index| *index < all.len() + HOLE);
+            let Some(index) = index else {
+                return Err(Error::str("an index is out of bounds"));
+            };
+            if index >= all.len() {
+                all.resize(index + 1, Val::Null);
+            }
+            let old = std::mem::take(&mut all[index]);
+            all[index] = set(old, rest, value)?;
+            Ok(Val::Arr(items))
+        }
+        (target, step) => Err(Error::index(target, step.clone())),
+    }
+}
+
+// --- Formats an array as one line of a table.
+
+fn table_functions() -> impl Iterator<Item = Fun<Kind>> {
+    let all: [jaq_core::native::Filter<jaq_core::RunPtr<Kind>>; 2] = [
+        ("@tsv", v(0), |cv| bome(row(&cv.1, b'\t', tsv))),
+        ("@csv", v(0), |cv| bome(row(&cv.1, b',', csv))),
+    ];
+    all.into_iter().map(run::<Kind>)
+}
+
+fn row(value: &Val, between: u8, string: fn(&mut Vec<u8>, &[u8])) -> ValR {
+    let Val::Arr(cells) = value else {
+        return Err(Error::typ(value.clone(), "array"));
+    };
+    let mut out = Vec::new();
+    for (i, cell) in cells.iter().enumerate() {
+        if i > 0 {
+            out.push(between);
+        }
+        match cell {
+            Val::Null => {}
+            Val::Bool(true) => out.extend_from_slice(b"true"),
+            Val::Bool(false) => out.extend_from_slice(b"false"),
+            Val::Num(n) => json::write_number(&mut out, n),
+            Val::TStr(text) | Val::BStr(text) => string(&mut out, text),
+            Val::Arr(_) | Val::Obj(_) => {
+                return Err(Error::typ(cell.clone(), "a cell of a table"));
+            }
+        }
+    }
+    Ok(Val::utf8_str(out))
+}
+
+fn tsv(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            other => out.push(*other),
+        }
+    }
+}
+
+fn csv(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for byte in text {
+        if *byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
 }

@@ -1,14 +1,16 @@
-//! Lines: records read from a descriptor, many at a time.
+//! TODO module doc
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use crate::source::{Alias, Form};
+use crate::query::{Alias, Form};
+
+// --- Lines: records read from a descriptor, many at a time.
 
 /// A source as a worker has it.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenSource {
     #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "only statements name sources"))]
     pub(crate) alias: Alias,
     pub(crate) file: File,
@@ -20,7 +22,7 @@ pub(crate) struct Opened {
 /// Fixed, so that where chunks are cut depends on the data alone (N6).
 const CHUNK: usize = 1 << 20;
 
-impl Opened {
+impl OpenSource {
     /// Reads chunk by chunk from the beginning.
     pub(crate) fn chunks(&self) -> Chunks<'_> {
         Chunks { source: self, at: self.begin }
@@ -55,7 +57,7 @@ impl Opened {
 
 /// Whole lines, about a megabyte at a time; a document is one chunk.
 pub(crate) struct Chunks<'a> {
-    source: &'a Opened,
+    source: &'a OpenSource,
     at: u64,
 }
 
@@ -128,10 +130,10 @@ mod tests {
 
     use super::*;
 
-    fn opened(bytes: &[u8], form: Form) -> Opened {
+    fn opened(bytes: &[u8], form: Form) -> OpenSource {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        Opened { alias: Alias::results(), file, begin: 2, end: bytes.len() as u64, form }
+        OpenSource { alias: Alias::results(), file, begin: 2, end: bytes.len() as u64, form }
     }
 
     #[test]

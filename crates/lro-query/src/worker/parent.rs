@@ -1,25 +1,27 @@
-//! Process: a worker as its parent sees it, and ends it.
+//! TODO module doc
 
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::child_main::{BROKEN, PANICKED};
-use super::descriptors;
-use super::program::{Program, WORKER};
+use super::child::{BROKEN, PANICKED};
 use super::protocol::{BODY_AT_MOST, DONE, Done, FAULT, Fault, HEAD, LINES, read_head};
 use super::sandbox::Bounds;
-use super::semaphore::Slot;
-use crate::answer::Answer;
-use crate::cancel::Cancel;
+use super::{Program, WORKER, protocol};
 use crate::error::{QueryError, shown};
 use crate::limits::Limits;
+use crate::page::Cancel;
+use crate::query::Answer;
+
+// --- Process: a worker as its parent sees it, and ends it.
 
 /// A worker under way. Dropped it is killed, and its place is free once it is gone.
 pub(super) struct Running {
@@ -67,7 +69,7 @@ impl Running {
         let Some(socket) = self.socket.take() else { return Ok(()) };
         let sent = socket
             .set_write_timeout(Some(patience))
-            .and_then(|()| descriptors::send(&socket, order, sources));
+            .and_then(|()| protocol::send(&socket, order, sources));
         match sent {
             // It died before it listened; its last words say why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -327,6 +329,59 @@ fn why_it_died(
     }
 }
 
+// --- Bounds the number of concurrent workers.
+
+/// Free places for workers. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Slots(Arc<(Mutex<usize>, Condvar)>);
+
+/// A place, free again when dropped.
+#[derive(Debug)]
+pub(super) struct Slot(Slots);
+
+/// Why there is none.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoSlot {
+    Busy,
+    Cancelled,
+}
+
+impl Slots {
+    pub(super) fn new(at_most: usize) -> Self {
+        Self(Arc::new((Mutex::new(at_most.max(1)), Condvar::new())))
+    }
+
+    pub(super) fn take(&self, until: Instant, cancel: &Cancel) -> Result<Slot, NoSlot> {
+        let mut free = self.free();
+        loop {
+            if cancel.is_cancelled() {
+                return Err(NoSlot::Cancelled);
+            }
+            if *free > 0 {
+                *free -= 1;
+                return Ok(Slot(self.clone()));
+            }
+            if Instant::now() >= until {
+                return Err(NoSlot::Busy);
+            }
+            let waited = self.0.1.wait_timeout(free, POLL_INTERVAL);
+            free = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, usize> {
+        // Nothing panics while the lock is held.
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.free() += 1;
+        self.0.0.1.notify_one();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::protocol::write_frame;
@@ -360,7 +415,7 @@ mod tests {
     fn g39_a_worker_that_keeps_its_stderr_open_is_not_waited_for_beyond_the_deadline() {
         use std::os::unix::fs::PermissionsExt as _;
 
-        use super::super::semaphore::Slots;
+        use super::Slots;
 
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("worker");
@@ -377,5 +432,18 @@ mod tests {
             assert!(running.answer(deadline, &limits, 1 << 30, &cancel).is_err());
             assert!(began.elapsed() < Duration::from_secs(8), "{body}: {:?}", began.elapsed());
         }
+    }
+
+    #[test]
+    fn a_slot_is_free_again_when_it_is_dropped() {
+        let slots = Slots::new(1);
+        let cancel = Cancel::default();
+        let soon = || Instant::now() + Duration::from_millis(30);
+        let first = slots.take(soon(), &cancel).unwrap();
+        assert_eq!(slots.take(soon(), &cancel).unwrap_err(), NoSlot::Busy);
+        drop(first);
+        assert!(slots.take(soon(), &cancel).is_ok());
+        cancel.cancel();
+        assert_eq!(slots.take(soon(), &cancel).unwrap_err(), NoSlot::Cancelled);
     }
 }
