@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use lro_core::{Detail, Optional, recipes};
-use lro_query::recipe::{Number, Params, Question};
+use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search};
 use lro_spool::{PositionedRead, SpoolError};
 
@@ -64,12 +64,12 @@ fn main() {
     }
     let mut ratios = Vec::new();
     for recipe in recipes(Detail::Full, Optional::ALWAYS) {
-        let number = Number::new(u64::from(recipe.number)).expect("a recipe's number");
-        let mut params = Params::default();
+        let number = RecipeNumber::new(u64::from(recipe.number)).expect("a recipe's number");
+        let mut params = RecipeParams::default();
         for (name, value) in CHOSEN {
             params.set(name, value).expect("a known name");
         }
-        let question = Question::new(number, Detail::Full, params).expect("a plain keyword");
+        let question = RecipeQuery::new(number, Detail::Full, params).expect("a plain keyword");
         let mut total = 0;
         let ours = best(ROUNDS, || {
             let mut out = 0;

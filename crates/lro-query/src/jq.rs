@@ -1,12 +1,12 @@
-//! jq: filters over records, by jaq, in the worker.
+//! jq filters over records, executed by jaq in the worker.
 //!
-//! A filter sees one record at a time, or all of them as one array. Parameters are variables:
-//! `$namespace` for the parameter `namespace`, and `$params` for all of them. What jaq offers is
-//! taken by name from a list, so that a newer jaq brings nothing in by itself; there is no
-//! environment, no clock, no file, no further input, no module.
+//! A filter sees one record at a time, or all records as one array. Parameters are variables:
+//! `$namespace` for the parameter `namespace`, and `$params` for all of them. Functions of jaq are
+//! available only if they are on an allowlist, so that a newer jaq adds none by unchanged. There is no
+//! access to the environment, the clock, files, further inputs or modules.
 //!
-//! A record that a filter lets through unchanged comes out as the bytes it was stored as. Other
-//! values are written anew; numbers keep their spelling unless the filter computes with them.
+//! A record that a filter returns unchanged keeps its stored bytes. Other values are serialised;
+//! numbers keep their spelling unless the filter computes with them.
 
 mod allowlist;
 mod compile;
@@ -23,198 +23,208 @@ use bytes::Bytes;
 use jaq_json::{Rc, Val};
 use serde::{Deserialize, Serialize};
 
-use self::compile::{Compiled, Ready};
-use super::query::{Failed, Form, NotAName, ParamName, Params};
-use super::worker::{Crew, Done, Emit, Fault, Flood, InOrder, OpenSource, Outcome, lines};
+use self::compile::{CompiledFilter, ThreadFilter};
+use crate::query::{FailedRecords, InvalidParamName, ParamName, QueryParams, RecordLayout};
+use crate::worker::{
+    Completion, CountBudget, EngineResult, Fault, OpenSource, OrderedJobs, OutputWriter,
+    ThreadPool, lines,
+};
 
 /// A filter with its parameters.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Query {
+pub struct JqQuery {
     /// The filter.
     pub filter: String,
-    /// What it is applied to.
-    pub over: Over,
-    /// Its variables.
-    pub params: Params,
+    /// The input of the filter.
+    #[serde(rename = "over")]
+    pub input: FilterInput,
+    /// The variables.
+    pub params: QueryParams,
 }
 
-/// What a filter is applied to.
+/// The input of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Over {
-    /// Each record by itself.
+pub enum FilterInput {
+    /// Each record by unchanged.
     EachRecord,
     /// The array of all records.
     WholeSet,
 }
 
-impl Query {
-    /// A filter over each record.
+impl JqQuery {
+    /// Creates a query that applies a filter to each record.
     pub fn each(filter: impl Into<String>) -> Self {
-        Self { filter: filter.into(), over: Over::EachRecord, params: Params::default() }
+        Self {
+            filter: filter.into(),
+            input: FilterInput::EachRecord,
+            params: QueryParams::default(),
+        }
     }
 
-    /// A filter over the array of all records.
+    /// Creates a query that applies a filter to the array of all records.
     pub fn whole(filter: impl Into<String>) -> Self {
-        Self { over: Over::WholeSet, ..Self::each(filter) }
+        Self { input: FilterInput::WholeSet, ..Self::each(filter) }
     }
 
-    /// Gives a variable its value.
-    pub fn with(mut self, name: &str, value: impl Serialize) -> Result<Self, NotAName> {
+    /// Sets a variable.
+    pub fn with(mut self, name: &str, value: impl Serialize) -> Result<Self, InvalidParamName> {
         let name: ParamName = name.parse()?;
         self.params.insert(name, &value)?;
         Ok(self)
     }
 
-    /// Has these parameters.
-    pub fn params(mut self, params: Params) -> Self {
+    /// Sets all parameters.
+    pub fn params(mut self, params: QueryParams) -> Self {
         self.params = params;
         self
     }
 }
 
-/// Answers in the worker.
+/// Runs a query in the worker.
 pub(crate) fn answer(
-    query: Query,
+    query: JqQuery,
     mut sources: Vec<OpenSource>,
-    crew: &Crew,
-    emit: &mut Emit,
-) -> Outcome {
+    pool: &ThreadPool,
+    output: &mut OutputWriter,
+) -> EngineResult {
     let (Some(source), true) = (sources.pop(), sources.is_empty()) else {
         return Err(Fault::runtime("a filter reads one result"));
     };
     let (source, filter) = (Arc::new(source), query.filter.clone());
-    let (mut done, counted) = match query.over {
-        Over::EachRecord => answer_each(query, &source, crew, emit),
-        Over::WholeSet => answer_whole(query, Arc::clone(&source), crew, emit),
+    let (mut completion, counted) = match query.input {
+        FilterInput::EachRecord => answer_each(query, &source, pool, output),
+        FilterInput::WholeSet => answer_whole(query, Arc::clone(&source), pool, output),
     }?;
-    if counted && emit.says_nothing() {
-        done.unknown_fields = unknown_fields::fields(filter, &source, crew);
+    if counted && output.only_nulls() {
+        completion.unknown_fields = unknown_fields::fields(filter, &source, pool);
     }
-    Ok((done, counted))
+    Ok((completion, counted))
 }
 
-// --- Records: a filter over each record, chunks of them side by side.
-
-/// What one chunk gave.
+/// The output of one chunk.
 #[derive(Default)]
-struct Part {
+struct ChunkOutput {
     /// One value per line.
     lines: Vec<u8>,
     records: u64,
     bytes: u64,
-    failed: Option<Failed>,
-    /// The chunk gave more than anyone will read: nothing behind it counts.
-    flooded: bool,
+    failed: Option<FailedRecords>,
+    /// The chunk exceeded the counting budget; later chunks do not count.
+    over_budget: bool,
 }
 
-pub(super) fn answer_each(
-    query: Query,
+fn answer_each(
+    query: JqQuery,
     source: &OpenSource,
-    crew: &Crew,
-    emit: &mut Emit,
-) -> Outcome {
-    // Filters recurse while they are compiled as well: a thread of the crew has the deeper stack.
-    let compiled = crew.give(move || Compiled::new(&query.filter, &query.params)).recv();
+    pool: &ThreadPool,
+    output: &mut OutputWriter,
+) -> EngineResult {
+    // The compiler recurses, too, and the threads of the pool have deep stacks.
+    let compiled = pool.submit(move || CompiledFilter::new(&query.filter, &query.params)).recv();
     let compiled = Arc::new(compiled.map_err(|_| Fault::Depth)??);
-    let (form, flood) = (source.form, emit.flood());
-    let mut parts = InOrder::new(crew);
+    let (layout, budget) = (source.layout, output.count_budget());
+    let mut parts = OrderedJobs::new(pool);
     let mut chunks = source.chunks();
-    let mut done = Done::default();
+    let mut completion = Completion::default();
     loop {
         while !parts.is_full()
             && let Some(chunk) = chunks.next()
         {
-            let chunk = chunk.map_err(|error| Fault::reading(&error))?;
+            let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
             let compiled = Arc::clone(&compiled);
-            parts.give(move || filter_chunk(&compiled, chunk, form, flood));
+            parts.submit(move || filter_chunk(&compiled, chunk, layout, budget));
         }
-        let Some(part) = parts.take() else { break };
-        if collect(part?, &mut done, emit)?.is_break() {
-            return finished(done, false, emit);
+        let Some(part) = parts.next_result() else { break };
+        if collect(part?, &mut completion, output)?.is_break() {
+            return finished(completion, false, output);
         }
     }
-    finished(done, true, emit)
+    finished(completion, true, output)
 }
 
-/// A filter that failed on everything it saw has no answer.
-fn finished(done: Done, counted: bool, emit: &Emit) -> Outcome {
-    match done.failed {
-        Some(failed) if emit.seen() == 0 && failed.records == done.records_read => {
+/// Turns a filter that failed on every record into an error.
+fn finished(completion: Completion, counted: bool, output: &OutputWriter) -> EngineResult {
+    match completion.failed {
+        Some(failed) if output.values() == 0 && failed.records == completion.records_read => {
             Err(Fault::Runtime { message: failed.message, record: Some(failed.first) })
         }
-        failed => Ok((Done { failed, ..done }, counted)),
+        failed => Ok((Completion { failed, ..completion }, counted)),
     }
 }
 
-fn collect(part: Part, done: &mut Done, emit: &mut Emit) -> Result<ControlFlow<()>, Fault> {
+fn collect(
+    part: ChunkOutput,
+    completion: &mut Completion,
+    output: &mut OutputWriter,
+) -> Result<ControlFlow<()>, Fault> {
     if let Some(mut failed) = part.failed {
-        failed.first += done.records_read;
-        match &mut done.failed {
+        failed.first += completion.records_read;
+        match &mut completion.failed {
             Some(all) => all.records += failed.records,
             none => *none = Some(failed),
         }
     }
-    done.records_read += part.records;
-    emit.read(part.records, part.bytes);
-    for line in lines(&part.lines, Form::Lines) {
-        if emit.value(line).map_err(|error| Fault::reading(&error))?.is_break() {
+    completion.records_read += part.records;
+    output.record_input(part.records, part.bytes);
+    for line in lines(&part.lines, RecordLayout::Lines) {
+        if output.write_value(line).map_err(|error| Fault::read_failed(&error))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
     }
-    Ok(if part.flooded { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    Ok(if part.over_budget { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }
 
 fn filter_chunk(
-    compiled: &Compiled,
+    compiled: &CompiledFilter,
     chunk: Vec<u8>,
-    form: Form,
-    mut flood: Flood,
-) -> Result<Part, Fault> {
+    layout: RecordLayout,
+    mut budget: CountBudget,
+) -> Result<ChunkOutput, Fault> {
     if let Err(error) = std::str::from_utf8(&chunk) {
         return Err(Fault::runtime(format!("the records are not UTF-8: {error}")));
     }
-    let ready = compiled.ready()?;
+    let ready = compiled.for_thread()?;
     let chunk = Bytes::from(chunk);
-    let mut part = Part { bytes: chunk.len() as u64, ..Part::default() };
-    for line in lines(&chunk, form) {
+    let mut part = ChunkOutput { bytes: chunk.len() as u64, ..ChunkOutput::default() };
+    for line in lines(&chunk, layout) {
         part.records += 1;
-        flood.read(1, line.len() as u64);
+        budget.record_input(1, line.len() as u64);
         let line = chunk.slice_ref(line);
-        if let Err(message) = filter_record(&ready, &line, form, &mut flood, &mut part) {
+        if let Err(message) = filter_record(&ready, &line, layout, &mut budget, &mut part) {
             match &mut part.failed {
                 Some(failed) => failed.records += 1,
-                none => *none = Some(Failed { records: 1, first: part.records, message }),
+                none => *none = Some(FailedRecords { records: 1, first: part.records, message }),
             }
         }
-        if part.flooded {
+        if part.over_budget {
             break;
         }
     }
     Ok(part)
 }
 
-/// The outputs of one record. A failure ends them, as in jq; those before it count.
+/// Appends the outputs for one record. As in jq, an error ends them, and earlier outputs count.
 fn filter_record(
-    ready: &Ready<'_>,
+    ready: &ThreadFilter<'_>,
     line: &Bytes,
-    form: Form,
-    flood: &mut Flood,
-    part: &mut Part,
+    layout: RecordLayout,
+    budget: &mut CountBudget,
+    part: &mut ChunkOutput,
 ) -> Result<(), String> {
     let input = json::parse(line).map_err(|error| error.to_string())?;
-    // A weak reference tells the record from a copy and is no reason to make one: what changes it
-    // while this exists moves it elsewhere.
-    let itself = match &input {
-        Val::Obj(members) if form == Form::Lines => Some(Rc::downgrade(members)),
+    // The weak reference identifies the unchanged record. It does not force a copy, and an update of
+    // the record moves it to another address while the weak reference exists.
+    let unchanged = match &input {
+        Val::Obj(members) if layout == RecordLayout::Lines => Some(Rc::downgrade(members)),
         _ => None,
     };
     for output in ready.run(input) {
         let output = output?;
         let before = part.lines.len();
-        match (&output, &itself) {
-            (Val::Obj(members), Some(itself)) if Rc::as_ptr(members) == itself.as_ptr() => {
+        match (&output, &unchanged) {
+            (Val::Obj(members), Some(unchanged)) if Rc::as_ptr(members) == unchanged.as_ptr() => {
                 part.lines.extend_from_slice(line.trim_ascii());
             }
             _ => {
@@ -225,64 +235,63 @@ fn filter_record(
             }
         }
         part.lines.push(b'\n');
-        if flood.rises(part.lines.len() - before) {
-            part.flooded = true;
+        if budget.spend(part.lines.len() - before) {
+            part.over_budget = true;
             return Ok(());
         }
     }
     Ok(())
 }
 
-// --- Runs a filter over the array of all records.
-
-/// What the filter's thread says.
-enum Said {
+/// A message from the thread that runs a filter over all records.
+enum FilterMessage {
     Value(Vec<u8>),
-    End(Result<Ended, Fault>),
+    End(Result<FilterSummary, Fault>),
 }
 
-struct Ended {
+struct FilterSummary {
     records: u64,
     failed: Option<String>,
 }
 
-pub(super) fn answer_whole(
-    query: Query,
+fn answer_whole(
+    query: JqQuery,
     source: Arc<OpenSource>,
-    crew: &Crew,
-    emit: &mut Emit,
-) -> Outcome {
-    // The filter runs where the stack is deep, and waits when its outputs are not taken.
+    pool: &ThreadPool,
+    output: &mut OutputWriter,
+) -> EngineResult {
+    // The filter runs in a thread with a deep stack, and blocks if its outputs are not received.
     let bytes = source.end.saturating_sub(source.begin);
-    let (say, hear) = sync_channel(64);
-    let running = crew.give(move || {
-        let ended = run_whole(&query, &source, &say);
-        // Nobody listens any more: enough was counted.
-        let _ = say.send(Said::End(ended));
+    let (sender, receiver) = sync_channel(64);
+    let running = pool.submit(move || {
+        let summary = run_whole(&query, &source, &sender);
+        // Sending fails if the receiver has counted enough.
+        let _ = sender.send(FilterMessage::End(summary));
     });
-    let mut done = Done::default();
-    // How many records there are is known only behind the last value.
-    emit.read(0, bytes);
-    for said in hear {
-        match said {
-            Said::Value(line) => {
-                if emit.value(&line).map_err(|error| Fault::reading(&error))?.is_break() {
-                    return Ok((done, false));
+    let mut completion = Completion::default();
+    // The number of records is known only after the last value.
+    output.record_input(0, bytes);
+    for message in receiver {
+        match message {
+            FilterMessage::Value(line) => {
+                if output.write_value(&line).map_err(|error| Fault::read_failed(&error))?.is_break()
+                {
+                    return Ok((completion, false));
                 }
             }
-            Said::End(ended) => {
-                let ended = ended?;
-                done.records_read = ended.records;
-                match ended.failed {
-                    Some(message) if emit.seen() == 0 => {
+            FilterMessage::End(summary) => {
+                let summary = summary?;
+                completion.records_read = summary.records;
+                match summary.failed {
+                    Some(message) if output.values() == 0 => {
                         return Err(Fault::Runtime { message, record: None });
                     }
                     failed => {
-                        done.failed =
-                            failed.map(|message| Failed { records: 1, first: 1, message });
+                        completion.failed =
+                            failed.map(|message| FailedRecords { records: 1, first: 1, message });
                     }
                 }
-                return Ok((done, true));
+                return Ok((completion, true));
             }
         }
     }
@@ -290,16 +299,20 @@ pub(super) fn answer_whole(
     Err(Fault::runtime("the filter ended without an answer"))
 }
 
-fn run_whole(query: &Query, source: &OpenSource, say: &SyncSender<Said>) -> Result<Ended, Fault> {
-    let compiled = Compiled::new(&query.filter, &query.params)?;
-    let ready = compiled.ready()?;
-    let text = source.whole().map_err(|error| Fault::reading(&error))?;
+fn run_whole(
+    query: &JqQuery,
+    source: &OpenSource,
+    sender: &SyncSender<FilterMessage>,
+) -> Result<FilterSummary, Fault> {
+    let compiled = CompiledFilter::new(&query.filter, &query.params)?;
+    let ready = compiled.for_thread()?;
+    let text = source.whole().map_err(|error| Fault::read_failed(&error))?;
     if let Err(error) = std::str::from_utf8(&text) {
         return Err(Fault::runtime(format!("the records are not UTF-8: {error}")));
     }
     let text = Bytes::from(text);
     let mut records = Vec::new();
-    for line in lines(&text, source.form) {
+    for line in lines(&text, source.layout) {
         let number = records.len() as u64 + 1;
         let value = json::parse(&text.slice_ref(line))
             .map_err(|error| Fault::Runtime { message: error.to_string(), record: Some(number) })?;
@@ -311,11 +324,11 @@ fn run_whole(query: &Query, source: &OpenSource, say: &SyncSender<Said>) -> Resu
         let written = output
             .and_then(|output| json::write(&mut line, &output).map_err(|error| error.to_string()));
         if let Err(message) = written {
-            return Ok(Ended { records: count, failed: Some(message) });
+            return Ok(FilterSummary { records: count, failed: Some(message) });
         }
-        if say.send(Said::Value(line)).is_err() {
+        if sender.send(FilterMessage::Value(line)).is_err() {
             break;
         }
     }
-    Ok(Ended { records: count, failed: None })
+    Ok(FilterSummary { records: count, failed: None })
 }

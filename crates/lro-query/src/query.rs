@@ -1,4 +1,8 @@
-//! TODO module doc
+//! A query request and its answer.
+//!
+//! A [`QueryRequest`] is a jq filter or an SQL statement together with the [`Source`]s it reads and
+//! the [`Page`] of its values to return. [`Workers::run`](crate::worker::Workers::run) turns it into
+//! an [`Answer`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,36 +12,45 @@ use lro_spool::{PositionedRead, SpoolError, StoredResult, records_begin};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::worker::Question;
+use crate::page::Page;
 
-// --- Ask: one query with all it reads.
-
-/// One query with all it reads.
+/// A query with its sources and the page of its values to return.
 #[derive(Debug, Clone)]
-pub struct Ask<'a> {
-    pub(crate) question: Question,
+pub struct QueryRequest<'a> {
+    pub(crate) query: Query,
     pub(crate) sources: Vec<(Alias, Source<'a>)>,
-    pub(crate) window: Window,
+    pub(crate) page: Page,
 }
 
-impl<'a> Ask<'a> {
-    /// A filter over `source`.
+/// A filter or a statement.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Query {
     #[cfg(feature = "jq")]
-    pub fn jq(query: &crate::jq::Query, source: Source<'a>) -> Self {
-        Self::new(Question::Jq(query.clone()), source)
-    }
-
-    /// A statement over `source`, which it calls `results`.
+    Jq(crate::jq::JqQuery),
     #[cfg(feature = "sql")]
-    pub fn sql(query: &crate::sql::Query, source: Source<'a>) -> Self {
-        Self::new(Question::Sql(query.clone()), source)
+    Sql(crate::sql::SqlQuery),
+}
+
+impl<'a> QueryRequest<'a> {
+    /// Creates a request that applies a filter to `source`.
+    #[cfg(feature = "jq")]
+    pub fn jq(query: &crate::jq::JqQuery, source: Source<'a>) -> Self {
+        Self::new(Query::Jq(query.clone()), source)
     }
 
-    fn new(question: Question, source: Source<'a>) -> Self {
-        Self { question, sources: vec![(Alias::results(), source)], window: Window::default() }
+    /// Creates a request that runs a statement over `source`, under the table name `results`.
+    #[cfg(feature = "sql")]
+    pub fn sql(query: &crate::sql::SqlQuery, source: Source<'a>) -> Self {
+        Self::new(Query::Sql(query.clone()), source)
     }
 
-    /// A further source, for statements only; the same alias again replaces the source.
+    fn new(query: Query, source: Source<'a>) -> Self {
+        Self { query, sources: vec![(Alias::results(), source)], page: Page::ALL }
+    }
+
+    /// Adds a source under the table name `alias`, for statements only. A second source with the same
+    /// alias replaces the first.
     #[cfg(feature = "sql")]
     pub fn with(mut self, alias: Alias, source: Source<'a>) -> Self {
         self.sources.retain(|(other, _)| *other != alias);
@@ -45,35 +58,39 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Wants only some of the values.
-    pub fn window(mut self, window: Window) -> Self {
-        self.window = window;
+    /// Restricts the answer to one page of the values.
+    pub fn page(mut self, page: Page) -> Self {
+        self.page = page;
         self
+    }
+
+    /// Restricts the answer to one page of the values; superseded by [`page`](Self::page).
+    #[doc(hidden)]
+    pub fn window(self, window: Window) -> Self {
+        self.page(window.into())
     }
 }
 
-// --- Source: the records that a query reads.
-
-/// Bytes with records in them: a range of something that can be read from any place, not a path.
+/// The records that a query reads: an open byte source and where its records begin, never a path.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub(crate) data: &'a dyn PositionedRead,
     pub(crate) begin: u64,
-    pub(crate) form: Form,
+    pub(crate) layout: RecordLayout,
 }
 
-/// How the records lie in their bytes.
+/// The layout of records in a byte source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum RecordLayout {
     /// One JSON value per line.
     Lines,
-    /// One JSON value, on however many lines: a single record.
+    /// A single JSON value that may span lines: one record.
     Document,
 }
 
 impl<'a> Source<'a> {
-    /// The records of a stored result, its header left out.
+    /// The records of a stored result, without its header.
     pub fn stored(result: &'a dyn StoredResult) -> Result<Self, SpoolError> {
         Ok(if result.listed().sidecar.content.has_records() {
             Self::lines(result, records_begin(result)?)
@@ -84,15 +101,15 @@ impl<'a> Source<'a> {
 
     /// One record per line from byte `begin` on.
     pub fn lines(data: &'a dyn PositionedRead, begin: u64) -> Self {
-        Self { data, begin, form: Form::Lines }
+        Self { data, begin, layout: RecordLayout::Lines }
     }
 
     /// A single JSON value.
     pub fn document(data: &'a dyn PositionedRead) -> Self {
-        Self { data, begin: 0, form: Form::Document }
+        Self { data, begin: 0, layout: RecordLayout::Document }
     }
 
-    /// How many bytes there are to read.
+    /// The number of bytes to read.
     pub(crate) fn bytes(&self) -> u64 {
         self.data.len().saturating_sub(self.begin)
     }
@@ -100,17 +117,17 @@ impl<'a> Source<'a> {
 
 impl fmt::Debug for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &mut f.debug_struct("Source");
-        shown.field("bytes", &self.bytes()).field("form", &self.form).finish_non_exhaustive()
+        let output = &mut f.debug_struct("Source");
+        output.field("bytes", &self.bytes()).field("layout", &self.layout).finish_non_exhaustive()
     }
 }
 
-/// What a statement calls a further source.
+/// The table name of a source in a statement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Alias(String);
 
-/// What a statement calls the source it is asked of.
+/// The table name of the first source.
 pub(crate) const RESULTS: &str = "results";
 
 const MAX_ALIAS_LEN: usize = 40;
@@ -127,27 +144,27 @@ impl Alias {
 }
 
 impl FromStr for Alias {
-    type Err = NotAName;
+    type Err = InvalidParamName;
 
-    fn from_str(text: &str) -> Result<Self, NotAName> {
+    fn from_str(text: &str) -> Result<Self, InvalidParamName> {
         let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        let starts_well = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
-        // `sqlite_` is reserved; the other two are functions that stand where tables stand.
-        let taken = text.starts_with("sqlite_")
+        let valid_start = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+        // SQLite reserves the prefix `sqlite_`, and has table-valued functions of the other names.
+        let reserved = text.starts_with("sqlite_")
             || text.starts_with("pragma_")
             || ["json_each", "json_tree"].contains(&text);
-        if starts_well && !taken && text.len() <= MAX_ALIAS_LEN && text.bytes().all(word) {
+        if valid_start && !reserved && text.len() <= MAX_ALIAS_LEN && text.bytes().all(word) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NotAName::Alias)
+            Err(InvalidParamName::Alias)
         }
     }
 }
 
 impl TryFrom<String> for Alias {
-    type Error = NotAName;
+    type Error = InvalidParamName;
 
-    fn try_from(text: String) -> Result<Self, NotAName> {
+    fn try_from(text: String) -> Result<Self, InvalidParamName> {
         text.parse()
     }
 }
@@ -158,21 +175,23 @@ impl From<Alias> for String {
     }
 }
 
-// --- Params: values that a query is given beside its text.
-
-/// Values by name. They reach an engine as variables, never as program text (N3).
+/// Named parameters of a query. Engines receive them as variables, never as program text (Spec N3).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Params(BTreeMap<ParamName, Box<RawValue>>);
+pub struct QueryParams(BTreeMap<ParamName, Box<RawValue>>);
 
-impl Params {
-    /// Gives `name` a value, in place of any it had.
-    pub fn insert(&mut self, name: ParamName, value: &impl Serialize) -> Result<(), NotAName> {
-        let raw = serde_json::value::to_raw_value(value).map_err(|_| NotAName::NoJson)?;
+impl QueryParams {
+    /// Sets `name` to a value, replacing an earlier one.
+    pub fn insert(
+        &mut self,
+        name: ParamName,
+        value: &impl Serialize,
+    ) -> Result<(), InvalidParamName> {
+        let raw = serde_json::value::to_raw_value(value).map_err(|_| InvalidParamName::NoJson)?;
         self.insert_raw(name, raw);
         Ok(())
     }
 
-    /// Gives `name` a value as it was written: no number is rounded on its way.
+    /// Sets `name` to a JSON value as written, so that no number is rounded.
     pub fn insert_raw(&mut self, name: ParamName, value: Box<RawValue>) {
         self.0.insert(name, value);
     }
@@ -182,19 +201,19 @@ impl Params {
     }
 }
 
-/// The name of a value: a variable in every engine.
+/// The name of a parameter, valid as a variable in every engine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ParamName(String);
 
-/// Why there is no such value.
+/// A parameter or alias that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotAName {
-    /// The name is not one.
+pub enum InvalidParamName {
+    /// The parameter name is invalid.
     #[error("a parameter's name is a letter or `_`, then up to 63 letters, digits or `_`")]
     Name,
-    /// An alias is not one.
+    /// The alias is invalid.
     #[error(
         "an alias is a small letter or `_`, then up to 39 small letters, digits or `_`, \
          and not a name that SQL takes for something else"
@@ -208,23 +227,23 @@ pub enum NotAName {
 const MAX_PARAM_NAME_LEN: usize = 64;
 
 impl FromStr for ParamName {
-    type Err = NotAName;
+    type Err = InvalidParamName;
 
-    fn from_str(text: &str) -> Result<Self, NotAName> {
+    fn from_str(text: &str) -> Result<Self, InvalidParamName> {
         let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-        let starts_well = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
-        if starts_well && text.len() <= MAX_PARAM_NAME_LEN && text.bytes().all(word) {
+        let valid_start = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+        if valid_start && text.len() <= MAX_PARAM_NAME_LEN && text.bytes().all(word) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NotAName::Name)
+            Err(InvalidParamName::Name)
         }
     }
 }
 
 impl TryFrom<String> for ParamName {
-    type Error = NotAName;
+    type Error = InvalidParamName;
 
-    fn try_from(text: String) -> Result<Self, NotAName> {
+    fn try_from(text: String) -> Result<Self, InvalidParamName> {
         text.parse()
     }
 }
@@ -241,9 +260,7 @@ impl fmt::Display for ParamName {
     }
 }
 
-// --- Answer: what a query gave, and how much of it.
-
-/// What a query gave.
+/// The values that a query returned, with what was counted on the way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer {
@@ -251,31 +268,30 @@ pub struct Answer {
     pub lines: Vec<u8>,
     /// The number of values in `lines`.
     pub given: u64,
-    /// The number of values that the query makes in all; `None` where it makes so many more than
-    /// may be given that counting was given up.
+    /// The number of values that the query produces in total; `None` if it produces so many more
+    /// than fit that the worker stopped counting.
     pub total: Option<u64>,
-    /// The number of records that were read.
+    /// The number of records read.
     pub records_read: u64,
-    /// The records on which a filter failed; it went on behind them.
-    pub failed: Option<Failed>,
+    /// The records on which a filter failed; it continued with the next record.
+    pub failed: Option<FailedRecords>,
     /// The columns with numbers that neither a 64-bit integer nor a double can hold. Statements see
-    /// those numbers as text.
+    /// these numbers as text.
     pub kept_as_text: Vec<String>,
-    /// The fields that a filter reads and no record has, where it gave nothing, or nothing but null.
+    /// The fields that a filter reads and no record has, if it returned nothing, or only null.
     pub unknown_fields: Vec<UnknownField>,
 }
 
 impl Answer {
-    /// Whether there are values in the window that did not fit.
-    pub fn is_cut(&self, window: Window) -> bool {
-        let wanted = match self.total {
-            None => return true,
-            Some(total) => total.saturating_sub(window.offset),
-        };
-        self.given < window.limit.map_or(wanted, |limit| limit.min(wanted))
+    /// Whether some values of the page did not fit.
+    pub fn is_cut(&self, page: Page) -> bool {
+        match self.total {
+            None => true,
+            Some(total) => self.given < total.saturating_sub(page.offset).min(page.limit),
+        }
     }
 
-    /// The lines as text; what is not UTF-8 is replaced.
+    /// The lines as text, with invalid UTF-8 replaced.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.lines)
     }
@@ -284,12 +300,12 @@ impl Answer {
 /// Records on which a filter failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Failed {
-    /// How many.
+pub struct FailedRecords {
+    /// The number of these records.
     pub records: u64,
     /// The number of the first, from 1.
     pub first: u64,
-    /// What the engine said about it: data, not guidance.
+    /// The engine's message about the first: untrusted data.
     pub message: String,
 }
 
@@ -297,19 +313,26 @@ pub struct Failed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UnknownField {
-    /// As the filter writes it.
+    /// The name as written in the filter.
     pub name: String,
-    /// The fields that it probably means, the nearest first: data.
+    /// Similar field names in the data, the most similar first: untrusted data.
     pub near: Vec<String>,
 }
 
-/// Which of the values are wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A page with an optional limit; superseded by [`Page`].
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
-    /// How many to leave out.
+    /// The number of values to skip.
     pub offset: u64,
-    /// How many to give at most.
+    /// The maximum number of values to return.
     pub limit: Option<u64>,
+}
+
+impl From<Window> for Page {
+    fn from(window: Window) -> Self {
+        Self { offset: window.offset, limit: window.limit.unwrap_or(u64::MAX) }
+    }
 }
 
 #[cfg(test)]
@@ -333,7 +356,7 @@ mod tests {
         }
         let long = "x".repeat(65);
         for bad in ["", "9", "a b", "a|b", "$x", "a-b", "é", "a\u{0}", &long] {
-            assert_eq!(bad.parse::<ParamName>(), Err(NotAName::Name), "{bad}");
+            assert_eq!(bad.parse::<ParamName>(), Err(InvalidParamName::Name), "{bad}");
         }
     }
 }

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lro_core::{Detail, Input, Optional, Recipe, recipes};
-use lro_query::recipe::{Number, Params, Question};
+use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search};
 use lro_query::worker::{self, Program, Workers};
-use lro_query::{Ask, Bytes, Cancel, Limits, Source, jq, sql};
+use lro_query::{Bytes, Cancel, Limits, QueryRequest, Source, jq, sql};
 use lro_spool::PositionedRead as _;
 use serde_json::{Value, json};
 
@@ -121,11 +121,11 @@ impl Bench {
     }
 
     fn recipe(&self, recipe: &Recipe, in_sql: InSql) -> Row<'_> {
-        let number = Number::new(u64::from(recipe.number)).expect("a recipe's number");
-        let mut params = Params::default();
+        let number = RecipeNumber::new(u64::from(recipe.number)).expect("a recipe's number");
+        let mut params = RecipeParams::default();
         params.set("keyword", KEYWORD).expect("a known name");
         params.set("tag", TAG).expect("a known name");
-        let question = Question::new(number, Detail::Full, params).expect("a plain keyword");
+        let question = RecipeQuery::new(number, Detail::Full, params).expect("a plain keyword");
         let path = &self.data.path;
         let InSql { sqlite, columns, duckdb, datafusion } = in_sql;
         let mut entries = vec![
@@ -139,7 +139,10 @@ impl Bench {
                 Ok(Answered::new(took, ran.map_err(|error| error.to_string())?.total.number()))
             }),
             Entry::new("sql", ROUNDS, move || {
-                self.ask(&Ask::sql(&sql::Query::new(sqlite), Source::lines(&self.data, 0)))
+                self.ask(&QueryRequest::sql(
+                    &sql::SqlQuery::new(sqlite),
+                    Source::lines(&self.data, 0),
+                ))
             }),
             Entry::new("rusqlite", ROUNDS, move || bare::ask(path, columns, sqlite)),
         ];
@@ -164,7 +167,10 @@ impl Bench {
     fn filters(&self) -> Vec<Row<'_>> {
         let row = |filter: &'static str| {
             let mut entries = vec![Entry::new("worker", ROUNDS, move || {
-                self.ask(&Ask::jq(&jq::Query::each(filter), Source::lines(&self.data, 0)))
+                self.ask(&QueryRequest::jq(
+                    &jq::JqQuery::each(filter),
+                    Source::lines(&self.data, 0),
+                ))
             })];
             entries.extend(self.filter_peers(&[], filter));
             Row { question: filter.to_owned(), entries }
@@ -187,7 +193,7 @@ impl Bench {
     }
 
     /// The whole answer is taken, as it is from everybody else.
-    fn ask(&self, ask: &Ask<'_>) -> Result<Answered, String> {
+    fn ask(&self, ask: &QueryRequest<'_>) -> Result<Answered, String> {
         let limits = Limits::default().wall(Duration::from_secs(30)).output(1 << 30);
         let (took, answer) = timed(|| self.workers.run(ask, &limits, &Cancel::default()));
         let answer = answer.map_err(|error| error.to_string())?;
@@ -224,9 +230,13 @@ impl Bench {
     /// From a question to its answer when there is nothing to compute.
     fn overhead(&self) -> Value {
         let data = Bytes(b"{\"a\":1}\n");
-        let (filter, statement) = (jq::Query::each("."), sql::Query::new("SELECT a FROM results"));
+        let (filter, statement) =
+            (jq::JqQuery::each("."), sql::SqlQuery::new("SELECT a FROM results"));
         let source = || Source::lines(&data, 0);
-        let asks = [("jq", Ask::jq(&filter, source())), ("sql", Ask::sql(&statement, source()))];
+        let asks = [
+            ("jq", QueryRequest::jq(&filter, source())),
+            ("sql", QueryRequest::sql(&statement, source())),
+        ];
         let measured = asks.map(|(engine, ask)| {
             let mut milliseconds: Vec<f64> = (0..OVERHEAD_ROUNDS)
                 .map(|_| {

@@ -1,22 +1,21 @@
-//! TODO module doc
+//! Converts JSON text to values of jaq and back.
+//!
+//! This is not `jaq_json::read`, for three reasons: strings without escapes borrow from the record,
+//! numbers keep their spelling, and the depth is bounded. The parser of jaq has no depth limit, so that
+//! a million `[` overflow any stack; `serde_json` rounds numbers and rejects half a surrogate pair.
 
 use std::io::Write as _;
 
 use bytes::Bytes;
 use jaq_json::{Map, Num, Rc, Val};
 
-// --- Parse: from a record's bytes to a value of jaq.
-// ---
-// --- Our own, for three reasons: strings without escapes stay where they lie, numbers keep their
-// --- spelling, and the depth is bounded (jaq's own parser has no bound, and a million `[` would fill
-// --- any stack; `serde_json` rounds numbers and refuses half a surrogate pair).
+/// The maximum nesting depth of a record.
+const MAX_DEPTH: usize = 1000;
 
-/// Deeper records are not parsed; a filter could do nothing with them that ends well.
-const DEPTH: usize = 1000;
-
-/// Where the bytes stop being a value.
+/// A record that is not a valid JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Malformed {
+    /// The offset of the first invalid byte.
     At(usize),
     TooDeep,
 }
@@ -25,12 +24,12 @@ impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::At(byte) => write!(f, "the record is no JSON value from byte {byte} on"),
-            Self::TooDeep => write!(f, "the record is nested more than {DEPTH} deep"),
+            Self::TooDeep => write!(f, "the record is nested more than {MAX_DEPTH} deep"),
         }
     }
 }
 
-/// Parses `text`, which is UTF-8 and holds one value.
+/// Parses `text`, which must be valid UTF-8 and hold one value.
 pub(super) fn parse(text: &Bytes) -> Result<Val, Malformed> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     parser.space();
@@ -94,7 +93,7 @@ impl Parser<'_> {
         inside: fn(&mut Self) -> Result<Val, Malformed>,
     ) -> Result<Val, Malformed> {
         self.depth += 1;
-        if self.depth > DEPTH {
+        if self.depth > MAX_DEPTH {
             return Err(Malformed::TooDeep);
         }
         self.at += 1;
@@ -131,7 +130,7 @@ impl Parser<'_> {
             self.at += 1;
             return Ok(Val::obj(members));
         }
-        // Most records have about this many fields; growing twice costs more than the room.
+        // Most records have about this many fields, and growing the map costs more than the space.
         members.reserve(if self.depth == 1 { 16 } else { 4 });
         loop {
             if self.peek() != Some(b'"') {
@@ -222,7 +221,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Half a surrogate pair becomes the replacement character, as in jq.
+    /// Decodes a `\u` escape. As in jq, half a surrogate pair becomes the replacement character.
     fn unicode(&mut self) -> Result<char, Malformed> {
         let first = self.hex()?;
         let whole = if (0xD800..0xDC00).contains(&first) && self.text[self.at..].starts_with(b"\\u")
@@ -256,9 +255,7 @@ impl Parser<'_> {
     }
 }
 
-// --- Number: numbers that keep their spelling.
-
-/// Reads a number. What neither an integer nor a double spells the same way stays as it is written,
+/// Parses a number. If neither an integer nor a double prints the same text, the number keeps its text
 /// until a filter computes with it.
 pub(super) fn parse_number(lexeme: &str) -> Option<Num> {
     let digits = lexeme.strip_prefix('-').unwrap_or(lexeme);
@@ -268,7 +265,7 @@ pub(super) fn parse_number(lexeme: &str) -> Option<Num> {
             return None;
         }
         return match lexeme.parse::<isize>() {
-            Ok(0) if lexeme.len() > 1 => Some(as_written(lexeme)),
+            Ok(0) if lexeme.len() > 1 => Some(with_text(lexeme)),
             Ok(int) => Some(Num::Int(int)),
             Err(_) => Num::from_str_radix(lexeme, 10),
         };
@@ -277,16 +274,16 @@ pub(super) fn parse_number(lexeme: &str) -> Option<Num> {
         return None;
     }
     let float: f64 = lexeme.parse().ok()?;
-    let mut spelt = Spelt::default();
-    spelt.float(float);
-    Some(if spelt.as_bytes() == lexeme.as_bytes() { Num::Float(float) } else { as_written(lexeme) })
+    let mut text = NumberText::default();
+    text.float(float);
+    Some(if text.as_bytes() == lexeme.as_bytes() { Num::Float(float) } else { with_text(lexeme) })
 }
 
-fn as_written(lexeme: &str) -> Num {
+fn with_text(lexeme: &str) -> Num {
     Num::Dec(Rc::new(lexeme.to_owned()))
 }
 
-/// RFC 8259 without the sign: Rust would also read `1.`, `.5` and `inf`.
+/// Whether `text` is a number of RFC 8259 without the sign. Rust also parses `1.`, `.5` and `inf`.
 fn is_decimal(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -303,45 +300,45 @@ fn is_decimal(text: &str) -> bool {
         && exponent.is_none_or(|e| all_digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
 }
 
-/// Below this every whole double is written as an integer, as jq does.
-const WHOLE: f64 = 1e17;
-/// Below this a double is written with an exponent.
-const SMALL: f64 = 1e-5;
+/// Whole doubles below this are written as integers, as in jq.
+const MAX_WHOLE_NUMBER: f64 = 1e17;
+/// Doubles below this are written with an exponent.
+const MIN_PLAIN_NUMBER: f64 = 1e-5;
 
-/// Room for any number as it is written here.
+/// The text of a double, on the stack.
 #[derive(Default)]
-struct Spelt {
+struct NumberText {
     bytes: [u8; 32],
     length: usize,
 }
 
-impl Spelt {
+impl NumberText {
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
     fn float(&mut self, float: f64) {
         let size = float.abs();
-        let mut room = &mut self.bytes[..];
-        // The shortest digits that give the same double, 17 at most, with sign, point and exponent.
-        let written = if size == 0.0 || (SMALL..WHOLE).contains(&size) {
-            write!(room, "{float}")
+        let mut free = &mut self.bytes[..];
+        // The shortest digits that round-trip: at most 17, with sign, point and exponent.
+        let written = if size == 0.0 || (MIN_PLAIN_NUMBER..MAX_WHOLE_NUMBER).contains(&size) {
+            write!(free, "{float}")
         } else {
-            write!(room, "{float:e}")
+            write!(free, "{float:e}")
         };
         written.expect("a double has at most 24 characters");
-        self.length = 32 - room.len();
+        self.length = 32 - free.len();
     }
 }
 
-/// Writes a number as JSON: NaN as null and infinities as the largest doubles, as jq does.
+/// Writes a number as JSON. As in jq, NaN is null and infinities are the largest doubles.
 pub(super) fn write_number(out: &mut Vec<u8>, number: &Num) {
     match number {
         Num::Float(float) if float.is_nan() => out.extend_from_slice(b"null"),
         Num::Float(float) => {
-            let mut spelt = Spelt::default();
-            spelt.float(float.clamp(f64::MIN, f64::MAX));
-            out.extend_from_slice(spelt.as_bytes());
+            let mut text = NumberText::default();
+            text.float(float.clamp(f64::MIN, f64::MAX));
+            out.extend_from_slice(text.as_bytes());
         }
         // Writing to memory cannot fail.
         other => {
@@ -350,20 +347,18 @@ pub(super) fn write_number(out: &mut Vec<u8>, number: &Num) {
     }
 }
 
-// --- Write: from a value of jaq to one line of JSON.
-
-/// A value without a JSON form.
+/// An object with a key that is not a string, which has no JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotJson;
+pub(super) struct NonStringKey;
 
-impl std::fmt::Display for NotJson {
+impl std::fmt::Display for NonStringKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("an object's key must be a string")
     }
 }
 
-/// Appends `value` on one line.
-pub(super) fn write(out: &mut Vec<u8>, value: &Val) -> Result<(), NotJson> {
+/// Appends `value` as JSON on one line.
+pub(super) fn write(out: &mut Vec<u8>, value: &Val) -> Result<(), NonStringKey> {
     match value {
         Val::Null => out.extend_from_slice(b"null"),
         Val::Bool(true) => out.extend_from_slice(b"true"),
@@ -388,7 +383,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &Val) -> Result<(), NotJson> {
                 }
                 match key {
                     Val::TStr(text) | Val::BStr(text) => write_string(out, text),
-                    _ => return Err(NotJson),
+                    _ => return Err(NonStringKey),
                 }
                 out.push(b':');
                 write(out, member)?;
@@ -399,7 +394,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: &Val) -> Result<(), NotJson> {
     Ok(())
 }
 
-/// Filters can cut a string between the bytes of a character; the rest of it is replaced.
+/// Writes a string. A filter can cut a character in two; invalid bytes are replaced.
 fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     match std::str::from_utf8(text) {
@@ -514,7 +509,7 @@ mod tests {
     #[test]
     fn depth_is_bounded() {
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
-        assert!(round(&deep(DEPTH)).is_some());
+        assert!(round(&deep(MAX_DEPTH)).is_some());
         let too_deep = Bytes::from(deep(1_000_000).into_bytes());
         assert!(matches!(parse(&too_deep), Err(Malformed::TooDeep)));
     }

@@ -1,4 +1,9 @@
-//! TODO module doc
+//! Native functions that replace or complete those of jaq.
+//!
+//! - `test` and the functions behind `match`, `scan`, `sub` and others in the prelude: each pattern is
+//!   compiled once per thread. jaq compiles it on every call, that is for every record.
+//! - `setpath`, which creates missing objects and arrays as in jq.
+//! - `@tsv` and `@csv`.
 
 use std::cell::RefCell;
 
@@ -8,63 +13,61 @@ use jaq_core::{Ctx, Cv, Error};
 use jaq_json::{Map, Num, Rc, Val, ValR};
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-use super::compile::Kind;
+use super::compile::JaqTypes;
 use super::json;
 
-// --- Regex: regular expressions in linear time, each compiled once.
-
-/// The regular expressions of one thread, the last used first.
+/// The compiled regular expressions of one thread, most recently used first.
 #[derive(Default)]
-pub(super) struct Regexes(RefCell<Vec<Rc<Entry>>>);
+pub(super) struct RegexCache(RefCell<Vec<Rc<CachedRegex>>>);
 
-struct Entry {
+struct CachedRegex {
     pattern: Bytes,
     flags: Bytes,
     regex: Regex,
-    /// All matches, not only the first.
+    /// Return all matches, not only the first.
     global: bool,
-    /// Empty matches do not count.
-    filled: bool,
+    /// Ignore empty matches.
+    skip_empty: bool,
 }
 
-/// More than a filter of 8 KiB sensibly has; a pattern made anew per record must not pile up.
-const KEPT: usize = 16;
-/// Bytes of a compiled expression; `\w{1000}{1000}` stops here.
-const COMPILED: usize = 4 << 20;
+/// The maximum number of cached expressions, for filters that compute a new pattern per record.
+const MAX_CACHED: usize = 16;
+/// The maximum size of a compiled expression in bytes; rejects `\w{1000}{1000}`.
+const MAX_COMPILED_BYTES: usize = 4 << 20;
 
-impl Regexes {
-    fn get(&self, pattern: &Bytes, flags: &Bytes) -> Result<Rc<Entry>, String> {
+impl RegexCache {
+    fn get(&self, pattern: &Bytes, flags: &Bytes) -> Result<Rc<CachedRegex>, String> {
         let mut entries = self.0.borrow_mut();
         let found = entries.iter().position(|e| e.pattern == *pattern && e.flags == *flags);
         if let Some(i) = found {
             entries[..=i].rotate_right(1);
             return Ok(Rc::clone(&entries[0]));
         }
-        let entry = Rc::new(Entry::new(pattern.clone(), flags.clone())?);
-        entries.truncate(KEPT - 1);
+        let entry = Rc::new(CachedRegex::new(pattern.clone(), flags.clone())?);
+        entries.truncate(MAX_CACHED - 1);
         entries.insert(0, Rc::clone(&entry));
         Ok(entry)
     }
 }
 
-impl Entry {
+impl CachedRegex {
     fn new(pattern: Bytes, flags: Bytes) -> Result<Self, String> {
         let text = std::str::from_utf8(&pattern).map_err(|_| "a pattern must be text")?;
         let mut builder = RegexBuilder::new(text);
-        builder.size_limit(COMPILED).dfa_size_limit(COMPILED);
-        let (mut global, mut filled) = (false, false);
+        builder.size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES);
+        let (mut global, mut skip_empty) = (false, false);
         for flag in &flags {
             match flag {
                 b'g' => global = true,
-                b'n' => filled = true,
+                b'n' => skip_empty = true,
                 b'i' => drop(builder.case_insensitive(true)),
                 b'x' => drop(builder.ignore_whitespace(true)),
                 b's' => drop(builder.dot_matches_new_line(true)),
                 b'p' => {
-                    filled = true;
+                    skip_empty = true;
                     builder.dot_matches_new_line(true);
                 }
-                // The longest match: what the engine's leftmost-first gives is as good an answer.
+                // Longest match: the engine has only leftmost-first matches.
                 b'l' => {}
                 other => {
                     return Err(format!(
@@ -75,11 +78,11 @@ impl Entry {
             }
         }
         let regex = builder.build().map_err(|error| error.to_string())?;
-        Ok(Self { pattern, flags, regex, global, filled })
+        Ok(Self { pattern, flags, regex, global, skip_empty })
     }
 
     fn test(&self, text: &Bytes) -> Val {
-        if self.filled {
+        if self.skip_empty {
             let mut any = false;
             self.matches(text, |_| any = true);
             return Val::Bool(any);
@@ -87,11 +90,11 @@ impl Entry {
         Val::Bool(self.regex.is_match(text))
     }
 
-    /// Calls `each` with every match that counts.
+    /// Passes every match that counts to `each`.
     fn matches<'t>(&self, text: &'t [u8], mut each: impl FnMut(&Captures<'t>)) {
         for captures in self.regex.captures_iter(text) {
             let whole = captures.get(0).expect("a match matches something");
-            if self.filled && whole.is_empty() {
+            if self.skip_empty && whole.is_empty() {
                 continue;
             }
             each(&captures);
@@ -102,28 +105,28 @@ impl Entry {
     }
 }
 
-/// The native functions that replace or complete those of jaq.
-pub(super) fn natives() -> impl Iterator<Item = Fun<Kind>> {
+/// All native functions of this module.
+pub(super) fn natives() -> impl Iterator<Item = Fun<JaqTypes>> {
     regex_functions().chain(table_functions()).chain(setpath_functions())
 }
 
-fn regex_functions() -> impl Iterator<Item = Fun<Kind>> {
-    let all: [jaq_core::native::Filter<jaq_core::RunPtr<Kind>>; 4] = [
+fn regex_functions() -> impl Iterator<Item = Fun<JaqTypes>> {
+    let all: [jaq_core::native::Filter<jaq_core::RunPtr<JaqTypes>>; 4] = [
         ("test", v(1), |mut cv| {
             let pattern = cv.0.pop_var();
             let (pattern, flags) = match &pattern {
                 Val::Arr(both) => (at(both, 0), at(both, 1)),
                 _ => (pattern, Val::Null),
             };
-            bome(with(&cv.0, &cv.1, &pattern, &flags, Entry::test))
+            bome(with(&cv.0, &cv.1, &pattern, &flags, CachedRegex::test))
         }),
-        ("test", v(2), |cv| bome(with_two(cv, Entry::test))),
+        ("test", v(2), |cv| bome(with_two(cv, CachedRegex::test))),
         ("regex_matches", v(2), |cv| {
             bome(with_two(cv, |entry, text| {
                 let mut found = Vec::new();
-                let mut places = Places::new(text);
+                let mut places = CharOffsets::new(text);
                 entry.matches(text, |captures| {
-                    found.push(described(entry, captures, text, &mut places));
+                    found.push(match_object(entry, captures, text, &mut places));
                 });
                 found.into_iter().collect()
             }))
@@ -131,12 +134,12 @@ fn regex_functions() -> impl Iterator<Item = Fun<Kind>> {
         ("regex_pieces", v(2), |cv| {
             bome(with_two(cv, |entry, text| {
                 let mut pieces = Vec::new();
-                let mut places = Places::new(text);
+                let mut places = CharOffsets::new(text);
                 let mut at = 0;
                 entry.matches(text, |captures| {
                     let whole = captures.get(0).expect("a match matches something");
                     pieces.push(Val::utf8_str(text.slice(at..whole.start())));
-                    pieces.push(described(entry, captures, text, &mut places));
+                    pieces.push(match_object(entry, captures, text, &mut places));
                     at = whole.end();
                 });
                 pieces.push(Val::utf8_str(text.slice(at..)));
@@ -144,20 +147,20 @@ fn regex_functions() -> impl Iterator<Item = Fun<Kind>> {
             }))
         }),
     ];
-    all.into_iter().map(run::<Kind>)
+    all.into_iter().map(run::<JaqTypes>)
 }
 
-fn with_two(mut cv: Cv<'_, Kind>, answer: impl FnOnce(&Entry, &Bytes) -> Val) -> ValR {
+fn with_two(mut cv: Cv<'_, JaqTypes>, answer: impl FnOnce(&CachedRegex, &Bytes) -> Val) -> ValR {
     let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
     with(&cv.0, &cv.1, &pattern, &flags, answer)
 }
 
 fn with(
-    context: &Ctx<'_, Kind>,
+    context: &Ctx<'_, JaqTypes>,
     input: &Val,
     pattern: &Val,
     flags: &Val,
-    answer: impl FnOnce(&Entry, &Bytes) -> Val,
+    answer: impl FnOnce(&CachedRegex, &Bytes) -> Val,
 ) -> ValR {
     let flags = match flags {
         Val::Null => Bytes::new(),
@@ -173,8 +176,13 @@ fn at(items: &[Val], i: usize) -> Val {
     items.get(i).cloned().unwrap_or_default()
 }
 
-/// A match as jq describes it.
-fn described(entry: &Entry, captures: &Captures<'_>, text: &Bytes, places: &mut Places<'_>) -> Val {
+/// A match as an object of jq.
+fn match_object(
+    entry: &CachedRegex,
+    captures: &Captures<'_>,
+    text: &Bytes,
+    places: &mut CharOffsets<'_>,
+) -> Val {
     let mut whole = None;
     let mut groups = Vec::new();
     for (i, (group, name)) in captures.iter().zip(entry.regex.capture_names()).enumerate() {
@@ -207,19 +215,19 @@ fn object(fields: Vec<(&str, Val)>) -> Val {
     Val::obj(named.collect::<Map>())
 }
 
-/// Characters before a byte: jq counts characters, the engine bytes.
-struct Places<'a> {
+/// Converts byte offsets to character offsets, which jq uses.
+struct CharOffsets<'a> {
     text: &'a [u8],
     byte: usize,
     characters: usize,
 }
 
-impl<'a> Places<'a> {
+impl<'a> CharOffsets<'a> {
     fn new(text: &'a [u8]) -> Self {
         Self { text, byte: 0, characters: 0 }
     }
 
-    /// Groups mostly begin behind the last one; where one does not, counting starts anew.
+    /// The number of characters before an offset. Most offsets increase; otherwise it restarts at 0.
     fn characters(&mut self, byte: usize) -> usize {
         if byte < self.byte {
             (self.byte, self.characters) = (0, 0);
@@ -240,10 +248,8 @@ impl Characters for [u8] {
     }
 }
 
-// --- Setpath: jq's `setpath`, which makes what is missing on its way; jaq's does not.
-
-fn setpath_functions() -> impl Iterator<Item = Fun<Kind>> {
-    let all: [jaq_core::native::Filter<jaq_core::RunPtr<Kind>>; 1] =
+fn setpath_functions() -> impl Iterator<Item = Fun<JaqTypes>> {
+    let all: [jaq_core::native::Filter<jaq_core::RunPtr<JaqTypes>>; 1] =
         [("setpath", v(2), |mut cv| {
             let (value, path) = (cv.0.pop_var(), cv.0.pop_var());
             bome(match &path {
@@ -251,11 +257,11 @@ fn setpath_functions() -> impl Iterator<Item = Fun<Kind>> {
                 _ => Err(Error::typ(path, "array")),
             })
         })];
-    all.into_iter().map(run::<Kind>)
+    all.into_iter().map(run::<JaqTypes>)
 }
 
-/// An array with a hole of this size is a mistake.
-const HOLE: usize = 1 << 20;
+/// The maximum number of elements that `setpath` adds to an array at once.
+const MAX_ARRAY_GAP: usize = 1 << 20;
 
 fn set(target: Val, path: &[Val], value: Val) -> ValR {
     let Some((step, rest)) = path.split_first() else { return Ok(value) };
@@ -273,7 +279,7 @@ fn set(target: Val, path: &[Val], value: Val) -> ValR {
             let all = Rc::make_mut(&mut items);
             let index =
                 if *at < 0 { all.len().checked_add_signed(*at) } else { Some(at.unsigned_abs()) };
-            let index = index.filter(|index| *index < all.len() + HOLE);
+            let index = index.filter(|index| *index < all.len() + MAX_ARRAY_GAP);
             let Some(index) = index else {
                 return Err(Error::str("an index is out of bounds"));
             };
@@ -288,14 +294,12 @@ fn set(target: Val, path: &[Val], value: Val) -> ValR {
     }
 }
 
-// --- Formats an array as one line of a table.
-
-fn table_functions() -> impl Iterator<Item = Fun<Kind>> {
-    let all: [jaq_core::native::Filter<jaq_core::RunPtr<Kind>>; 2] = [
+fn table_functions() -> impl Iterator<Item = Fun<JaqTypes>> {
+    let all: [jaq_core::native::Filter<jaq_core::RunPtr<JaqTypes>>; 2] = [
         ("@tsv", v(0), |cv| bome(row(&cv.1, b'\t', tsv))),
         ("@csv", v(0), |cv| bome(row(&cv.1, b',', csv))),
     ];
-    all.into_iter().map(run::<Kind>)
+    all.into_iter().map(run::<JaqTypes>)
 }
 
 fn row(value: &Val, between: u8, string: fn(&mut Vec<u8>, &[u8])) -> ValR {

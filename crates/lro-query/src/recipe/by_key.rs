@@ -1,4 +1,7 @@
-//! TODO module doc
+//! Recipes that order their answers by a key: grouped values and sorted records.
+//!
+//! Sorting keeps only the key and the position of each record in memory; then it reads the requested
+//! records again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -8,30 +11,28 @@ use lro_spool::PositionedRead;
 use super::error::{Flaw, RecipeError};
 use super::json_cursor::Kind;
 use super::key::Key;
-use super::random_access::{Fetch, Place};
+use super::random_access::{RecordReader, RecordSpan};
 use super::record::fields;
-use super::{Outlet, Scan};
+use super::{PageWriter, RecordScan};
 
-// --- Recipes that group records by a field.
-
-pub(super) enum Counted {
-    /// Recipes 6, and 10 at the light level: each value with how many records have it.
+pub(super) enum GroupRecipe {
+    /// Recipes 6, and 10 at the light level: each value with its number of records.
     Groups(&'static str),
     /// Recipe 9 at the light level: each value that is neither null nor false.
     Unique(&'static str),
 }
 
-/// The values in a chunk by their lexemes, in the order they came first.
+/// The groups of a chunk by the lexeme of their value, in order of appearance.
 #[derive(Default)]
 struct Tally {
     places: HashMap<Box<[u8]>, usize>,
     groups: Vec<Group>,
 }
 
-/// Records with equal values.
+/// The records with equal values.
 struct Group {
     key: Key,
-    /// As the first of them spells it.
+    /// The value as spelled in the first record.
     lexeme: Box<[u8]>,
     count: u64,
 }
@@ -53,21 +54,21 @@ impl Tally {
     }
 }
 
-impl Counted {
+impl GroupRecipe {
     pub(super) fn groups(field: &'static str) -> Self {
         Self::Groups(field)
     }
 
-    /// Gives the groups in the order of their values and says how many records there were.
+    /// Writes the groups in the order of their values and returns the number of records.
     pub(super) fn run(
         &self,
-        scan: &Scan<'_>,
-        outlet: &mut Outlet<'_, '_>,
+        scan: &RecordScan<'_>,
+        page_writer: &mut PageWriter<'_, '_>,
     ) -> Result<u64, RecipeError> {
         let (Self::Groups(name) | Self::Unique(name)) = *self;
-        // One value can be spelled in several ways: 1 and 1.0, é and \u00e9.
+        // Different lexemes can be equal values: 1 and 1.0, é and \u00e9.
         let mut all: BTreeMap<Key, (Box<[u8]>, u64)> = BTreeMap::new();
-        let records = scan.gather(
+        let records = scan.map_records(
             || (),
             |(), tally: &mut Tally, _, record| tally.add(fields(record, [name])?[0]),
             |_| {},
@@ -89,7 +90,7 @@ impl Counted {
                 ]
                 .concat(),
             };
-            if outlet.give(&answer).is_break() {
+            if page_writer.write(&answer).is_break() {
                 break;
             }
         }
@@ -97,12 +98,7 @@ impl Counted {
     }
 }
 
-// --- Recipes that sort the records.
-// ---
-// --- Of each record only its key and its place are kept; the records themselves are read again, and
-// --- only those that are wanted.
-
-pub(super) enum Sorted {
+pub(super) enum SortRecipe {
     /// Recipe 8: by date of creation.
     Created,
     /// Recipe 9 at the medium level: by confidence, highest first.
@@ -111,29 +107,29 @@ pub(super) enum Sorted {
     ProvenanceConfidence,
 }
 
-/// A record's key and place.
-struct Keyed {
+/// The key and the position of a record.
+struct KeyedRecord {
     key: Key,
     at: u64,
     length: usize,
 }
 
-impl Sorted {
-    /// Gives the records in order and says how many there were.
+impl SortRecipe {
+    /// Writes the records in order and returns their number.
     pub(super) fn run(
         &self,
         source: &dyn PositionedRead,
-        scan: &Scan<'_>,
-        outlet: &mut Outlet<'_, '_>,
+        scan: &RecordScan<'_>,
+        page_writer: &mut PageWriter<'_, '_>,
     ) -> Result<u64, RecipeError> {
-        let mut all: Vec<Keyed> = Vec::new();
-        let records = scan.gather(
+        let mut all: Vec<KeyedRecord> = Vec::new();
+        let records = scan.map_records(
             || (),
-            |(), chunk: &mut Vec<Keyed>, at, record| {
-                chunk.push(Keyed { key: self.key(record)?, at, length: record.len() });
+            |(), chunk: &mut Vec<KeyedRecord>, at, record| {
+                chunk.push(KeyedRecord { key: self.key(record)?, at, length: record.len() });
                 Ok(())
             },
-            // Sorted pieces make the final sort a merge.
+            // Sorted chunks turn the final sort into a merge.
             |chunk| chunk.sort_by(|a, b| a.key.cmp(&b.key)),
             |chunk| {
                 all.extend(chunk);
@@ -142,11 +138,11 @@ impl Sorted {
         )?;
         all.sort_by(|a, b| a.key.cmp(&b.key));
         if let Self::Confidence | Self::ProvenanceConfidence = self {
-            // As `reverse` does: equal ones in turned order, too.
+            // As `reverse` in `jq`: equal records are reversed, too.
             all.reverse();
         }
-        let Scan { threads, deadline, .. } = *scan;
-        give(Fetch { source, threads, deadline }, &all, outlet)?;
+        let RecordScan { threads, deadline, .. } = *scan;
+        write_records(RecordReader { source, threads, deadline }, &all, page_writer)?;
         Ok(records)
     }
 
@@ -166,7 +162,7 @@ impl Sorted {
     }
 }
 
-impl Place for Keyed {
+impl RecordSpan for KeyedRecord {
     fn at(&self) -> u64 {
         self.at
     }
@@ -176,18 +172,22 @@ impl Place for Keyed {
     }
 }
 
-fn give(fetch: Fetch<'_>, all: &[Keyed], outlet: &mut Outlet<'_, '_>) -> Result<(), RecipeError> {
-    let wanted = outlet.wanted(all.len());
-    outlet.count(wanted.start as u64);
+fn write_records(
+    reader: RecordReader<'_>,
+    all: &[KeyedRecord],
+    page_writer: &mut PageWriter<'_, '_>,
+) -> Result<(), RecipeError> {
+    let wanted = page_writer.wanted(all.len());
+    page_writer.count(wanted.start as u64);
     let mut next = wanted.start;
     let mut stopped = ControlFlow::Continue(());
-    fetch.each(&all[wanted], &mut |record| {
+    reader.for_each(&all[wanted], &mut |record| {
         next += 1;
-        stopped = outlet.give(record);
-        if outlet.only_counts() { ControlFlow::Break(()) } else { stopped }
+        stopped = page_writer.write(record);
+        if page_writer.only_counts() { ControlFlow::Break(()) } else { stopped }
     })?;
     if stopped.is_continue() {
-        outlet.count((all.len() - next) as u64);
+        page_writer.count((all.len() - next) as u64);
     }
     Ok(())
 }

@@ -1,4 +1,6 @@
-//! Loads records into tables, only the columns that the statement reads.
+//! Loads the records of each source into its table, with only the columns that the statement needs.
+//!
+//! Threads scan chunks of records into batches of cells; the main thread inserts the batches in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,126 +9,126 @@ use rusqlite::Statement;
 use rusqlite::types::ToSqlOutput;
 
 use super::Table;
-use super::authorizer::Guard;
+use super::authorizer::Authorizer;
 use super::cell::{Cell, Kinds, cell};
-use super::columns::{Columns, Field, RECORD, Reads, quoted};
+use super::columns::{ColumnUsage, Columns, Field, RECORD, quoted};
 use super::database::Database;
 use super::fields::{Malformed, fields};
-use crate::query::Form;
-use crate::sql;
-use crate::worker::{Crew, Fault, InOrder, OpenSource, lines};
+use crate::query::RecordLayout;
+use crate::worker::{Fault, OpenSource, OrderedJobs, ThreadPool, lines};
 
-/// What came of it.
-pub(super) enum Loaded {
-    All(Facts),
-    /// There are fields that nobody knew of; the tables now do.
+/// The outcome of loading.
+pub(super) enum LoadOutcome {
+    Complete(LoadSummary),
+    /// The records have further columns, which were added to the tables.
     MoreColumns,
 }
 
-/// What was learnt on the way.
+/// What was found out about the records while loading.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct LoadSummary {
     pub(super) records: u64,
     kinds: BTreeMap<(String, String), Kinds>,
 }
 
-impl Facts {
-    /// What the values of a column were in JSON.
+impl LoadSummary {
+    /// The JSON types of the values of a column.
     pub(super) fn kinds(&self, table: &str, column: &str) -> Kinds {
         let key = (table.to_owned(), column.to_owned());
         self.kinds.get(&key).copied().unwrap_or_default()
     }
 
-    /// The columns with numbers that had to stay text.
-    pub(super) fn kept_as_text(&self) -> Vec<String> {
+    /// The columns with numbers that are text, because SQLite cannot hold them exactly.
+    pub(super) fn text_columns(&self) -> Vec<String> {
         let long = self.kinds.iter().filter(|(_, kinds)| kinds.long_numbers);
         long.map(|((_, column), _)| column.clone()).collect()
     }
 }
 
+/// Loads all tables.
 pub(super) fn load_tables(
     database: &Database,
     tables: &mut [Table],
     statement: &str,
-    guard: &Guard,
-    crew: &Crew,
-) -> Result<Loaded, Fault> {
-    let reads = Reads::new(statement, guard);
-    let mut facts = Facts::default();
+    authorizer: &Authorizer,
+    pool: &ThreadPool,
+) -> Result<LoadOutcome, Fault> {
+    let usage = ColumnUsage::new(statement, authorizer);
+    let mut summary = LoadSummary::default();
     let mut more = false;
     for table in tables {
-        more |= load(database, table, &reads, crew, &mut facts)?;
+        more |= load(database, table, &usage, pool, &mut summary)?;
     }
-    Ok(if more { Loaded::MoreColumns } else { Loaded::All(facts) })
+    Ok(if more { LoadOutcome::MoreColumns } else { LoadOutcome::Complete(summary) })
 }
 
-/// Loads one table; whether there are columns that nobody knew of.
+/// Loads one table. Returns whether the records have further columns.
 fn load(
     database: &Database,
     table: &mut Table,
-    reads: &Reads<'_>,
-    crew: &Crew,
-    facts: &mut Facts,
+    usage: &ColumnUsage<'_>,
+    pool: &ThreadPool,
+    summary: &mut LoadSummary,
 ) -> Result<bool, Fault> {
     let alias = table.source.alias.as_str().to_owned();
-    let (wanted, names) = wanted(table, reads);
+    let (plan, names) = plan(table, usage);
     let insert = insert(&alias, &names);
-    let insert = reads.guard.let_ours_through(|| database.prepare(&insert));
-    let mut insert = insert.map_err(|error| sql::run_fault(&error))?;
+    let insert = usage.authorizer.with_full_access(|| database.prepare(&insert));
+    let mut insert = insert.map_err(|error| super::run_fault(&error))?;
 
-    let wanted = Arc::new(wanted);
-    let form = table.source.form;
-    let mut kinds = vec![Kinds::default(); wanted.width];
-    let mut batches = InOrder::new(crew);
+    let plan = Arc::new(plan);
+    let layout = table.source.layout;
+    let mut kinds = vec![Kinds::default(); plan.width];
+    let mut batches = OrderedJobs::new(pool);
     let mut chunks = table.source.chunks();
     let mut more = false;
     loop {
         while !batches.is_full()
             && let Some(chunk) = chunks.next()
         {
-            let chunk = chunk.map_err(|error| Fault::reading(&error))?;
-            let wanted = Arc::clone(&wanted);
-            batches.give(move || batch(&wanted, chunk, form));
+            let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
+            let plan = Arc::clone(&plan);
+            batches.submit(move || scan_chunk(&plan, chunk, layout));
         }
-        let Some(batch) = batches.take() else { break };
+        let Some(batch) = batches.next_result() else { break };
         let batch = batch?;
-        for name in &batch.strangers {
+        for name in &batch.new_fields {
             table.columns.add(name);
             more = true;
         }
         for (all, seen) in kinds.iter_mut().zip(&batch.kinds) {
             all.and(*seen);
         }
-        facts.records += batch.rows;
-        // Once it is clear that all is done again, the rest is only looked at for its fields.
+        summary.records += batch.rows;
+        // With further columns, loading starts again, and the rest is only scanned for its fields.
         if !more {
-            insert_rows(&mut insert, &batch, wanted.width)?;
+            insert_rows(&mut insert, &batch, plan.width)?;
         }
     }
     table.complete = true;
-    if let Some(place) = wanted.record {
-        kinds[place].nested = true;
+    if let Some(index) = plan.record {
+        kinds[index].nested = true;
     }
     let named = names.into_iter().map(|name| (alias.clone(), name));
-    facts.kinds.extend(named.zip(kinds));
+    summary.kinds.extend(named.zip(kinds));
     Ok(more)
 }
 
-fn wanted(table: &Table, reads: &Reads<'_>) -> (Wanted, Vec<String>) {
+fn plan(table: &Table, usage: &ColumnUsage<'_>) -> (CellPlan, Vec<String>) {
     let alias = table.source.alias.as_str();
     let mut names = Vec::new();
-    let mut place = |name: &str| {
+    let mut index = |name: &str| {
         names.push(name.to_owned());
         names.len() - 1
     };
     let columns = table.columns.names().iter();
-    let places = columns.map(|name| reads.column(alias, name).then(|| place(name))).collect();
-    let record = reads.record(alias).then(|| place(RECORD));
+    let cell_indexes = columns.map(|name| usage.column(alias, name).then(|| index(name))).collect();
+    let record = usage.record(alias).then(|| index(RECORD));
     let width = names.len();
-    (Wanted { columns: table.columns.clone(), places, record, width }, names)
+    (CellPlan { columns: table.columns.clone(), cell_indexes, record, width }, names)
 }
 
-/// Without a value for it, the next number is the record's.
+/// The `INSERT` statement. It omits `_n`, which SQLite then numbers.
 fn insert(alias: &str, names: &[String]) -> String {
     if names.is_empty() {
         return format!("INSERT INTO {} DEFAULT VALUES", quoted(alias));
@@ -137,7 +139,7 @@ fn insert(alias: &str, names: &[String]) -> String {
 }
 
 fn insert_rows(insert: &mut Statement<'_>, batch: &Batch, width: usize) -> Result<(), Fault> {
-    let failed = |error: rusqlite::Error| sql::run_fault(&error);
+    let failed = |error: rusqlite::Error| super::run_fault(&error);
     if width == 0 {
         for _ in 0..batch.rows {
             insert.raw_execute().map_err(failed)?;
@@ -154,15 +156,13 @@ fn insert_rows(insert: &mut Statement<'_>, batch: &Batch, width: usize) -> Resul
     Ok(())
 }
 
-// --- Scan: from a chunk of records to the cells that a statement reads.
-
-/// What is wanted of each record.
+/// The cells to extract from each record.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct CellPlan {
     pub(super) columns: Columns,
-    /// By column: the place of its cell in a row, if it is wanted.
-    pub(super) places: Vec<Option<usize>>,
-    /// The place of the record as it is stored, if that is wanted.
+    /// By column: the index of its cell in a row, if it is needed.
+    pub(super) cell_indexes: Vec<Option<usize>>,
+    /// The index of the cell for the whole record, if it is needed.
     pub(super) record: Option<usize>,
     /// The number of cells in a row.
     pub(super) width: usize,
@@ -173,44 +173,44 @@ pub(super) struct Wanted {
 pub(super) struct Batch {
     pub(super) text: Vec<u8>,
     pub(super) decoded: Vec<u8>,
-    /// Row by row.
+    /// The cells, row by row.
     pub(super) cells: Vec<Cell>,
     pub(super) rows: u64,
-    /// By place.
+    /// The JSON types by index of the cell.
     pub(super) kinds: Vec<Kinds>,
-    /// Fields that were not met before, as they are written.
-    pub(super) strangers: Vec<Vec<u8>>,
+    /// New fields, as spelled in the records.
+    pub(super) new_fields: Vec<Vec<u8>>,
 }
 
-/// The first chunk's fields, and whether there is no further one.
-pub(super) fn sniff(source: &OpenSource) -> Result<(Columns, bool), Fault> {
+/// The columns of the first chunk, and whether it is the only chunk.
+pub(super) fn first_chunk_columns(source: &OpenSource) -> Result<(Columns, bool), Fault> {
     let mut chunks = source.chunks();
     let mut columns = Columns::default();
     if let Some(chunk) = chunks.next() {
-        let chunk = chunk.map_err(|error| Fault::reading(&error))?;
-        for name in strangers(&Columns::default(), &chunk, source.form)? {
+        let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
+        for name in new_fields(&Columns::default(), &chunk, source.layout)? {
             columns.add(&name);
         }
     }
     Ok((columns, chunks.is_at_end()))
 }
 
-/// Looks at every record for its fields.
-pub(super) fn complete(tables: &mut [Table], crew: &Crew) -> Result<(), Fault> {
+/// Scans every record for columns.
+pub(super) fn scan_all_columns(tables: &mut [Table], pool: &ThreadPool) -> Result<(), Fault> {
     for table in tables.iter_mut().filter(|table| !table.complete) {
-        let known = Arc::new(table.columns.clone());
-        let form = table.source.form;
-        let mut found = InOrder::new(crew);
+        let columns = Arc::new(table.columns.clone());
+        let layout = table.source.layout;
+        let mut found = OrderedJobs::new(pool);
         let mut chunks = table.source.chunks();
         loop {
             while !found.is_full()
                 && let Some(chunk) = chunks.next()
             {
-                let chunk = chunk.map_err(|error| Fault::reading(&error))?;
-                let known = Arc::clone(&known);
-                found.give(move || strangers(&known, &chunk, form));
+                let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
+                let columns = Arc::clone(&columns);
+                found.submit(move || new_fields(&columns, &chunk, layout));
             }
-            let Some(names) = found.take() else { break };
+            let Some(names) = found.next_result() else { break };
             for name in names? {
                 table.columns.add(&name);
             }
@@ -220,10 +220,14 @@ pub(super) fn complete(tables: &mut [Table], crew: &Crew) -> Result<(), Fault> {
     Ok(())
 }
 
-fn strangers(known: &Columns, chunk: &[u8], form: Form) -> Result<Vec<Vec<u8>>, Fault> {
-    let mut seen = known.clone();
+fn new_fields(
+    columns: &Columns,
+    chunk: &[u8],
+    layout: RecordLayout,
+) -> Result<Vec<Vec<u8>>, Fault> {
+    let mut seen = columns.clone();
     let mut found = Vec::new();
-    for line in lines(chunk, form) {
+    for line in lines(chunk, layout) {
         fields(line, |name, _| {
             if seen.find(name).is_none() {
                 seen.add(name);
@@ -239,38 +243,42 @@ fn malformed(_: Malformed) -> Fault {
     Fault::runtime("a record is no JSON value")
 }
 
-/// Scans a chunk.
-pub(super) fn batch(wanted: &Wanted, text: Vec<u8>, form: Form) -> Result<Batch, Fault> {
+/// Extracts the cells of a chunk.
+pub(super) fn scan_chunk(
+    plan: &CellPlan,
+    text: Vec<u8>,
+    layout: RecordLayout,
+) -> Result<Batch, Fault> {
     if let Err(error) = std::str::from_utf8(&text) {
         return Err(Fault::runtime(format!("the records are not UTF-8: {error}")));
     }
-    let mut batch = Batch { kinds: vec![Kinds::default(); wanted.width], ..Batch::default() };
+    let mut batch = Batch { kinds: vec![Kinds::default(); plan.width], ..Batch::default() };
     let base = text.as_ptr() as usize;
-    let mut guesses = Guesses::default();
-    let mut stranger_names = Columns::default();
-    for line in lines(&text, form) {
+    let mut guesses = ColumnGuesses::default();
+    let mut new_names = Columns::default();
+    for line in lines(&text, layout) {
         let row = batch.cells.len();
-        batch.cells.resize(row + wanted.width, Cell::Null);
-        if let Some(place) = wanted.record {
+        batch.cells.resize(row + plan.width, Cell::Null);
+        if let Some(index) = plan.record {
             let start = line.as_ptr() as usize - base;
-            batch.cells[row + place] = Cell::Text(start..start + line.len());
+            batch.cells[row + index] = Cell::Text(start..start + line.len());
         }
         let mut nth = 0;
         fields(line, |name, value| {
-            let column = guesses.find(nth, name, &wanted.columns);
+            let column = guesses.find(nth, name, &plan.columns);
             nth += 1;
             match column {
                 Some(Field::Column(column)) => {
-                    if let Some(place) = wanted.places[column] {
+                    if let Some(index) = plan.cell_indexes[column] {
                         let start = value.as_ptr() as usize - base;
                         let range = start..start + value.len();
-                        let kinds = &mut batch.kinds[place];
-                        batch.cells[row + place] = cell(&text, range, &mut batch.decoded, kinds);
+                        let kinds = &mut batch.kinds[index];
+                        batch.cells[row + index] = cell(&text, range, &mut batch.decoded, kinds);
                     }
                 }
-                None if stranger_names.find(name).is_none() => {
-                    stranger_names.add(name);
-                    batch.strangers.push(name.to_vec());
+                None if new_names.find(name).is_none() => {
+                    new_names.add(name);
+                    batch.new_fields.push(name.to_vec());
                 }
                 Some(Field::NoColumn) | None => {}
             }
@@ -282,11 +290,11 @@ pub(super) fn batch(wanted: &Wanted, text: Vec<u8>, form: Form) -> Result<Batch,
     Ok(batch)
 }
 
-/// Records mostly have the same fields in the same order: the last one's are tried first.
+/// Looks up columns by position first, because most records have the same fields in the same order.
 #[derive(Default)]
-struct Guesses(Vec<usize>);
+struct ColumnGuesses(Vec<usize>);
 
-impl Guesses {
+impl ColumnGuesses {
     fn find(&mut self, nth: usize, name: &[u8], columns: &Columns) -> Option<Field> {
         if let Some(guess) = self.0.get(nth)
             && columns.names()[*guess].as_bytes() == name
@@ -295,7 +303,7 @@ impl Guesses {
         }
         let found = columns.find(name);
         if let Some(Field::Column(column)) = found {
-            // A gap before it is filled with a guess as good as any.
+            // The positions before it get an arbitrary guess.
             self.0.resize(self.0.len().max(nth + 1), column);
             self.0[nth] = column;
         }

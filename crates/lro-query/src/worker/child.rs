@@ -1,4 +1,7 @@
-//! TODO module doc
+//! The main function of a worker process, its threads and its output.
+//!
+//! A worker limits itself, starts its threads, seals the sandbox, and only then reads its job. The
+//! threads must exist before that because the sandbox forbids new ones.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,303 +14,302 @@ use std::process::exit;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::protocol;
-use super::protocol::{DONE, Done, FAULT, Fault, LINES, Order, Question, write_frame};
+use super::protocol::{
+    self, Completion, FRAME_DONE, FRAME_FAULT, FRAME_LINES, Fault, Job, write_frame,
+};
 use super::records::OpenSource;
-use super::sandbox::{Bounds, STACK};
-use crate::query::Window;
+use super::sandbox::{THREAD_STACK_LEN, WorkerLimits};
+use crate::page::Page;
+use crate::query::Query;
 
-// --- The main function of a worker process.
+/// The exit code after a panic of the engine.
+pub(super) const EXIT_PANICKED: i32 = 101;
+/// The exit code if the worker could not limit itself or read its job. It has read no record.
+pub(super) const EXIT_SETUP_FAILED: i32 = 102;
 
-/// The engine panicked.
-pub(super) const PANICKED: i32 = 101;
-/// The worker could not bound itself or was told nonsense: it has read no record.
-pub(super) const BROKEN: i32 = 102;
+/// The completion of an answer, and whether all values were counted.
+pub(crate) type EngineResult = Result<(Completion, bool), Fault>;
 
-/// An answer but for its lines, and whether all values were counted.
-pub(crate) type Outcome = Result<(Done, bool), Fault>;
-
+/// Runs the worker and exits.
 pub(super) fn run(arguments: &[OsString]) -> ! {
-    // With or without unwinding, in whichever thread: one end for all.
+    // A panic in any thread, with or without unwinding, ends the process.
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         default(panic);
-        exit(PANICKED);
+        exit(EXIT_PANICKED);
     }));
     let code = match serve(arguments) {
         Ok(()) => 0,
         Err(error) => {
-            #[expect(clippy::print_stderr, reason = "the parent reads a worker's last words")]
+            #[expect(
+                clippy::print_stderr,
+                reason = "the parent reads the standard error of a worker"
+            )]
             {
                 eprintln!("{error}");
             }
-            BROKEN
+            EXIT_SETUP_FAILED
         }
     };
     exit(code)
 }
 
 fn serve(arguments: &[OsString]) -> io::Result<()> {
-    let bounds = Bounds::parse(arguments).ok_or(io::ErrorKind::InvalidInput)?;
-    bounds.impose()?;
-    let crew = Crew::start(bounds.threads)?;
-    Bounds::seal()?;
+    let limits = WorkerLimits::parse(arguments).ok_or(io::ErrorKind::InvalidInput)?;
+    limits.apply()?;
+    let pool = ThreadPool::start(limits.threads)?;
+    WorkerLimits::seal()?;
 
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let (order, descriptors) = protocol::receive(&socket)?;
-    let order: Order = serde_json::from_slice(&order)?;
-    if descriptors.len() != order.sources.len() {
+    let (job, descriptors) = protocol::receive(&socket)?;
+    let job: Job = serde_json::from_slice(&job)?;
+    if descriptors.len() != job.sources.len() {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let sources =
-        order.sources.into_iter().zip(descriptors).map(|(handed, descriptor)| OpenSource {
-            alias: handed.alias,
-            file: File::from(descriptor),
-            begin: handed.begin,
-            end: handed.end,
-            form: handed.form,
-        });
+    let sources = job.sources.into_iter().zip(descriptors).map(|(source, descriptor)| OpenSource {
+        alias: source.alias,
+        file: File::from(descriptor),
+        begin: source.begin,
+        end: source.end,
+        layout: source.layout,
+    });
     let sources: Vec<OpenSource> = sources.collect();
-    let mut emit = Emit::new(out, order.window, order.output);
-    let outcome = match order.question {
+    let mut output = OutputWriter::new(out, job.page, job.output);
+    let outcome = match job.query {
         #[cfg(feature = "jq")]
-        Question::Jq(query) => crate::jq::answer(query, sources, &crew, &mut emit),
+        Query::Jq(query) => crate::jq::answer(query, sources, &pool, &mut output),
         #[cfg(feature = "sql")]
-        Question::Sql(query) => {
-            let bounds = crate::sql::Bounds {
-                memory: order.memory,
-                wall: std::time::Duration::from_millis(order.wall_ms),
+        Query::Sql(query) => {
+            let limits = crate::sql::EngineLimits {
+                memory: job.memory,
+                wall: std::time::Duration::from_millis(job.wall_ms),
             };
-            crate::sql::answer(&query, sources, bounds, &crew, &mut emit)
+            crate::sql::answer(&query, sources, limits, &pool, &mut output)
         }
     };
     match outcome {
-        Ok((done, counted)) => emit.finish(done, counted),
-        Err(fault) => emit.fault(fault),
+        Ok((completion, counted)) => output.finish(completion, counted),
+        Err(fault) => output.finish_with_fault(fault),
     }
 }
-
-// --- The threads of a worker, started before the sandbox forbids new ones.
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Threads with deep stacks that wait for something to do.
-pub(crate) struct Crew {
-    jobs: Sender<Task>,
+/// A pool of threads with deep stacks, because filters recurse.
+pub(crate) struct ThreadPool {
+    tasks: Sender<Task>,
     threads: usize,
 }
 
-impl Crew {
+impl ThreadPool {
     pub(super) fn start(threads: usize) -> io::Result<Self> {
-        let (jobs, waiting) = channel::<Task>();
-        let waiting = Arc::new(Mutex::new(waiting));
+        let (tasks, queue) = channel::<Task>();
+        let queue = Arc::new(Mutex::new(queue));
         for _ in 0..threads.max(1) {
-            let waiting = Arc::clone(&waiting);
+            let queue = Arc::clone(&queue);
             let work = move || {
-                while let Some(job) = next_task(&waiting) {
-                    job();
+                while let Some(task) = next_task(&queue) {
+                    task();
                 }
             };
-            std::thread::Builder::new().stack_size(STACK).spawn(work)?;
+            std::thread::Builder::new().stack_size(THREAD_STACK_LEN).spawn(work)?;
         }
-        Ok(Self { jobs, threads: threads.max(1) })
+        Ok(Self { tasks, threads: threads.max(1) })
     }
 
-    /// Has one of them do `job`.
-    pub(crate) fn give<T: Send + 'static>(
+    /// Runs `task` in a thread of the pool and returns the receiver of its result.
+    pub(crate) fn submit<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        task: impl FnOnce() -> T + Send + 'static,
     ) -> Receiver<T> {
-        let (done, result) = sync_channel(1);
-        let job = Box::new(move || {
-            // Nobody waits any more: then it does not matter.
-            let _ = done.send(job());
+        let (sender, receiver) = sync_channel(1);
+        let task = Box::new(move || {
+            // Sending fails if the caller no longer waits for the result.
+            let _ = sender.send(task());
         });
-        // The threads live as long as the worker; were they gone, the result would never come and
-        // the receiver says so.
-        let _ = self.jobs.send(job);
-        result
+        // The threads live as long as the worker. Without them, the receiver would report an error.
+        let _ = self.tasks.send(task);
+        receiver
     }
 }
 
-fn next_task(waiting: &Mutex<Receiver<Task>>) -> Option<Task> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+fn next_task(queue: &Mutex<Receiver<Task>>) -> Option<Task> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
-/// Results of jobs in the order in which they were given, a few at a time.
-pub(crate) struct InOrder<'a, T> {
-    crew: &'a Crew,
+/// Runs jobs in a pool and returns their results in the order of submission.
+pub(crate) struct OrderedJobs<'a, T> {
+    pool: &'a ThreadPool,
     pending: VecDeque<Receiver<T>>,
 }
 
-impl<'a, T: Send + 'static> InOrder<'a, T> {
-    pub(crate) fn new(crew: &'a Crew) -> Self {
-        Self { crew, pending: VecDeque::new() }
+impl<'a, T: Send + 'static> OrderedJobs<'a, T> {
+    pub(crate) fn new(pool: &'a ThreadPool) -> Self {
+        Self { pool, pending: VecDeque::new() }
     }
 
-    /// Whether enough is under way to keep all threads busy.
+    /// Whether enough jobs are pending to keep all threads busy.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() > self.crew.threads
+        self.pending.len() > self.pool.threads
     }
 
-    pub(crate) fn give(&mut self, job: impl FnOnce() -> T + Send + 'static) {
-        self.pending.push_back(self.crew.give(job));
+    pub(crate) fn submit(&mut self, job: impl FnOnce() -> T + Send + 'static) {
+        self.pending.push_back(self.pool.submit(job));
     }
 
-    /// The next result; `None` when everything given was taken.
-    pub(crate) fn take(&mut self) -> Option<T> {
-        // A thread that panics takes the whole worker with it, so the sender cannot be gone.
+    /// The next result; `None` if no job is pending.
+    pub(crate) fn next_result(&mut self) -> Option<T> {
+        // A panic in a thread ends the process, so the sender cannot be dropped.
         self.pending.pop_front()?.recv().ok()
     }
 }
 
-// --- Writes the values of a result to the parent, within a budget.
-
-/// Gives on what fits, counts what does not, and gives up counting in time.
-pub(crate) struct Emit {
+/// Sends the values of one page to the parent as far as they fit, and counts the others within a
+/// budget.
+pub(crate) struct OutputWriter {
     out: File,
-    window: Window,
-    /// The bytes an answer may have.
-    output: u64,
-    /// Those given so far.
-    written: u64,
-    /// What may still be counted beyond the window or the limit.
-    flood: Flood,
-    /// A value of the window did not fit: none behind it may be given.
+    page: Page,
+    /// The maximum size of the answer in bytes.
+    max_bytes: u64,
+    written_bytes: u64,
+    /// The budget for counting values that are not sent.
+    budget: CountBudget,
+    /// A value of the page did not fit, so that no later value may be sent.
     full: bool,
-    seen: u64,
-    given: u64,
-    /// Whether every value so far was null, or a list of nothing else.
-    only_null: bool,
+    values: u64,
+    returned: u64,
+    /// Whether every value so far was null, or a list of nulls.
+    only_nulls: bool,
     buffer: Vec<u8>,
 }
 
-/// Counting goes on over this many times the output and twice what was read: as far as any filter
-/// goes that gives a value or two per record, and not so far that one without end runs into the
-/// clock. Measured by what was read and made and not by time, so that an answer depends on the data
-/// alone (N6).
-const COUNTED: u64 = 16;
-const PER_RECORD: u64 = 2;
+/// The counting budget is 16 times the output limit plus twice the input. This is enough for any filter
+/// that produces a value or two per record, and ends an infinite generator before the deadline. It
+/// depends on the input and the values and not on time, so that an answer depends on the data alone
+/// (Spec N6).
+const BUDGET_PER_OUTPUT_BYTE: u64 = 16;
+const BUDGET_PER_INPUT_BYTE: u64 = 2;
 
-/// What a value weighs beside its bytes: small ones take time as well.
-const WEIGHT: u64 = 64;
+/// The cost of a value in addition to its bytes: small values take time, too.
+const VALUE_OVERHEAD: u64 = 64;
 
-const BUFFER: usize = 64 * 1024;
+/// The size of the buffer in bytes at which it is sent.
+const FLUSH_LEN: usize = 64 * 1024;
 
-impl Emit {
-    pub(super) fn new(out: File, window: Window, output: u64) -> Self {
+impl OutputWriter {
+    pub(super) fn new(out: File, page: Page, max_bytes: u64) -> Self {
         Self {
             out,
-            window,
-            output,
-            written: 0,
-            flood: Flood { left: output.saturating_mul(COUNTED) },
+            page,
+            max_bytes,
+            written_bytes: 0,
+            budget: CountBudget { left: max_bytes.saturating_mul(BUDGET_PER_OUTPUT_BYTE) },
             full: false,
-            seen: 0,
-            given: 0,
-            only_null: true,
+            values: 0,
+            returned: 0,
+            only_nulls: true,
             buffer: Vec::new(),
         }
     }
 
-    /// When to stop making values, for whoever makes many before they are taken here.
+    /// A separate budget for a producer that buffers many values before it writes them.
     #[cfg(feature = "jq")]
-    pub(crate) fn flood(&self) -> Flood {
-        Flood { left: self.output.saturating_mul(COUNTED) }
+    pub(crate) fn count_budget(&self) -> CountBudget {
+        CountBudget { left: self.max_bytes.saturating_mul(BUDGET_PER_OUTPUT_BYTE) }
     }
 
-    /// Takes note of what was read: so much more may be counted.
-    pub(crate) fn read(&mut self, records: u64, bytes: u64) {
-        self.flood.read(records, bytes);
+    /// Adds input to the counting budget.
+    pub(crate) fn record_input(&mut self, records: u64, bytes: u64) {
+        self.budget.record_input(records, bytes);
     }
 
-    /// Takes a value without its line break. `Break` once enough was counted.
-    pub(crate) fn value(&mut self, line: &[u8]) -> io::Result<ControlFlow<()>> {
-        let number = self.seen;
-        self.seen += 1;
-        self.only_null = self.only_null && line.iter().all(|byte| b"null[],".contains(byte));
-        if number < self.window.offset {
+    /// Writes or counts a value, given without line break. Breaks once the budget is exhausted.
+    pub(crate) fn write_value(&mut self, line: &[u8]) -> io::Result<ControlFlow<()>> {
+        let number = self.values;
+        self.values += 1;
+        self.only_nulls = self.only_nulls && line.iter().all(|byte| b"null[],".contains(byte));
+        if number < self.page.offset {
             return Ok(ControlFlow::Continue(()));
         }
         let bytes = line.len() as u64 + 1;
-        let wanted = self.window.limit.is_none_or(|limit| self.given < limit);
-        if wanted && !self.full && self.written + bytes <= self.output {
-            self.written += bytes;
-            self.given += 1;
+        let wanted = self.returned < self.page.limit;
+        if wanted && !self.full && self.written_bytes + bytes <= self.max_bytes {
+            self.written_bytes += bytes;
+            self.returned += 1;
             self.buffer.extend_from_slice(line);
             self.buffer.push(b'\n');
-            if self.buffer.len() >= BUFFER {
+            if self.buffer.len() >= FLUSH_LEN {
                 self.flush()?;
             }
             return Ok(ControlFlow::Continue(()));
         }
         self.full |= wanted;
-        Ok(if self.flood.rises(line.len()) {
+        Ok(if self.budget.spend(line.len()) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         })
     }
 
-    /// Whether the first wanted value did not fit.
-    fn is_stuck(&self) -> bool {
-        self.full && self.given == 0
+    /// Whether the first value of the page did not fit.
+    fn first_value_too_large(&self) -> bool {
+        self.full && self.returned == 0
     }
 
-    /// How many values there were so far.
+    /// The number of values so far.
     #[cfg(feature = "jq")]
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
+    pub(crate) fn values(&self) -> u64 {
+        self.values
     }
 
-    /// Whether there was no value so far that says anything.
+    /// Whether every value so far was null, or a list of nulls.
     #[cfg(feature = "jq")]
-    pub(crate) fn says_nothing(&self) -> bool {
-        self.only_null
+    pub(crate) fn only_nulls(&self) -> bool {
+        self.only_nulls
     }
 
-    /// Ends the answer. `counted` says whether all values were seen.
-    pub(super) fn finish(mut self, mut done: Done, counted: bool) -> io::Result<()> {
-        if self.is_stuck() {
-            return self.fault(Fault::Output);
+    /// Ends the answer; `counted` says whether all values were counted.
+    pub(super) fn finish(mut self, mut completion: Completion, counted: bool) -> io::Result<()> {
+        if self.first_value_too_large() {
+            return self.finish_with_fault(Fault::Output);
         }
         self.flush()?;
-        done.given = self.given;
-        done.total = counted.then_some(self.seen);
-        write_frame(&mut self.out, DONE, &serde_json::to_vec(&done.cut())?)
+        completion.returned = self.returned;
+        completion.total = counted.then_some(self.values);
+        write_frame(&mut self.out, FRAME_DONE, &serde_json::to_vec(&completion.sanitized())?)
     }
 
-    /// Ends without an answer.
-    pub(super) fn fault(mut self, fault: Fault) -> io::Result<()> {
-        write_frame(&mut self.out, FAULT, &serde_json::to_vec(&fault.cut())?)
+    /// Ends with an error.
+    pub(super) fn finish_with_fault(mut self, fault: Fault) -> io::Result<()> {
+        write_frame(&mut self.out, FRAME_FAULT, &serde_json::to_vec(&fault.sanitized())?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         if !self.buffer.is_empty() {
-            write_frame(&mut self.out, LINES, &self.buffer)?;
+            write_frame(&mut self.out, FRAME_LINES, &self.buffer)?;
             self.buffer.clear();
         }
         Ok(())
     }
 }
 
-/// More values than anyone will count.
+/// The budget for counting values that do not fit into the answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flood {
+pub(crate) struct CountBudget {
     left: u64,
 }
 
-impl Flood {
-    /// Takes note of what was read.
-    pub(crate) fn read(&mut self, records: u64, bytes: u64) {
-        let weight = records.saturating_mul(WEIGHT).saturating_add(bytes);
-        self.left = self.left.saturating_add(weight.saturating_mul(PER_RECORD));
+impl CountBudget {
+    /// Adds input to the budget.
+    pub(crate) fn record_input(&mut self, records: u64, bytes: u64) {
+        let weight = records.saturating_mul(VALUE_OVERHEAD).saturating_add(bytes);
+        self.left = self.left.saturating_add(weight.saturating_mul(BUDGET_PER_INPUT_BYTE));
     }
 
-    /// Takes note of a value; whether it was one too many.
-    pub(crate) fn rises(&mut self, bytes: usize) -> bool {
-        let weight = bytes as u64 + WEIGHT;
+    /// Spends the cost of a value. Returns whether it exceeds the budget.
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
+        let weight = bytes as u64 + VALUE_OVERHEAD;
         let over = weight > self.left;
         self.left = self.left.saturating_sub(weight);
         over
@@ -320,19 +322,19 @@ mod tests {
 
     #[test]
     fn n6_results_come_in_the_order_of_their_jobs() {
-        let crew = Crew::start(3).unwrap();
-        let mut jobs = InOrder::new(&crew);
+        let pool = ThreadPool::start(3).unwrap();
+        let mut jobs = OrderedJobs::new(&pool);
         let mut results = Vec::new();
         for n in 0..100_u64 {
             if jobs.is_full() {
-                results.extend(jobs.take());
+                results.extend(jobs.next_result());
             }
-            jobs.give(move || {
+            jobs.submit(move || {
                 std::thread::sleep(std::time::Duration::from_micros(n * 7 % 11));
                 n
             });
         }
-        results.extend(std::iter::from_fn(|| jobs.take()));
+        results.extend(std::iter::from_fn(|| jobs.next_result()));
         assert_eq!(results, (0..100).collect::<Vec<_>>());
     }
 }

@@ -1,7 +1,10 @@
-//! TODO module doc
+//! The parent side of a worker: starts the process, sends the job, reads the answer, kills it.
+//!
+//! The parent trusts nothing that a worker sends. Whatever ends a worker (a deadline, a signal, a
+//! panic) becomes a [`QueryError`] of the matching class. A [`Semaphore`] bounds the number of
+//! concurrent workers.
 
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -12,66 +15,74 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::child::{BROKEN, PANICKED};
-use super::protocol::{BODY_AT_MOST, DONE, Done, FAULT, Fault, HEAD, LINES, read_head};
-use super::sandbox::Bounds;
+use super::child::{EXIT_PANICKED, EXIT_SETUP_FAILED};
+use super::protocol::{
+    Completion, FRAME_DONE, FRAME_FAULT, FRAME_HEADER_LEN, FRAME_LINES, Fault, MAX_BODY_LEN,
+    parse_frame_header,
+};
+use super::sandbox::WorkerLimits;
 use super::{Program, WORKER, protocol};
-use crate::error::{QueryError, shown};
+use crate::error::{QueryError, sanitize_message};
 use crate::limits::Limits;
 use crate::page::Cancel;
 use crate::query::Answer;
 
-// --- Process: a worker as its parent sees it, and ends it.
-
-/// A worker under way. Dropped it is killed, and its place is free once it is gone.
-pub(super) struct Running {
+/// A running worker process. Dropping it kills the process and releases the permit once it exited.
+pub(super) struct WorkerProcess {
     /// Taken only by `drop`.
-    process: Option<(Child, Slot)>,
+    process: Option<(Child, Permit)>,
     socket: Option<UnixStream>,
-    out: ChildStdout,
-    errors: ChildStderr,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
 }
 
-/// How soon a cancellation is noticed.
+/// The interval at which waiting callers check for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a dead worker's memory may take to be given back before nobody waits for it.
-const FAREWELL: Duration = Duration::from_millis(50);
-/// The last words of a worker that are looked at.
-const WORDS: usize = 4096;
-const CHUNK: usize = 64 * 1024;
+/// How long a caller waits for a killed worker to exit; then a thread takes over.
+const REAP_TIMEOUT: Duration = Duration::from_millis(50);
+/// The maximum number of bytes of standard error that are kept.
+const MAX_STDERR_LEN: usize = 4096;
+/// The size of a read from a pipe in bytes.
+const CHUNK_LEN: usize = 64 * 1024;
 
-impl Running {
-    pub(super) fn start(program: &Program, bounds: Bounds, slot: Slot) -> Result<Self, QueryError> {
+impl WorkerProcess {
+    /// Starts `program` as a worker with an empty environment in `/`.
+    pub(super) fn start(
+        program: &Program,
+        limits: WorkerLimits,
+        permit: Permit,
+    ) -> Result<Self, QueryError> {
         let failed = |source| QueryError::Worker { doing: "be started", source };
-        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let (socket, child_end) = UnixStream::pair().map_err(failed)?;
         let mut child = Command::new(program.path())
             .arg0(WORKER)
-            .args(bounds.arguments())
+            .args(limits.arguments())
             .env_clear()
             .current_dir("/")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(child_end)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
         let pipes = child.stdout.take().zip(child.stderr.take());
-        let (out, errors) = pipes.expect("both were asked for");
-        Ok(Self { process: Some((child, slot)), socket: Some(socket), out, errors })
+        let (stdout, stderr) = pipes.expect("both pipes were requested");
+        Ok(Self { process: Some((child, permit)), socket: Some(socket), stdout, stderr })
     }
 
-    pub(super) fn tell(
+    /// Sends the job and the descriptors of its sources.
+    pub(super) fn send_job(
         &mut self,
-        order: &[u8],
+        job: &[u8],
         sources: &[BorrowedFd<'_>],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), QueryError> {
-        // Closed when told: a worker that waits for more finds an end.
+        // The socket is closed afterwards, so that a worker that waits for more reads an end of file.
         let Some(socket) = self.socket.take() else { return Ok(()) };
         let sent = socket
-            .set_write_timeout(Some(patience))
-            .and_then(|()| protocol::send(&socket, order, sources));
+            .set_write_timeout(Some(timeout))
+            .and_then(|()| protocol::send(&socket, job, sources));
         match sent {
-            // It died before it listened; its last words say why.
+            // The worker exited before it read the job; its exit status says why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => {
                 other.map_err(|source| QueryError::Worker { doing: "receive the query", source })
@@ -79,46 +90,47 @@ impl Running {
         }
     }
 
-    pub(super) fn answer(
+    /// Reads frames until the answer is complete, the worker exits or the deadline passes.
+    pub(super) fn read_answer(
         mut self,
         deadline: Instant,
         limits: &Limits,
         memory: u64,
         cancel: &Cancel,
     ) -> Result<Answer, QueryError> {
-        let mut listener = Listener::new(limits.output);
-        let mut words = Vec::new();
-        let (mut talking, mut complaining) = (true, true);
-        let mut buf = vec![0; CHUNK];
-        while talking {
+        let mut reader = FrameReader::new(limits.output);
+        let mut message = Vec::new();
+        let (mut stdout_open, mut stderr_open) = (true, true);
+        let mut buf = vec![0; CHUNK_LEN];
+        while stdout_open {
             if cancel.is_cancelled() {
                 return Err(QueryError::Cancelled);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(QueryError::Time { wall: limits.wall_used() });
+                return Err(QueryError::Time { wall: limits.effective_wall() });
             }
-            let errors = complaining.then(|| self.errors.as_fd());
-            let ready = wait(self.out.as_fd(), errors, left.min(POLL_INTERVAL));
-            let (out_ready, errors_ready) = ready.map_err(unheard)?;
-            if out_ready {
-                let read = self.out.read(&mut buf).map_err(unheard)?;
-                talking = read > 0;
-                listener.hear(&buf[..read])?;
-                if let Some(end) = listener.end.take() {
-                    return end.into_answer(listener.lines, limits, memory);
+            let stderr = stderr_open.then(|| self.stderr.as_fd());
+            let ready = poll_pipes(self.stdout.as_fd(), stderr, left.min(POLL_INTERVAL));
+            let (stdout_ready, stderr_ready) = ready.map_err(protocol_error)?;
+            if stdout_ready {
+                let read = self.stdout.read(&mut buf).map_err(protocol_error)?;
+                stdout_open = read > 0;
+                reader.feed(&buf[..read])?;
+                if let Some(final_frame) = reader.final_frame.take() {
+                    return final_frame.into_answer(reader.lines, limits, memory);
                 }
             }
-            if errors_ready {
-                let read = self.errors.read(&mut buf).map_err(unheard)?;
-                complaining = read > 0;
-                let room = WORDS - words.len();
-                words.extend_from_slice(&buf[..read.min(room)]);
+            if stderr_ready {
+                let read = self.stderr.read(&mut buf).map_err(protocol_error)?;
+                stderr_open = read > 0;
+                let free = MAX_STDERR_LEN - message.len();
+                message.extend_from_slice(&buf[..read.min(free)]);
             }
         }
-        while complaining && words.len() < WORDS {
-            // Its end is near: the pipe is either closed or holds the last words. But a process that it
-            // started may have the pipe too, and say nothing.
+        while stderr_open && message.len() < MAX_STDERR_LEN {
+            // The worker is about to exit, so the pipe is closed or holds its last message. But a process
+            // that the worker started may keep the pipe open and write nothing.
             let left = deadline.saturating_duration_since(Instant::now());
             if cancel.is_cancelled() {
                 return Err(QueryError::Cancelled);
@@ -126,29 +138,29 @@ impl Running {
             if left.is_zero() {
                 break;
             }
-            let (ready, _) =
-                wait(self.errors.as_fd(), None, left.min(POLL_INTERVAL)).map_err(unheard)?;
+            let (ready, _) = poll_pipes(self.stderr.as_fd(), None, left.min(POLL_INTERVAL))
+                .map_err(protocol_error)?;
             if !ready {
-                if self.has_ended() {
+                if self.has_exited() {
                     break;
                 }
                 continue;
             }
-            let read = self.errors.read(&mut buf).map_err(unheard)?;
-            complaining = read > 0;
-            let room = WORDS - words.len();
-            words.extend_from_slice(&buf[..read.min(room)]);
+            let read = self.stderr.read(&mut buf).map_err(protocol_error)?;
+            stderr_open = read > 0;
+            let free = MAX_STDERR_LEN - message.len();
+            message.extend_from_slice(&buf[..read.min(free)]);
         }
-        let status = self.end_by(deadline);
-        Err(why_it_died(status, &words, limits, memory))
+        let status = self.wait_until(deadline);
+        Err(death_cause(status, &message, limits, memory))
     }
 
-    fn has_ended(&mut self) -> bool {
+    fn has_exited(&mut self) -> bool {
         self.process.as_mut().is_some_and(|(child, _)| matches!(child.try_wait(), Ok(Some(_))))
     }
 
-    /// Waits for a worker that has closed its output.
-    fn end_by(&mut self, deadline: Instant) -> Option<ExitStatus> {
+    /// Waits until the deadline for a worker that closed its output.
+    fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         let (child, _) = self.process.as_mut()?;
         loop {
             match child.try_wait() {
@@ -162,19 +174,19 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        let Some((mut child, slot)) = self.process.take() else { return };
-        // It may be gone already, which is as well.
+        let Some((mut child, permit)) = self.process.take() else { return };
+        // Killing fails if the process has already exited.
         let _ = child.kill();
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + REAP_TIMEOUT;
         while let Ok(None) = child.try_wait() {
             if Instant::now() >= until {
-                // Giving gigabytes back takes the system longer than an asker should wait; the
-                // place stays taken until it has.
+                // The kernel needs long to free gigabytes. The caller does not wait for it, but the
+                // permit stays taken.
                 std::thread::spawn(move || {
                     let _ = child.wait();
-                    drop(slot);
+                    drop(permit);
                 });
                 return;
             }
@@ -183,80 +195,84 @@ impl Drop for Running {
     }
 }
 
-fn unheard(source: io::Error) -> QueryError {
+fn protocol_error(source: io::Error) -> QueryError {
     QueryError::Worker { doing: "be heard", source }
 }
 
-/// Whether there is something to read on each of the two.
-fn wait(
-    out: BorrowedFd<'_>,
-    errors: Option<BorrowedFd<'_>>,
-    at_most: Duration,
+/// Whether each of the two pipes is readable.
+fn poll_pipes(
+    stdout: BorrowedFd<'_>,
+    stderr: Option<BorrowedFd<'_>>,
+    timeout: Duration,
 ) -> io::Result<(bool, bool)> {
     let mut both =
-        [out, errors.unwrap_or(out)].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    let watched = if errors.is_some() { 2 } else { 1 };
-    // Below a second, and so within range.
-    let timeout = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().max(1).into() };
-    match poll(&mut both[..watched], Some(&timeout)) {
+        [stdout, stderr.unwrap_or(stdout)].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let count = if stderr.is_some() { 2 } else { 1 };
+    // The timeout is below a second, so the nanoseconds are all of it.
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().max(1).into() };
+    match poll(&mut both[..count], Some(&timeout)) {
         Ok(_) => {}
         Err(rustix::io::Errno::INTR) => return Ok((false, false)),
         Err(error) => return Err(error.into()),
     }
     let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-    Ok((ready(&both[0]), errors.is_some() && ready(&both[1])))
+    Ok((ready(&both[0]), stderr.is_some() && ready(&both[1])))
 }
 
-/// Puts frames together, and believes none of them to be as long as it likes.
-struct Listener {
+/// Assembles frames from the output of a worker and rejects those that exceed their limits.
+struct FrameReader {
     pending: Vec<u8>,
     lines: Vec<u8>,
     output: u64,
-    end: Option<End>,
+    final_frame: Option<FinalFrame>,
 }
 
-enum End {
-    Done(Done),
+enum FinalFrame {
+    Completion(Completion),
     Fault(Fault),
 }
 
-impl Listener {
+impl FrameReader {
     fn new(output: u64) -> Self {
-        Self { pending: Vec::new(), lines: Vec::new(), output, end: None }
+        Self { pending: Vec::new(), lines: Vec::new(), output, final_frame: None }
     }
 
-    fn hear(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
         self.pending.extend_from_slice(bytes);
         let mut at = 0;
-        while let Some(head) = self.pending[at..].first_chunk::<HEAD>() {
-            let (letter, length) = read_head(*head);
-            let room = self.output.saturating_sub(self.lines.len() as u64);
+        while let Some(head) = self.pending[at..].first_chunk::<FRAME_HEADER_LEN>() {
+            let (letter, length) = parse_frame_header(*head);
+            let free = self.output.saturating_sub(self.lines.len() as u64);
             let fits = match letter {
-                LINES => length as u64 <= room,
-                DONE | FAULT => length <= BODY_AT_MOST,
+                FRAME_LINES => length as u64 <= free,
+                FRAME_DONE | FRAME_FAULT => length <= MAX_BODY_LEN,
                 _ => false,
             };
             if !fits {
-                return Err(unheard(io::Error::other("not the answer of a worker")));
+                return Err(protocol_error(io::Error::other("not the answer of a worker")));
             }
-            let Some(body) = self.pending.get(at + HEAD..at + HEAD + length) else { break };
+            let Some(body) =
+                self.pending.get(at + FRAME_HEADER_LEN..at + FRAME_HEADER_LEN + length)
+            else {
+                break;
+            };
             match letter {
-                LINES => self.lines.extend_from_slice(body),
-                DONE => self.end = Some(End::Done(parse(body)?)),
-                _ => self.end = Some(End::Fault(parse(body)?)),
+                FRAME_LINES => self.lines.extend_from_slice(body),
+                FRAME_DONE => self.final_frame = Some(FinalFrame::Completion(parse_body(body)?)),
+                _ => self.final_frame = Some(FinalFrame::Fault(parse_body(body)?)),
             }
-            at += HEAD + length;
+            at += FRAME_HEADER_LEN + length;
         }
         self.pending.drain(..at);
         Ok(())
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, QueryError> {
-    serde_json::from_slice(body).map_err(|error| unheard(error.into()))
+fn parse_body<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, QueryError> {
+    serde_json::from_slice(body).map_err(|error| protocol_error(error.into()))
 }
 
-impl End {
+impl FinalFrame {
     fn into_answer(
         self,
         lines: Vec<u8>,
@@ -264,22 +280,22 @@ impl End {
         memory: u64,
     ) -> Result<Answer, QueryError> {
         let fault = match self {
-            Self::Done(done) => {
-                let done = done.cut();
+            Self::Completion(completion) => {
+                let completion = completion.sanitized();
                 return Ok(Answer {
                     lines,
-                    given: done.given,
-                    total: done.total,
-                    records_read: done.records_read,
-                    failed: done.failed,
-                    kept_as_text: done.kept_as_text,
-                    unknown_fields: done.unknown_fields,
+                    given: completion.returned,
+                    total: completion.total,
+                    records_read: completion.records_read,
+                    failed: completion.failed,
+                    kept_as_text: completion.kept_as_text,
+                    unknown_fields: completion.unknown_fields,
                 });
             }
-            Self::Fault(fault) => fault.cut(),
+            Self::Fault(fault) => fault.sanitized(),
         };
         Err(match fault {
-            Fault::Time => QueryError::Time { wall: limits.wall_used() },
+            Fault::Time => QueryError::Time { wall: limits.effective_wall() },
             Fault::Memory => QueryError::Memory { bytes: memory },
             Fault::Output => QueryError::Output { bytes: limits.output },
             Fault::Depth => QueryError::Depth,
@@ -289,37 +305,43 @@ impl End {
     }
 }
 
-/// Tells from its end what a worker died of.
+/// Derives the error from the exit status and standard error of a worker.
 ///
-/// The runtime aborts alike on a full stack and on a failed allocation, and offers no hook for
-/// either; only its last words differ. A test makes both happen.
-fn why_it_died(
+/// The runtime aborts both on a stack overflow and on a failed allocation, and has no hook for
+/// either; only the messages differ. A test produces both.
+fn death_cause(
     status: Option<ExitStatus>,
-    words: &[u8],
+    stderr: &[u8],
     limits: &Limits,
     memory: u64,
 ) -> QueryError {
-    let says = |what: &str| String::from_utf8_lossy(words).contains(what);
+    let mentions = |what: &str| String::from_utf8_lossy(stderr).contains(what);
     let signal = status.and_then(|status| status.signal()).and_then(Signal::from_named_raw);
     match (signal, status.and_then(|status| status.code())) {
-        (Some(Signal::ABORT | Signal::SEGV | Signal::BUS), _) if says("overflowed its stack") => {
+        (Some(Signal::ABORT | Signal::SEGV | Signal::BUS), _)
+            if mentions("overflowed its stack") =>
+        {
             QueryError::Depth
         }
         (Some(Signal::SEGV), _) => QueryError::Depth,
-        // The system's own killer looks for the largest.
+        // The out-of-memory killer sends SIGKILL.
         (Some(Signal::ABORT | Signal::KILL | Signal::BUS), _) => {
             QueryError::Memory { bytes: memory }
         }
-        (Some(Signal::XCPU), _) | (None, None) => QueryError::Time { wall: limits.wall_used() },
-        (_, Some(PANICKED)) if says("memory allocation") || says("capacity overflow") => {
+        (Some(Signal::XCPU), _) | (None, None) => {
+            QueryError::Time { wall: limits.effective_wall() }
+        }
+        (_, Some(EXIT_PANICKED))
+            if mentions("memory allocation") || mentions("capacity overflow") =>
+        {
             QueryError::Memory { bytes: memory }
         }
-        (_, Some(PANICKED)) => QueryError::Runtime {
+        (_, Some(EXIT_PANICKED)) => QueryError::Runtime {
             message: "the engine failed on this query".to_owned(),
             record: None,
         },
-        (_, Some(BROKEN)) => {
-            let source = io::Error::other(shown(&String::from_utf8_lossy(words)));
+        (_, Some(EXIT_SETUP_FAILED)) => {
+            let source = io::Error::other(sanitize_message(&String::from_utf8_lossy(stderr)));
             QueryError::Worker { doing: "bound itself", source }
         }
         _ => QueryError::Worker {
@@ -329,40 +351,38 @@ fn why_it_died(
     }
 }
 
-// --- Bounds the number of concurrent workers.
-
-/// Free places for workers. Clones share them.
+/// A counting semaphore with a deadline. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Slots(Arc<(Mutex<usize>, Condvar)>);
+pub(super) struct Semaphore(Arc<(Mutex<usize>, Condvar)>);
 
-/// A place, free again when dropped.
+/// A permit to run a worker, released on drop.
 #[derive(Debug)]
-pub(super) struct Slot(Slots);
+pub(super) struct Permit(Semaphore);
 
-/// Why there is none.
+/// The reason why no permit was acquired.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoSlot {
+pub(super) enum AcquireError {
     Busy,
     Cancelled,
 }
 
-impl Slots {
-    pub(super) fn new(at_most: usize) -> Self {
-        Self(Arc::new((Mutex::new(at_most.max(1)), Condvar::new())))
+impl Semaphore {
+    pub(super) fn new(permits: usize) -> Self {
+        Self(Arc::new((Mutex::new(permits.max(1)), Condvar::new())))
     }
 
-    pub(super) fn take(&self, until: Instant, cancel: &Cancel) -> Result<Slot, NoSlot> {
+    pub(super) fn acquire(&self, until: Instant, cancel: &Cancel) -> Result<Permit, AcquireError> {
         let mut free = self.free();
         loop {
             if cancel.is_cancelled() {
-                return Err(NoSlot::Cancelled);
+                return Err(AcquireError::Cancelled);
             }
             if *free > 0 {
                 *free -= 1;
-                return Ok(Slot(self.clone()));
+                return Ok(Permit(self.clone()));
             }
             if Instant::now() >= until {
-                return Err(NoSlot::Busy);
+                return Err(AcquireError::Busy);
             }
             let waited = self.0.1.wait_timeout(free, POLL_INTERVAL);
             free = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -370,12 +390,12 @@ impl Slots {
     }
 
     fn free(&self) -> MutexGuard<'_, usize> {
-        // Nothing panics while the lock is held.
+        // Nothing panics while the lock is locked.
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Slot {
+impl Drop for Permit {
     fn drop(&mut self) {
         *self.0.free() += 1;
         self.0.0.1.notify_one();
@@ -390,60 +410,62 @@ mod tests {
     #[test]
     fn frames_come_in_any_pieces() {
         let mut bytes = Vec::new();
-        write_frame(&mut bytes, LINES, b"1\n2\n").unwrap();
-        write_frame(&mut bytes, DONE, &serde_json::to_vec(&Done::default()).unwrap()).unwrap();
+        write_frame(&mut bytes, FRAME_LINES, b"1\n2\n").unwrap();
+        write_frame(&mut bytes, FRAME_DONE, &serde_json::to_vec(&Completion::default()).unwrap())
+            .unwrap();
         for size in 1..bytes.len() {
-            let mut listener = Listener::new(4);
+            let mut reader = FrameReader::new(4);
             for piece in bytes.chunks(size) {
-                listener.hear(piece).unwrap();
+                reader.feed(piece).unwrap();
             }
-            assert_eq!(listener.lines, b"1\n2\n");
-            assert!(listener.end.is_some());
+            assert_eq!(reader.lines, b"1\n2\n");
+            assert!(reader.final_frame.is_some());
         }
     }
 
     #[test]
     fn n5_a_worker_that_says_more_than_it_may_is_not_believed() {
         let mut bytes = Vec::new();
-        write_frame(&mut bytes, LINES, b"12345").unwrap();
-        assert!(Listener::new(4).hear(&bytes).is_err());
-        assert!(Listener::new(4).hear(b"X\0\0\0\0").is_err());
-        assert!(Listener::new(1 << 40).hear(b"D\xff\xff\xff\xff").is_err());
+        write_frame(&mut bytes, FRAME_LINES, b"12345").unwrap();
+        assert!(FrameReader::new(4).feed(&bytes).is_err());
+        assert!(FrameReader::new(4).feed(b"X\0\0\0\0").is_err());
+        assert!(FrameReader::new(1 << 40).feed(b"D\xff\xff\xff\xff").is_err());
     }
 
     #[test]
     fn g39_a_worker_that_keeps_its_stderr_open_is_not_waited_for_beyond_the_deadline() {
         use std::os::unix::fs::PermissionsExt as _;
 
-        use super::Slots;
+        use super::Semaphore;
 
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("worker");
-        // The first keeps it itself, the second leaves it to a process that outlives it.
+        // The first keeps it open, the second leaves it to a process that outlives it.
         for body in ["exec 1>&-; sleep 20", "sleep 20 1>&- & exit 3"] {
             std::fs::write(&script, format!("#!/bin/sh\n{body}\n")).unwrap();
             std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
             let (cancel, began) = (Cancel::default(), Instant::now());
-            let slot = Slots::new(1).take(began, &cancel).unwrap();
-            let bounds = Bounds { memory: 1 << 30, cpu_seconds: 10, threads: 1 };
-            let running = Running::start(&Program::at(&script), bounds, slot).unwrap();
+            let permit = Semaphore::new(1).acquire(began, &cancel).unwrap();
+            let worker_limits = WorkerLimits { memory: 1 << 30, cpu_seconds: 10, threads: 1 };
+            let process =
+                WorkerProcess::start(&Program::at(&script), worker_limits, permit).unwrap();
             let limits = Limits::from_config(&lro_core::config::QueryConfig::default());
             let deadline = began + Duration::from_millis(700);
-            assert!(running.answer(deadline, &limits, 1 << 30, &cancel).is_err());
+            assert!(process.read_answer(deadline, &limits, 1 << 30, &cancel).is_err());
             assert!(began.elapsed() < Duration::from_secs(8), "{body}: {:?}", began.elapsed());
         }
     }
 
     #[test]
     fn a_slot_is_free_again_when_it_is_dropped() {
-        let slots = Slots::new(1);
+        let semaphore = Semaphore::new(1);
         let cancel = Cancel::default();
         let soon = || Instant::now() + Duration::from_millis(30);
-        let first = slots.take(soon(), &cancel).unwrap();
-        assert_eq!(slots.take(soon(), &cancel).unwrap_err(), NoSlot::Busy);
+        let first = semaphore.acquire(soon(), &cancel).unwrap();
+        assert_eq!(semaphore.acquire(soon(), &cancel).unwrap_err(), AcquireError::Busy);
         drop(first);
-        assert!(slots.take(soon(), &cancel).is_ok());
+        assert!(semaphore.acquire(soon(), &cancel).is_ok());
         cancel.cancel();
-        assert_eq!(slots.take(soon(), &cancel).unwrap_err(), NoSlot::Cancelled);
+        assert_eq!(semaphore.acquire(soon(), &cancel).unwrap_err(), AcquireError::Cancelled);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lro_query::{Answer, Ask, Cancel, Class, Limits, QueryError};
+use lro_query::{Answer, Cancel, ErrorClass, Limits, QueryError, QueryRequest};
 
 use crate::fixture::workers;
 
@@ -22,9 +22,9 @@ pub(crate) const SECRET: &str = "s3cr3t-of-the-parent-7f1c";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// An error of this class.
-    Ends(Class),
+    Ends(ErrorClass),
     /// One of several, as the machine has it.
-    Either(&'static [Class]),
+    Either(&'static [ErrorClass]),
     /// An answer, bounded like any other.
     Answers,
     /// An answer or an error, as fast as the machine is.
@@ -80,7 +80,7 @@ impl Battery {
         self.directory.join(SECRET_NAME).display().to_string()
     }
 
-    pub(crate) fn try_one(&mut self, ask: &Ask<'_>, what: &str, fate: Fate) {
+    pub(crate) fn try_one(&mut self, ask: &QueryRequest<'_>, what: &str, fate: Fate) {
         let limits = Limits::default().wall(WALL);
         let started = Instant::now();
         let result = workers().run(ask, &limits, &Cancel::default());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lro_core::Detail;
 use lro_query::Bytes;
-use lro_query::recipe::{Number, Params, Question, RecipeError};
+use lro_query::recipe::{RecipeError, RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search, SearchError};
 
 fn is_long_run() -> bool {
@@ -153,10 +153,10 @@ fn n3_a_hostile_keyword_on_a_long_content_ends_soon() {
     let content = String::from_utf8(random_letters(length() / 5)).unwrap();
     let record = format!("{{\"content\":\"{content}\"}}\n");
     for pattern in chosen_patterns() {
-        let mut params = Params::default();
+        let mut params = RecipeParams::default();
         params.set("keyword", pattern.as_str()).unwrap();
         let started = Instant::now();
-        let asked = Question::new(Number::new(10).unwrap(), Detail::Full, params);
+        let asked = RecipeQuery::new(RecipeNumber::new(10).unwrap(), Detail::Full, params);
         let ran = asked.and_then(|asked| {
             asked.run(&Bytes(record.as_bytes()), 0, &mut |_| ControlFlow::Continue(()))
         });

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use lro_core::{Detail, Input, RECIPES, Recipe, recipes};
-use lro_query::recipe::Params;
+use lro_query::recipe::RecipeParams;
 use serde_json::{Value, json};
 
 use crate::records::Set;
@@ -16,7 +16,7 @@ pub(crate) const DETAILS: [Detail; 3] = [Detail::Light, Detail::Medium, Detail::
 /// A set, and the parameters it is asked with.
 pub(crate) struct Case {
     pub(crate) set: Set,
-    pub(crate) params: Params,
+    pub(crate) params: RecipeParams,
 }
 
 /// The answers of all recipes at all levels for each case: the recipes' own text, with the
@@ -36,7 +36,7 @@ pub(crate) fn answers(cases: &[Case]) -> Vec<BTreeMap<(usize, u8), Vec<Value>>> 
                 }));
             }
         }
-        let Params { namespace, keyword, memory_type, tag, .. } = &case.params;
+        let RecipeParams { namespace, keyword, memory_type, tag, .. } = &case.params;
         let params = json!({
             "namespace": namespace, "keyword": keyword, "memory_type": memory_type, "tag": tag,
         });

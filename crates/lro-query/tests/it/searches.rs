@@ -5,13 +5,13 @@ use std::num::NonZeroUsize;
 use std::process::Command;
 use std::time::Instant;
 
-use lro_query::search::{Case, LineEnd, Match, Search, SearchError};
+use lro_query::search::{Case, LineEnd, Search, SearchError, SearchMatch};
 use lro_query::{Bytes, PatternError, Rest, Total};
 use lro_spool::{PositionedRead, SpoolError};
 use serde_json::Value;
 use testkit::SplitMix64;
 
-fn search(text: &[u8], pattern: &str, case: Case) -> (Vec<Match>, Total) {
+fn search(text: &[u8], pattern: &str, case: Case) -> (Vec<SearchMatch>, Total) {
     let search = Search::new(pattern, case).unwrap().most_results(usize::MAX, Rest::Count);
     let found = search.run(&Bytes(text), 0).unwrap();
     (found.matches, found.total)
