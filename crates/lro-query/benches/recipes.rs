@@ -1,8 +1,8 @@
-//! The recipes beside `jq`, searches beside `rg`, on 200 000 memories.
+//! Recipes compared with `jq`, searches with `rg`, on 200 000 memories.
 //!
-//! `cargo bench --package lro-query --bench recipes` prints one line for each. The data lies under
-//! `~/.cache/atlatl/bench-data` and is made when it is not there. With an argument `ours` the other
-//! programs are not run, with `searches` the recipes are left out.
+//! `cargo bench --package lro-query --bench recipes` prints one line for each. The data is in
+//! `~/.cache/atlatl/bench-data` and is generated if missing. The argument `ours` skips the other
+//! programs, `searches` skips the recipes.
 
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 #![expect(clippy::cast_precision_loss, reason = "sizes and times far below 2^52")]
@@ -23,7 +23,7 @@ use lro_spool::{PositionedRead, SpoolError};
 
 const MEMORIES: usize = 200_000;
 const ROUNDS: usize = 5;
-/// A search is over sooner than the kernel counts time.
+/// Searches are repeated, because one is shorter than the kernel can measure.
 const REPEATED: u32 = 10;
 const HEADER: &str = "{\"type\":\"lro_header\"}\n";
 
@@ -136,7 +136,7 @@ fn searches(source: &Source, path: &Path, others: bool) {
 }
 
 impl Took {
-    /// Of each of the repetitions.
+    /// The cost of each repetition.
     fn each(self) -> Self {
         let times = f64::from(REPEATED);
         Self { wall: self.wall / times, processor: self.processor / times }
@@ -162,7 +162,7 @@ fn best(rounds: usize, mut work: impl FnMut()) -> Took {
     best
 }
 
-/// Processor seconds of this process and of those it waited for, from the kernel's account.
+/// Processor seconds of this process and its awaited children, as reported by the kernel.
 fn processor_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind_name = stat.rsplit(')').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Overhead: from a question to its answer when there is nothing to compute.
+//! Measures the overhead of a query with nothing to compute.
 
 use std::time::{Duration, Instant};
 

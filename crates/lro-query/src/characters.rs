@@ -107,14 +107,14 @@ mod tests {
 
     /// Decodes one character at a time, by the rule.
     fn naive(bytes: &[u8]) -> String {
-        let mut shown = String::new();
+        let mut text = String::new();
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = (1..=rest.len().min(4)).find(|n| std::str::from_utf8(&rest[..*n]).is_ok());
-            shown.push_str(length.map_or("\u{FFFD}", |n| std::str::from_utf8(&rest[..n]).unwrap()));
+            text.push_str(length.map_or("\u{FFFD}", |n| std::str::from_utf8(&rest[..n]).unwrap()));
             rest = &rest[length.unwrap_or(1)..];
         }
-        shown
+        text
     }
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {

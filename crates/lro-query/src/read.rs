@@ -96,9 +96,9 @@ pub fn read(
 }
 
 impl Piece {
-    fn new(text: String, given: Range<u64>, total: u64, not_text: u64) -> Self {
-        let next = (given.end < total && given.start < total).then_some(given.end);
-        Self { text, given, total, next, cut: None, not_text }
+    fn new(text: String, range: Range<u64>, total: u64, not_text: u64) -> Self {
+        let next = (range.end < total && range.start < total).then_some(range.end);
+        Self { text, given: range, total, next, cut: None, not_text }
     }
 }
 
@@ -275,13 +275,13 @@ fn read_lines(
     Ok(Piece { cut, ..piece(&bytes, start..start + 1, total) })
 }
 
-fn piece(bytes: &[u8], given: Range<u64>, total: u64) -> Piece {
+fn piece(bytes: &[u8], range: Range<u64>, total: u64) -> Piece {
     let bad = characters::parts(bytes).map(|part| match part {
         Part::Bad(bytes) => bytes as u64,
         Part::Text(_) => 0,
     });
     let not_text = bad.sum();
-    Piece::new(characters::lossy(bytes).into_owned(), given, total, not_text)
+    Piece::new(characters::lossy(bytes).into_owned(), range, total, not_text)
 }
 
 struct LineReader<'a> {

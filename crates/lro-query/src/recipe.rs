@@ -85,7 +85,7 @@ pub struct RecipeOutcome {
     /// The number of all answers.
     pub total: Total,
     /// The number of answers passed to the sink.
-    pub given: u64,
+    pub returned: u64,
     /// The format of the answers.
     pub format: AnswerFormat,
 }
@@ -177,7 +177,7 @@ impl RecipeQuery {
         Ok(RecipeOutcome {
             records,
             total: page_writer.total(),
-            given: page_writer.given(),
+            returned: page_writer.returned,
             format,
         })
     }
@@ -300,25 +300,27 @@ impl RecipeParams {
 struct PageWriter<'a, 'k> {
     page: Page,
     sink: &'a mut Sink<'k>,
-    seen: u64,
-    given: u64,
+    /// The number of answers so far.
+    count: u64,
+    /// The number of answers passed to the sink.
+    returned: u64,
     rest: Option<Rest>,
 }
 
 impl<'a, 'k> PageWriter<'a, 'k> {
     fn new(page: Page, sink: &'a mut Sink<'k>) -> Self {
-        Self { page, sink, seen: 0, given: 0, rest: None }
+        Self { page, sink, count: 0, returned: 0, rest: None }
     }
 
     /// Whether all further answers are only counted.
     fn only_counts(&self) -> bool {
-        self.rest.is_some() || self.page.is_past(self.seen)
+        self.rest.is_some() || self.page.is_past(self.count)
     }
 
     /// The range of the next `count` answers that are on the page.
     fn wanted(&self, count: usize) -> Range<usize> {
         let within = |number: u64| {
-            usize::try_from(number.saturating_sub(self.seen)).unwrap_or(usize::MAX).min(count)
+            usize::try_from(number.saturating_sub(self.count)).unwrap_or(usize::MAX).min(count)
         };
         match self.rest {
             Some(_) => count..count,
@@ -330,15 +332,15 @@ impl<'a, 'k> PageWriter<'a, 'k> {
 
     /// Whether the next answer is on the page.
     fn wants_next(&self) -> bool {
-        self.rest.is_none() && self.page.contains(self.seen)
+        self.rest.is_none() && self.page.contains(self.count)
     }
 
     /// Passes an answer to the sink if it is on the page. Breaks if further answers are not counted.
     fn write(&mut self, answer: &[u8]) -> ControlFlow<()> {
         let wanted = self.wants_next();
-        self.seen += 1;
+        self.count += 1;
         if wanted {
-            self.given += 1;
+            self.returned += 1;
             if let ControlFlow::Break(rest) = (self.sink)(answer) {
                 self.rest = Some(rest);
             }
@@ -351,18 +353,14 @@ impl<'a, 'k> PageWriter<'a, 'k> {
     }
 
     /// Counts answers that are not on the page.
-    fn count(&mut self, answers: u64) {
-        self.seen += answers;
-    }
-
-    fn given(&self) -> u64 {
-        self.given
+    fn skip(&mut self, answers: u64) {
+        self.count += answers;
     }
 
     fn total(&self) -> Total {
         match self.rest {
-            Some(Rest::Leave) => Total::AtLeast(self.seen),
-            _ => Total::Exactly(self.seen),
+            Some(Rest::Leave) => Total::AtLeast(self.count),
+            _ => Total::Exactly(self.count),
         }
     }
 }

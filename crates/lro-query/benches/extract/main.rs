@@ -1,7 +1,7 @@
-//! Questions to 200 000 memories: ours beside the engines that others use, in one run.
+//! Queries over 200 000 memories: ours compared with other engines, in one run.
 //!
 //! `cargo xtask bench extract` runs it and keeps the results. Prints one JSON object. The data and
-//! the peers that no package manager installs lie in the directory that `ATLATL_CACHE` names.
+//! the peers that no package manager installs are in the directory `ATLATL_CACHE`.
 
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 
@@ -37,11 +37,11 @@ const ROUNDS: usize = 3;
 const JQ_ROUNDS: usize = 2;
 /// No goal is set against these.
 const OTHER_ROUNDS: usize = 1;
-/// A search is over sooner than the kernel counts time.
+/// Searches are repeated, because one is shorter than the kernel can measure.
 const SEARCHES: u32 = 10;
 const OVERHEAD_ROUNDS: usize = 500;
 
-/// What the questions are asked with.
+/// The engines and the data.
 struct Bench {
     data: Data,
     workers: Workers,
@@ -82,7 +82,7 @@ fn main() {
     println!("{results:#}");
 }
 
-/// How many processes wanted a core in the last minute: what else ran beside this.
+/// The load average of the last minute.
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').next()?.parse().ok()
@@ -95,7 +95,7 @@ fn cache() -> PathBuf {
 }
 
 impl Bench {
-    /// The version of each peer, or null where it is missing.
+    /// The version of each peer, or null if it is missing.
     fn peers(&self) -> Value {
         let program = |peer: &Option<Peer>| peer.as_ref().map(|peer| peer.version.clone());
         let engine =
@@ -155,7 +155,7 @@ impl Bench {
         }
         let filter = recipe.filter.replace("keyword", KEYWORD).replace("TAG", TAG);
         let (filter, flags) = match (recipe.input, recipe.raw) {
-            // Each element is an answer, as it is with ours.
+            // Each element is an answer, as in ours.
             (Input::WholeSet, _) => (format!("{filter} | .[]"), vec!["-s"]),
             (_, true) => (filter, vec!["-r"]),
             _ => (filter, vec![]),
@@ -192,7 +192,7 @@ impl Bench {
         there.collect()
     }
 
-    /// The whole answer is taken, as it is from everybody else.
+    /// Reads the whole answer, as from all other engines.
     fn ask(&self, ask: &QueryRequest<'_>) -> Result<Answered, String> {
         let limits = Limits::default().wall(Duration::from_secs(30)).output(1 << 30);
         let (took, answer) = timed(|| self.workers.run(ask, &limits, &Cancel::default()));
@@ -227,7 +227,7 @@ impl Bench {
         PATTERNS.into_iter().map(row).collect()
     }
 
-    /// From a question to its answer when there is nothing to compute.
+    /// The time of a query with nothing to compute.
     fn overhead(&self) -> Value {
         let data = Bytes(b"{\"a\":1}\n");
         let (filter, statement) =
@@ -261,7 +261,7 @@ impl Bench {
 }
 
 impl Took {
-    /// Of one of so many repetitions.
+    /// The cost of one of several repetitions.
     fn by(self, times: u32) -> Self {
         let times = f64::from(times);
         Self { wall: self.wall / times, processor: self.processor / times }

@@ -38,8 +38,8 @@ const MAX_COMPILED_BYTES: usize = 4 << 20;
 impl RegexCache {
     fn get(&self, pattern: &Bytes, flags: &Bytes) -> Result<Rc<CachedRegex>, String> {
         let mut entries = self.0.borrow_mut();
-        let found = entries.iter().position(|e| e.pattern == *pattern && e.flags == *flags);
-        if let Some(i) = found {
+        let index = entries.iter().position(|e| e.pattern == *pattern && e.flags == *flags);
+        if let Some(i) = index {
             entries[..=i].rotate_right(1);
             return Ok(Rc::clone(&entries[0]));
         }
@@ -123,12 +123,12 @@ fn regex_functions() -> impl Iterator<Item = Fun<JaqTypes>> {
         ("test", v(2), |cv| bome(with_two(cv, CachedRegex::test))),
         ("regex_matches", v(2), |cv| {
             bome(with_two(cv, |entry, text| {
-                let mut found = Vec::new();
+                let mut matches = Vec::new();
                 let mut places = CharOffsets::new(text);
                 entry.matches(text, |captures| {
-                    found.push(match_object(entry, captures, text, &mut places));
+                    matches.push(match_object(entry, captures, text, &mut places));
                 });
-                found.into_iter().collect()
+                matches.into_iter().collect()
             }))
         }),
         ("regex_pieces", v(2), |cv| {

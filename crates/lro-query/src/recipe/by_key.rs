@@ -178,7 +178,7 @@ fn write_records(
     page_writer: &mut PageWriter<'_, '_>,
 ) -> Result<(), RecipeError> {
     let wanted = page_writer.wanted(all.len());
-    page_writer.count(wanted.start as u64);
+    page_writer.skip(wanted.start as u64);
     let mut next = wanted.start;
     let mut stopped = ControlFlow::Continue(());
     reader.for_each(&all[wanted], &mut |record| {
@@ -187,7 +187,7 @@ fn write_records(
         if page_writer.only_counts() { ControlFlow::Break(()) } else { stopped }
     })?;
     if stopped.is_continue() {
-        page_writer.count((all.len() - next) as u64);
+        page_writer.skip((all.len() - next) as u64);
     }
     Ok(())
 }

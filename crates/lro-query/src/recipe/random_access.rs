@@ -321,8 +321,8 @@ mod tests {
     fn a_record_larger_than_a_batch_comes_whole_and_a_deadline_holds() {
         let long = [vec![b'a'; 2 * BATCH_LEN], b"\nb\n".to_vec()].concat();
         let spans = [At(2 * BATCH_LEN as u64 + 1, 1), At(0, 2 * BATCH_LEN)];
-        let found = read_records(&long, &spans, 2, usize::MAX);
-        assert_eq!((&*found[0], found[1].len()), (&b"b"[..], 2 * BATCH_LEN));
+        let records = read_records(&long, &spans, 2, usize::MAX);
+        assert_eq!((&*records[0], records[1].len()), (&b"b"[..], 2 * BATCH_LEN));
         let reader = RecordReader {
             source: &Bytes(&long),
             threads: NonZeroUsize::MIN,

@@ -71,7 +71,7 @@ impl ScanRecipe {
                     }
                     from = to;
                 }
-                page_writer.count(batch.counted);
+                page_writer.skip(batch.counted);
                 if page_writer.only_counts() {
                     only_count.store(true, Ordering::Relaxed);
                 }

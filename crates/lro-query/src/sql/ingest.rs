@@ -96,8 +96,8 @@ fn load(
             table.columns.add(name);
             more = true;
         }
-        for (all, seen) in kinds.iter_mut().zip(&batch.kinds) {
-            all.and(*seen);
+        for (all, chunk) in kinds.iter_mut().zip(&batch.kinds) {
+            all.and(*chunk);
         }
         summary.records += batch.rows;
         // With further columns, loading starts again, and the rest is only scanned for its fields.
@@ -200,17 +200,17 @@ pub(super) fn scan_all_columns(tables: &mut [Table], pool: &ThreadPool) -> Resul
     for table in tables.iter_mut().filter(|table| !table.complete) {
         let columns = Arc::new(table.columns.clone());
         let layout = table.source.layout;
-        let mut found = OrderedJobs::new(pool);
+        let mut scans = OrderedJobs::new(pool);
         let mut chunks = table.source.chunks();
         loop {
-            while !found.is_full()
+            while !scans.is_full()
                 && let Some(chunk) = chunks.next()
             {
                 let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
                 let columns = Arc::clone(&columns);
-                found.submit(move || new_fields(&columns, &chunk, layout));
+                scans.submit(move || new_fields(&columns, &chunk, layout));
             }
-            let Some(names) = found.next_result() else { break };
+            let Some(names) = scans.next_result() else { break };
             for name in names? {
                 table.columns.add(&name);
             }
@@ -225,18 +225,18 @@ fn new_fields(
     chunk: &[u8],
     layout: RecordLayout,
 ) -> Result<Vec<Vec<u8>>, Fault> {
-    let mut seen = columns.clone();
-    let mut found = Vec::new();
+    let mut all = columns.clone();
+    let mut names = Vec::new();
     for line in lines(chunk, layout) {
         fields(line, |name, _| {
-            if seen.find(name).is_none() {
-                seen.add(name);
-                found.push(name.to_vec());
+            if all.find(name).is_none() {
+                all.add(name);
+                names.push(name.to_vec());
             }
         })
         .map_err(malformed)?;
     }
-    Ok(found)
+    Ok(names)
 }
 
 fn malformed(_: Malformed) -> Fault {
@@ -301,12 +301,12 @@ impl ColumnGuesses {
         {
             return Some(Field::Column(*guess));
         }
-        let found = columns.find(name);
-        if let Some(Field::Column(column)) = found {
+        let field = columns.find(name);
+        if let Some(Field::Column(column)) = field {
             // The positions before it get an arbitrary guess.
             self.0.resize(self.0.len().max(nth + 1), column);
             self.0[nth] = column;
         }
-        found
+        field
     }
 }

@@ -147,10 +147,10 @@ mod tests {
         let chunks: Vec<_> = source.chunks().map(Result::unwrap).collect();
         assert_eq!(chunks.concat(), &text[2..]);
         assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.ends_with(b"\n")));
-        let found =
+        let lengths =
             chunks.iter().flat_map(|chunk| lines(chunk, RecordLayout::Lines)).map(<[u8]>::len);
         assert_eq!(
-            found.collect::<Vec<_>>(),
+            lengths.collect::<Vec<_>>(),
             [10, CHUNK_LEN - 20, 3 * CHUNK_LEN, 5, CHUNK_LEN, 1, 3]
         );
     }

@@ -1,4 +1,4 @@
-//! Records to ask about, and workers to ask.
+//! Records and workers for the tests.
 
 use std::fmt::Write as _;
 
@@ -73,7 +73,7 @@ pub(crate) fn ask_sql(records: &Records, query: &sql::SqlQuery) -> Result<Answer
     run(&QueryRequest::sql(query, records.source()))
 }
 
-/// The lines a filter gives for each of the records.
+/// The lines that a filter returns for each of the records.
 pub(crate) fn jq_each(records: &str, filter: &str) -> Vec<String> {
     lines(&ask_jq(&Records::new(records), &jq::JqQuery::each(filter)).expect(filter))
 }

@@ -26,7 +26,7 @@ pub(crate) const FILTERS: &[(&str, Fate)] = &[
     ("recurse(.) | empty", GONE),
     ("def f: path(f); f", Either(&[Depth, Runtime])),
     ("def f: try f catch f; f", Ends(Depth)),
-    // Generators without end
+    // Endless generators
     ("repeat(1)", Answers),
     ("repeat(.)", Answers),
     ("[repeat(1)]", GONE),
@@ -83,7 +83,7 @@ pub(crate) const FILTERS: &[(&str, Fate)] = &[
     ("\"a\" | test(\"(?=a)\")", Ends(Runtime)),
     ("\"a\" | test(\"(a)\\\\1\")", Ends(Runtime)),
     ("range(1e9) | tostring as $p | \"x\" | test($p) | empty", Ends(Time)),
-    // What reaches outside
+    // Access to the outside
     ("env", Ends(Syntax)),
     ("$ENV", Ends(Syntax)),
     ("$ENV.LRO_TEST_SECRET", Ends(Syntax)),
@@ -123,7 +123,7 @@ pub(crate) const FILTERS: &[(&str, Fate)] = &[
     ("input_line_number", Ends(Syntax)),
     ("@env", Ends(Syntax)),
     ("\"/proc/self/environ\" | @text", Answers),
-    // Text that is no filter
+    // Invalid filters
     ("", Ends(Syntax)),
     ("{", Ends(Syntax)),
     ("\"\\u{110000}\"", Ends(Syntax)),
@@ -176,7 +176,7 @@ fn n5_filters_that_are_only_nested_end_too() {
             let what = format!("{}… ({} bytes)", &filter[..20], filter.len());
             let ask = QueryRequest::jq(&query, records.source());
             let result = crate::fixture::run(&ask);
-            // Some nestings are fine, and then the answer is small.
+            // Some nestings are valid; then the answer is small.
             if result.is_err() {
                 battery.try_one(&ask, &what, fate);
             } else {

@@ -12,7 +12,7 @@ const GONE: Fate = Either(&[Time, Memory]);
 
 #[rustfmt::skip]
 pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
-    // What reaches outside
+    // Access to the outside
     ("ATTACH 'FILE' AS x", Ends(Syntax)),
     ("ATTACH ':memory:' AS x", Ends(Syntax)),
     ("DETACH main", Ends(Syntax)),
@@ -36,7 +36,7 @@ pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
     (".shell cat FILE", Ends(Syntax)),
     ("VACUUM INTO 'FILE.copy'", Ends(Syntax)),
     ("VACUUM", Ends(Syntax)),
-    // What writes or changes settings
+    // Writing and changing settings
     ("PRAGMA hard_heap_limit = 0", Ends(Syntax)),
     ("PRAGMA temp_store_directory = '/tmp'", Ends(Syntax)),
     ("PRAGMA journal_mode = wal", Ends(Syntax)),
@@ -66,7 +66,7 @@ pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
     ("EXPLAIN QUERY PLAN SELECT 1", Ends(Syntax)),
     ("", Ends(Syntax)),
     ("-- nothing", Ends(Syntax)),
-    // Without end
+    // Endless statements
     ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n", Answers),
     ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", GONE),
     ("WITH RECURSIVE n(i) AS (SELECT 1 UNION SELECT i + 1 FROM n) SELECT max(i) FROM n", GONE),

@@ -1,4 +1,4 @@
-//! Filters: what they give, in which order, in which bytes.
+//! The values of filters, their order and their bytes.
 
 use lro_query::{ErrorClass, Page, QueryRequest, jq};
 
@@ -30,7 +30,7 @@ fn a_record_let_through_is_the_bytes_it_was() {
     {
         assert_eq!(jq_each(&format!("{record}\n"), filter), [record], "{filter}");
     }
-    // Changed it is written anew, its other numbers as they were spelt.
+    // A changed record is serialised; its other numbers keep their spelling.
     assert_eq!(
         jq_each(&format!("{record}\n"), ".n = 3"),
         ["{\"n\":3,\"big\":123456789012345678901234567890,\"s\":\"é\u{FFFD}\"}"]
@@ -194,7 +194,7 @@ fn syntax_errors_say_where() {
     }
 }
 
-/// As SQL does for columns; a field that is there in one record only is known.
+/// As for columns in SQL. A field that only one record has is not unknown.
 #[test]
 fn a_field_that_no_record_has_is_named_with_the_nearest() {
     let mut text = "{\"id\":1,\"title\":\"a\",\"in\":{\"confidence\":1}}\n".repeat(40_000);

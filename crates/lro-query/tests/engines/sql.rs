@@ -1,4 +1,4 @@
-//! Statements: what they give, in which order, in which bytes.
+//! The rows of statements, their order and their bytes.
 
 use std::fmt::Write as _;
 
@@ -43,7 +43,7 @@ fn nested_values_are_reached_and_come_out_as_json() {
         sql_lines(PEOPLE, "SELECT r.id, t.value AS tag FROM results r, json_each(r.tags) t"),
         ["{\"id\":1,\"tag\":\"x\"}", "{\"id\":1,\"tag\":\"y\"}"]
     );
-    // Booleans compare as SQLite has them.
+    // Booleans compare as 1 and 0.
     assert_eq!(sql_lines(PEOPLE, "SELECT id FROM results WHERE ok"), ["{\"id\":1}"]);
 }
 
@@ -106,7 +106,7 @@ fn n3_parameters_are_bound_never_spliced() {
         lines(&ask_sql(&records, &typed).unwrap()),
         ["{\"a\":\"integer\",\"b\":\"real\",\"c\":\"text\",\"d\":\"null\",\"e\":\"integer\"}"]
     );
-    for unbound in ["SELECT :nobody", "SELECT ?", "SELECT ?1"] {
+    for unbound in ["SELECT :missing", "SELECT ?", "SELECT ?1"] {
         let error = ask_sql(&records, &sql::SqlQuery::new(unbound)).unwrap_err();
         assert!(
             matches!(error, QueryError::Syntax { about: SyntaxProblem::Variable, .. }),
@@ -128,7 +128,7 @@ fn numbers_that_sql_cannot_hold_are_not_changed() {
         lines(&answer),
         [
             "{\"id\":123456789012345678901234567890,\"p\":3.14159265358979323846,\"s\":\"x\",\"t\":\"text\"}",
-            // Beside strings in one column a long number can only come out as one.
+            // In a column with strings, a long number is returned as a string.
             "{\"id\":7,\"p\":0.1,\"s\":\"99999999999999999999\",\"t\":\"integer\"}"
         ]
     );

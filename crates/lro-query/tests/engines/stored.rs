@@ -1,4 +1,4 @@
-//! Stored results: asked where they lie, with or without a file.
+//! Queries over stored results, with and without a file.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Workers: what they cannot do, and that none is left behind.
+//! The restrictions of workers, and that no worker survives its query.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use lro_query::{Cancel, ErrorClass, Limits, MemoryLimit, QueryError, QueryReques
 use crate::fixture::{Records, ask_jq, lines, workers};
 use crate::hostile::SECRET;
 
-/// Processes of ours that are workers or were.
+/// Child processes that are workers, including zombies.
 fn children() -> Vec<String> {
     let me = std::process::id().to_string();
     let mut found = Vec::new();
@@ -173,7 +173,7 @@ fn a_query_that_is_too_long_is_not_started() {
     assert!(matches!(ask_jq(&records, &big).unwrap_err(), QueryError::TooLong { .. }));
 }
 
-/// Looks at a worker from outside while it runs.
+/// Inspects a worker from outside while it runs.
 #[test]
 fn f39_a_worker_has_no_environment_no_privileges_and_no_way_out() {
     let records = Records::memories(3);
@@ -213,7 +213,7 @@ fn f39_a_worker_has_no_environment_no_privileges_and_no_way_out() {
             .unwrap()
             .map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap())
             .collect();
-        // Whoever started the tests may have left something open; it is no file.
+        // The process that started the tests may have left descriptors open, but no files.
         let files: Vec<_> = open.iter().filter(|path| path.starts_with("/")).collect();
         let harmless = |path: &std::path::Path| {
             path.starts_with("/dev") || path.starts_with("/memfd:lro-records (deleted)")
@@ -234,7 +234,7 @@ fn g08_every_thread_of_a_worker_is_filtered() {
             let ask = QueryRequest::jq(&query, records.source());
             workers().run(&ask, &Limits::default(), &cancel).unwrap_err()
         });
-        // Until the worker is busy with the question, all of its threads filtered.
+        // Wait until the worker runs the query, with a filter on all of its threads.
         let until = Instant::now() + Duration::from_secs(5);
         let mut modes = Vec::new();
         while modes.len() < 2 || modes.iter().any(|mode| mode != "Seccomp:\t2") {
@@ -247,7 +247,7 @@ fn g08_every_thread_of_a_worker_is_filtered() {
     });
 }
 
-/// The line of each thread of our workers that says whether its system calls are filtered.
+/// The `Seccomp` line in the status of each thread of our workers.
 fn seccomp_modes() -> Vec<String> {
     let me = format!("PPid:\t{}", std::process::id());
     let status = |dir: &std::path::Path| std::fs::read_to_string(dir.join("status"));
@@ -262,7 +262,7 @@ fn seccomp_modes() -> Vec<String> {
 
 #[test]
 fn f39_the_parents_environment_stays_there() {
-    // The test's own process is started anew with the secret in its environment.
+    // The test restarts its own process with the secret in the environment.
     if std::env::var("LRO_TEST_SECRET").is_err() {
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "worker::f39_the_parents_environment_stays_there"])

@@ -1,4 +1,4 @@
-//! Ranges of characters, lines and records against what the whole text says.
+//! Ranges of characters, lines and records compared with the whole text.
 
 use lro_query::Bytes;
 use lro_query::read::{Piece, ReadRequest, ReadUnit, read};
@@ -87,7 +87,7 @@ proptest! {
                 prop_assert_eq!(more.text.as_str(), rest);
                 text.push_str(rest);
             } else {
-                // A line given whole fits, unless bytes that are no text made it longer.
+                // A whole line fits, unless replaced bytes made it longer.
                 prop_assert!(got.text.len() <= most.max(4) || got.not_text > 0);
             }
             next = got.next;
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// Characters of four bytes over the border of every block that is read.
+/// Characters of four bytes across every block boundary.
 #[test]
 fn v1_characters_are_whole_at_every_border_of_a_block() {
     for shift in 0..4 {

@@ -1,4 +1,4 @@
-//! The recipes' own rules: pages, parameters, errors.
+//! Pages, parameters and errors of recipes.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -102,7 +102,7 @@ fn pages_are_cut_from_the_whole_and_the_total_stays() {
             let expected: Vec<_> = all.iter().skip(offset).take(limit).cloned().collect();
             assert!(some == expected, "recipe {number}, {page:?}");
             assert_eq!(ran.total, Total::Exactly(all.len() as u64), "recipe {number}, {page:?}");
-            assert_eq!(ran.given, some.len() as u64);
+            assert_eq!(ran.returned, some.len() as u64);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The recipes against the real `jq`.
+//! The recipes compared with the real `jq`.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -12,14 +12,14 @@ use testkit::SplitMix64;
 use crate::jq::{self, Case, DETAILS, as_doubles};
 use crate::records::{Set, odd_set};
 
-/// How many sets one run of `jq` is given.
+/// The number of sets per run of `jq`.
 const BATCH: usize = 250;
 
 fn cases() -> usize {
     std::env::var("ATLATL_SOAK_CASES").map_or(200, |cases| cases.parse().unwrap())
 }
 
-/// The answers of a question as they are, and what is said of them.
+/// The answers and the outcome of a query.
 pub(crate) fn ask(set: &Set, question: &RecipeQuery) -> (Vec<String>, RecipeOutcome) {
     let (file, begin) = set.file();
     let mut answers = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn ask(set: &Set, question: &RecipeQuery) -> (Vec<String>, RecipeOutc
     (answers, ran)
 }
 
-/// Text as text, JSON as what it says; a lone surrogate says U+FFFD to `jq`.
+/// Text as a string, JSON as a value; `jq` reads a lone surrogate as U+FFFD.
 fn values(answers: &[String], form: AnswerFormat) -> Vec<Value> {
     let json = |answer: &String| serde_json::from_str(&answer.replace(r"\udc00", r"\ufffd"));
     answers
@@ -144,7 +144,7 @@ fn sparse_memories() -> Set {
     set
 }
 
-/// Enough of them to be read in several chunks by several threads.
+/// Enough records for several chunks and threads.
 #[test]
 fn n2_memories_are_answered_as_by_jq_on_several_threads() {
     let mut params = RecipeParams::default();
