@@ -26,8 +26,7 @@ use serde::{Deserialize, Serialize};
 use self::compile::{CompiledFilter, ThreadFilter};
 use crate::query::{FailedRecords, InvalidParamName, ParamName, QueryParams, RecordLayout};
 use crate::worker::{
-    Completion, CountBudget, EngineResult, Fault, OpenSource, OrderedJobs, OutputWriter,
-    ThreadPool, lines,
+    Completion, CountBudget, EngineResult, Fault, OpenSource, OutputWriter, ThreadPool, lines,
 };
 
 /// A filter with its parameters.
@@ -125,23 +124,13 @@ fn answer_each(
     let compiled = pool.submit(move || CompiledFilter::new(&query.filter, &query.params)).recv();
     let compiled = Arc::new(compiled.map_err(|_| Fault::Depth)??);
     let (layout, budget) = (source.layout, output.count_budget());
-    let mut parts = OrderedJobs::new(pool);
-    let mut chunks = source.chunks();
     let mut completion = Completion::default();
-    loop {
-        while !parts.is_full()
-            && let Some(chunk) = chunks.next()
-        {
-            let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
-            let compiled = Arc::clone(&compiled);
-            parts.submit(move || filter_chunk(&compiled, chunk, layout, budget));
-        }
-        let Some(part) = parts.next_result() else { break };
-        if collect(part?, &mut completion, output)?.is_break() {
-            return finished(completion, false, output);
-        }
-    }
-    finished(completion, true, output)
+    let flow = pool.map_chunks(
+        source,
+        move |chunk| filter_chunk(&compiled, chunk, layout, budget),
+        |part| collect(part?, &mut completion, output),
+    )?;
+    finished(completion, flow.is_continue(), output)
 }
 
 /// Turns a filter that failed on every record into an error.

@@ -6,7 +6,7 @@
 //! reported with its range.
 //!
 //! [`map_ordered`] is the parallel map below it. The worker process has a second one,
-//! `worker::OrderedJobs`, that cannot share this code: its threads must exist before the sandbox
+//! `ThreadPool::map_chunks`, that cannot share this code: its threads must exist before the sandbox
 //! forbids `clone`, so its jobs are `'static` and boxed. This one borrows its source and keeps a
 //! state per thread (regex caches and buffers of megabytes), which needs scoped threads.
 

@@ -122,13 +122,13 @@ impl RecipeQuery {
             (3, _) => Plan::Scan(ScanRecipe::Title(Box::new(Keyword::new(&keyword)?))),
             (4, _) => Plan::Scan(ScanRecipe::Brief),
             (5, _) => Plan::Scan(ScanRecipe::MemoryType(memory_type)),
-            (6, _) => Plan::Group(GroupRecipe::groups("namespace")),
+            (6, _) => Plan::Group(GroupRecipe::Groups("namespace")),
             (7, _) => Plan::Scan(ScanRecipe::Tag(tag)),
             (8, _) => Plan::Sort(SortRecipe::Created),
             (9, Detail::Light) => Plan::Group(GroupRecipe::Unique("namespace")),
             (9, Detail::Medium) => Plan::Sort(SortRecipe::Confidence),
             (9, Detail::Full) => Plan::Sort(SortRecipe::ProvenanceConfidence),
-            (_, Detail::Light) => Plan::Group(GroupRecipe::groups("memory_type")),
+            (_, Detail::Light) => Plan::Group(GroupRecipe::Groups("memory_type")),
             (_, Detail::Medium | Detail::Full) => {
                 Plan::Scan(ScanRecipe::Content(Box::new(Keyword::new(&keyword)?)))
             }
@@ -318,7 +318,7 @@ impl<'a, 'k> PageWriter<'a, 'k> {
     }
 
     /// The range of the next `count` answers that are on the page.
-    fn wanted(&self, count: usize) -> Range<usize> {
+    fn page_range(&self, count: usize) -> Range<usize> {
         let within = |number: u64| {
             usize::try_from(number.saturating_sub(self.count)).unwrap_or(usize::MAX).min(count)
         };

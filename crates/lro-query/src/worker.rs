@@ -30,7 +30,7 @@ pub use sandbox::landlock_available as files_can_be_closed;
 
 #[cfg(feature = "jq")]
 pub(crate) use self::child::CountBudget;
-pub(crate) use self::child::{EngineResult, OrderedJobs, OutputWriter, ThreadPool};
+pub(crate) use self::child::{EngineResult, OutputWriter, ThreadPool};
 use self::parent::{AcquireError, Semaphore, WorkerProcess};
 pub(crate) use self::protocol::{Completion, Fault};
 use self::protocol::{Job, MAX_JOB_LEN, MAX_SOURCES, SourceDescriptor, SourceRef};

@@ -16,6 +16,11 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 use super::compile::JaqTypes;
 use super::json;
 
+/// All native functions of this module.
+pub(super) fn natives() -> impl Iterator<Item = Fun<JaqTypes>> {
+    regex_functions().chain(table_functions()).chain(setpath_functions())
+}
+
 /// The compiled regular expressions of one thread, most recently used first.
 #[derive(Default)]
 pub(super) struct RegexCache(RefCell<Vec<Rc<CachedRegex>>>);
@@ -103,11 +108,6 @@ impl CachedRegex {
             }
         }
     }
-}
-
-/// All native functions of this module.
-pub(super) fn natives() -> impl Iterator<Item = Fun<JaqTypes>> {
-    regex_functions().chain(table_functions()).chain(setpath_functions())
 }
 
 fn regex_functions() -> impl Iterator<Item = Fun<JaqTypes>> {

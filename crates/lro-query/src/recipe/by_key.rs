@@ -15,6 +15,7 @@ use super::random_access::{RecordReader, RecordSpan};
 use super::record::fields;
 use super::{PageWriter, RecordScan};
 
+/// A recipe that groups records by a field.
 pub(super) enum GroupRecipe {
     /// Recipes 6, and 10 at the light level: each value with its number of records.
     Groups(&'static str),
@@ -25,7 +26,7 @@ pub(super) enum GroupRecipe {
 /// The groups of a chunk by the lexeme of their value, in order of appearance.
 #[derive(Default)]
 struct Tally {
-    places: HashMap<Box<[u8]>, usize>,
+    indexes: HashMap<Box<[u8]>, usize>,
     groups: Vec<Group>,
 }
 
@@ -40,10 +41,10 @@ struct Group {
 impl Tally {
     fn add(&mut self, field: Option<&[u8]>) -> Result<(), Flaw> {
         let lexeme = field.unwrap_or(b"null");
-        if let Some(place) = self.places.get(lexeme) {
-            self.groups[*place].count += 1;
+        if let Some(index) = self.indexes.get(lexeme) {
+            self.groups[*index].count += 1;
         } else {
-            self.places.insert(lexeme.into(), self.groups.len());
+            self.indexes.insert(lexeme.into(), self.groups.len());
             self.groups.push(Group {
                 key: Key::from_lexeme(field)?,
                 lexeme: lexeme.into(),
@@ -55,10 +56,6 @@ impl Tally {
 }
 
 impl GroupRecipe {
-    pub(super) fn groups(field: &'static str) -> Self {
-        Self::Groups(field)
-    }
-
     /// Writes the groups in the order of their values and returns the number of records.
     pub(super) fn run(
         &self,
@@ -98,6 +95,7 @@ impl GroupRecipe {
     }
 }
 
+/// A recipe that sorts records.
 pub(super) enum SortRecipe {
     /// Recipe 8: by date of creation.
     Created,
@@ -110,7 +108,7 @@ pub(super) enum SortRecipe {
 /// The key and the position of a record.
 struct KeyedRecord {
     key: Key,
-    at: u64,
+    offset: u64,
     length: usize,
 }
 
@@ -125,8 +123,8 @@ impl SortRecipe {
         let mut all: Vec<KeyedRecord> = Vec::new();
         let records = scan.map_records(
             || (),
-            |(), chunk: &mut Vec<KeyedRecord>, at, record| {
-                chunk.push(KeyedRecord { key: self.key(record)?, at, length: record.len() });
+            |(), chunk: &mut Vec<KeyedRecord>, offset, record| {
+                chunk.push(KeyedRecord { key: self.key(record)?, offset, length: record.len() });
                 Ok(())
             },
             // Sorted chunks turn the final sort into a merge.
@@ -163,8 +161,8 @@ impl SortRecipe {
 }
 
 impl RecordSpan for KeyedRecord {
-    fn at(&self) -> u64 {
-        self.at
+    fn offset(&self) -> u64 {
+        self.offset
     }
 
     fn length(&self) -> usize {
@@ -177,11 +175,11 @@ fn write_records(
     all: &[KeyedRecord],
     page_writer: &mut PageWriter<'_, '_>,
 ) -> Result<(), RecipeError> {
-    let wanted = page_writer.wanted(all.len());
-    page_writer.skip(wanted.start as u64);
-    let mut next = wanted.start;
+    let range = page_writer.page_range(all.len());
+    page_writer.skip(range.start as u64);
+    let mut next = range.start;
     let mut stopped = ControlFlow::Continue(());
-    reader.for_each(&all[wanted], &mut |record| {
+    reader.for_each(&all[range], &mut |record| {
         next += 1;
         stopped = page_writer.write(record);
         if page_writer.only_counts() { ControlFlow::Break(()) } else { stopped }

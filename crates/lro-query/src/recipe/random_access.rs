@@ -22,7 +22,7 @@ const BATCH_LEN: usize = 512 * 1024;
 
 /// The position of a record.
 pub(super) trait RecordSpan: Sync {
-    fn at(&self) -> u64;
+    fn offset(&self) -> u64;
     fn length(&self) -> usize;
 }
 
@@ -79,9 +79,9 @@ impl RecordReader<'_> {
         let mut batches: Vec<&[P]> = Vec::new();
         let mut left = spans;
         while !left.is_empty() {
-            let (batch, behind) = left.split_at(fitting(left, BATCH_LEN));
+            let (batch, after) = left.split_at(fitting(left, BATCH_LEN));
             batches.push(batch);
-            left = behind;
+            left = after;
         }
         let mut flow = ControlFlow::Continue(());
         map_ordered(
@@ -109,14 +109,15 @@ impl RecordReader<'_> {
 
     fn read<P: RecordSpan>(&self, spans: &[P]) -> Result<Batch, RecipeError> {
         self.check_deadline()?;
-        let most = spans.iter().map(|span| span.length() + 1).sum();
-        let mut batch = Batch { bytes: vec![0; most], records: Vec::with_capacity(spans.len()) };
+        let length = spans.iter().map(|span| span.length() + 1).sum();
+        let mut batch = Batch { bytes: vec![0; length], records: Vec::with_capacity(spans.len()) };
         let (mut rest, mut filled) = (spans, 0);
         while let Some(first) = rest.first() {
             let (count, length) = adjacent(rest);
-            let end = filled + fill(self.source, first.at(), &mut batch.bytes[filled..][..length])?;
+            let end =
+                filled + fill(self.source, first.offset(), &mut batch.bytes[filled..][..length])?;
             for span in &rest[..count] {
-                let from = usize::try_from(span.at() - first.at()).unwrap_or(usize::MAX);
+                let from = usize::try_from(span.offset() - first.offset()).unwrap_or(usize::MAX);
                 let from = filled.saturating_add(from).min(end);
                 batch.records.push(from..from.saturating_add(span.length()).min(end));
             }
@@ -128,11 +129,11 @@ impl RecordReader<'_> {
 }
 
 /// The number of records that fit into this many bytes; at least one.
-fn fitting<P: RecordSpan>(spans: &[P], most: usize) -> usize {
+fn fitting<P: RecordSpan>(spans: &[P], max_bytes: usize) -> usize {
     let mut bytes = 0_usize;
     let fit = spans.iter().take_while(|span| {
         bytes = bytes.saturating_add(span.length() + 1);
-        bytes <= most
+        bytes <= max_bytes
     });
     fit.count().max(1).min(spans.len())
 }
@@ -143,7 +144,7 @@ fn adjacent<P: RecordSpan>(spans: &[P]) -> (usize, usize) {
     let (mut count, mut length) = (1, first.length());
     for next in &spans[1..] {
         // One byte for the line break.
-        if next.at() != first.at() + length as u64 + 1 {
+        if next.offset() != first.offset() + length as u64 + 1 {
             break;
         }
         length += 1 + next.length();
@@ -153,7 +154,7 @@ fn adjacent<P: RecordSpan>(spans: &[P]) -> (usize, usize) {
 }
 
 /// The maximum size of the buffer in bytes.
-pub(super) const MAX_BUFFERED_LEN: u64 = 256 << 20;
+const MAX_BUFFERED_LEN: u64 = 256 << 20;
 /// A read of a few hundred bytes takes as long as copying this many bytes into new memory.
 const BYTES_PER_READ: u64 = 1024;
 /// The buffer is filled only after this fraction of its bytes was read in batches.
@@ -163,14 +164,15 @@ const PIECE_LEN: usize = 1 << 20;
 /// The number of records passed on between two checks of the deadline.
 const RECORDS_PER_CHECK: usize = 4096;
 
-pub(super) struct RecordBuffer {
+/// The bytes of the whole range of some records.
+struct RecordBuffer {
     begin: u64,
     bytes: Vec<u8>,
 }
 
 /// The number of bytes to read in batches before filling the buffer; `None` if the buffer does not
 /// pay off.
-pub(super) fn lead<P: RecordSpan>(spans: &[P]) -> Option<usize> {
+fn lead<P: RecordSpan>(spans: &[P]) -> Option<usize> {
     let (begin, end) = total_range(spans)?;
     let (mut runs, mut rest) = (0, spans);
     while !rest.is_empty() {
@@ -182,14 +184,14 @@ pub(super) fn lead<P: RecordSpan>(spans: &[P]) -> Option<usize> {
 }
 
 fn total_range<P: RecordSpan>(spans: &[P]) -> Option<(u64, u64)> {
-    let begin = spans.iter().map(RecordSpan::at).min()?;
-    let end = spans.iter().map(|span| span.at() + span.length() as u64).max()?;
+    let begin = spans.iter().map(RecordSpan::offset).min()?;
+    let end = spans.iter().map(|span| span.offset() + span.length() as u64).max()?;
     Some((begin, end))
 }
 
 impl RecordBuffer {
     /// Reads the whole range of the records; `None` if the source is shorter.
-    pub(super) fn read<P: RecordSpan>(
+    fn read<P: RecordSpan>(
         reader: RecordReader<'_>,
         spans: &[P],
     ) -> Result<Option<Self>, RecipeError> {
@@ -215,7 +217,7 @@ impl RecordBuffer {
         Ok(whole.then_some(Self { begin, bytes }))
     }
 
-    pub(super) fn pass_to<P: RecordSpan>(
+    fn pass_to<P: RecordSpan>(
         &self,
         reader: RecordReader<'_>,
         spans: &[P],
@@ -224,7 +226,7 @@ impl RecordBuffer {
         for spans in spans.chunks(RECORDS_PER_CHECK) {
             reader.check_deadline()?;
             let flow = spans.iter().try_for_each(|span| {
-                let from = usize::try_from(span.at() - self.begin).unwrap_or(usize::MAX);
+                let from = usize::try_from(span.offset() - self.begin).unwrap_or(usize::MAX);
                 sink(self.bytes[from..][..span.length()].trim_ascii())
             });
             if let ControlFlow::Break(()) = flow {
@@ -256,7 +258,7 @@ mod tests {
     struct At(u64, usize);
 
     impl RecordSpan for At {
-        fn at(&self) -> u64 {
+        fn offset(&self) -> u64 {
             self.0
         }
 

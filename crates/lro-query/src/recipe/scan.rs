@@ -10,6 +10,7 @@ use super::{PageWriter, RecordScan, json_string};
 use crate::pattern;
 use crate::pattern::{Case, Engine, PatternError, Scratch};
 
+/// A recipe that selects or formats each record.
 pub(super) enum ScanRecipe {
     /// Recipe 1: title and namespace, tab-separated.
     Titles,

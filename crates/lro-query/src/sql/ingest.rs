@@ -3,6 +3,7 @@
 //! Threads scan chunks of records into batches of cells; the main thread inserts the batches in order.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rusqlite::Statement;
@@ -15,7 +16,7 @@ use super::columns::{ColumnUsage, Columns, Field, RECORD, quoted};
 use super::database::Database;
 use super::fields::{Malformed, fields};
 use crate::query::RecordLayout;
-use crate::worker::{Fault, OpenSource, OrderedJobs, ThreadPool, lines};
+use crate::worker::{Fault, OpenSource, ThreadPool, lines};
 
 /// The outcome of loading.
 pub(super) enum LoadOutcome {
@@ -79,18 +80,10 @@ fn load(
     let plan = Arc::new(plan);
     let layout = table.source.layout;
     let mut kinds = vec![Kinds::default(); plan.width];
-    let mut batches = OrderedJobs::new(pool);
-    let mut chunks = table.source.chunks();
     let mut more = false;
-    loop {
-        while !batches.is_full()
-            && let Some(chunk) = chunks.next()
-        {
-            let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
-            let plan = Arc::clone(&plan);
-            batches.submit(move || scan_chunk(&plan, chunk, layout));
-        }
-        let Some(batch) = batches.next_result() else { break };
+    let scan_plan = Arc::clone(&plan);
+    let scan = move |chunk| scan_chunk(&scan_plan, chunk, layout);
+    let _ = pool.map_chunks(&table.source, scan, |batch| {
         let batch = batch?;
         for name in &batch.new_fields {
             table.columns.add(name);
@@ -104,7 +97,8 @@ fn load(
         if !more {
             insert_rows(&mut insert, &batch, plan.width)?;
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     table.complete = true;
     if let Some(index) = plan.record {
         kinds[index].nested = true;
@@ -198,23 +192,14 @@ pub(super) fn first_chunk_columns(source: &OpenSource) -> Result<(Columns, bool)
 /// Scans every record for columns.
 pub(super) fn scan_all_columns(tables: &mut [Table], pool: &ThreadPool) -> Result<(), Fault> {
     for table in tables.iter_mut().filter(|table| !table.complete) {
-        let columns = Arc::new(table.columns.clone());
-        let layout = table.source.layout;
-        let mut scans = OrderedJobs::new(pool);
-        let mut chunks = table.source.chunks();
-        loop {
-            while !scans.is_full()
-                && let Some(chunk) = chunks.next()
-            {
-                let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
-                let columns = Arc::clone(&columns);
-                scans.submit(move || new_fields(&columns, &chunk, layout));
-            }
-            let Some(names) = scans.next_result() else { break };
+        let (columns, layout) = (Arc::new(table.columns.clone()), table.source.layout);
+        let scan = move |chunk: Vec<u8>| new_fields(&columns, &chunk, layout);
+        let _ = pool.map_chunks(&table.source, scan, |names| {
             for name in names? {
                 table.columns.add(&name);
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         table.complete = true;
     }
     Ok(())

@@ -118,6 +118,31 @@ impl ThreadPool {
         Ok(Self { tasks, threads: threads.max(1) })
     }
 
+    /// Maps the chunks of a source with `work` in the threads of the pool, and passes the results to
+    /// `take` in order until it breaks.
+    pub(crate) fn map_chunks<T: Send + 'static>(
+        &self,
+        source: &OpenSource,
+        work: impl Fn(Vec<u8>) -> T + Clone + Send + 'static,
+        mut take: impl FnMut(T) -> Result<ControlFlow<()>, Fault>,
+    ) -> Result<ControlFlow<()>, Fault> {
+        let mut jobs = OrderedJobs::new(self);
+        let mut chunks = source.chunks();
+        loop {
+            while !jobs.is_full()
+                && let Some(chunk) = chunks.next()
+            {
+                let chunk = chunk.map_err(|error| Fault::read_failed(&error))?;
+                let work = work.clone();
+                jobs.submit(move || work(chunk));
+            }
+            let Some(result) = jobs.next_result() else { return Ok(ControlFlow::Continue(())) };
+            if take(result)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+
     /// Runs `task` in a thread of the pool and returns the receiver of its result.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
@@ -139,27 +164,27 @@ fn next_task(queue: &Mutex<Receiver<Task>>) -> Option<Task> {
 }
 
 /// Runs jobs in a pool and returns their results in the order of submission.
-pub(crate) struct OrderedJobs<'a, T> {
+struct OrderedJobs<'a, T> {
     pool: &'a ThreadPool,
     pending: VecDeque<Receiver<T>>,
 }
 
 impl<'a, T: Send + 'static> OrderedJobs<'a, T> {
-    pub(crate) fn new(pool: &'a ThreadPool) -> Self {
+    fn new(pool: &'a ThreadPool) -> Self {
         Self { pool, pending: VecDeque::new() }
     }
 
     /// Whether enough jobs are pending to keep all threads busy.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.pending.len() > self.pool.threads
     }
 
-    pub(crate) fn submit(&mut self, job: impl FnOnce() -> T + Send + 'static) {
+    fn submit(&mut self, job: impl FnOnce() -> T + Send + 'static) {
         self.pending.push_back(self.pool.submit(job));
     }
 
     /// The next result; `None` if no job is pending.
-    pub(crate) fn next_result(&mut self) -> Option<T> {
+    fn next_result(&mut self) -> Option<T> {
         // A panic in a thread ends the process, so the sender cannot be dropped.
         self.pending.pop_front()?.recv().ok()
     }
