@@ -51,7 +51,7 @@ fn main() -> Outcome {
         let [range, write, search, read, copy] = &mut rows[..] else { unreachable!("five rows") };
         write.take(|| bare.write(&key, &payload), || store(&spool, id, &payload))?;
         let reader = || spool.open(&id.into(), now());
-        search.take(|| found(&Bytes(&bare.whole(&key)?)), || found(&*reader()?))?;
+        search.take(|| run_search(&Bytes(&bare.whole(&key)?)), || run_search(&*reader()?))?;
         read.take(
             || drop_all(&bare.whole(&key)?),
             || {
@@ -210,7 +210,7 @@ fn lines() -> Vec<u8> {
     text.into_bytes()
 }
 
-fn found(source: &dyn lro_spool::PositionedRead) -> Outcome {
+fn run_search(source: &dyn lro_spool::PositionedRead) -> Outcome {
     let search = Search::new("number 00ff", Case::Sensitive)?.most_results(20, Rest::Count);
     let found = search.run(source, 0)?;
     if found.matches.is_empty() { Err("nothing found".into()) } else { Ok(()) }

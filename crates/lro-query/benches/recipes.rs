@@ -81,13 +81,13 @@ fn main() {
             black_box(out);
         });
         print!("recipe {:2}: {total:6} answers, ", recipe.number);
-        print!("{}, {:.0} MB/s", shown(ours), megabytes / ours.wall);
+        print!("{}, {:.0} MB/s", format_cost(ours), megabytes / ours.wall);
         if others {
             let place = lro_core::Place::File(path.to_str().expect("a path in UTF-8"));
             let command = recipe.command(place).command;
             let command = command.replace("keyword", CHOSEN[0].1).replace("TAG", CHOSEN[1].1);
             let jq = best(1, || run(Command::new("sh").arg("-c").arg(&command)));
-            print!("; jq {}: {:.1}x wall, ", shown(jq), jq.wall / ours.wall);
+            print!("; jq {}: {:.1}x wall, ", format_cost(jq), jq.wall / ours.wall);
             print!("{:.1}x processor", jq.processor / ours.processor);
             ratios.push(jq.wall / ours.wall);
         }
@@ -119,7 +119,7 @@ fn searches(source: &Source, path: &Path, others: bool) {
             }
         });
         let ours = ours.each();
-        print!("search {pattern}: {total} lines, {}", shown(ours));
+        print!("search {pattern}: {total} lines, {}", format_cost(ours));
         if others {
             let mut rg = Command::new("rg");
             rg.args(["--no-config", "--text", "--count"]);
@@ -128,7 +128,7 @@ fn searches(source: &Source, path: &Path, others: bool) {
             }
             rg.arg("--regexp").arg(pattern).arg(path);
             let rg = best(ROUNDS, || (0..REPEATED).for_each(|_| run(&mut rg))).each();
-            print!("; rg {}: {:.2} of its wall time, ", shown(rg), ours.wall / rg.wall);
+            print!("; rg {}: {:.2} of its wall time, ", format_cost(rg), ours.wall / rg.wall);
             print!("{:.2} of its processor time", ours.processor / rg.processor);
         }
         println!();
@@ -143,7 +143,7 @@ impl Took {
     }
 }
 
-fn shown(took: Took) -> String {
+fn format_cost(took: Took) -> String {
     format!("{:.3} s ({:.3} s processor)", took.wall, took.processor)
 }
 

@@ -86,7 +86,7 @@ impl Battery {
         let result = workers().run(ask, &limits, &Cancel::default());
         let took = started.elapsed();
         assert!(took <= WALL + GRACE, "{what}: took {took:?}");
-        assert!(!told(&result).contains(SECRET), "{what}: the secret is out");
+        assert!(!describe(&result).contains(SECRET), "{what}: the secret is out");
         let right = match (fate, &result) {
             (Fate::Bounded, Err(_)) => true,
             (Fate::Answers | Fate::Bounded, Ok(answer)) => answer.lines.len() <= 1 << 20,
@@ -95,7 +95,7 @@ impl Battery {
             _ => false,
         };
         if !right {
-            let came: String = told(&result).chars().take(200).collect();
+            let came: String = describe(&result).chars().take(200).collect();
             self.wrong.push(format!("{what}: expected {fate:?}, came {came}"));
         }
         if let Err(error) = &result {
@@ -113,7 +113,7 @@ impl Battery {
     }
 }
 
-fn told(result: &Result<Answer, QueryError>) -> String {
+fn describe(result: &Result<Answer, QueryError>) -> String {
     match result {
         Ok(answer) => {
             format!("{}{:?}{:?}", answer.text(), answer.failed, answer.unknown_fields)
