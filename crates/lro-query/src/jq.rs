@@ -50,7 +50,7 @@ pub struct JqQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilterInput {
-    /// Each record by unchanged.
+    /// Each record by itself.
     EachRecord,
     /// The array of all records.
     WholeSet,
@@ -134,11 +134,11 @@ fn answer_each(
         move |chunk| filter_chunk(&compiled, chunk, layout, budget),
         |part| collect(part?, &mut completion, output),
     )?;
-    finished(completion, flow.is_continue(), output)
+    finish(completion, flow.is_continue(), output)
 }
 
 /// Turns a filter that failed on every record into an error.
-fn finished(completion: Completion, counted: bool, output: &OutputWriter) -> EngineResult {
+fn finish(completion: Completion, counted: bool, output: &OutputWriter) -> EngineResult {
     match completion.failed {
         Some(failed) if output.values() == 0 && failed.records == completion.records_read => {
             Err(Fault::Runtime { message: failed.message, record: Some(failed.first) })
@@ -178,14 +178,14 @@ fn filter_chunk(
     if let Err(error) = std::str::from_utf8(&chunk) {
         return Err(Fault::runtime(format!("the records are not UTF-8: {error}")));
     }
-    let ready = compiled.for_thread()?;
+    let filter = compiled.for_thread()?;
     let chunk = Bytes::from(chunk);
     let mut part = ChunkOutput { bytes: chunk.len() as u64, ..ChunkOutput::default() };
     for line in lines(&chunk, layout) {
         part.records += 1;
         budget.record_input(1, line.len() as u64);
         let line = chunk.slice_ref(line);
-        if let Err(message) = filter_record(&ready, &line, layout, &mut budget, &mut part) {
+        if let Err(message) = filter_record(&filter, &line, layout, &mut budget, &mut part) {
             match &mut part.failed {
                 Some(failed) => failed.records += 1,
                 none => *none = Some(FailedRecords { records: 1, first: part.records, message }),
@@ -200,7 +200,7 @@ fn filter_chunk(
 
 /// Appends the outputs for one record. As in jq, an error ends them, and earlier outputs count.
 fn filter_record(
-    ready: &ThreadFilter<'_>,
+    filter: &ThreadFilter<'_>,
     line: &Bytes,
     layout: RecordLayout,
     budget: &mut CountBudget,
@@ -213,7 +213,7 @@ fn filter_record(
         Val::Obj(members) if layout == RecordLayout::Lines => Some(Rc::downgrade(members)),
         _ => None,
     };
-    for output in ready.run(input) {
+    for output in filter.run(input) {
         let output = output?;
         let before = part.lines.len();
         match (&output, &unchanged) {
@@ -256,7 +256,7 @@ fn answer_whole(
     // The filter runs in a thread with a deep stack, and blocks if its outputs are not received.
     let bytes = source.end.saturating_sub(source.begin);
     let (sender, receiver) = sync_channel(64);
-    let running = pool.submit(move || {
+    let task = pool.submit(move || {
         let summary = run_whole(&query, &source, &sender);
         // Sending fails if the receiver has counted enough.
         let _ = sender.send(FilterMessage::End(summary));
@@ -288,7 +288,7 @@ fn answer_whole(
             }
         }
     }
-    drop(running);
+    drop(task);
     Err(Fault::runtime("the filter ended without an answer"))
 }
 
@@ -298,7 +298,7 @@ fn run_whole(
     sender: &SyncSender<FilterMessage>,
 ) -> Result<FilterSummary, Fault> {
     let compiled = CompiledFilter::new(&query.filter, &query.params)?;
-    let ready = compiled.for_thread()?;
+    let filter = compiled.for_thread()?;
     let text = source.whole().map_err(|error| Fault::read_failed(&error))?;
     if let Err(error) = std::str::from_utf8(&text) {
         return Err(Fault::runtime(format!("the records are not UTF-8: {error}")));
@@ -312,7 +312,7 @@ fn run_whole(
         records.push(value);
     }
     let count = records.len() as u64;
-    for output in ready.run(Val::Arr(Rc::new(records))) {
+    for output in filter.run(Val::Arr(Rc::new(records))) {
         let mut line = Vec::new();
         let written = output
             .and_then(|output| json::write(&mut line, &output).map_err(|error| error.to_string()));

@@ -126,12 +126,12 @@ pub(crate) fn answer(
                 let bytes = tables.iter().map(|table| table.source.end - table.source.begin);
                 output.record_input(summary.records, bytes.sum());
                 let counted = write_rows(&mut statement, &summary, output)?;
-                let done = Completion {
+                let completion = Completion {
                     records_read: summary.records,
                     kept_as_text: summary.text_columns(),
                     ..Completion::default()
                 };
-                return Ok((done, counted));
+                return Ok((completion, counted));
             }
             LoadOutcome::MoreColumns if attempt < tables.len() + 1 => {}
             LoadOutcome::MoreColumns => break,
