@@ -1,7 +1,7 @@
-//! A spool in object storage beside the bare calls below it, on a real S3 server of this machine.
+//! A spool in object storage compared with the bare calls below it, on a real local S3 server.
 //!
 //! `cargo xtask bench server` runs it and keeps the results. Prints one JSON object. Each round does
-//! the bare work and ours in turn, with the same bytes; medians are told.
+//! the bare work and ours in turn, with the same bytes. The figures are medians.
 
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 
@@ -29,7 +29,7 @@ const CHUNK: usize = 256 << 10;
 const PART: usize = 8 << 20;
 const ROUNDS: u64 = 7;
 const GOAL: f64 = 1.3;
-/// What a model reads of a result at a time.
+/// The size of a read by a model in bytes.
 const RANGE: u64 = 24_000;
 
 fn main() -> Outcome {
@@ -51,7 +51,7 @@ fn main() -> Outcome {
         let [range, write, search, read, copy] = &mut rows[..] else { unreachable!("five rows") };
         write.take(|| bare.write(&key, &payload), || store(&spool, id, &payload))?;
         let reader = || spool.open(&id.into(), now());
-        search.take(|| found(&Bytes(&bare.whole(&key)?)), || found(&*reader()?))?;
+        search.take(|| run_search(&Bytes(&bare.whole(&key)?)), || run_search(&*reader()?))?;
         read.take(
             || drop_all(&bare.whole(&key)?),
             || {
@@ -130,7 +130,7 @@ fn median(times: &[Duration]) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1000.0
 }
 
-/// The calls below a spool.
+/// The object store calls below a spool.
 struct Bare {
     store: AmazonS3,
     runtime: tokio::runtime::Runtime,
@@ -195,14 +195,14 @@ fn store(spool: &ObjectSpool, id: ResultId, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Lines of numbers, one in 65,536 of which is looked for.
+/// Lines of numbers, one in 65,536 of which matches.
 fn lines() -> Vec<u8> {
     let mut random = testkit::SplitMix64::new(1);
     let mut text = String::with_capacity(BYTES + 64);
     while text.len() < BYTES {
         let n = random.next_u64();
         let name = n >> 48;
-        // A String takes everything: the result says nothing.
+        // Writing to a String cannot fail.
         let _ =
             writeln!(text, "{{\"id\":{n},\"name\":\"number {name:04x}\",\"of\":\"the harbour\"}}");
     }
@@ -210,7 +210,7 @@ fn lines() -> Vec<u8> {
     text.into_bytes()
 }
 
-fn found(source: &dyn lro_spool::PositionedRead) -> Outcome {
+fn run_search(source: &dyn lro_spool::PositionedRead) -> Outcome {
     let search = Search::new("number 00ff", Case::Sensitive)?.most_results(20, Rest::Count);
     let found = search.run(source, 0)?;
     if found.matches.is_empty() { Err("nothing found".into()) } else { Ok(()) }

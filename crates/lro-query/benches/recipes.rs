@@ -1,8 +1,8 @@
-//! The recipes beside `jq`, searches beside `rg`, on 200 000 memories.
+//! Recipes compared with `jq`, searches with `rg`, on 200 000 memories.
 //!
-//! `cargo bench --package lro-query --bench recipes` prints one line for each. The data lies under
-//! `~/.cache/atlatl/bench-data` and is made when it is not there. With an argument `ours` the other
-//! programs are not run, with `searches` the recipes are left out.
+//! `cargo bench --package lro-query --bench recipes` prints one line for each. The data is in
+//! `~/.cache/atlatl/bench-data` and is generated if missing. The argument `ours` skips the other
+//! programs, `searches` skips the recipes.
 
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 #![expect(clippy::cast_precision_loss, reason = "sizes and times far below 2^52")]
@@ -17,13 +17,13 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use lro_core::{Detail, Optional, recipes};
-use lro_query::recipe::{Number, Params, Question};
+use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search};
 use lro_spool::{PositionedRead, SpoolError};
 
 const MEMORIES: usize = 200_000;
 const ROUNDS: usize = 5;
-/// A search is over sooner than the kernel counts time.
+/// Searches are repeated, because one is shorter than the kernel can measure.
 const REPEATED: u32 = 10;
 const HEADER: &str = "{\"type\":\"lro_header\"}\n";
 
@@ -64,12 +64,12 @@ fn main() {
     }
     let mut ratios = Vec::new();
     for recipe in recipes(Detail::Full, Optional::ALWAYS) {
-        let number = Number::new(u64::from(recipe.number)).expect("a recipe's number");
-        let mut params = Params::default();
+        let number = RecipeNumber::new(u64::from(recipe.number)).expect("a recipe's number");
+        let mut params = RecipeParams::default();
         for (name, value) in CHOSEN {
             params.set(name, value).expect("a known name");
         }
-        let question = Question::new(number, Detail::Full, params).expect("a plain keyword");
+        let question = RecipeQuery::new(number, Detail::Full, params).expect("a plain keyword");
         let mut total = 0;
         let ours = best(ROUNDS, || {
             let mut out = 0;
@@ -81,13 +81,13 @@ fn main() {
             black_box(out);
         });
         print!("recipe {:2}: {total:6} answers, ", recipe.number);
-        print!("{}, {:.0} MB/s", shown(ours), megabytes / ours.wall);
+        print!("{}, {:.0} MB/s", format_cost(ours), megabytes / ours.wall);
         if others {
             let place = lro_core::Place::File(path.to_str().expect("a path in UTF-8"));
             let command = recipe.command(place).command;
             let command = command.replace("keyword", CHOSEN[0].1).replace("TAG", CHOSEN[1].1);
             let jq = best(1, || run(Command::new("sh").arg("-c").arg(&command)));
-            print!("; jq {}: {:.1}x wall, ", shown(jq), jq.wall / ours.wall);
+            print!("; jq {}: {:.1}x wall, ", format_cost(jq), jq.wall / ours.wall);
             print!("{:.1}x processor", jq.processor / ours.processor);
             ratios.push(jq.wall / ours.wall);
         }
@@ -119,7 +119,7 @@ fn searches(source: &Source, path: &Path, others: bool) {
             }
         });
         let ours = ours.each();
-        print!("search {pattern}: {total} lines, {}", shown(ours));
+        print!("search {pattern}: {total} lines, {}", format_cost(ours));
         if others {
             let mut rg = Command::new("rg");
             rg.args(["--no-config", "--text", "--count"]);
@@ -128,7 +128,7 @@ fn searches(source: &Source, path: &Path, others: bool) {
             }
             rg.arg("--regexp").arg(pattern).arg(path);
             let rg = best(ROUNDS, || (0..REPEATED).for_each(|_| run(&mut rg))).each();
-            print!("; rg {}: {:.2} of its wall time, ", shown(rg), ours.wall / rg.wall);
+            print!("; rg {}: {:.2} of its wall time, ", format_cost(rg), ours.wall / rg.wall);
             print!("{:.2} of its processor time", ours.processor / rg.processor);
         }
         println!();
@@ -136,14 +136,14 @@ fn searches(source: &Source, path: &Path, others: bool) {
 }
 
 impl Took {
-    /// Of each of the repetitions.
+    /// The cost of each repetition.
     fn each(self) -> Self {
         let times = f64::from(REPEATED);
         Self { wall: self.wall / times, processor: self.processor / times }
     }
 }
 
-fn shown(took: Took) -> String {
+fn format_cost(took: Took) -> String {
     format!("{:.3} s ({:.3} s processor)", took.wall, took.processor)
 }
 
@@ -162,7 +162,7 @@ fn best(rounds: usize, mut work: impl FnMut()) -> Took {
     best
 }
 
-/// Processor seconds of this process and of those it waited for, from the kernel's account.
+/// Processor seconds of this process and its awaited children, as reported by the kernel.
 fn processor_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind_name = stat.rsplit(')').next().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Overhead: from a question to its answer when there is nothing to compute.
+//! Measures the overhead of a query with nothing to compute.
 
 use std::time::{Duration, Instant};
 
 use lro_query::worker::{self, Program, Workers};
-use lro_query::{Ask, Cancel, Limits, Source, jq, sql};
+use lro_query::{Cancel, Limits, QueryRequest, Source, jq, sql};
 use lro_spool::{PositionedRead, SpoolError};
 
 struct Memory(&'static [u8]);
@@ -29,11 +29,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let program = Program::itself().ok_or("entered above")?;
     let workers = Workers::new(program, 1);
     let data = Memory(b"{\"a\":1}\n");
-    let filter = jq::Query::each(".");
-    let statement = sql::Query::new("SELECT a FROM results");
+    let filter = jq::JqQuery::each(".");
+    let statement = sql::SqlQuery::new("SELECT a FROM results");
     let asks = [
-        ("jq", Ask::jq(&filter, Source::lines(&data, 0))),
-        ("sql", Ask::sql(&statement, Source::lines(&data, 0))),
+        ("jq", QueryRequest::jq(&filter, Source::lines(&data, 0))),
+        ("sql", QueryRequest::sql(&statement, Source::lines(&data, 0))),
     ];
     for (name, ask) in asks {
         let mut times: Vec<Duration> = Vec::new();

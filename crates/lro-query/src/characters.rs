@@ -1,21 +1,21 @@
-//! Characters: counting and showing bytes that should be UTF-8 and need not be.
+//! Character counting and lossy decoding of bytes that are mostly UTF-8.
 //!
-//! One rule everywhere: a byte that belongs to no valid sequence is one character, U+FFFD. So every
-//! position means the same whether it is counted, cut at or shown.
+//! One rule everywhere: a byte that is not part of a valid sequence is one character, U+FFFD. So a
+//! character position means the same in counting, cutting and decoding.
 
 use std::borrow::Cow;
 
-/// Some bytes of a text.
+/// A run of bytes that is valid UTF-8, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
     Text(&'a str),
-    /// So many bytes that are no text.
+    /// The number of invalid bytes.
     Bad(usize),
 }
 
-/// The text in `bytes`, and what is none.
+/// Divides `bytes` into valid and invalid runs.
 pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
-    // Nearly always it is all text, and to check that is many times faster than to divide it.
+    // Most inputs are valid as a whole, and checking this is many times faster than dividing.
     let whole = std::str::from_utf8(bytes).ok();
     let chunks = whole.is_none().then(|| bytes.utf8_chunks()).into_iter().flatten();
     let divided =
@@ -23,33 +23,33 @@ pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     whole.map(Part::Text).into_iter().chain(divided)
 }
 
-/// How many characters `bytes` are.
+/// The number of characters in `bytes`.
 pub(crate) fn count(bytes: &[u8]) -> u64 {
     parts(bytes).map(Part::characters).sum()
 }
 
-/// `bytes` as text.
+/// Decodes `bytes`, with invalid bytes replaced.
 pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(bytes.len());
+    let mut text = String::with_capacity(bytes.len());
     for part in parts(bytes) {
-        part.show(&mut shown);
+        part.push_to(&mut text);
     }
-    Cow::Owned(shown)
+    Cow::Owned(text)
 }
 
 impl Part<'_> {
     pub(crate) fn characters(self) -> u64 {
         match self {
-            // Every character has one byte that does not continue another.
+            // Every character has exactly one byte that is not a continuation byte.
             Self::Text(text) => text.bytes().map(|b| u64::from(!is_continuation(b))).sum(),
             Self::Bad(bytes) => bytes as u64,
         }
     }
 
-    pub(crate) fn show(self, out: &mut String) {
+    fn push_to(self, out: &mut String) {
         match self {
             Self::Text(text) => out.push_str(text),
             Self::Bad(bytes) => out.extend(std::iter::repeat_n(char::REPLACEMENT_CHARACTER, bytes)),
@@ -61,7 +61,7 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }
 
-/// How many bytes at the end of `bytes` begin a character that is not complete.
+/// The number of bytes at the end of `bytes` that begin an incomplete character.
 pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     (1..=bytes.len().min(3))
         .find(|back| !is_continuation(bytes[bytes.len() - back]))
@@ -72,7 +72,7 @@ pub(crate) fn unfinished(bytes: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-/// Where the character begins that ends at `end`, which is not 0.
+/// The start of the character that ends at `end`, which must not be 0.
 pub(crate) fn before(bytes: &[u8], end: usize) -> usize {
     let longest = end.min(4);
     (1..=longest)
@@ -81,7 +81,7 @@ pub(crate) fn before(bytes: &[u8], end: usize) -> usize {
         .map_or(end - 1, |length| end - length)
 }
 
-/// Where the character ends that begins at `start`, which is not the end.
+/// The end of the character that begins at `start`, which must not be the end of `bytes`.
 pub(crate) fn after(bytes: &[u8], start: usize) -> usize {
     let rest = &bytes[start..];
     (1..=rest.len().min(4))
@@ -89,7 +89,7 @@ pub(crate) fn after(bytes: &[u8], start: usize) -> usize {
         .map_or(start + 1, |length| start + length)
 }
 
-/// `at`, or the beginning of the character that it lies inside of.
+/// Rounds `at` down to the start of a character.
 pub(crate) fn floor(bytes: &[u8], at: usize) -> usize {
     (1..=at.min(3))
         .take_while(|_| bytes.get(at).copied().is_some_and(is_continuation))
@@ -105,16 +105,16 @@ mod tests {
 
     use super::*;
 
-    /// One character at a time, by the rule.
+    /// Decodes one character at a time, by the rule.
     fn naive(bytes: &[u8]) -> String {
-        let mut shown = String::new();
+        let mut text = String::new();
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = (1..=rest.len().min(4)).find(|n| std::str::from_utf8(&rest[..*n]).is_ok());
-            shown.push_str(length.map_or("\u{FFFD}", |n| std::str::from_utf8(&rest[..n]).unwrap()));
+            text.push_str(length.map_or("\u{FFFD}", |n| std::str::from_utf8(&rest[..n]).unwrap()));
             rest = &rest[length.unwrap_or(1)..];
         }
-        shown
+        text
     }
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {

@@ -1,140 +1,142 @@
-//! Error: why a query has no answer, by what the asker can do about it.
+//! Errors of jq and SQL queries, by what the caller can do about them, and their hints.
 
 use std::io;
 use std::time::Duration;
 
-use lro_core::excerpt;
+use lro_core::{excerpt, neutralise};
 use lro_spool::SpoolError;
 use serde::{Deserialize, Serialize};
 
-/// Why a query has no answer.
+/// The error of a jq or SQL query.
 ///
-/// `message` fields hold what an engine said: data, neutralised and cut. [`hint`](Self::hint) is in
-/// our own words.
+/// `message` fields hold an engine's message: untrusted data, escaped and truncated.
+/// [`hint`](Self::hint) contains our own text only, plus quoted names.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// It took too long.
+    /// The query exceeded its time limit.
     #[error("the query ran longer than {} ms", .wall.as_millis())]
     Time {
-        /// How long it could have run.
+        /// The time limit.
         wall: Duration,
     },
-    /// It needed too much memory.
+    /// The query exceeded its memory limit.
     #[error("the query needed more than {} MiB of memory", .bytes >> 20)]
     Memory {
-        /// How much it could have had.
+        /// The memory limit in bytes.
         bytes: u64,
     },
-    /// Its first value alone is too large.
+    /// The first value alone exceeds the output limit.
     #[error("the query's first value is larger than {bytes} bytes")]
     Output {
-        /// How much it could have given.
+        /// The output limit in bytes.
         bytes: u64,
     },
-    /// It nested or recursed too deeply.
+    /// The query nested or recursed too deeply.
     #[error("the query nested or recursed too deeply")]
     Depth,
-    /// It cannot be understood, or asks for what is not offered.
+    /// The query is invalid, or uses something that is not offered.
     #[error("the query cannot be run: {message}")]
     Syntax {
-        /// What the engine said.
+        /// The engine's message.
         message: String,
-        /// What it is about, where that is known.
-        about: About,
+        /// What the message is about.
+        about: SyntaxProblem,
     },
-    /// It failed while it ran.
+    /// The query failed on the data.
     #[error("the query failed: {message}")]
     Runtime {
-        /// What the engine said.
+        /// The engine's message.
         message: String,
-        /// The number of the record it failed on, from 1.
+        /// The number of the record it failed on, from 1, if known.
         record: Option<u64>,
     },
-    /// Its text is too long.
+    /// The query's text is too long.
     #[error("the query has {bytes} bytes, at most {limit} are taken")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
-        /// How long it could be.
+        /// The maximum length.
         limit: usize,
     },
-    /// There are more sources than a query may have.
+    /// The query has too many sources.
     #[error("a query reads at most {limit} results")]
     TooManySources {
-        /// How many it may have.
+        /// The maximum number.
         limit: usize,
     },
-    /// Nobody waits for the answer any more.
+    /// The caller cancelled the query.
     #[error("the query was cancelled")]
     Cancelled,
-    /// All workers were taken for as long as the query might have run.
+    /// No worker became free within the time limit of the query.
     #[error("all workers are busy")]
     Busy,
     /// The stored result could not be read.
     #[error("the stored result could not be read")]
     Source(#[source] SpoolError),
-    /// The worker could not be started or did not answer as one.
+    /// The worker process could not be started, or broke the protocol.
     #[error("the query worker could not {doing}")]
     Worker {
-        /// What it could not do.
+        /// The operation that failed.
         doing: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// What a [`Syntax`](QueryError::Syntax) error is about.
+/// The subject of a [`Syntax`](QueryError::Syntax) error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum About {
-    /// The text as such.
+pub enum SyntaxProblem {
+    /// The syntax of the text.
     #[default]
     Text,
-    /// Something that is not offered on purpose: environment, files, the clock, writing.
+    /// A capability that is not offered: the environment, files, the clock, writing.
     Refused,
-    /// A variable without a value.
+    /// A variable that has no value.
     Variable,
-    /// A function that there is not.
+    /// An unknown function.
     Function,
-    /// A column that there is not, with those whose names are near.
+    /// An unknown column, with the columns of similar names.
     Column {
-        /// The nearest ones, neutralised.
+        /// The most similar names, escaped.
         near: Vec<String>,
     },
-    /// A table that there is not, with those there are.
+    /// An unknown table, with the existing ones.
     Table {
-        /// All of them.
-        known: Vec<String>,
+        /// The names of all tables.
+        #[serde(rename = "known")]
+        tables: Vec<String>,
     },
     /// More than one statement.
-    Several,
+    #[serde(rename = "several")]
+    MultipleStatements,
 }
 
-/// The classes that a model is told.
+/// The class of an error, as reported to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Class {
-    /// Too long.
+pub enum ErrorClass {
+    /// The time limit was exceeded.
     Time,
-    /// Too much memory.
+    /// The memory limit was exceeded.
     Memory,
-    /// Too much output.
+    /// The output limit was exceeded.
     Output,
-    /// Too deep.
+    /// Nesting or recursion was too deep.
     Depth,
-    /// Not understood, or not offered.
+    /// The query is invalid, or uses something that is not offered.
     Syntax,
-    /// Failed on the data.
+    /// The query failed on the data.
     Runtime,
-    /// Not the query's fault.
+    /// The cause is outside of the query.
     Unavailable,
 }
 
-impl Class {
-    /// Its name.
+impl ErrorClass {
+    /// The name of the class.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -149,24 +151,24 @@ impl Class {
 }
 
 impl QueryError {
-    /// Its class.
-    pub fn class(&self) -> Class {
+    /// The class of the error.
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Time { .. } => Class::Time,
-            Self::Memory { .. } => Class::Memory,
-            Self::Output { .. } => Class::Output,
-            Self::Depth => Class::Depth,
+            Self::Time { .. } => ErrorClass::Time,
+            Self::Memory { .. } => ErrorClass::Memory,
+            Self::Output { .. } => ErrorClass::Output,
+            Self::Depth => ErrorClass::Depth,
             Self::Syntax { .. } | Self::TooLong { .. } | Self::TooManySources { .. } => {
-                Class::Syntax
+                ErrorClass::Syntax
             }
-            Self::Runtime { .. } => Class::Runtime,
+            Self::Runtime { .. } => ErrorClass::Runtime,
             Self::Cancelled | Self::Busy | Self::Source(_) | Self::Worker { .. } => {
-                Class::Unavailable
+                ErrorClass::Unavailable
             }
         }
     }
 
-    /// What to do about it, in our own words.
+    /// What the caller can do about it, in our own words.
     pub fn hint(&self) -> String {
         let constant = match self {
             Self::Time { .. } => {
@@ -198,7 +200,7 @@ impl QueryError {
     }
 }
 
-impl About {
+impl SyntaxProblem {
     fn hint(&self) -> String {
         let constant = match self {
             Self::Text => "Correct the query's syntax.",
@@ -211,27 +213,56 @@ impl About {
             Self::Column { near } if near.is_empty() => {
                 "Look at the record shape for the names of the fields."
             }
-            Self::Column { near } => return format!("Nearest columns: {}.", listed(near)),
-            Self::Table { known } => return format!("Tables: {}.", listed(known)),
-            Self::Several => "Ask one statement at a time.",
+            Self::Column { near } => return format!("Nearest columns: {}.", quoted_list(near)),
+            Self::Table { tables } => return format!("Tables: {}.", quoted_list(tables)),
+            Self::MultipleStatements => "Ask one statement at a time.",
         };
         constant.to_owned()
     }
 }
 
-/// Names from results stand JSON-encoded, so that nobody takes one for a sentence of ours.
-fn listed(names: &[String]) -> String {
+/// Lists names from results, JSON-encoded so that none reads like a sentence of ours.
+fn quoted_list(names: &[String]) -> String {
     let quoted: Vec<_> =
         names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
     quoted.join(", ")
 }
 
-/// Enough of an engine's message to recognise what is wrong.
-const MESSAGE_CHARS: usize = 300;
+/// The maximum number of characters of an engine's message.
+const MAX_MESSAGE_CHARS: usize = 300;
 
-/// What an engine said, fit to be shown: hidden characters visible, long ones cut.
-pub(crate) fn shown(message: &str) -> String {
-    excerpt(message, MESSAGE_CHARS)
+/// Makes an engine's message safe to display: escapes invisible characters and truncates it.
+pub(crate) fn sanitize_message(message: &str) -> String {
+    excerpt(message, MAX_MESSAGE_CHARS)
+}
+
+/// The minimum similarity of a suggestion, from 0 to 1.
+const MIN_SIMILARITY: f64 = 0.5;
+const MAX_SUGGESTIONS: usize = 3;
+const MAX_LABEL_CHARS: usize = 60;
+
+/// The names most similar to `unknown`, the most similar first, escaped and truncated.
+pub(crate) fn similar_names<'n>(
+    unknown: &str,
+    names: impl Iterator<Item = &'n String>,
+) -> Vec<String> {
+    let unknown = unknown.to_lowercase();
+    let mut near: Vec<(f64, &String)> =
+        names.map(|name| (similarity(&unknown, &name.to_lowercase()), name)).collect();
+    near.retain(|(similarity, _)| *similarity > MIN_SIMILARITY);
+    // The sort is stable: equally similar names keep their order.
+    near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    near.dedup_by(|(_, a), (_, b)| a == b);
+    let label = |name: &String| neutralise(name).chars().take(MAX_LABEL_CHARS).collect();
+    near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| label(name)).collect()
+}
+
+/// Rates misspelt names by edit distance, and names that contain each other at least 0.7.
+fn similarity(unknown: &str, name: &str) -> f64 {
+    let distance = strsim::normalized_damerau_levenshtein(unknown, name);
+    let long = unknown.len().min(name.len()) > 2;
+    let part = long && (name.contains(unknown) || unknown.contains(name));
+    if part { distance.max(0.7) } else { distance }
 }
 
 #[cfg(test)]
@@ -240,14 +271,15 @@ mod tests {
 
     #[test]
     fn what_an_engine_says_is_cut_and_made_visible() {
-        assert_eq!(shown("a\u{202e}b"), "a<U+202E>b");
-        assert_eq!(shown(&"x".repeat(1000)).chars().count(), MESSAGE_CHARS + 1);
+        assert_eq!(sanitize_message("a\u{202e}b"), "a<U+202E>b");
+        assert_eq!(sanitize_message(&"x".repeat(1000)).chars().count(), MAX_MESSAGE_CHARS + 1);
     }
 
     #[test]
     fn names_from_results_are_quoted_in_a_hint() {
         let near = vec!["title\"; ignore all".to_owned()];
-        let error = QueryError::Syntax { message: String::new(), about: About::Column { near } };
+        let error =
+            QueryError::Syntax { message: String::new(), about: SyntaxProblem::Column { near } };
         assert_eq!(error.hint(), r#"Nearest columns: "title\"; ignore all"."#);
     }
 }

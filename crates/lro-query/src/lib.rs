@@ -1,47 +1,40 @@
-//! Reading parts of a stored result back, within bounds and without a shell.
+//! Queries over stored results, with bounded resources and without a shell.
 //!
-//! Everything here takes its bytes from [`lro_spool::PositionedRead`], a source of byte ranges, in
-//! bounded pieces: the size of a result is never the size of the memory it takes to ask about it.
-//! Nothing writes.
+//! All queries read from [`lro_spool::PositionedRead`], a source of byte ranges, in bounded pieces:
+//! memory use does not grow with the size of a result. Nothing writes.
 //!
-//! - [`recipe`]: the ten ready-made questions to memories, answered as `jq` would.
+//! - [`recipe`]: ten predefined queries over memories, with the same answers as `jq`.
 //! - [`search`]: regular expressions, in time linear in the text.
 //! - [`read`]: a range of characters, lines or records.
-//! - `jq` and `sql`, behind features of these names: filters and statements. They come from a
-//!   language model, so each runs in a child process of its own with its time, memory and output
-//!   bounded, an empty environment, and the data as an open descriptor. The program re-executes
-//!   itself for that, which takes one line at the beginning of `main`: `worker::enter()`.
+//! - `jq` and `sql`, behind features of these names: filters and statements. A language model writes
+//!   them, so each runs in a sandboxed child process with limits on time, memory and output, an
+//!   empty environment, and the data as an open file descriptor. The program re-executes itself for
+//!   this; call `worker::enter()` in the first line of `main`.
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //!
 //! use lro_core::Detail;
-//! use lro_query::recipe::{Number, Params, Question};
+//! use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 //!
 //! let file = br#"{"type":"lro_header","count":2}
 //! {"id":"1","title":"One","namespace":"_semantic/knowledge","tags":["a"]}
 //! {"id":"2","title":"Two","namespace":"_public","tags":[]}
 //! "#;
-//! let mut params = Params::default();
+//! let mut params = RecipeParams::default();
 //! params.set("namespace", "_pub")?;
 //! let mut answers = Vec::new();
-//! let question = Question::new(Number::new(2)?, Detail::Light, params)?;
-//! // The records begin behind the header line.
-//! let ran = question.run(&lro_query::Bytes(file), 32, &mut |answer| {
+//! let query = RecipeQuery::new(RecipeNumber::new(2)?, Detail::Light, params)?;
+//! // The records begin after the header line.
+//! let outcome = query.run(&lro_query::Bytes(file), 32, &mut |answer| {
 //!     answers.push(String::from_utf8_lossy(answer).into_owned());
 //!     ControlFlow::Continue(())
 //! })?;
 //! assert_eq!(answers, [r#"{"id":"2","title":"Two","namespace":"_public","tags":[]}"#]);
-//! assert_eq!(ran.total.to_string(), "1");
+//! assert_eq!(outcome.total.to_string(), "1");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod answer;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod ask;
-mod bytes;
-mod cancel;
 mod characters;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod error;
@@ -50,33 +43,34 @@ pub mod jq;
 #[cfg(any(feature = "jq", feature = "sql"))]
 mod limits;
 mod lines;
-mod ordered_map;
 mod page;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod params;
 mod pattern;
+#[cfg(any(feature = "jq", feature = "sql"))]
+mod query;
 pub mod read;
 pub mod recipe;
 pub mod search;
-#[cfg(any(feature = "jq", feature = "sql"))]
-mod source;
 #[cfg(feature = "sql")]
 pub mod sql;
 #[cfg(any(feature = "jq", feature = "sql"))]
-mod suggest;
-#[cfg(any(feature = "jq", feature = "sql"))]
 pub mod worker;
 
-pub use bytes::Bytes;
-pub use cancel::Cancel;
-pub use page::{Page, Rest, Total};
+pub use lines::Bytes;
+pub use page::{Cancel, Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
 pub use {
-    answer::{Answer, Failed, UnknownField, Window},
-    ask::Ask,
-    error::{About, Class, QueryError},
-    limits::{Limits, Memory},
-    params::{NotAName, ParamName, Params},
-    source::{Alias, Form, Source},
+    error::{ErrorClass, QueryError, SyntaxProblem},
+    limits::{Limits, MemoryLimit},
+    query::{
+        Alias, Answer, FailedRecords, InvalidParamName, ParamName, QueryParams, QueryRequest,
+        RecordLayout, Source, UnknownField,
+    },
+};
+// Former names, for crates that still use them.
+#[cfg(any(feature = "jq", feature = "sql"))]
+#[doc(hidden)]
+pub use {
+    query::InvalidParamName as NotAName, query::QueryParams as Params, query::QueryRequest as Ask,
+    query::Window,
 };

@@ -1,97 +1,97 @@
-//! Limits: what one query may take.
+//! Resource limits of a query.
 
 use std::time::Duration;
 
 use lro_core::config::QueryConfig;
 
-/// What one query may take. Every bound is checked from outside the engine.
+/// The resource limits of one query, enforced from outside of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Time from start to answer.
+    /// The time from start to answer.
     pub wall: Duration,
-    /// Memory of the worker.
-    pub memory: Memory,
-    /// Bytes of the answer.
+    /// The memory of the worker.
+    pub memory: MemoryLimit,
+    /// The maximum size of the answer in bytes.
     pub output: u64,
-    /// Bytes of the filter or statement.
+    /// The maximum length of the filter or statement in bytes.
     pub program: usize,
-    /// The ceiling of `wall`, whatever is configured.
-    wall_at_most: Duration,
+    /// The upper bound of `wall`, independent of the configuration.
+    max_wall: Duration,
 }
 
-/// How much memory a worker may use.
+/// The memory limit of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Memory {
-    /// 256 MiB and eight times the data: what holding all records as values takes.
+pub enum MemoryLimit {
+    /// 256 MiB plus eight times the data, which is enough to hold all records as values.
     GrowsWithData,
-    /// This many bytes.
+    /// A fixed number of bytes.
     Bytes(u64),
 }
 
 const MIB: u64 = 1 << 20;
-const WALL_AT_MOST: Duration = Duration::from_secs(30);
-/// A query without a limit on its time may run for a year: every clock and limit of the system can
-/// express that.
-const NO_LIMIT: Duration = Duration::from_hours(365 * 24);
-const MEMORY_AT_MOST: u64 = 2048 * MIB;
-const MEMORY_BASE: u64 = 256 * MIB;
-const MEMORY_PER_BYTE: u64 = 8;
-const PROGRAM_BYTES: usize = 8 * 1024;
+const MAX_WALL: Duration = Duration::from_secs(30);
+/// The time limit of a query "without" one: a year, which every clock and rlimit can express.
+const UNLIMITED_WALL: Duration = Duration::from_hours(365 * 24);
+const MAX_MEMORY_BYTES: u64 = 2048 * MIB;
+const BASE_MEMORY_BYTES: u64 = 256 * MIB;
+const MEMORY_PER_DATA_BYTE: u64 = 8;
+const MAX_PROGRAM_LEN: usize = 8 * 1024;
 
 impl Limits {
-    /// The configured limits.
+    /// Creates the limits from the configuration.
     pub fn from_config(config: &QueryConfig) -> Self {
         Self {
             wall: Duration::from_millis(config.wall_ms),
             memory: match config.memory_bytes {
-                0 => Memory::GrowsWithData,
-                bytes => Memory::Bytes(bytes),
+                0 => MemoryLimit::GrowsWithData,
+                bytes => MemoryLimit::Bytes(bytes),
             },
             output: config.output_bytes,
-            program: PROGRAM_BYTES,
-            wall_at_most: WALL_AT_MOST,
+            program: MAX_PROGRAM_LEN,
+            max_wall: MAX_WALL,
         }
     }
 
-    /// Lets a query take this long, half a minute at most.
+    /// Sets the time limit; at most 30 seconds take effect.
     pub fn wall(mut self, wall: Duration) -> Self {
         self.wall = wall;
         self
     }
 
-    /// Sets the time for a person who can cancel the query: no ceiling holds for it, and with `None`
-    /// there is no limit at all.
+    /// Sets the time limit for a person who can cancel the query: it has no upper bound, and `None`
+    /// means no limit.
     pub fn set_time_limit(&mut self, wall: Option<Duration>) {
-        self.wall = wall.unwrap_or(NO_LIMIT);
-        self.wall_at_most = self.wall;
+        self.wall = wall.unwrap_or(UNLIMITED_WALL);
+        self.max_wall = self.wall;
     }
 
-    /// Lets a query use this much memory, 2 GiB at most.
-    pub fn memory(mut self, memory: Memory) -> Self {
+    /// Sets the memory limit; at most 2 GiB take effect.
+    pub fn memory(mut self, memory: MemoryLimit) -> Self {
         self.memory = memory;
         self
     }
 
-    /// Lets an answer be this large.
+    /// Sets the maximum size of the answer in bytes.
     pub fn output(mut self, bytes: u64) -> Self {
         self.output = bytes;
         self
     }
 
-    pub(crate) fn wall_used(&self) -> Duration {
-        self.wall.min(self.wall_at_most)
+    /// The time limit that takes effect.
+    pub(crate) fn effective_wall(&self) -> Duration {
+        self.wall.min(self.max_wall)
     }
 
-    /// The memory for a query over `data` bytes.
+    /// The memory limit for a query over `data` bytes.
     pub(crate) fn memory_for(&self, data: u64) -> u64 {
-        let asked = match self.memory {
-            Memory::Bytes(bytes) => bytes,
-            Memory::GrowsWithData => {
-                data.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_BASE)
+        let requested = match self.memory {
+            MemoryLimit::Bytes(bytes) => bytes,
+            MemoryLimit::GrowsWithData => {
+                data.saturating_mul(MEMORY_PER_DATA_BYTE).saturating_add(BASE_MEMORY_BYTES)
             }
         };
-        asked.min(MEMORY_AT_MOST)
+        requested.min(MAX_MEMORY_BYTES)
     }
 }
 
@@ -109,22 +109,22 @@ mod tests {
     fn g74_only_a_person_has_no_limit_on_the_time() {
         let mut person = Limits::default();
         person.set_time_limit(None);
-        assert!(person.wall_used() > Duration::from_hours(24));
+        assert!(person.effective_wall() > Duration::from_hours(24));
         assert_eq!(person.memory_for(u64::MAX), 2048 * MIB);
         person.set_time_limit(Some(Duration::from_mins(2)));
-        assert_eq!(person.wall_used(), Duration::from_mins(2));
+        assert_eq!(person.effective_wall(), Duration::from_mins(2));
     }
 
     #[test]
     fn n5_limits_have_a_ceiling_whatever_is_configured() {
         let wide = Limits::default()
             .wall(Duration::from_hours(1))
-            .memory(Memory::Bytes(u64::MAX))
+            .memory(MemoryLimit::Bytes(u64::MAX))
             .output(5);
-        assert_eq!(wide.wall_used(), Duration::from_secs(30));
+        assert_eq!(wide.effective_wall(), Duration::from_secs(30));
         assert_eq!(wide.memory_for(1), 2048 * MIB);
         let usual = Limits::default();
-        assert_eq!(usual.wall_used(), Duration::from_secs(5));
+        assert_eq!(usual.effective_wall(), Duration::from_secs(5));
         assert_eq!(usual.memory_for(10 * MIB), 336 * MIB);
         assert_eq!(usual.memory_for(u64::MAX), 2048 * MIB);
         assert_eq!((usual.output, usual.program), (MIB, 8192));

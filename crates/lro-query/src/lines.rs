@@ -1,46 +1,50 @@
-//! Lines: a source cut into chunks of whole lines, worked on by several threads, taken in order.
+//! Parallel, ordered processing of a byte source in chunks of whole lines.
 //!
-//! The source is divided into spans of equal length, and a line belongs to the span that its first
-//! byte lies in. So every span can be read without knowing any other, and a thread needs no other
-//! thread's bytes. Memory is a few spans, except for a line that is longer than one: that is held
-//! whole, or, where there is a limit to what is held, only said to be there.
+//! A source is divided into spans of equal length. A line belongs to the span that holds its first
+//! byte, so each span can be read independently of all others. Memory use is a few spans, except for
+//! a line that is longer than a span: it is buffered whole or, above a configurable length, only
+//! reported with its range.
+//!
+//! [`map_ordered`] is the parallel map below it. The worker process has a second one,
+//! `ThreadPool::map_chunks`, that cannot share this code: its threads must exist before the sandbox
+//! forbids `clone`, so its jobs are `'static` and boxed. This one borrows its source and keeps a
+//! state per thread (regex caches and buffers of megabytes), which needs scoped threads.
 
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
+use std::sync::mpsc;
 use std::thread;
 
 use lro_spool::{PositionedRead, SpoolError};
 use memchr::{memchr, memchr_iter, memrchr};
 
-use crate::ordered_map::in_turn;
+/// The length of the first read beyond a span, for a line that crosses its end.
+const EXTENSION_LEN: usize = 64 * 1024;
 
-/// What is read at first of a line that goes on behind its span.
-const EXTENSION: usize = 64 * 1024;
-
-/// Where the lines are, and in what pieces they are looked at.
+/// A byte source divided into spans.
 #[derive(Clone, Copy)]
 pub(crate) struct Spans<'s> {
     source: &'s dyn PositionedRead,
     begin: u64,
     end: u64,
     span: u64,
-    /// A longer line is not held.
-    longest: usize,
+    /// Longer lines are not buffered.
+    max_line_len: usize,
 }
 
-/// Some whole lines.
+/// A run of whole lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk<'b> {
-    /// Where its first byte lies in the source.
+    /// The offset of the first byte in the source.
     pub(crate) at: u64,
-    /// The lines with their line breaks; the last line of a source may lack its own.
+    /// The lines with their line breaks; the last line of a source may lack one.
     pub(crate) bytes: &'b [u8],
-    /// Where the line behind them is, its line break left out, if it is too long to be held.
+    /// The range of the line after them, without its line break, if it is too long to be buffered.
     pub(crate) long: Option<Range<u64>>,
 }
 
 impl<'b> Chunk<'b> {
-    /// The lines with the places where they begin, line breaks left out.
+    /// The lines without line breaks, each with its offset in the source.
     pub(crate) fn lines(self) -> impl Iterator<Item = (u64, &'b [u8])> {
         let mut from = 0;
         let end = self.bytes.len();
@@ -53,20 +57,20 @@ impl<'b> Chunk<'b> {
 }
 
 impl<'s> Spans<'s> {
-    /// The lines of `source` from the byte `begin` on, which begins a line.
+    /// Divides `source` from offset `begin`, which must be the start of a line.
     pub(crate) fn new(source: &'s dyn PositionedRead, begin: u64, span: usize) -> Self {
         Self {
             source,
             begin,
             end: source.len().max(begin),
             span: span.max(1) as u64,
-            longest: usize::MAX,
+            max_line_len: usize::MAX,
         }
     }
 
-    /// Holds no line that is longer than so many bytes.
-    pub(crate) fn holding(mut self, longest: usize) -> Self {
-        self.longest = longest;
+    /// Sets the maximum length of a buffered line in bytes.
+    pub(crate) fn with_max_line_len(mut self, max_line_len: usize) -> Self {
+        self.max_line_len = max_line_len;
         self
     }
 
@@ -74,11 +78,11 @@ impl<'s> Spans<'s> {
         (self.end - self.begin).div_ceil(self.span)
     }
 
-    /// Reads the lines that begin in a span; `None` when none does.
+    /// Reads the lines that begin in a span; `None` if there are none.
     fn read<'b>(&self, number: u64, buf: &'b mut Vec<u8>) -> Result<Option<Chunk<'b>>, SpoolError> {
         let start = self.begin + number * self.span;
         let stop = start.saturating_add(self.span).min(self.end);
-        // The byte before tells whether a line begins with the span.
+        // The byte before the span shows whether the span begins with a new line.
         let from = if number == 0 { start } else { start - 1 };
         let mut filled = self.append(from, distance(from, stop), 0, buf)?;
         let skip = match number {
@@ -88,10 +92,10 @@ impl<'s> Spans<'s> {
         if skip == filled {
             return Ok(None);
         }
-        let mut extension = EXTENSION;
+        let mut extension = EXTENSION_LEN;
         let last = memrchr(b'\n', &buf[skip..filled]).map_or(skip, |i| skip + i + 1);
         while buf[filled - 1] != b'\n' {
-            if filled - last > self.longest {
+            if filled - last > self.max_line_len {
                 let end = self.line_end(from + filled as u64, filled, buf)?;
                 let long = Some(from + last as u64..end);
                 return Ok(Some(Chunk { at: from + skip as u64, bytes: &buf[skip..last], long }));
@@ -102,16 +106,16 @@ impl<'s> Spans<'s> {
             }
             let line_break = memchr(b'\n', &buf[filled..filled + more]);
             filled += line_break.map_or(more, |i| i + 1);
-            // A line that is this long is likely to be longer still.
-            extension = extension.max(filled / 2).min(self.longest.max(EXTENSION));
+            // A line this long is likely to be even longer.
+            extension = extension.max(filled / 2).min(self.max_line_len.max(EXTENSION_LEN));
         }
         Ok(Some(Chunk { at: from + skip as u64, bytes: &buf[skip..filled], long: None }))
     }
 
-    /// Where the line ends that goes on at `at`; what is in `buf` up to `filled` stays.
+    /// The end of the line that continues at `at`. Preserves the first `filled` bytes of `buf`.
     fn line_end(&self, mut at: u64, filled: usize, buf: &mut Vec<u8>) -> Result<u64, SpoolError> {
         loop {
-            let more = self.append(at, EXTENSION, filled, buf)?;
+            let more = self.append(at, EXTENSION_LEN, filled, buf)?;
             if more == 0 {
                 return Ok(at);
             }
@@ -122,7 +126,7 @@ impl<'s> Spans<'s> {
         }
     }
 
-    /// Reads up to `length` bytes into `buf` behind the `filled` ones, and says how many came.
+    /// Reads up to `length` bytes into `buf` after the first `filled` ones and returns their number.
     fn append(
         &self,
         at: u64,
@@ -137,11 +141,11 @@ impl<'s> Spans<'s> {
         fill(self.source, at, &mut buf[filled..filled + length])
     }
 
-    /// Does `work` on every chunk, on several threads when there is enough to do, and hands the
+    /// Maps every chunk with `work`, on several threads if there are several spans, and passes the
     /// results to `take` in the order of the lines until it breaks.
     ///
-    /// Each thread has a state of its own, made by `state`.
-    pub(crate) fn in_order<S, T, E>(
+    /// Each thread has its own state, created by `state`.
+    pub(crate) fn map_chunks<S, T, E>(
         self,
         threads: NonZeroUsize,
         state: impl Fn() -> S + Sync,
@@ -152,7 +156,7 @@ impl<'s> Spans<'s> {
         T: Send,
         E: From<SpoolError> + Send,
     {
-        in_turn(
+        map_ordered(
             self.count(),
             threads,
             || (state(), Vec::new()),
@@ -165,7 +169,7 @@ impl<'s> Spans<'s> {
     }
 }
 
-/// Reads until `buf` is full or the source ends, and says how much came.
+/// Reads until `buf` is full or the source ends, and returns the number of bytes read.
 pub(crate) fn fill(
     source: &dyn PositionedRead,
     at: u64,
@@ -181,7 +185,7 @@ pub(crate) fn fill(
     Ok(filled)
 }
 
-/// How many threads a question takes when nobody says.
+/// The default number of threads of a query.
 pub(crate) fn available_threads() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -190,16 +194,92 @@ fn distance(from: u64, to: u64) -> usize {
     usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
 }
 
+/// The number of results a thread may be ahead of the consumer.
+const MAX_READ_AHEAD: usize = 2;
+/// More threads than this exceed the memory bandwidth.
+const MAX_THREADS: usize = 8;
+
+/// Maps the numbers from 0 to `count` with `work`, on several threads if `count` is above 1, and
+/// passes the results to `take` in order until it breaks.
+///
+/// Each thread has its own state, created by `state`.
+pub(crate) fn map_ordered<S, T, E>(
+    count: u64,
+    threads: NonZeroUsize,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, u64) -> Result<T, E> + Sync,
+    mut take: impl FnMut(T) -> Result<ControlFlow<()>, E>,
+) -> Result<(), E>
+where
+    T: Send,
+    E: Send,
+{
+    let threads = threads.get().min(MAX_THREADS).min(usize::try_from(count).unwrap_or(1));
+    if threads < 2 {
+        let mut state = state();
+        for number in 0..count {
+            if take(work(&mut state, number)?)?.is_break() {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    // Each thread maps every n-th number and has its own channel. Receiving from the channels in
+    // turn restores the order, and a full channel blocks a thread that is ahead.
+    let (state, work) = (&state, &work);
+    thread::scope(|scope| {
+        let mut receivers = Vec::with_capacity(threads);
+        for first in 0..threads {
+            let (sender, receiver) = mpsc::sync_channel(MAX_READ_AHEAD);
+            receivers.push(receiver);
+            scope.spawn(move || {
+                let mut state = state();
+                for number in (first as u64..count).step_by(threads) {
+                    // The consumer stopped.
+                    if sender.send(work(&mut state, number)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        for number in 0..count {
+            let turn = usize::try_from(number % threads as u64).unwrap_or_default();
+            // A thread ends early only if it panics; then the scope panics, too.
+            let Ok(result) = receivers[turn].recv() else { break };
+            if take(result?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A byte slice as a byte source.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl PositionedRead for Bytes<'_> {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let length = buf.len().min(self.0.len() - from);
+        buf[..length].copy_from_slice(&self.0[from..from + length]);
+        Ok(length)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-    use crate::bytes::Bytes;
+    use super::{Bytes, *};
 
     fn cut(text: &[u8], begin: u64, span: usize, threads: usize) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
-        let result: Result<(), SpoolError> = Spans::new(&Bytes(text), begin, span).in_order(
+        let result: Result<(), SpoolError> = Spans::new(&Bytes(text), begin, span).map_chunks(
             NonZeroUsize::new(threads).unwrap(),
             || (),
             |(), chunk| Ok(chunk.lines().map(|(at, line)| (at, line.to_vec())).collect::<Vec<_>>()),
@@ -240,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_line_longer_than_many_spans_comes_whole() {
-        let long = vec![b'x'; 3 * EXTENSION];
+        let long = vec![b'x'; 3 * EXTENSION_LEN];
         let text = [b"a\n", &long[..], b"\nb"].concat();
         assert_eq!(cut(&text, 0, 1000, 2), naive(&text, 0));
     }
@@ -249,7 +329,7 @@ mod tests {
     fn taking_can_stop_at_any_chunk() {
         let text = b"1\n2\n3\n4\n5\n6\n7\n8\n".repeat(10);
         let mut taken = 0;
-        let result: Result<(), SpoolError> = Spans::new(&Bytes(&text), 0, 4).in_order(
+        let result: Result<(), SpoolError> = Spans::new(&Bytes(&text), 0, 4).map_chunks(
             NonZeroUsize::new(2).unwrap(),
             || (),
             |(), _| Ok(()),

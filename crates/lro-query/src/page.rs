@@ -1,54 +1,63 @@
-//! Answer: which of them are wanted, and how many there are.
+//! Pagination and cancellation, shared by all kinds of queries.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which answers are wanted, by their place in the order of all.
+/// A range of the answers to a query, by offset and limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(any(feature = "jq", feature = "sql"), derive(serde::Serialize, serde::Deserialize))]
 #[expect(clippy::exhaustive_structs, reason = "a page is two numbers")]
 pub struct Page {
-    /// How many to pass over first.
+    /// The number of answers to skip.
     pub offset: u64,
-    /// How many to give at most.
+    /// The maximum number of answers to return.
     pub limit: u64,
 }
 
 impl Page {
-    /// All of them.
+    /// The page that holds all answers.
     pub const ALL: Self = Self { offset: 0, limit: u64::MAX };
 
-    /// Whether the answer with this number, from 0, is on it.
-    pub(crate) fn holds(self, number: u64) -> bool {
+    /// Whether the answer with this number, from 0, is on the page.
+    pub(crate) fn contains(self, number: u64) -> bool {
         number >= self.offset && number - self.offset < self.limit
     }
 
-    /// Whether no answer from this number on is on it.
+    /// Whether the page ends before this number.
     pub(crate) fn is_past(self, number: u64) -> bool {
         number >= self.offset.saturating_add(self.limit)
     }
 }
 
-/// What shall become of the answers that the receiver takes no more.
+impl Default for Page {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+/// What to do with the answers behind the last one that the receiver takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rest {
-    /// Count them, so that the reply can say how many there are.
+    /// Count them, so that the total is exact.
     Count,
-    /// Leave them; the total is then only a lower bound.
+    /// Stop; the total is then only a lower bound.
     Leave,
 }
 
-/// How many answers there are.
+/// The number of all answers to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "it is known or it is not")]
+#[expect(clippy::exhaustive_enums, reason = "a total is exact or a lower bound")]
 pub enum Total {
-    /// So many.
+    /// The exact number.
     Exactly(u64),
-    /// So many were seen before the work was stopped.
+    /// The number counted before the query stopped: a lower bound.
     AtLeast(u64),
 }
 
 impl Total {
-    /// The number, whichever it means.
+    /// The number, exact or not.
     pub fn number(self) -> u64 {
         match self {
             Self::Exactly(number) | Self::AtLeast(number) => number,
@@ -62,5 +71,22 @@ impl fmt::Display for Total {
             Self::Exactly(number) => write!(f, "{number}"),
             Self::AtLeast(number) => write!(f, "at least {number}"),
         }
+    }
+}
+
+/// A cancellation flag. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Cancels all queries that hold this flag: their workers are killed within a few hundredths of
+    /// a second.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,64 +1,69 @@
-//! Pattern: a regular expression within bounds.
+//! Regular expressions with a bounded cost per byte.
 //!
-//! The engine is the one below ripgrep and the `regex` crate, used directly, for one reason: both
-//! fall back to simulating the automaton when it has too many states, which is linear in the text
-//! and still took 58 seconds for 256 KiB with a pattern of 20 characters (`[ab]*a[ab]{9999}c`). Here
-//! a pattern that needs more states than fit in the cache a few times over is refused, so the time
-//! is bounded by the length of the text and a constant.
+//! The engine is `regex-automata`, the one below ripgrep and the `regex` crate. It is used directly
+//! for two reasons:
+//!
+//! - `regex` falls back to simulating the NFA if the lazy DFA needs too many states. This is linear
+//!   in the text, but took 58 seconds for 256 KiB with a pattern of 20 characters
+//!   (`[ab]*a[ab]{9999}c`). Here, a pattern that fills the cache of states several times is
+//!   rejected, so that the time is bounded by the length of the text times a constant.
+//! - A line longer than the buffer is searched in windows, carrying the state of the automaton from
+//!   one window to the next. The `regex` crate only searches a text that is in memory.
 
 mod engine;
-mod lines_only;
-mod stream;
 
+pub(crate) use engine::{Candidate, Engine, Scratch};
 use regex_syntax::ParserBuilder;
 use regex_syntax::ast::ErrorKind;
-use regex_syntax::hir::Hir;
+use regex_syntax::hir::{
+    Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, HirKind,
+    Look, Repetition,
+};
 
-pub(crate) use engine::{Engine, Place, Scratch};
-pub(crate) use stream::{Backward, Forward, Stop};
+pub(crate) use self::engine::{BackwardSearch, ForwardSearch, StreamError};
 
-/// The longest pattern that is looked at.
-const MOST_BYTES: usize = 8 * 1024;
-/// How deep groups may nest.
+/// The maximum length of a pattern in bytes.
+const MAX_PATTERN_LEN: usize = 8 * 1024;
+/// The maximum nesting depth of groups.
 const NEST_LIMIT: u32 = 100;
 
-/// Why a pattern cannot be used.
+/// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It is too long.
-    #[error("the pattern has {bytes} bytes, at most {most} are allowed")]
+    /// The pattern is too long.
+    #[error("the pattern has {bytes} bytes, at most {limit} are allowed")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The longest allowed.
-        most: usize,
+        /// The maximum length in bytes.
+        limit: usize,
     },
-    /// It is no regular expression.
+    /// The pattern is not a valid regular expression.
     #[error("the pattern is no regular expression: {reason}")]
     Syntax {
-        /// What is wrong, from the parser; it does not repeat the pattern.
+        /// The parser's message, which does not repeat the pattern.
         reason: String,
     },
-    /// It asks what stands before or behind the match.
+    /// The pattern uses look-around.
     #[error("look-ahead and look-behind are not supported")]
     LookAround,
-    /// It refers to what a group matched.
+    /// The pattern uses a back-reference.
     #[error("back-references are not supported")]
     BackReference,
-    /// It asks for a line break, and lines are looked at one by one.
+    /// The pattern requires a line break, and lines are searched one by one.
     #[error("a match cannot go over a line break")]
     LineBreak,
-    /// Its automaton is too large, mostly through counted repetition.
+    /// The automaton is too large, mostly because of counted repetition.
     #[error("the pattern is too large")]
     TooLarge,
-    /// It needs too many states on this text.
+    /// The pattern needs too many states on this text.
     #[error("the pattern is too costly for this text")]
     TooCostly,
 }
 
 impl PatternError {
-    /// What to do about it.
+    /// What the caller can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooLong { .. } => "search for less at once, or use several searches",
@@ -80,32 +85,35 @@ impl PatternError {
     }
 }
 
-/// Upper and lower case.
+/// Case sensitivity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Case {
+#[expect(clippy::exhaustive_enums, reason = "a search is case-sensitive or it is not")]
+pub enum Case {
+    /// Upper and lower case differ.
     Sensitive,
+    /// Upper and lower case are equal.
     Ignored,
 }
 
-/// A pattern for a text of its own, in which `^` and `$` are its ends.
+/// Compiles a pattern for single texts: `^` and `$` match at the ends of the text.
 pub(crate) fn for_text(pattern: &str, case: Case) -> Result<Engine, PatternError> {
     Engine::new(&parse(pattern, case, false)?)
 }
 
-/// A pattern for text of many lines, which matches within lines only.
+/// Compiles a pattern for the lines of a text: no match crosses a line break.
 pub(crate) fn for_lines(pattern: &str, case: Case) -> Result<Engine, PatternError> {
-    Engine::new(&lines_only::within_lines(&parse(pattern, case, true)?)?)
+    Engine::new(&within_lines(&parse(pattern, case, true)?)?)
 }
 
 fn parse(pattern: &str, case: Case, multi_line: bool) -> Result<Hir, PatternError> {
-    if pattern.len() > MOST_BYTES {
-        return Err(PatternError::TooLong { bytes: pattern.len(), most: MOST_BYTES });
+    if pattern.len() > MAX_PATTERN_LEN {
+        return Err(PatternError::TooLong { bytes: pattern.len(), limit: MAX_PATTERN_LEN });
     }
     let mut parser = ParserBuilder::new()
         .nest_limit(NEST_LIMIT)
         .case_insensitive(case == Case::Ignored)
         .multi_line(multi_line)
-        // The text may be anything, so a pattern may ask for bytes that are no UTF-8.
+        // The text may be arbitrary bytes, so a pattern may match invalid UTF-8.
         .utf8(false)
         .build();
     parser.parse(pattern).map_err(|error| match &error {
@@ -119,6 +127,42 @@ fn parse(pattern: &str, case: Case, multi_line: bool) -> Result<Hir, PatternErro
             PatternError::Syntax { reason: error.kind().to_string() }
         }
         _ => PatternError::Syntax { reason: "it cannot be understood".to_owned() },
+    })
+}
+
+/// Rewrites a pattern so that no match contains a line break, and `\A` and `\z` match at the ends of
+/// a line. Then a whole chunk can be searched at once, and each match is in one line. The recursion
+/// is as deep as the parser allows groups to nest.
+pub(super) fn within_lines(hir: &Hir) -> Result<Hir, PatternError> {
+    let all = |parts: &[Hir]| parts.iter().map(within_lines).collect::<Result<Vec<_>, _>>();
+    Ok(match hir.kind() {
+        HirKind::Empty => Hir::empty(),
+        HirKind::Look(Look::Start) => Hir::look(Look::StartLF),
+        HirKind::Look(Look::End) => Hir::look(Look::EndLF),
+        HirKind::Look(look) => Hir::look(*look),
+        HirKind::Literal(literal) if literal.0.contains(&b'\n') => {
+            return Err(PatternError::LineBreak);
+        }
+        HirKind::Literal(literal) => Hir::literal(literal.0.clone()),
+        HirKind::Class(Class::Unicode(class)) => {
+            let mut class = class.clone();
+            class.difference(&ClassUnicode::new([ClassUnicodeRange::new('\n', '\n')]));
+            Hir::class(Class::Unicode(class))
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            let mut class = class.clone();
+            class.difference(&ClassBytes::new([ClassBytesRange::new(b'\n', b'\n')]));
+            Hir::class(Class::Bytes(class))
+        }
+        HirKind::Repetition(repetition) => Hir::repetition(Repetition {
+            sub: Box::new(within_lines(&repetition.sub)?),
+            ..repetition.clone()
+        }),
+        HirKind::Capture(capture) => {
+            Hir::capture(Capture { sub: Box::new(within_lines(&capture.sub)?), ..capture.clone() })
+        }
+        HirKind::Concat(parts) => Hir::concat(all(parts)?),
+        HirKind::Alternation(parts) => Hir::alternation(all(parts)?),
     })
 }
 

@@ -1,57 +1,45 @@
-//! Search: regular expressions over the lines of a result of any size (Spec V2).
+//! Regular expression search over the lines of a result of any size (Spec V2).
 //!
-//! Lines are searched one by one, as `rg` does: `^` and `$` are a line's ends and no match goes over
-//! a line break. The time is linear in the text and bounded for any pattern. The memory is a few
-//! pieces of the text, however long its lines are: a line that is longer than one of them goes by in
-//! windows, and a match in it may be of any length.
+//! Lines are searched one by one, as by `rg`: `^` and `$` match at the ends of a line and no match
+//! crosses a line break. The time is linear in the text and bounded for any pattern. Memory use is a
+//! few chunks of the text, however long its lines are: a line longer than a chunk is searched in
+//! windows, and a match in it may have any length.
 
-mod context;
-mod error;
 mod excerpt;
 mod hits;
-mod long_line;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lro_spool::PositionedRead;
-
-pub use error::SearchError;
 pub use excerpt::{Excerpt, LineEnd};
+// Former names, for crates that still use them.
+#[doc(hidden)]
+pub use self::SearchMatch as Match;
+use lro_spool::{PositionedRead, SpoolError};
 
-use self::hits::{Hit, Hits};
-use self::long_line::LongLine;
-use crate::lines::{Spans, available_threads};
-use crate::page::{Rest, Total};
-use crate::pattern::{self, Engine, PatternError};
+use self::hits::{Hit, Hits, LongLine};
+use super::lines::{Spans, available_threads};
+use super::page::{Rest, Total};
+pub use super::pattern::Case;
+use super::pattern::{self, Engine, PatternError};
 
-/// What one thread looks at at a time, and between two looks at the clock.
-const SPAN: usize = 512 * 1024;
-/// A longer line is searched in windows.
-const LONGEST_HELD: usize = 2 << 20;
-/// What is held of such a line.
-const WINDOW: usize = 256 * 1024;
-/// Matching lines given when nobody says how many.
-const MOST_RESULTS: usize = 50;
-/// Characters of a line given when nobody says how many.
-const LINE_CHARACTERS: usize = 400;
+/// The number of bytes a thread searches at a time, and between two checks of the deadline.
+const SPAN_LEN: usize = 512 * 1024;
+/// Longer lines are searched in windows.
+const MAX_BUFFERED_LINE_LEN: usize = 2 << 20;
+/// The length of such a window in bytes.
+const WINDOW_LEN: usize = 256 * 1024;
+/// The default maximum number of matching lines.
+const DEFAULT_MAX_RESULTS: usize = 50;
+/// The default maximum number of characters of a line.
+const DEFAULT_LINE_CHARACTERS: usize = 400;
 
-/// Whether upper and lower case are different.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "they are or they are not")]
-pub enum Case {
-    /// They are.
-    Sensitive,
-    /// They are not.
-    Ignored,
-}
-
-/// A search, ready for any number of results.
+/// A compiled search, for any number of results.
 pub struct Search {
     engine: Engine,
-    most: usize,
+    max_results: usize,
     before: usize,
     after: usize,
     characters: usize,
@@ -59,126 +47,129 @@ pub struct Search {
     threads: NonZeroUsize,
     deadline: Option<Instant>,
     span: usize,
-    longest_held: usize,
+    max_buffered_line_len: usize,
     window: usize,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Found {
+pub struct SearchOutcome {
     /// The first matching lines.
-    pub matches: Vec<Match>,
-    /// How many lines match in all.
+    pub matches: Vec<SearchMatch>,
+    /// The number of all matching lines.
     pub total: Total,
-    /// How many lines were looked at.
+    /// The number of lines searched.
     pub lines: u64,
 }
 
 /// A line with a match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Match {
-    /// The line's number from 0, counted from where the search began: in records, the record's.
+pub struct SearchMatch {
+    /// The number of the line, from 0 where the search began; for records, the record number.
     pub line: u64,
-    /// Where its first match begins in the file, in bytes.
+    /// The byte offset of its first match in the file.
     pub byte: u64,
-    /// How many characters of the line come before it.
+    /// The number of characters before the match in the line.
     pub column: u64,
-    /// The line, or what is around the match.
+    /// The line, or an excerpt around the match.
     pub text: Excerpt,
-    /// The lines before it, where they were asked for.
+    /// The context lines before it.
     pub before: Vec<Excerpt>,
-    /// The lines behind it.
+    /// The context lines after it.
     pub after: Vec<Excerpt>,
 }
 
 impl Search {
-    /// Prepares a pattern.
+    /// Compiles a pattern.
     pub fn new(pattern: &str, case: Case) -> Result<Self, PatternError> {
-        let case = match case {
-            Case::Sensitive => pattern::Case::Sensitive,
-            Case::Ignored => pattern::Case::Ignored,
-        };
         Ok(Self {
             engine: pattern::for_lines(pattern, case)?,
-            most: MOST_RESULTS,
+            max_results: DEFAULT_MAX_RESULTS,
             before: 0,
             after: 0,
-            characters: LINE_CHARACTERS,
+            characters: DEFAULT_LINE_CHARACTERS,
             rest: Rest::Count,
             threads: available_threads(),
             deadline: None,
-            span: SPAN,
-            longest_held: LONGEST_HELD,
-            window: WINDOW,
+            span: SPAN_LEN,
+            max_buffered_line_len: MAX_BUFFERED_LINE_LEN,
+            window: WINDOW_LEN,
         })
     }
 
-    /// Gives this many matching lines at most, and does so with the rest.
-    pub fn most_results(mut self, most: usize, rest: Rest) -> Self {
-        self.most = most;
+    /// Sets the maximum number of matching lines to return, and whether to count the others.
+    pub fn most_results(mut self, max_results: usize, rest: Rest) -> Self {
+        self.max_results = max_results;
         self.rest = rest;
         self
     }
 
-    /// Gives lines before and behind each match, from the 64 KiB on either side of it.
+    /// Sets the number of context lines, which come from the 64 KiB on either side of a match.
     pub fn context(mut self, before: usize, after: usize) -> Self {
         self.before = before;
         self.after = after;
         self
     }
 
-    /// Gives this many characters of a line at most.
+    /// Sets the maximum number of characters of a line.
     pub fn line_characters(mut self, characters: usize) -> Self {
         self.characters = characters.max(1);
         self
     }
 
-    /// Says how many threads may work on it; by default as many as there are processors.
+    /// Sets the number of threads; the default is the number of processors.
     pub fn threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Says when to give up, with [`SearchError::Time`].
+    /// Sets the deadline, after which the search fails with [`SearchError::Time`].
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Searches the lines of `source` from the byte `begin` on, which begins a line: behind the
-    /// header of records, at 0 otherwise.
-    pub fn run(&self, source: &dyn PositionedRead, begin: u64) -> Result<Found, SearchError> {
-        let mut found = Found { matches: Vec::new(), total: Total::Exactly(0), lines: 0 };
-        let mut seen = 0;
+    /// Searches the lines of `source` from offset `begin`, the start of a line: after the header for
+    /// records, 0 otherwise.
+    pub fn run(
+        &self,
+        source: &dyn PositionedRead,
+        begin: u64,
+    ) -> Result<SearchOutcome, SearchError> {
+        let mut outcome = SearchOutcome { matches: Vec::new(), total: Total::Exactly(0), lines: 0 };
+        let mut matching = 0;
         let mut stopped = false;
-        // Set once there are enough; lines of later chunks are never among the first.
-        let only_count = AtomicBool::new(self.most == 0);
-        Spans::new(source, begin, self.span).holding(self.longest_held).in_order(
+        // Set once there are enough matches: lines of later chunks are never among the first.
+        let only_count = AtomicBool::new(self.max_results == 0);
+        let spans = Spans::new(source, begin, self.span);
+        spans.with_max_line_len(self.max_buffered_line_len).map_chunks(
             self.threads,
             || self.engine.scratch(),
             |scratch, chunk| {
-                self.in_time()?;
-                let most = if only_count.load(Ordering::Relaxed) { 0 } else { self.most };
+                self.check_deadline()?;
+                let max_results =
+                    if only_count.load(Ordering::Relaxed) { 0 } else { self.max_results };
                 let long = chunk.long.clone();
-                let mut hits = Hits::find(&self.engine, scratch, &chunk, most, self.characters)?;
+                let mut hits =
+                    Hits::find(&self.engine, scratch, &chunk, max_results, self.characters)?;
                 if let Some(line) = long {
                     let line = LongLine { source, line, search: self };
-                    line.look(scratch, most, &mut hits)?;
+                    line.search(scratch, max_results, &mut hits)?;
                 }
                 Ok::<_, SearchError>(hits)
             },
             |hits| {
-                let first = found.lines;
-                found.lines += hits.lines;
-                seen += hits.matching;
+                let first = outcome.lines;
+                outcome.lines += hits.lines;
+                matching += hits.matching;
                 for hit in hits.first {
-                    if found.matches.len() < self.most {
-                        found.matches.push(self.with_context(source, begin, first, hit)?);
+                    if outcome.matches.len() < self.max_results {
+                        outcome.matches.push(self.with_context(source, begin, first, hit)?);
                     }
                 }
-                if found.matches.len() < self.most {
+                if outcome.matches.len() < self.max_results {
                     return Ok(ControlFlow::Continue(()));
                 }
                 only_count.store(true, Ordering::Relaxed);
@@ -186,11 +177,11 @@ impl Search {
                 Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             },
         )?;
-        found.total = if stopped { Total::AtLeast(seen) } else { Total::Exactly(seen) };
-        Ok(found)
+        outcome.total = if stopped { Total::AtLeast(matching) } else { Total::Exactly(matching) };
+        Ok(outcome)
     }
 
-    fn in_time(&self) -> Result<(), SearchError> {
+    fn check_deadline(&self) -> Result<(), SearchError> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(SearchError::Time),
             _ => Ok(()),
@@ -203,16 +194,42 @@ impl Search {
         begin: u64,
         first: u64,
         hit: Hit,
-    ) -> Result<Match, SearchError> {
+    ) -> Result<SearchMatch, SearchError> {
         let Hit { line, start, end, byte, column, text } = hit;
-        Ok(Match {
+        Ok(SearchMatch {
             line: first + line,
             byte,
             column,
             text,
-            before: context::before(source, begin, start, self.before, self.characters)?,
-            after: context::after(source, end, self.after, self.characters)?,
+            before: excerpt::lines_before(source, begin, start, self.before, self.characters)?,
+            after: excerpt::lines_after(source, end, self.after, self.characters)?,
         })
+    }
+}
+
+/// The error of a search.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The pattern cannot be used on this text.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The deadline passed.
+    #[error("the time for this search is up")]
+    Time,
+    /// The result could not be read.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+}
+
+impl SearchError {
+    /// What the caller can do about it, if anything.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Pattern(error) => Some(error.hint()),
+            Self::Time => Some("use a plainer pattern, or allow more time"),
+            Self::Spool(_) => None,
+        }
     }
 }
 
@@ -220,8 +237,8 @@ impl Search {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::lines::Bytes;
     use super::*;
-    use crate::bytes::Bytes;
 
     const PATTERNS: [&str; 24] = [
         "a",
@@ -269,20 +286,20 @@ mod tests {
             pattern in proptest::sample::select(PATTERNS.to_vec()),
             ignored in any::<bool>(),
             (span, held, window) in (1_usize..40, 0_usize..40, 1_usize..9),
-            (most, characters, around) in (0_usize..4, 1_usize..12, 0_usize..2),
+            (max_results, characters, around) in (0_usize..4, 1_usize..12, 0_usize..2),
         ) {
             let case = if ignored { Case::Ignored } else { Case::Sensitive };
             let search = |span, held, window| {
                 let mut search = Search::new(pattern, case)
                     .unwrap()
-                    .most_results(most, Rest::Count)
+                    .most_results(max_results, Rest::Count)
                     .line_characters(characters)
                     .context(around, around)
                     .threads(NonZeroUsize::MIN);
-                (search.span, search.longest_held, search.window) = (span, held, window);
+                (search.span, search.max_buffered_line_len, search.window) = (span, held, window);
                 search.run(&Bytes(&text), 0).map_err(|error| error.to_string())
             };
-            prop_assert_eq!(search(span, held, window), search(SPAN, usize::MAX, WINDOW));
+            prop_assert_eq!(search(span, held, window), search(SPAN_LEN, usize::MAX, WINDOW_LEN));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Bare: rusqlite as anybody would use it, in this process and without bounds.
+//! Plain rusqlite, in this process and without limits.
 //!
-//! The columns that a statement reads are loaded by one insert statement in one transaction, the
-//! fields taken from each line by `serde_json` without making values of the others. Then the rows
-//! are stepped through and every value is looked at; nothing is written out.
+//! One insert statement in one transaction loads the columns that a statement reads; `serde_json`
+//! extracts these fields and skips the others. Then every value of every row is read; nothing is
+//! written.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use crate::contest::{Answered, Took, timed};
 
-/// Loads and asks.
+/// Loads the records and runs a statement.
 pub(super) fn ask(path: &Path, columns: &[&str], statement: &str) -> Result<Answered, String> {
     let (loading, connection) = timed(|| load(path, columns));
     let connection = connection.map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ fn load(path: &Path, columns: &[&str]) -> Result<Connection, Box<dyn std::error:
     Ok(connection)
 }
 
-/// Strings as text, anything else as its JSON: no statement here looks at a bare number.
+/// Strings as text, all else as JSON: no statement here uses a number.
 fn value(raw: &RawValue) -> serde_json::Result<Cow<'_, str>> {
     let json = raw.get();
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
@@ -91,7 +91,7 @@ fn regexp(connection: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// The fields of these names, each as it is written.
+/// The fields of these names, as written.
 struct Fields<'n>(&'n [&'n str]);
 
 impl<'de> DeserializeSeed<'de> for Fields<'_> {

@@ -1,11 +1,11 @@
-//! Contest: the same questions to several engines, in turn.
+//! Runs the same queries in several engines, in turn.
 
 use std::fs;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-/// An engine that takes longer for a question is asked it once.
+/// A query that takes longer runs once.
 const SLOW_SECONDS: f64 = 20.0;
 
 /// Wall and processor seconds.
@@ -19,7 +19,7 @@ pub(super) struct Took {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answered {
     pub(super) took: Took,
-    /// Of that, what the statement took once its table was loaded.
+    /// The part of it after the table was loaded.
     pub(super) statement: Option<Took>,
     pub(super) answers: u64,
 }
@@ -30,7 +30,7 @@ impl Answered {
     }
 }
 
-/// An engine with one question.
+/// An engine with one query.
 pub(super) struct Entry<'a> {
     engine: &'static str,
     rounds: usize,
@@ -77,13 +77,13 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A question with the engines that answer it.
+/// A query with the engines that run it.
 pub(super) struct Row<'a> {
     pub(super) question: String,
     pub(super) entries: Vec<Entry<'a>>,
 }
 
-/// Asks everybody everything, round by round.
+/// Runs all queries in all engines, round by round.
 pub(super) fn run(mut rows: Vec<Row<'_>>) -> Value {
     let rounds = rows.iter().flat_map(|row| &row.entries).map(|entry| entry.rounds).max();
     for round in 0..rounds.unwrap_or_default() {
@@ -115,7 +115,7 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 1e5).round() / 1e5
 }
 
-/// Does `work`, here and in child processes it waits for.
+/// Measures `work`, including child processes it waits for.
 pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Took, T) {
     let (started, before) = (Instant::now(), processor());
     let done = work();
@@ -124,14 +124,14 @@ pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (Took, T) {
     (Took { wall, processor: after.ours + after.children - before.ours - before.children }, done)
 }
 
-/// Has a child process do `work`; what it costs to listen to it is not counted.
+/// Measures `work` in a child process, without the cost of reading its output.
 pub(super) fn timed_child<T>(work: impl FnOnce() -> T) -> (Took, T) {
     let before = processor();
     let (took, done) = timed(work);
     (Took { processor: processor().children - before.children, ..took }, done)
 }
 
-/// Processor seconds by the kernel's account, which counts in hundredths.
+/// Processor seconds as reported by the kernel, in hundredths.
 struct Processor {
     ours: f64,
     children: f64,

@@ -1,4 +1,4 @@
-//! Data: 200 000 memories, one per line, made once and kept outside the repository.
+//! The data: 200 000 memories, one per line, generated once outside of the repository.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -19,7 +19,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Opens the file below `cache`, and makes it where it is not there.
+    /// Opens the file below `cache`, and generates it if it is missing.
     pub(super) fn open(cache: &Path) -> Self {
         let path = cache.join("bench-data/memories-200000-full-records.jsonl");
         if !path.exists() {
@@ -31,7 +31,7 @@ impl Data {
     }
 }
 
-/// Under another name first: half a file is never taken for a whole one.
+/// Writes under another name first, so that the file is always complete.
 fn make(path: &Path) {
     let unfinished = path.with_extension("unfinished");
     fs::create_dir_all(path.parent().expect("a file in a directory")).expect("it can be made");

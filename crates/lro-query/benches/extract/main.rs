@@ -1,7 +1,7 @@
-//! Questions to 200 000 memories: ours beside the engines that others use, in one run.
+//! Queries over 200 000 memories: ours compared with other engines, in one run.
 //!
 //! `cargo xtask bench extract` runs it and keeps the results. Prints one JSON object. The data and
-//! the peers that no package manager installs lie in the directory that `ATLATL_CACHE` names.
+//! the peers that no package manager installs are in the directory `ATLATL_CACHE`.
 
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 
@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lro_core::{Detail, Input, Optional, Recipe, recipes};
-use lro_query::recipe::{Number, Params, Question};
+use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search};
 use lro_query::worker::{self, Program, Workers};
-use lro_query::{Ask, Bytes, Cancel, Limits, Source, jq, sql};
+use lro_query::{Bytes, Cancel, Limits, QueryRequest, Source, jq, sql};
 use lro_spool::PositionedRead as _;
 use serde_json::{Value, json};
 
@@ -37,11 +37,11 @@ const ROUNDS: usize = 3;
 const JQ_ROUNDS: usize = 2;
 /// No goal is set against these.
 const OTHER_ROUNDS: usize = 1;
-/// A search is over sooner than the kernel counts time.
+/// Searches are repeated, because one is shorter than the kernel can measure.
 const SEARCHES: u32 = 10;
 const OVERHEAD_ROUNDS: usize = 500;
 
-/// What the questions are asked with.
+/// The engines and the data.
 struct Bench {
     data: Data,
     workers: Workers,
@@ -82,7 +82,7 @@ fn main() {
     println!("{results:#}");
 }
 
-/// How many processes wanted a core in the last minute: what else ran beside this.
+/// The load average of the last minute.
 fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').next()?.parse().ok()
@@ -95,7 +95,7 @@ fn cache() -> PathBuf {
 }
 
 impl Bench {
-    /// The version of each peer, or null where it is missing.
+    /// The version of each peer, or null if it is missing.
     fn peers(&self) -> Value {
         let program = |peer: &Option<Peer>| peer.as_ref().map(|peer| peer.version.clone());
         let engine =
@@ -121,11 +121,11 @@ impl Bench {
     }
 
     fn recipe(&self, recipe: &Recipe, in_sql: InSql) -> Row<'_> {
-        let number = Number::new(u64::from(recipe.number)).expect("a recipe's number");
-        let mut params = Params::default();
+        let number = RecipeNumber::new(u64::from(recipe.number)).expect("a recipe's number");
+        let mut params = RecipeParams::default();
         params.set("keyword", KEYWORD).expect("a known name");
         params.set("tag", TAG).expect("a known name");
-        let question = Question::new(number, Detail::Full, params).expect("a plain keyword");
+        let question = RecipeQuery::new(number, Detail::Full, params).expect("a plain keyword");
         let path = &self.data.path;
         let InSql { sqlite, columns, duckdb, datafusion } = in_sql;
         let mut entries = vec![
@@ -139,7 +139,10 @@ impl Bench {
                 Ok(Answered::new(took, ran.map_err(|error| error.to_string())?.total.number()))
             }),
             Entry::new("sql", ROUNDS, move || {
-                self.ask(&Ask::sql(&sql::Query::new(sqlite), Source::lines(&self.data, 0)))
+                self.ask(&QueryRequest::sql(
+                    &sql::SqlQuery::new(sqlite),
+                    Source::lines(&self.data, 0),
+                ))
             }),
             Entry::new("rusqlite", ROUNDS, move || bare::ask(path, columns, sqlite)),
         ];
@@ -152,7 +155,7 @@ impl Bench {
         }
         let filter = recipe.filter.replace("keyword", KEYWORD).replace("TAG", TAG);
         let (filter, flags) = match (recipe.input, recipe.raw) {
-            // Each element is an answer, as it is with ours.
+            // Each element is an answer, as in ours.
             (Input::WholeSet, _) => (format!("{filter} | .[]"), vec!["-s"]),
             (_, true) => (filter, vec!["-r"]),
             _ => (filter, vec![]),
@@ -164,7 +167,10 @@ impl Bench {
     fn filters(&self) -> Vec<Row<'_>> {
         let row = |filter: &'static str| {
             let mut entries = vec![Entry::new("worker", ROUNDS, move || {
-                self.ask(&Ask::jq(&jq::Query::each(filter), Source::lines(&self.data, 0)))
+                self.ask(&QueryRequest::jq(
+                    &jq::JqQuery::each(filter),
+                    Source::lines(&self.data, 0),
+                ))
             })];
             entries.extend(self.filter_peers(&[], filter));
             Row { question: filter.to_owned(), entries }
@@ -186,8 +192,8 @@ impl Bench {
         there.collect()
     }
 
-    /// The whole answer is taken, as it is from everybody else.
-    fn ask(&self, ask: &Ask<'_>) -> Result<Answered, String> {
+    /// Reads the whole answer, as from all other engines.
+    fn ask(&self, ask: &QueryRequest<'_>) -> Result<Answered, String> {
         let limits = Limits::default().wall(Duration::from_secs(30)).output(1 << 30);
         let (took, answer) = timed(|| self.workers.run(ask, &limits, &Cancel::default()));
         let answer = answer.map_err(|error| error.to_string())?;
@@ -221,12 +227,16 @@ impl Bench {
         PATTERNS.into_iter().map(row).collect()
     }
 
-    /// From a question to its answer when there is nothing to compute.
+    /// The time of a query with nothing to compute.
     fn overhead(&self) -> Value {
         let data = Bytes(b"{\"a\":1}\n");
-        let (filter, statement) = (jq::Query::each("."), sql::Query::new("SELECT a FROM results"));
+        let (filter, statement) =
+            (jq::JqQuery::each("."), sql::SqlQuery::new("SELECT a FROM results"));
         let source = || Source::lines(&data, 0);
-        let asks = [("jq", Ask::jq(&filter, source())), ("sql", Ask::sql(&statement, source()))];
+        let asks = [
+            ("jq", QueryRequest::jq(&filter, source())),
+            ("sql", QueryRequest::sql(&statement, source())),
+        ];
         let measured = asks.map(|(engine, ask)| {
             let mut milliseconds: Vec<f64> = (0..OVERHEAD_ROUNDS)
                 .map(|_| {
@@ -251,7 +261,7 @@ impl Bench {
 }
 
 impl Took {
-    /// Of one of so many repetitions.
+    /// The cost of one of several repetitions.
     fn by(self, times: u32) -> Self {
         let times = f64::from(times);
         Self { wall: self.wall / times, processor: self.processor / times }

@@ -1,4 +1,4 @@
-//! Programs: peers that are started anew for each question.
+//! Peers that are programs, started for each query.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::contest::{Answered, timed_child};
 
-/// A program that is there.
+/// An installed program.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     program: PathBuf,
@@ -14,7 +14,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Looks for `name` on the path, and among the tools in the cache.
+    /// Finds `name` on the path or among the tools in the cache.
     pub(super) fn find(name: &str, cache: &Path) -> Option<Self> {
         [PathBuf::from(name), cache.join("tools/bin").join(name)].into_iter().find_map(|program| {
             let said = Command::new(&program).arg("--version").output().ok()?;
@@ -23,7 +23,7 @@ impl Peer {
         })
     }
 
-    /// Asks with a filter; one answer per line.
+    /// Runs a filter; returns one answer per line.
     pub(super) fn filter(
         &self,
         flags: &[&str],
@@ -36,7 +36,7 @@ impl Peer {
         Ok(Answered::new(took, lines?))
     }
 
-    /// Counts the lines that match, so many times; the time is that of one.
+    /// Counts the matching lines several times; returns the time of one run.
     pub(super) fn count(
         &self,
         flags: &[&str],
@@ -54,7 +54,7 @@ impl Peer {
             }
             said
         });
-        // It says nothing where it would say zero.
+        // Without a match, it prints nothing instead of zero.
         let said = String::from_utf8_lossy(&said?.stdout).trim().to_owned();
         let count = if said.is_empty() { Ok(0) } else { said.parse() };
         Ok(Answered::new(took.by(times), count.map_err(|_| format!("no count: {said}"))?))

@@ -1,4 +1,4 @@
-//! Python: the SQL engines that are peers, each in a Python process of its own.
+//! Peers that are SQL engines, each in a Python process of its own.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -27,7 +27,7 @@ struct Reply {
 }
 
 impl Engine {
-    /// Starts an engine with the Python of the cache; `None` where there is no such thing.
+    /// Starts an engine with the Python of the cache; `None` if it is missing.
     pub(super) fn start(name: &str, cache: &Path, data: &Path) -> Option<Self> {
         let mut child = Command::new(cache.join("venv/bin/python"))
             .args([SCRIPT, name])
@@ -41,7 +41,7 @@ impl Engine {
         let mut version = String::new();
         replies.read_line(&mut version).ok()?;
         let version = version.trim().to_owned();
-        // An engine that cannot be imported says nothing.
+        // An engine that cannot be imported prints nothing.
         (!version.is_empty()).then_some(Self { child, statements, replies, version })
     }
 
@@ -59,7 +59,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // It has nothing to lose; the wait leaves no zombie.
+        // Waiting avoids a zombie.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

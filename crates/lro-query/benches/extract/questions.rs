@@ -1,4 +1,4 @@
-//! Questions: what is asked, in every engine's language.
+//! The queries in the language of every engine.
 
 use lro_query::search::Case;
 
@@ -6,12 +6,12 @@ use lro_query::search::Case;
 pub(super) const KEYWORD: &str = "restart";
 pub(super) const TAG: &str = "release";
 
-/// A recipe's question in SQL.
+/// The query of a recipe in SQL.
 #[derive(Clone, Copy)]
 pub(super) struct InSql {
-    /// For SQLite: ours, and bare.
+    /// For SQLite, ours and plain.
     pub(super) sqlite: &'static str,
-    /// What the statement reads; a bare engine has to be told.
+    /// The columns that the statement reads, for plain SQLite.
     pub(super) columns: &'static [&'static str],
     pub(super) duckdb: &'static str,
     pub(super) datafusion: &'static str,
@@ -82,7 +82,7 @@ pub(super) const IN_SQL: [InSql; 10] = [
     },
 ];
 
-/// Filters as a model writes them, for each record.
+/// Filters over each record, as written by a model.
 pub(super) const FILTERS: [&str; 4] = [
     r#"select(.extensions.bench.priority >= 4 and (.namespace | startswith("_semantic"))) | {id, title}"#,
     "{id, words: (.content | split(\" \") | length)}",

@@ -1,4 +1,4 @@
-//! A program that is nothing but a worker.
+//! A program that is only a worker, for embedders that cannot call `worker::enter` themselves.
 
 fn main() {
     lro_query::worker::enter();

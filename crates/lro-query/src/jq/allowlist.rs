@@ -1,15 +1,14 @@
 //! The allowlist of functions that a filter may call.
 //!
-//! A list of what is taken, not of what is left out: a native function that a newer jaq adds stays
-//! outside until somebody has looked at it. Definitions can only call native functions, so these are
-//! all that counts.
+//! It is an allowlist so that a native function that a newer jaq adds is unavailable until it has been
+//! reviewed. Definitions can only call native functions, so restricting these is sufficient.
 
 use jaq_core::load::parse::Def;
 use jaq_core::native::Fun;
 use jaq_core::{DataT, Native};
 
-/// Native functions of jaq that only compute.
-const NATIVE: &[&str] = &[
+/// The native functions of jaq that only compute.
+const NATIVE_FUNCTIONS: &[&str] = &[
     // jaq-core
     "error_empty",
     "path",
@@ -119,11 +118,11 @@ const NATIVE: &[&str] = &[
     "bsearch",
 ];
 
-/// Those our prelude wraps under the same name.
+/// Native functions that the prelude wraps under their original name, with their new name.
 const RENAMED: &[(&str, &str)] = &[("ltrimstr", "strip_prefix"), ("rtrimstr", "strip_suffix")];
 
-/// Definitions of jaq that call what is not taken, or that ours replace.
-const LEFT_OUT: &[&str] = &[
+/// Definitions of jaq that call unavailable functions, or that the prelude replaces.
+const EXCLUDED_DEFINITIONS: &[&str] = &[
     "stderr",
     "debug",
     "halt",
@@ -143,7 +142,7 @@ const LEFT_OUT: &[&str] = &[
     "with_entries",
 ];
 
-/// Names that people know from jq and that are not here on purpose.
+/// Names known from jq that are deliberately unavailable.
 const REFUSED: &[&str] = &[
     "env",
     "$ENV",
@@ -164,27 +163,29 @@ const REFUSED: &[&str] = &[
     "modulemeta",
 ];
 
-/// The native functions that are taken, by the names they get here.
+/// The available native functions, under their new names.
 pub(super) fn natives<D>() -> impl Iterator<Item = Fun<D>>
 where
     D: for<'a> DataT<V<'a> = jaq_json::Val>,
 {
     let all = jaq_core::funs::<D>().chain(jaq_std::funs::<D>()).chain(jaq_json::funs::<D>());
-    all.filter(|(name, ..)| NATIVE.contains(name)).map(|(name, args, run): Fun<D>| {
+    all.filter(|(name, ..)| NATIVE_FUNCTIONS.contains(name)).map(|(name, args, run): Fun<D>| {
         let renamed = RENAMED.iter().find(|(from, _)| *from == name);
         let run: Native<D> = run;
         (renamed.map_or(name, |(_, to)| to), args, run)
     })
 }
 
-/// The definitions that are taken.
+/// The available definitions.
 pub(super) fn definitions() -> impl Iterator<Item = Def<&'static str>> {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     // `split/1` on a plain string needs no regular expression.
-    all.filter(|def| !LEFT_OUT.contains(&def.name) || (def.name == "split" && def.args.len() == 1))
+    all.filter(|def| {
+        !EXCLUDED_DEFINITIONS.contains(&def.name) || (def.name == "split" && def.args.len() == 1)
+    })
 }
 
-/// Whether somebody asked for what no filter gets.
+/// Whether the name is deliberately unavailable.
 pub(super) fn is_refused(name: &str) -> bool {
     REFUSED.contains(&name)
 }

@@ -1,104 +1,108 @@
-//! Compile: from a filter's text to something that runs.
+//! Compiles the text of a filter.
 
-use jaq_core::load::{self, Arena, File, Loader};
-use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, data::HasLut};
+use std::collections::HashSet;
+
+use jaq_core::data::HasLut;
+use jaq_core::load::parse::{Def, Term};
+use jaq_core::load::{Arena, File, Loader};
+use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, load};
 use jaq_json::Val;
 
-use super::regex::Regexes;
-use super::{allowlist, parse, prune_defs, regex, setpath, tsv};
-use crate::error::About;
-use crate::params::Params;
+use super::natives::RegexCache;
+use super::{allowlist, json, natives, terms};
+use crate::error::SyntaxProblem;
+use crate::query::QueryParams;
 use crate::worker::Fault;
 
 const PRELUDE: &str = include_str!("prelude.jq");
 
-/// What filters run on: our values, and the regular expressions compiled so far.
-pub(super) struct Kind;
+/// The type parameters of jaq: our values, and the data of a running filter.
+pub(super) struct JaqTypes;
 
-/// What a running filter can reach.
+/// The data of a running filter.
 #[derive(Clone, Copy)]
-pub(super) struct Reach<'a> {
-    lut: &'a Lut<Kind>,
-    pub(super) regexes: &'a Regexes,
+pub(super) struct FilterData<'a> {
+    lut: &'a Lut<JaqTypes>,
+    pub(super) regexes: &'a RegexCache,
 }
 
-impl DataT for Kind {
+impl DataT for JaqTypes {
     type V<'a> = Val;
-    type Data<'a> = Reach<'a>;
+    type Data<'a> = FilterData<'a>;
 }
 
-impl<'a> HasLut<'a, Kind> for Reach<'a> {
-    fn lut(&self) -> &'a Lut<Kind> {
+impl<'a> HasLut<'a, JaqTypes> for FilterData<'a> {
+    fn lut(&self) -> &'a Lut<JaqTypes> {
         self.lut
     }
 }
 
 /// A compiled filter. Each thread has its own regular expressions and variables.
-pub(super) struct Compiled {
-    filter: Filter<Kind>,
-    /// Variables as they were written, in the order the filter knows them.
+pub(super) struct CompiledFilter {
+    filter: Filter<JaqTypes>,
+    /// The variables as JSON, in the order of the compiled filter.
     variables: Vec<String>,
 }
 
-impl Compiled {
-    pub(super) fn new(filter: &str, params: &Params) -> Result<Self, Fault> {
+impl CompiledFilter {
+    pub(super) fn new(filter: &str, params: &QueryParams) -> Result<Self, Fault> {
         let names: Vec<String> = params.iter().map(|(name, _)| format!("${name}")).collect();
         let all = params.iter().map(|(name, value)| format!("\"{name}\":{value}"));
         let all = format!("{{{}}}", all.collect::<Vec<_>>().join(","));
-        let own = params.iter().filter(|(name, _)| *name != ALL).map(|(_, value)| value.to_owned());
-        let variables = std::iter::once(all).chain(own).collect();
+        let single = params
+            .iter()
+            .filter(|(name, _)| *name != PARAMS_VARIABLE)
+            .map(|(_, value)| value.to_owned());
+        let variables = std::iter::once(all).chain(single).collect();
 
-        let ours = load::parse(PRELUDE, |parser| parser.defs());
-        let ours = ours.expect("a test compiles the prelude");
+        let prelude = load::parse(PRELUDE, |parser| parser.defs());
+        let prelude = prelude.expect("a test compiles the prelude");
         let arena = Arena::default();
-        let definitions = allowlist::definitions().chain(ours).collect();
-        let loader = Loader::new(prune_defs::by(filter, definitions));
+        let definitions = allowlist::definitions().chain(prelude).collect();
+        let loader = Loader::new(prune(filter, definitions));
         let program = File { code: filter, path: () };
-        let modules = loader.load(&arena, program).map_err(|errors| not_loaded(filter, &errors))?;
-        // Without this an `import … as $x` panics: the compiler takes a value for granted.
+        let modules = loader.load(&arena, program).map_err(|errors| load_fault(filter, &errors))?;
+        // Without this, `import … as $x` panics: the compiler expects a value.
         load::import(&modules, |_| Err("not offered".to_owned()))
-            .map_err(|errors| not_loaded(filter, &errors))?;
-        let natives = allowlist::natives()
-            .chain(regex::natives())
-            .chain(tsv::natives())
-            .chain(setpath::natives());
+            .map_err(|errors| load_fault(filter, &errors))?;
+        let natives = allowlist::natives().chain(natives::natives());
         let globals = std::iter::once("$params")
             .chain(names.iter().map(String::as_str).filter(|n| *n != "$params"));
         let filter = Compiler::default()
             .with_funs(natives)
             .with_global_vars(globals)
             .compile(modules)
-            .map_err(|errors| not_compiled(&errors))?;
+            .map_err(|errors| compile_fault(&errors))?;
         Ok(Self { filter, variables })
     }
 
-    /// Readies the filter for one thread.
-    pub(super) fn ready(&self) -> Result<Ready<'_>, Fault> {
+    /// Prepares the filter for one thread.
+    pub(super) fn for_thread(&self) -> Result<ThreadFilter<'_>, Fault> {
         let values = self.variables.iter().map(|json| {
-            parse::value(&bytes::Bytes::copy_from_slice(json.as_bytes()))
-                .map_err(|_| Fault::syntax("a parameter is no JSON value", About::Variable))
+            json::parse(&bytes::Bytes::copy_from_slice(json.as_bytes()))
+                .map_err(|_| Fault::syntax("a parameter is no JSON value", SyntaxProblem::Variable))
         });
         let variables = Vars::new(values.collect::<Result<Vec<_>, _>>()?);
-        Ok(Ready { compiled: self, variables, regexes: Regexes::default() })
+        Ok(ThreadFilter { compiled: self, variables, regexes: RegexCache::default() })
     }
 }
 
-/// The variable that holds all parameters.
-const ALL: &str = "params";
+/// The name of the variable that holds all parameters.
+const PARAMS_VARIABLE: &str = "params";
 
-/// A filter that runs in one thread.
-pub(super) struct Ready<'a> {
-    compiled: &'a Compiled,
+/// A compiled filter with the variables and the regex cache of one thread.
+pub(super) struct ThreadFilter<'a> {
+    compiled: &'a CompiledFilter,
     variables: Vars<Val>,
-    regexes: Regexes,
+    regexes: RegexCache,
 }
 
-impl Ready<'_> {
-    /// The outputs for one input.
+impl ThreadFilter<'_> {
+    /// Returns the outputs for one input.
     pub(super) fn run(&self, input: Val) -> impl Iterator<Item = Result<Val, String>> {
         let filter = &self.compiled.filter;
-        let reach = Reach { lut: &filter.lut, regexes: &self.regexes };
-        let context = Ctx::<Kind>::new(reach, self.variables.clone());
+        let data = FilterData { lut: &filter.lut, regexes: &self.regexes };
+        let context = Ctx::<JaqTypes>::new(data, self.variables.clone());
         filter.id.run((context, input)).map(|output| {
             output.map_err(|exception| match exception.get_err() {
                 Ok(error) => error.to_string(),
@@ -110,9 +114,9 @@ impl Ready<'_> {
 
 type LoadErrors<'a> = load::Errors<&'a str, ()>;
 
-fn not_loaded(filter: &str, errors: &LoadErrors<'_>) -> Fault {
+fn load_fault(filter: &str, errors: &LoadErrors<'_>) -> Fault {
     let place = |part: &str| {
-        // A part at the end is an empty slice of something else.
+        // At the end of the text, the part is an empty slice of another string.
         let inside = filter.as_bytes().as_ptr_range().contains(&part.as_ptr());
         if part.is_empty() || !inside {
             return "at the end".to_owned();
@@ -123,41 +127,75 @@ fn not_loaded(filter: &str, errors: &LoadErrors<'_>) -> Fault {
         format!("at line {line}, column {column}, before `{part:.40}`")
     };
     let Some((_, error)) = errors.first() else {
-        return Fault::syntax("the filter is not understood", About::Text);
+        return Fault::syntax("the filter is not understood", SyntaxProblem::Text);
     };
     match error {
-        load::Error::Io(_) => Fault::syntax("modules are not offered", About::Refused),
+        load::Error::Io(_) => Fault::syntax("modules are not offered", SyntaxProblem::Refused),
         load::Error::Lex(found) => {
-            let said = found.first().map(|(expected, found)| {
+            let message = found.first().map(|(expected, found)| {
                 format!("expected {} {}", expected.as_str(), place(found))
             });
-            Fault::syntax(said.unwrap_or_default(), About::Text)
+            Fault::syntax(message.unwrap_or_default(), SyntaxProblem::Text)
         }
         load::Error::Parse(found) => {
-            let said = found.first().map(|(expected, found)| {
+            let message = found.first().map(|(expected, found)| {
                 format!("expected {} {}", expected.as_str(), place(found))
             });
-            Fault::syntax(said.unwrap_or_default(), About::Text)
+            Fault::syntax(message.unwrap_or_default(), SyntaxProblem::Text)
         }
     }
 }
 
-fn not_compiled(errors: &jaq_core::compile::Errors<&str, ()>) -> Fault {
+fn compile_fault(errors: &jaq_core::compile::Errors<&str, ()>) -> Fault {
     use jaq_core::compile::Undefined;
     let first = errors.iter().flat_map(|(_, errors)| errors).next();
     let Some((name, kind)) = first else {
-        return Fault::syntax("the filter is not understood", About::Text);
+        return Fault::syntax("the filter is not understood", SyntaxProblem::Text);
     };
     if allowlist::is_refused(name) {
-        return Fault::syntax(format!("`{name}` is not offered"), About::Refused);
+        return Fault::syntax(format!("`{name}` is not offered"), SyntaxProblem::Refused);
     }
     match kind {
         Undefined::Filter(arity) => {
-            Fault::syntax(format!("there is no function {name}/{arity}"), About::Function)
+            Fault::syntax(format!("there is no function {name}/{arity}"), SyntaxProblem::Function)
         }
-        Undefined::Var => Fault::syntax(format!("{name} has no value"), About::Variable),
-        other => Fault::syntax(format!("there is no {} {name}", other.as_str()), About::Text),
+        Undefined::Var => Fault::syntax(format!("{name} has no value"), SyntaxProblem::Variable),
+        other => {
+            Fault::syntax(format!("there is no {} {name}", other.as_str()), SyntaxProblem::Text)
+        }
     }
+}
+
+type Name = &'static str;
+
+/// Prunes the definitions to those that `filter` can reach, and keeps their order. Compiling all of
+/// them takes longer than starting the worker, and most filters call three.
+pub(super) fn prune(filter: &str, mut definitions: Vec<Def<Name>>) -> Vec<Def<Name>> {
+    // Words in strings and comments count, too: extra definitions are harmless.
+    let word = |c: char| c.is_alphanumeric() || c == '_' || c == '@';
+    let words: HashSet<&str> = filter.split(|c| !word(c)).collect();
+    let mut open: Vec<Name> =
+        definitions.iter().map(|def| def.name).filter(|name| words.contains(name)).collect();
+    let mut needed: HashSet<Name> = open.iter().copied().collect();
+    while let Some(name) = open.pop() {
+        for def in definitions.iter().filter(|def| def.name == name) {
+            calls(&def.body, &mut |called| {
+                if needed.insert(called) {
+                    open.push(called);
+                }
+            });
+        }
+    }
+    definitions.retain(|def| needed.contains(def.name));
+    definitions
+}
+
+/// Passes every name that a term calls to `each`, including those in its definitions and arguments.
+fn calls(term: &Term<Name>, each: &mut dyn FnMut(Name)) {
+    if let Term::Str(Some(name), _) | Term::Call(name, _) = term {
+        each(name);
+    }
+    terms::below(term, &mut |term| calls(term, each));
 }
 
 #[cfg(test)]
@@ -174,16 +212,16 @@ mod tests {
             "INDEX(.a)",
             "gsub(\"a\";\"b\")",
         ] {
-            assert!(Compiled::new(filter, &Params::default()).is_ok(), "{filter}");
+            assert!(CompiledFilter::new(filter, &QueryParams::default()).is_ok(), "{filter}");
         }
     }
 
     #[test]
     fn what_reaches_outside_is_refused_by_name() {
         for filter in ["env", "$ENV", "halt", "input", "debug", "now", "input_filename", "stderr"] {
-            let fault = Compiled::new(filter, &Params::default()).err();
+            let fault = CompiledFilter::new(filter, &QueryParams::default()).err();
             assert!(
-                matches!(fault, Some(Fault::Syntax { about: About::Refused, .. })),
+                matches!(fault, Some(Fault::Syntax { about: SyntaxProblem::Refused, .. })),
                 "{filter}: {fault:?}"
             );
         }

@@ -1,4 +1,4 @@
-# What jq has and jaq has not, or has otherwise.
+# Functions of jq that jaq lacks or defines differently.
 
 # Regular expressions, by the linear-time engine.
 def match($re; $flags): regex_matches($re; $flags)[];

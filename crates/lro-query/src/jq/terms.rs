@@ -1,10 +1,10 @@
-//! Terms: what a filter's terms are made of.
+//! Traverses the syntax tree of a filter.
 
 use jaq_core::load::lex::StrPart;
 use jaq_core::load::parse::{BinaryOp, Pattern, Term};
 use jaq_core::path::Part;
 
-/// Lets `each` see the terms directly below a term, those of definitions and patterns included.
+/// Passes the direct subterms of a term to `each`, including those in definitions and patterns.
 pub(super) fn below<'t, S>(term: &'t Term<S>, each: &mut dyn FnMut(&'t Term<S>)) {
     match term {
         Term::Id

@@ -1,47 +1,47 @@
 //! Reports fields that a filter reads and no record has.
 //!
-//! jq answers such a field with null, and whoever misspelt it believes that there is nothing. So
-//! where a filter gave nothing, or nothing but null, its names are held against those in the data.
-//! What comes of it stands beside the answer and changes nothing in it.
+//! jq evaluates such a field to null, so that a misspelt name looks like missing data. If a filter
+//! returns nothing, or only null, its field names are compared with those in the data. The result is
+//! reported beside the answer and does not change it.
 
 mod field_names;
 mod keys;
 
 use std::collections::BTreeSet;
 
-use crate::answer::UnknownField;
-use crate::suggest;
-use crate::worker::{Crew, Opened};
+use crate::error::similar_names;
+use crate::query::UnknownField;
+use crate::worker::{OpenSource, ThreadPool};
 
-/// A name is called unknown only when all records were looked at, and this many bytes are looked at.
-const LOOKED_AT: u64 = 64 << 20;
-/// More names than this suggest nothing.
-const NAMES: usize = 1000;
+/// The maximum size of a source in bytes: a name is unknown only if all records were scanned.
+const MAX_SCANNED_BYTES: u64 = 64 << 20;
+/// The maximum number of names in the data that are kept for suggestions.
+const MAX_SUGGESTED_NAMES: usize = 1000;
 
-/// The fields that `filter` reads and the source does not have, in the order of the filter.
-pub(super) fn fields(filter: String, source: &Opened, crew: &Crew) -> Vec<UnknownField> {
-    if source.end.saturating_sub(source.begin) > LOOKED_AT {
+/// The fields that `filter` reads and no record has, in the order of the filter.
+pub(super) fn fields(filter: String, source: &OpenSource, pool: &ThreadPool) -> Vec<UnknownField> {
+    if source.end.saturating_sub(source.begin) > MAX_SCANNED_BYTES {
         return Vec::new();
     }
-    // Terms nest as deep as they compiled, which was where the stack is deep.
-    let named = crew.give(move || field_names::fields(&filter)).recv();
-    let mut missing = named.unwrap_or_default();
-    let mut known = BTreeSet::new();
+    // The term nests as deeply as the compiler allowed, so this needs a deep stack, too.
+    let names = pool.submit(move || field_names::fields(&filter)).recv();
+    let mut missing = names.unwrap_or_default();
+    let mut present = BTreeSet::new();
     for chunk in source.chunks() {
         if missing.is_empty() {
             break;
         }
-        // What cannot be read says nothing about its names.
+        // An unreadable chunk may contain any name.
         let Ok(chunk) = chunk else { return Vec::new() };
         for key in keys::of(&chunk) {
             missing.retain(|name| *name != key);
-            if known.len() < NAMES && !known.contains(&*key) {
-                known.insert(key.into_owned());
+            if present.len() < MAX_SUGGESTED_NAMES && !present.contains(&*key) {
+                present.insert(key.into_owned());
             }
         }
     }
     let unknown = missing.into_iter().map(|name| {
-        let near = suggest::names(&name, known.iter());
+        let near = similar_names(&name, present.iter());
         UnknownField { name, near }
     });
     unknown.collect()

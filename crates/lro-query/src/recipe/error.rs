@@ -1,42 +1,42 @@
-//! Why a recipe gives no answer.
+//! Errors of recipes.
 
 use lro_spool::SpoolError;
 
-use super::params::Params;
+use super::RecipeParams;
 use crate::pattern::PatternError;
 
-/// Why a recipe gives no answer.
+/// The error of a recipe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
-    /// There is no such recipe.
+    /// There is no recipe with this number.
     #[error("there is no recipe {number}")]
     UnknownNumber {
-        /// What was asked for.
+        /// The requested number.
         number: u64,
     },
     /// No recipe has this parameter.
     #[error("there is no parameter `{name}`")]
     UnknownParam {
-        /// What was given: text from outside, not to be trusted.
+        /// The name: untrusted text.
         name: String,
     },
-    /// The keyword is no pattern that can be searched for.
+    /// The keyword is not a valid pattern.
     #[error("the keyword cannot be used as a pattern")]
     Keyword(#[from] PatternError),
-    /// A line is no JSON.
+    /// A record is not valid JSON.
     #[error("record {record} is no JSON")]
     NotJson {
         /// Its number, from 0.
         record: u64,
     },
-    /// What the records shall be ordered by is nested too deeply to be compared.
+    /// The field to order by is nested too deeply to be compared.
     #[error("record {record} cannot be compared with others: its field is nested too deeply")]
     TooDeep {
         /// Its number, from 0.
         record: u64,
     },
-    /// The time is up.
+    /// The deadline passed.
     #[error("the time for this recipe is up")]
     Time,
     /// The result could not be read.
@@ -45,12 +45,12 @@ pub enum RecipeError {
 }
 
 impl RecipeError {
-    /// What to do about it, where something can be done.
+    /// What the caller can do about it, if anything.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::UnknownNumber { .. } => Some("recipes are numbered from 1 to 10".to_owned()),
             Self::UnknownParam { .. } => {
-                Some(format!("the parameters are {}", Params::NAMES.join(", ")))
+                Some(format!("the parameters are {}", RecipeParams::NAMES.join(", ")))
             }
             Self::Keyword(error) => Some(error.hint().to_owned()),
             Self::NotJson { .. } => Some("read or search the result instead".to_owned()),
@@ -61,7 +61,7 @@ impl RecipeError {
     }
 }
 
-/// What went wrong with one record; which one it was is known where the records are counted.
+/// The error of one record, before its number is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flaw {
     NotJson,
@@ -76,7 +76,8 @@ impl From<PatternError> for Flaw {
 }
 
 impl Flaw {
-    pub(super) fn of_record(self, record: u64) -> RecipeError {
+    /// Adds the number of the record.
+    pub(super) fn at_record(self, record: u64) -> RecipeError {
         match self {
             Self::NotJson => RecipeError::NotJson { record },
             Self::TooDeep => RecipeError::TooDeep { record },

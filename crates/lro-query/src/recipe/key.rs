@@ -1,8 +1,8 @@
-//! Key: a value as `jq` orders it.
+//! JSON values in the sort order of `jq`.
 //!
-//! null, false, true, numbers, strings, arrays, objects. Numbers as doubles, strings by code point
-//! (which is the order of UTF-8's bytes), arrays element by element, objects first by their sorted
-//! names and then by the values under them.
+//! The order is null, false, true, numbers, strings, arrays, objects. Numbers compare as doubles,
+//! strings by code point (the order of UTF-8 bytes), arrays element by element, and objects first by
+//! their sorted names, then by the values of these names.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use super::error::Flaw;
 use super::json_cursor::{Cursor, Kind, inside};
 use super::json_string;
 
-/// Deeper than `jq` 1.6 reads at all.
-const DEPTH: usize = 256;
+/// The maximum nesting depth; `jq` 1.6 does not read such values at all.
+const MAX_DEPTH: usize = 256;
 
 #[derive(Debug, Clone)]
 pub(super) enum Key {
@@ -22,17 +22,17 @@ pub(super) enum Key {
     Number(f64),
     Text(Box<[u8]>),
     Array(Box<[Key]>),
-    /// By name.
+    /// Sorted by name.
     Object(Box<[(Box<[u8]>, Key)]>),
 }
 
 impl Key {
-    /// The key of a field; one that is missing is null.
+    /// The key of a field; a missing field is null.
     pub(super) fn from_lexeme(lexeme: Option<&[u8]>) -> Result<Self, Flaw> {
-        lexeme.map_or(Ok(Self::Null), |lexeme| Self::parse(&mut Cursor::new(lexeme), DEPTH))
+        lexeme.map_or(Ok(Self::Null), |lexeme| Self::parse(&mut Cursor::new(lexeme), MAX_DEPTH))
     }
 
-    /// Whether `//` takes what stands behind it instead.
+    /// Whether the operator `//` of `jq` takes the alternative instead.
     pub(super) fn is_falsy(&self) -> bool {
         matches!(self, Self::Null | Self::False)
     }

@@ -8,8 +8,8 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use super::Table;
 
-/// Functions of SQLite that only compute, and always the same. A list of what is taken: a newer
-/// SQLite brings nothing in by itself.
+/// The functions of SQLite that are deterministic and only compute. It is an allowlist, so that a newer
+/// SQLite adds none by itself.
 const FUNCTIONS: &[&str] = &[
     "abs",
     "avg",
@@ -97,83 +97,85 @@ const FUNCTIONS: &[&str] = &[
     "->>",
 ];
 
-/// Functions that stand where tables stand.
+/// Table-valued functions.
 const TABLE_FUNCTIONS: &[&str] = &["json_each", "json_tree"];
 
-/// Tables that SQLite has of its own.
+/// Whether the table is internal to SQLite.
 fn is_internal(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     ["sqlite_", "pragma_", "fts"].iter().any(|start| table.starts_with(start)) || table == "dbstat"
 }
 
-/// Watches statements while they are prepared. Clones share what was seen.
+/// Authorises the actions of a statement while it is prepared, and logs the columns it reads. Clones
+/// share the log.
 #[derive(Debug, Clone)]
-pub(super) struct Guard(Arc<Shared>);
+pub(super) struct Authorizer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     tables: Vec<String>,
-    /// Our own statements write the tables.
-    ours: AtomicBool,
-    seen: Mutex<Seen>,
+    /// Set while our own statements are prepared, which write the tables.
+    full_access: AtomicBool,
+    log: Mutex<AccessLog>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    /// Table and column, as the tables spell them.
+struct AccessLog {
+    /// Table and column, as spelled in the tables.
     read: BTreeSet<(String, String)>,
-    denied: Option<String>,
+    denial: Option<String>,
 }
 
-impl Guard {
+impl Authorizer {
     pub(super) fn new(tables: &[Table]) -> Self {
         let tables = tables.iter().map(|table| table.source.alias.as_str().to_owned()).collect();
-        let (ours, seen) = (AtomicBool::new(true), Mutex::default());
-        Self(Arc::new(Shared { tables, ours, seen }))
+        let (full_access, log) = (AtomicBool::new(true), Mutex::default());
+        Self(Arc::new(Shared { tables, full_access, log }))
     }
 
-    /// Lets through what is prepared while `work` runs: it is ours.
-    pub(super) fn let_ours_through<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.0.ours.store(true, Ordering::Relaxed);
-        let done = work();
-        self.0.ours.store(false, Ordering::Relaxed);
-        done
+    /// Allows all actions while `work` runs, for our own statements.
+    pub(super) fn with_full_access<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.full_access.store(true, Ordering::Relaxed);
+        let result = work();
+        self.0.full_access.store(false, Ordering::Relaxed);
+        result
     }
 
-    /// From here on only what reads is let through.
-    pub(super) fn close(&self) {
-        self.0.ours.store(false, Ordering::Relaxed);
+    /// Allows only reading from now on.
+    pub(super) fn restrict_to_reads(&self) {
+        self.0.full_access.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a column is read.
+    /// Whether a statement reads a column.
     pub(super) fn is_read(&self, table: &str, column: &str) -> bool {
-        self.seen().read.contains(&(table.to_owned(), column.to_owned()))
+        self.log().read.contains(&(table.to_owned(), column.to_owned()))
     }
 
-    /// What was not let through.
-    pub(super) fn denied(&self) -> Option<String> {
-        self.seen().denied.clone()
+    /// The first action that was denied.
+    pub(super) fn denial(&self) -> Option<String> {
+        self.log().denial.clone()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Nothing panics while the lock is held.
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, AccessLog> {
+        // Nothing panics while the lock is locked.
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn judge(&self, context: &AuthContext<'_>) -> Authorization {
-        if self.0.ours.load(Ordering::Relaxed) {
+    /// The callback of SQLite.
+    pub(super) fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
+        if self.0.full_access.load(Ordering::Relaxed) {
             return Authorization::Allow;
         }
-        let why = match context.action {
+        let reason = match context.action {
             AuthAction::Select | AuthAction::Recursive => return Authorization::Allow,
             AuthAction::Read { table_name, column_name } => {
-                let ours = self.0.tables.iter().any(|table| table == table_name);
-                // Whatever stands in FROM without one of its columns being read, a common table
-                // expression for example, is named without a column.
+                let is_source = self.0.tables.iter().any(|table| table == table_name);
+                // SQLite reports a table without a column if none of its columns is read, for example
+                // a common table expression.
                 let unread = column_name.is_empty() && !is_internal(table_name);
-                if ours || unread || TABLE_FUNCTIONS.contains(&table_name) {
+                if is_source || unread || TABLE_FUNCTIONS.contains(&table_name) {
                     let read = (table_name.to_owned(), column_name.to_owned());
-                    self.seen().read.insert(read);
+                    self.log().read.insert(read);
                     return Authorization::Allow;
                 }
                 format!("table `{table_name}` is not offered")
@@ -186,7 +188,7 @@ impl Guard {
             }
             _ => "a statement only reads".to_owned(),
         };
-        self.seen().denied.get_or_insert(why);
+        self.log().denial.get_or_insert(reason);
         Authorization::Deny
     }
 }

@@ -1,23 +1,30 @@
-//! Columns: the top-level fields of a source, in the order they were met.
+//! The columns of a table, and which of them a statement needs.
+//!
+//! Columns are the top-level fields of a source, in order of appearance. The authorizer reports every
+//! column that a statement names, that `*` expands to, or that an expression uses, but not those that
+//! `USING` and `NATURAL` compare. So a column whose name occurs in the statement is needed, too: an extra
+//! column costs a little time, a missing one the correct answer.
 
 use std::collections::{HashMap, HashSet};
 
+use super::authorizer::Authorizer;
 use super::cell::unescape;
 
-/// The record as it is stored.
+/// The column with the record as stored.
 pub(super) const RECORD: &str = "_record";
-/// The number of the record.
+/// The column with the number of the record.
 pub(super) const NUMBER: &str = "_n";
 
-/// SQLite takes 2000; what is beyond is reached through `_record`.
-const AT_MOST: usize = 1900;
+/// The maximum number of columns, below the limit of SQLite. Further fields are reachable through
+/// `_record`.
+const MAX_COLUMNS: usize = 1900;
 
-/// A field that was met.
+/// A field that occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// It has this column.
+    /// The field has this column.
     Column(usize),
-    /// It cannot be a column.
+    /// The field cannot be a column.
     NoColumn,
 }
 
@@ -25,9 +32,10 @@ pub(super) enum Field {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Columns {
     names: Vec<String>,
-    /// Every field met.
+    /// Every field that occurred.
     by_name: HashMap<Vec<u8>, Field>,
-    /// SQLite does not tell `ID` from `id`; the first one met has the column.
+    /// Column names in lower case: SQLite ignores case, so that the first of `ID` and `id` gets the
+    /// column.
     folded: HashSet<String>,
 }
 
@@ -36,7 +44,7 @@ impl Columns {
         &self.names
     }
 
-    /// The field, if it was met before.
+    /// The field, if it occurred before.
     pub(super) fn find(&self, raw: &[u8]) -> Option<Field> {
         if memchr::memchr(b'\\', raw).is_none() {
             return self.by_name.get(raw).copied();
@@ -65,7 +73,7 @@ impl Columns {
             && !name.contains('\0')
             && folded != RECORD
             && folded != NUMBER
-            && self.names.len() < AT_MOST
+            && self.names.len() < MAX_COLUMNS
             && !self.folded.contains(&folded)
     }
 }
@@ -76,9 +84,47 @@ fn decode(raw: &[u8]) -> Vec<u8> {
     name
 }
 
-/// A name as it is written in a statement.
+/// Quotes a name for a statement.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Determines the columns that a statement needs.
+pub(super) struct ColumnUsage<'a> {
+    pub(super) authorizer: &'a Authorizer,
+    /// In lower case.
+    statement: String,
+    /// Set for `NATURAL`, which compares columns without naming them.
+    all: bool,
+}
+
+impl<'a> ColumnUsage<'a> {
+    pub(super) fn new(statement: &str, authorizer: &'a Authorizer) -> Self {
+        let statement = statement.to_ascii_lowercase();
+        let all = mentions(&statement, "natural");
+        Self { authorizer, statement, all }
+    }
+
+    /// Whether the statement needs a column.
+    pub(super) fn column(&self, table: &str, column: &str) -> bool {
+        let written = || column.to_ascii_lowercase().replace('"', "\"\"");
+        self.all || self.authorizer.is_read(table, column) || mentions(&self.statement, &written())
+    }
+
+    /// Whether the statement needs the whole record.
+    pub(super) fn record(&self, table: &str) -> bool {
+        self.authorizer.is_read(table, RECORD) || mentions(&self.statement, RECORD)
+    }
+}
+
+/// Whether `text` contains `name` as a word of its own.
+fn mentions(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, matched)| {
+        let before = text[..at].chars().next_back();
+        let behind = text[at + matched.len()..].chars().next();
+        !before.is_some_and(part) && !behind.is_some_and(part)
+    })
 }
 
 #[cfg(test)]
@@ -97,5 +143,13 @@ mod tests {
         assert_eq!(columns.find(b"ID"), Some(Field::NoColumn));
         assert_eq!(columns.find(b"new"), None);
         assert_eq!(quoted("x\"y"), "\"x\"\"y\"");
+    }
+
+    #[test]
+    fn a_name_is_a_word_of_its_own() {
+        assert!(mentions("select 1 from a join b using (id)", "id"));
+        assert!(mentions("using(\"created at\")", "created at"));
+        assert!(!mentions("select confidence from results", "id"));
+        assert!(!mentions("select id2, _id from results", "id"));
     }
 }

@@ -5,33 +5,35 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::descriptors::AT_MOST;
+use super::protocol::MAX_SOURCES;
 
-/// The bounds of one worker; they come as arguments, so that they hold before the order is read.
+/// The resource limits of a worker, passed as arguments so that they apply before the job is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bounds {
-    /// Bytes for the engine.
+pub(super) struct WorkerLimits {
+    /// Memory for the engine in bytes.
     pub(super) memory: u64,
-    /// Seconds of processor time: a second net under the parent's clock.
+    /// Processor time, in case the parent's deadline fails.
     pub(super) cpu_seconds: u64,
     pub(super) threads: usize,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// The program itself, its libraries, and the chunks under way.
-const PROGRAM: u64 = 128 * MIB;
+/// Memory for the program, its libraries and the chunks in progress, in bytes.
+const PROGRAM_MEMORY: u64 = 128 * MIB;
 
-/// The stack of a thread. Filters recurse in it.
-pub(super) const STACK: usize = 32 << 20;
+/// The stack size of a thread in bytes. It is large because filters recurse.
+pub(super) const THREAD_STACK_LEN: usize = 32 << 20;
 
-/// What the allocator sets apart for a thread, most of which is never used.
-const ARENA: u64 = 64 * MIB;
+/// The address space that the allocator reserves per thread, in bytes. Most of it is never used.
+const ALLOCATOR_ARENA_LEN: u64 = 64 * MIB;
 
-/// Standard input, output and error, a copy of each, and the sources.
-const FILES: u64 = 3 + 3 + AT_MOST as u64;
+/// The maximum number of open files: standard input, output and error, a copy of each, and the
+/// sources.
+const MAX_OPEN_FILES: u64 = 3 + 3 + MAX_SOURCES as u64;
 
-impl Bounds {
+impl WorkerLimits {
+    /// The command line arguments of the worker.
     pub(super) fn arguments(self) -> [String; 3] {
         [self.memory.to_string(), self.cpu_seconds.to_string(), self.threads.to_string()]
     }
@@ -42,54 +44,55 @@ impl Bounds {
         Some(Self { memory: number(0)?, cpu_seconds: number(1)?, threads })
     }
 
-    /// Takes everything away that can be before threads are started.
-    pub(super) fn impose(self) -> io::Result<()> {
-        // Without it the other bounds still hold, and no engine has a function that opens a file.
-        let _ = protect()?;
+    /// Applies all limits that are possible before threads are started.
+    pub(super) fn apply(self) -> io::Result<()> {
+        // Without Landlock, the other limits still apply, and no engine can open a file.
+        let _ = block_files()?;
         let threads = self.threads as u64;
-        let room = PROGRAM + threads * (STACK as u64 + ARENA);
-        let limits = [
-            (Resource::As, self.memory.saturating_add(room)),
+        let overhead = PROGRAM_MEMORY + threads * (THREAD_STACK_LEN as u64 + ALLOCATOR_ARENA_LEN);
+        let resources = [
+            (Resource::As, self.memory.saturating_add(overhead)),
             (Resource::Cpu, self.cpu_seconds),
-            (Resource::Nofile, FILES),
+            (Resource::Nofile, MAX_OPEN_FILES),
             (Resource::Fsize, 0),
             (Resource::Core, 0),
         ];
-        for (resource, limit) in limits {
+        for (resource, limit) in resources {
             lower(resource, limit)?;
         }
         Ok(())
     }
 
-    /// No process and no thread beyond those there are, and no system call that computing does not
-    /// need. Root is bound by the second only.
+    /// Forbids new processes and threads, and all system calls that computing does not need. For
+    /// root, only the system call filter is effective.
     pub(super) fn seal() -> io::Result<()> {
         lower(Resource::Nproc, 0)?;
-        // Where the kernel cannot filter, the other limits hold.
+        // If the kernel cannot filter, the other limits still apply.
         #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
         let _ = super::system_calls::restrict()?;
         Ok(())
     }
 }
 
-/// Both limits, so that nothing can raise it again; never above what was inherited.
+/// Lowers the soft and the hard limit, so that nothing can raise it again. Never exceeds the inherited
+/// limit.
 fn lower(resource: Resource, to: u64) -> io::Result<()> {
     let inherited = rustix::process::getrlimit(resource).maximum;
     let to = Some(inherited.map_or(to, |maximum| maximum.min(to)));
     Ok(setrlimit(resource, Rlimit { current: to, maximum: to })?)
 }
 
-/// Whether the system keeps files from the worker.
+/// Whether the kernel blocks access to files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Files {
-    Closed,
-    Open,
+enum FileAccess {
+    Blocked,
+    Unrestricted,
 }
 
-/// Whether this system can keep files from workers: it has Landlock. Where it has not, they are
-/// bounded in all else, and no engine has a function that opens a file. Asking binds nobody.
+/// Whether the kernel has Landlock and so can block the access of workers to files. Without it, all
+/// other limits apply, and no engine can open a file. This check restricts nothing.
 #[cfg(target_os = "linux")]
-pub fn files_can_be_closed() -> bool {
+pub fn landlock_available() -> bool {
     use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 
     Ruleset::default()
@@ -99,14 +102,14 @@ pub fn files_can_be_closed() -> bool {
         .is_ok()
 }
 
-/// Whether this system can keep files from workers: as far as we know, only Linux can.
+/// Whether the kernel can block the access of workers to files: only Linux can.
 #[cfg(not(target_os = "linux"))]
-pub fn files_can_be_closed() -> bool {
+pub fn landlock_available() -> bool {
     false
 }
 
 #[cfg(target_os = "linux")]
-fn protect() -> io::Result<Files> {
+fn block_files() -> io::Result<FileAccess> {
     use landlock::{
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
         RulesetStatus, Scope,
@@ -115,25 +118,25 @@ fn protect() -> io::Result<Files> {
 
     set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
-    // As much of it as the kernel has: no file, no connection, no signal to others. A ruleset
-    // without rules allows nothing.
+    // As much as the kernel supports: no files, no connections, no signals to other processes. A
+    // ruleset without rules allows nothing.
     let newest = ABI::V6;
-    let imposed = Ruleset::default()
+    let applied = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(newest))
         .and_then(|rules| rules.handle_access(AccessNet::from_all(newest)))
         .and_then(|rules| rules.scope(Scope::from_all(newest)))
         .and_then(Ruleset::create)
         .and_then(landlock::RulesetCreated::restrict_self);
-    match imposed.map_err(io::Error::other)?.ruleset {
-        RulesetStatus::NotEnforced => Ok(Files::Open),
-        _ => Ok(Files::Closed),
+    match applied.map_err(io::Error::other)?.ruleset {
+        RulesetStatus::NotEnforced => Ok(FileAccess::Unrestricted),
+        _ => Ok(FileAccess::Blocked),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn protect() -> io::Result<Files> {
-    Ok(Files::Open)
+fn block_files() -> io::Result<FileAccess> {
+    Ok(FileAccess::Unrestricted)
 }
 
 #[cfg(test)]
@@ -142,15 +145,19 @@ mod tests {
 
     #[test]
     fn f39_no_file_can_be_opened_where_the_kernel_has_landlock() {
-        // It binds a thread and those it starts: this one is not needed any more.
+        // Landlock restricts a thread and its children, so this runs in a thread of its own.
         let path = std::env::temp_dir().join(format!("atlatl-bounds-{}", std::process::id()));
         let tried = std::thread::spawn(move || {
-            let files = protect().unwrap();
+            let files = block_files().unwrap();
             (files, std::fs::File::open("/proc/self/environ"), std::fs::write(path, "x"))
         });
         let (files, read, written) = tried.join().unwrap();
-        assert_eq!(files == Files::Closed, files_can_be_closed(), "what is said is what is done");
-        if files == Files::Closed {
+        assert_eq!(
+            files == FileAccess::Blocked,
+            landlock_available(),
+            "the check agrees with the effect"
+        );
+        if files == FileAccess::Blocked {
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(written.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
@@ -158,10 +165,10 @@ mod tests {
 
     #[test]
     fn bounds_survive_being_arguments() {
-        let bounds = Bounds { memory: 1 << 30, cpu_seconds: 7, threads: 2 };
-        let arguments: Vec<OsString> = bounds.arguments().map(OsString::from).into();
-        assert_eq!(Bounds::parse(&arguments), Some(bounds));
-        assert_eq!(Bounds::parse(&arguments[..2]), None);
-        assert_eq!(Bounds::parse(&["x".into(), "1".into(), "1".into()]), None);
+        let limits = WorkerLimits { memory: 1 << 30, cpu_seconds: 7, threads: 2 };
+        let arguments: Vec<OsString> = limits.arguments().map(OsString::from).into();
+        assert_eq!(WorkerLimits::parse(&arguments), Some(limits));
+        assert_eq!(WorkerLimits::parse(&arguments[..2]), None);
+        assert_eq!(WorkerLimits::parse(&["x".into(), "1".into(), "1".into()]), None);
     }
 }

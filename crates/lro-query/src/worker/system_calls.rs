@@ -1,13 +1,13 @@
-//! System calls: the seccomp filter that a worker installs before it reads input.
+//! The seccomp filter that a worker installs before it reads input.
 //!
-//! Landlock keeps files and connections from a worker, and only on kernels that have it. The filter
-//! leaves a worker the calls that computing needs (memory, threads that exist, the clock, reading and
-//! writing open descriptors); every other call fails with `EPERM`. So nothing can be opened, executed,
-//! started, connected to, traced or mounted, and most of the kernel cannot be reached at all.
+//! Landlock blocks files and connections only on kernels that have it. The filter allows the calls
+//! that computing needs (memory, existing threads, the clock, reading and writing open descriptors);
+//! every other call fails with `EPERM`. So a worker cannot open, execute, start, connect to, trace or
+//! mount anything, and most of the kernel is unreachable.
 //!
-//! A list of what is allowed, because a list of what is forbidden is outdated with the next kernel.
-//! Refused calls fail instead of ending the process: a C library that tries a call we do not know
-//! falls back or reports an error.
+//! The filter is an allowlist, because a denylist is outdated with the next kernel. Denied calls fail
+//! instead of ending the process, so that a C library that tries an unknown call can fall back or
+//! report an error.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,11 +22,11 @@ use seccompiler::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filtering {
     Active,
-    /// The kernel has no seccomp, or a container forbids it; all other limits hold.
+    /// The kernel has no seccomp, or a container forbids it. All other limits apply.
     Unavailable,
 }
 
-/// Allowed with any arguments.
+/// The system calls that are allowed with any arguments.
 const ALLOWED: &[c_long] = &[
     // Open descriptors.
     libc::SYS_read,
@@ -86,7 +86,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_time,
 ];
 
-/// Installs the filter for all threads of this process, for good.
+/// Installs the filter for all threads of this process, irrevocably.
 pub(super) fn restrict() -> io::Result<Filtering> {
     let program = program().map_err(io::Error::other)?;
     match apply_filter_all_threads(&program) {
@@ -99,11 +99,11 @@ pub(super) fn restrict() -> io::Result<Filtering> {
 fn program() -> Result<BpfProgram, BackendError> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
         ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    // Memory that is executable is not to be had.
+    // Executable memory is forbidden.
     let not_executable = Argument(2).has_none_of(libc::PROT_EXEC)?;
     rules.insert(libc::SYS_mmap, vec![rule(not_executable.clone())?]);
     rules.insert(libc::SYS_mprotect, vec![rule(not_executable)?]);
-    // Looking at an open descriptor.
+    // Reading the metadata of an open descriptor.
     let of_descriptor = |flags: Argument| rule(flags.has_all_of(libc::AT_EMPTY_PATH)?);
     rules.insert(libc::SYS_newfstatat, vec![of_descriptor(Argument(3))?]);
     rules.insert(libc::SYS_statx, vec![of_descriptor(Argument(2))?]);
@@ -111,11 +111,11 @@ fn program() -> Result<BpfProgram, BackendError> {
     let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
     let commands = commands.into_iter().map(|command| rule(Argument(1).is(command)?));
     rules.insert(libc::SYS_fcntl, commands.collect::<Result<_, _>>()?);
-    // Reading a limit of this process: no new value, no other process.
+    // Reading a limit of this process; not setting one, and no other process.
     let no_value = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     let own_limits = SeccompRule::new(vec![Argument(0).is(0)?, no_value])?;
     rules.insert(libc::SYS_prlimit64, vec![own_limits]);
-    // Aborting is a signal to oneself.
+    // Aborting sends a signal to the own process.
     let process = libc::c_int::try_from(std::process::id()).unwrap_or(libc::c_int::MAX);
     rules.insert(libc::SYS_tgkill, vec![rule(Argument(0).is(process)?)?]);
 
@@ -128,7 +128,7 @@ fn rule(condition: SeccompCondition) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![condition])
 }
 
-/// An argument of a call that is an `int`, by its position.
+/// The position of a system call argument that is an `int`.
 #[derive(Clone, Copy)]
 struct Argument(u8);
 
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `attempts` in a thread of its own under the filter, which is then gone with it.
+    /// Runs `attempts` under the filter, in a thread of its own that ends with it.
     fn filtered<T: Send + 'static>(attempts: impl FnOnce() -> T + Send + 'static) -> T {
         let thread = std::thread::spawn(move || {
             seccompiler::apply_filter(&program().unwrap()).expect("this kernel has seccomp");

@@ -1,9 +1,9 @@
-//! Records to ask about, and workers to ask.
+//! Records and workers for the tests.
 
 use std::fmt::Write as _;
 
 use lro_query::worker::{Program, Workers};
-use lro_query::{Answer, Ask, Cancel, Limits, QueryError, Source, jq, sql};
+use lro_query::{Answer, Cancel, Limits, QueryError, QueryRequest, Source, jq, sql};
 use lro_spool::{PositionedRead, SpoolError};
 
 /// Records in memory.
@@ -61,29 +61,29 @@ pub(crate) fn workers() -> Workers {
     Workers::new(Program::at(env!("CARGO_BIN_EXE_lro-worker")), 4)
 }
 
-pub(crate) fn run(ask: &Ask<'_>) -> Result<Answer, QueryError> {
+pub(crate) fn run(ask: &QueryRequest<'_>) -> Result<Answer, QueryError> {
     workers().run(ask, &Limits::default(), &Cancel::default())
 }
 
-pub(crate) fn ask_jq(records: &Records, query: &jq::Query) -> Result<Answer, QueryError> {
-    run(&Ask::jq(query, records.source()))
+pub(crate) fn ask_jq(records: &Records, query: &jq::JqQuery) -> Result<Answer, QueryError> {
+    run(&QueryRequest::jq(query, records.source()))
 }
 
-pub(crate) fn ask_sql(records: &Records, query: &sql::Query) -> Result<Answer, QueryError> {
-    run(&Ask::sql(query, records.source()))
+pub(crate) fn ask_sql(records: &Records, query: &sql::SqlQuery) -> Result<Answer, QueryError> {
+    run(&QueryRequest::sql(query, records.source()))
 }
 
-/// The lines a filter gives for each of the records.
+/// The lines that a filter returns for each of the records.
 pub(crate) fn jq_each(records: &str, filter: &str) -> Vec<String> {
-    lines(&ask_jq(&Records::new(records), &jq::Query::each(filter)).expect(filter))
+    lines(&ask_jq(&Records::new(records), &jq::JqQuery::each(filter)).expect(filter))
 }
 
 pub(crate) fn jq_whole(records: &str, filter: &str) -> Vec<String> {
-    lines(&ask_jq(&Records::new(records), &jq::Query::whole(filter)).expect(filter))
+    lines(&ask_jq(&Records::new(records), &jq::JqQuery::whole(filter)).expect(filter))
 }
 
 pub(crate) fn sql_lines(records: &str, statement: &str) -> Vec<String> {
-    lines(&ask_sql(&Records::new(records), &sql::Query::new(statement)).expect(statement))
+    lines(&ask_sql(&Records::new(records), &sql::SqlQuery::new(statement)).expect(statement))
 }
 
 pub(crate) fn lines(answer: &Answer) -> Vec<String> {

@@ -1,37 +1,37 @@
-//! What every hostile query is measured by.
+//! The checks that apply to every hostile query.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lro_query::{Answer, Ask, Cancel, Class, Limits, QueryError};
+use lro_query::{Answer, Cancel, ErrorClass, Limits, QueryError, QueryRequest};
 
 use crate::fixture::workers;
 
-/// Short, so that a battery of endless ones is over soon.
+/// The time limit: short, because many of these queries never end.
 pub(crate) const WALL: Duration = Duration::from_millis(500);
-/// What an answer may come later: the figure of the threat table.
+/// How long after the time limit an answer may come: the figure of the threat table.
 const GRACE: Duration = Duration::from_millis(250);
-/// What the parent may grow by over a whole battery.
+/// How much the parent may grow during all queries, in bytes.
 const GROWTH: u64 = 8 << 20;
 
-/// In the parent's environment and in a file beside it; no answer may hold it.
+/// A secret in the parent's environment and in a file beside it; no answer may contain it.
 pub(crate) const SECRET: &str = "s3cr3t-of-the-parent-7f1c";
 
-/// What a hostile query may come to.
+/// The expected outcome of a hostile query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// An error of this class.
-    Ends(Class),
-    /// One of several, as the machine has it.
-    Either(&'static [Class]),
-    /// An answer, bounded like any other.
+    Ends(ErrorClass),
+    /// An error of one of these classes, depending on the machine.
+    Either(&'static [ErrorClass]),
+    /// An answer within the limits.
     Answers,
-    /// An answer or an error, as fast as the machine is.
+    /// An answer or an error, depending on the speed of the machine.
     Bounded,
 }
 
-/// Where the parent of a battery's workers finds the secret, and its directory.
+/// The environment variables with the secret and its directory.
 const SECRET_VARIABLE: &str = "LRO_TEST_SECRET";
 const DIRECTORY_VARIABLE: &str = "LRO_TEST_BATTERY";
 const SECRET_NAME: &str = "secret";
@@ -44,10 +44,10 @@ pub(crate) struct Battery {
 }
 
 impl Battery {
-    /// Tries a battery of at least so many, all in one parent that is a process of its own: it has
-    /// the secret in its environment, and works where nothing but a file with the secret lies.
+    /// Runs a list of queries in one parent process of its own, with the secret in its environment and
+    /// a file with the secret in its otherwise empty working directory.
     ///
-    /// `test` is the name of the test that calls this: the process executes it again.
+    /// `test` is the name of the calling test, which the process executes again.
     pub(crate) fn run(test: &str, at_least: usize, tries: impl FnOnce(&mut Self)) {
         if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE) {
             assert_eq!(std::env::var(SECRET_VARIABLE).unwrap(), SECRET);
@@ -80,13 +80,13 @@ impl Battery {
         self.directory.join(SECRET_NAME).display().to_string()
     }
 
-    pub(crate) fn try_one(&mut self, ask: &Ask<'_>, what: &str, fate: Fate) {
+    pub(crate) fn try_one(&mut self, ask: &QueryRequest<'_>, what: &str, fate: Fate) {
         let limits = Limits::default().wall(WALL);
         let started = Instant::now();
         let result = workers().run(ask, &limits, &Cancel::default());
         let took = started.elapsed();
         assert!(took <= WALL + GRACE, "{what}: took {took:?}");
-        assert!(!told(&result).contains(SECRET), "{what}: the secret is out");
+        assert!(!describe(&result).contains(SECRET), "{what}: the secret is out");
         let right = match (fate, &result) {
             (Fate::Bounded, Err(_)) => true,
             (Fate::Answers | Fate::Bounded, Ok(answer)) => answer.lines.len() <= 1 << 20,
@@ -95,7 +95,7 @@ impl Battery {
             _ => false,
         };
         if !right {
-            let came: String = told(&result).chars().take(200).collect();
+            let came: String = describe(&result).chars().take(200).collect();
             self.wrong.push(format!("{what}: expected {fate:?}, came {came}"));
         }
         if let Err(error) = &result {
@@ -104,7 +104,7 @@ impl Battery {
         self.count += 1;
     }
 
-    /// Looks at the parent afterwards.
+    /// Checks the parent afterwards.
     fn end(self, at_least: usize) {
         assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
         assert!(self.count >= at_least, "{} tried", self.count);
@@ -113,7 +113,7 @@ impl Battery {
     }
 }
 
-fn told(result: &Result<Answer, QueryError>) -> String {
+fn describe(result: &Result<Answer, QueryError>) -> String {
     match result {
         Ok(answer) => {
             format!("{}{:?}{:?}", answer.text(), answer.failed, answer.unknown_fields)
@@ -122,14 +122,14 @@ fn told(result: &Result<Answer, QueryError>) -> String {
     }
 }
 
-/// Bytes of memory that this process has in use.
+/// The resident memory of this process in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4096
 }
 
-/// Patterns are a battery of their own, in the other test program.
+/// Patterns have a list of their own, in the other test program.
 #[test]
 fn n5_there_are_at_least_150_hostile_filters_and_statements() {
     let (filters, statements) =

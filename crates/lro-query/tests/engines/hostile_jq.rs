@@ -1,7 +1,7 @@
 //! Hostile filters: the parent survives all of them.
 
-use lro_query::Class::{Depth, Memory, Output, Runtime, Syntax, Time};
-use lro_query::{Ask, jq};
+use lro_query::ErrorClass::{Depth, Memory, Output, Runtime, Syntax, Time};
+use lro_query::{QueryRequest, jq};
 
 use crate::fixture::Records;
 use crate::hostile::{Battery, Fate, SECRET};
@@ -26,7 +26,7 @@ pub(crate) const FILTERS: &[(&str, Fate)] = &[
     ("recurse(.) | empty", GONE),
     ("def f: path(f); f", Either(&[Depth, Runtime])),
     ("def f: try f catch f; f", Ends(Depth)),
-    // Generators without end
+    // Endless generators
     ("repeat(1)", Answers),
     ("repeat(.)", Answers),
     ("[repeat(1)]", GONE),
@@ -83,7 +83,7 @@ pub(crate) const FILTERS: &[(&str, Fate)] = &[
     ("\"a\" | test(\"(?=a)\")", Ends(Runtime)),
     ("\"a\" | test(\"(a)\\\\1\")", Ends(Runtime)),
     ("range(1e9) | tostring as $p | \"x\" | test($p) | empty", Ends(Time)),
-    // What reaches outside
+    // Access to the outside
     ("env", Ends(Syntax)),
     ("$ENV", Ends(Syntax)),
     ("$ENV.LRO_TEST_SECRET", Ends(Syntax)),
@@ -123,7 +123,7 @@ pub(crate) const FILTERS: &[(&str, Fate)] = &[
     ("input_line_number", Ends(Syntax)),
     ("@env", Ends(Syntax)),
     ("\"/proc/self/environ\" | @text", Answers),
-    // Text that is no filter
+    // Invalid filters
     ("", Ends(Syntax)),
     ("{", Ends(Syntax)),
     ("\"\\u{110000}\"", Ends(Syntax)),
@@ -147,8 +147,8 @@ fn n5_hostile_filters_end_in_time_and_leave_the_parent_alone() {
             let file = battery.secret_file();
             for (filter, fate) in FILTERS {
                 let filter = filter.replace("FILE", &file);
-                let query = jq::Query::each(&filter);
-                battery.try_one(&Ask::jq(&query, records.source()), &filter, *fate);
+                let query = jq::JqQuery::each(&filter);
+                battery.try_one(&QueryRequest::jq(&query, records.source()), &filter, *fate);
             }
         },
     );
@@ -172,11 +172,11 @@ fn n5_filters_that_are_only_nested_end_too() {
             ("if ".repeat(2700), Either(&[Depth, Syntax])),
             ("x".repeat(9000), Ends(Syntax)),
         ] {
-            let query = jq::Query::each(filter.clone());
+            let query = jq::JqQuery::each(filter.clone());
             let what = format!("{}… ({} bytes)", &filter[..20], filter.len());
-            let ask = Ask::jq(&query, records.source());
+            let ask = QueryRequest::jq(&query, records.source());
             let result = crate::fixture::run(&ask);
-            // Some nestings are fine, and then the answer is small.
+            // Some nestings are valid; then the answer is small.
             if result.is_err() {
                 battery.try_one(&ask, &what, fate);
             } else {
@@ -201,14 +201,18 @@ fn f39_hostile_records_do_no_harm_either() {
             ("", Answers),
         ] {
             let records = Records::new(text);
-            let query = jq::Query::each("..");
-            battery.try_one(&Ask::jq(&query, records.source()), &text[..text.len().min(20)], fate);
+            let query = jq::JqQuery::each("..");
+            battery.try_one(
+                &QueryRequest::jq(&query, records.source()),
+                &text[..text.len().min(20)],
+                fate,
+            );
         }
         let records = Records::new(&b"{\"a\":\"\xff\xfe\"}\n"[..]);
-        let query = jq::Query::each(".");
-        battery.try_one(&Ask::jq(&query, records.source()), "not UTF-8", Ends(Runtime));
+        let query = jq::JqQuery::each(".");
+        battery.try_one(&QueryRequest::jq(&query, records.source()), "not UTF-8", Ends(Runtime));
         let records = Records::memories(1);
-        let query = jq::Query::each("$secret").with("secret", &SECRET[..4]).unwrap();
-        battery.try_one(&Ask::jq(&query, records.source()), "a parameter", Answers);
+        let query = jq::JqQuery::each("$secret").with("secret", &SECRET[..4]).unwrap();
+        battery.try_one(&QueryRequest::jq(&query, records.source()), "a parameter", Answers);
     });
 }

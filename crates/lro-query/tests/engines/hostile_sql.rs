@@ -1,7 +1,7 @@
 //! Hostile statements: the parent survives all of them.
 
-use lro_query::Class::{Depth, Memory, Output, Runtime, Syntax, Time};
-use lro_query::{Ask, sql};
+use lro_query::ErrorClass::{Depth, Memory, Output, Runtime, Syntax, Time};
+use lro_query::{QueryRequest, sql};
 
 use crate::fixture::Records;
 use crate::hostile::{Battery, Fate};
@@ -12,7 +12,7 @@ const GONE: Fate = Either(&[Time, Memory]);
 
 #[rustfmt::skip]
 pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
-    // What reaches outside
+    // Access to the outside
     ("ATTACH 'FILE' AS x", Ends(Syntax)),
     ("ATTACH ':memory:' AS x", Ends(Syntax)),
     ("DETACH main", Ends(Syntax)),
@@ -36,7 +36,7 @@ pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
     (".shell cat FILE", Ends(Syntax)),
     ("VACUUM INTO 'FILE.copy'", Ends(Syntax)),
     ("VACUUM", Ends(Syntax)),
-    // What writes or changes settings
+    // Writing and changing settings
     ("PRAGMA hard_heap_limit = 0", Ends(Syntax)),
     ("PRAGMA temp_store_directory = '/tmp'", Ends(Syntax)),
     ("PRAGMA journal_mode = wal", Ends(Syntax)),
@@ -66,7 +66,7 @@ pub(crate) const STATEMENTS: &[(&str, Fate)] = &[
     ("EXPLAIN QUERY PLAN SELECT 1", Ends(Syntax)),
     ("", Ends(Syntax)),
     ("-- nothing", Ends(Syntax)),
-    // Without end
+    // Endless statements
     ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n", Answers),
     ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", GONE),
     ("WITH RECURSIVE n(i) AS (SELECT 1 UNION SELECT i + 1 FROM n) SELECT max(i) FROM n", GONE),
@@ -117,8 +117,8 @@ fn n5_hostile_statements_end_in_time_and_leave_the_parent_alone() {
             let file = battery.secret_file();
             for (statement, fate) in STATEMENTS {
                 let statement = statement.replace("FILE", &file);
-                let query = sql::Query::new(&statement);
-                battery.try_one(&Ask::sql(&query, records.source()), &statement, *fate);
+                let query = sql::SqlQuery::new(&statement);
+                battery.try_one(&QueryRequest::sql(&query, records.source()), &statement, *fate);
             }
         },
     );
@@ -165,9 +165,9 @@ fn n5_statements_that_are_only_long_or_nested_end_too() {
                     Either(&[Time, Memory, Syntax]),
                 ),
             ] {
-                let query = sql::Query::new(&statement);
+                let query = sql::SqlQuery::new(&statement);
                 battery.try_one(
-                    &Ask::sql(&query, records.source()),
+                    &QueryRequest::sql(&query, records.source()),
                     &statement[..statement.len().min(40)],
                     fate,
                 );
@@ -196,8 +196,8 @@ fn f39_hostile_names_and_records_are_only_data() {
             ("", "SELECT count(*) FROM results", Answers),
         ] {
             let records = Records::new(text);
-            let query = sql::Query::new(statement);
-            battery.try_one(&Ask::sql(&query, records.source()), statement, fate);
+            let query = sql::SqlQuery::new(statement);
+            battery.try_one(&QueryRequest::sql(&query, records.source()), statement, fate);
         }
     });
 }

@@ -1,6 +1,6 @@
-//! Filters: what they give, in which order, in which bytes.
+//! The values of filters, their order and their bytes.
 
-use lro_query::{Ask, Class, Window, jq};
+use lro_query::{ErrorClass, Page, QueryRequest, jq};
 
 use crate::fixture::{Records, ask_jq, jq_each, jq_whole, lines, run};
 
@@ -10,14 +10,15 @@ fn a_filter_sees_each_record_or_all_of_them() {
     assert_eq!(jq_each(records, ".a * 10"), ["10", "20", "30"]);
     assert_eq!(jq_whole(records, "map(.a) | add"), ["6"]);
     assert_eq!(jq_whole(records, "sort_by(-.a)[] | .a"), ["3", "2", "1"]);
-    let answer = ask_jq(&Records::new(records), &jq::Query::each(".a, .a")).unwrap();
+    let answer = ask_jq(&Records::new(records), &jq::JqQuery::each(".a, .a")).unwrap();
     assert_eq!((answer.records_read, answer.given, answer.total), (3, 6, Some(6)));
 }
 
 #[test]
 fn a_document_is_one_record() {
     let records = Records::new("{\n  \"items\": [1, 2.50, 12345678901234567890123]\n}\n");
-    let answer = run(&Ask::jq(&jq::Query::each("., (.items | length)"), records.document()));
+    let answer =
+        run(&QueryRequest::jq(&jq::JqQuery::each("., (.items | length)"), records.document()));
     assert_eq!(lines(&answer.unwrap()), ["{\"items\":[1,2.50,12345678901234567890123]}", "3"]);
 }
 
@@ -29,7 +30,7 @@ fn a_record_let_through_is_the_bytes_it_was() {
     {
         assert_eq!(jq_each(&format!("{record}\n"), filter), [record], "{filter}");
     }
-    // Changed it is written anew, its other numbers as they were spelt.
+    // A changed record is serialised; its other numbers keep their spelling.
     assert_eq!(
         jq_each(&format!("{record}\n"), ".n = 3"),
         ["{\"n\":3,\"big\":123456789012345678901234567890,\"s\":\"é\u{FFFD}\"}"]
@@ -55,32 +56,32 @@ fn numbers_keep_their_spelling_until_computed_with() {
 #[test]
 fn n3_parameters_are_data_never_program_text() {
     let records = Records::new("{\"ns\":\"a\"}\n{\"ns\":\"b\\\") | env | (\\\"\"}\n");
-    let query = jq::Query::each("select(.ns == $namespace), $params.list[0]")
+    let query = jq::JqQuery::each("select(.ns == $namespace), $params.list[0]")
         .with("namespace", "b\") | env | (\"")
         .unwrap()
         .with("list", [".", "$ENV"])
         .unwrap();
     let answer = ask_jq(&records, &query).unwrap();
     assert_eq!(lines(&answer), ["\".\"", "{\"ns\":\"b\\\") | env | (\\\"\"}", "\".\""]);
-    assert!(jq::Query::each(".").with("x | env", 1).is_err());
-    let unbound = ask_jq(&records, &jq::Query::each("$nobody")).unwrap_err();
-    assert_eq!(unbound.class(), Class::Syntax);
+    assert!(jq::JqQuery::each(".").with("x | env", 1).is_err());
+    let unbound = ask_jq(&records, &jq::JqQuery::each("$missing")).unwrap_err();
+    assert_eq!(unbound.class(), ErrorClass::Syntax);
     assert!(unbound.hint().contains("parameters"), "{}", unbound.hint());
     // A parameter called `params` does not hide the others.
-    let query = jq::Query::whole("$params.params").with("params", 7).unwrap();
+    let query = jq::JqQuery::whole("$params.params").with("params", 7).unwrap();
     assert_eq!(lines(&ask_jq(&records, &query).unwrap()), ["7"]);
 }
 
 #[test]
 fn n6_same_file_and_query_give_the_same_bytes() {
     let records = Records::memories(12_000);
-    let query = jq::Query::each("select(.priority >= 2) | [.id, .confidence], {t: .tags[0]}");
+    let query = jq::JqQuery::each("select(.priority >= 2) | [.id, .confidence], {t: .tags[0]}");
     let first = ask_jq(&records, &query).unwrap();
     assert!(first.given > 1000);
     for _ in 0..4 {
         assert_eq!(ask_jq(&records, &query).unwrap(), first);
     }
-    let ids = ask_jq(&records, &jq::Query::each(".id")).unwrap();
+    let ids = ask_jq(&records, &jq::JqQuery::each(".id")).unwrap();
     let expected: Vec<_> = (0..12_000).map(|n| format!("\"m{n:06}\"")).collect();
     assert_eq!(lines(&ids), expected);
 }
@@ -88,40 +89,40 @@ fn n6_same_file_and_query_give_the_same_bytes() {
 #[test]
 fn a_window_shows_part_and_counts_all() {
     let records = Records::memories(10_000);
-    let query = jq::Query::each("select(.priority == 3) | .id");
-    let window = Window { offset: 1000, limit: Some(3) };
-    let answer = run(&Ask::jq(&query, records.source()).window(window)).unwrap();
+    let query = jq::JqQuery::each("select(.priority == 3) | .id");
+    let page = Page { offset: 1000, limit: 3 };
+    let answer = run(&QueryRequest::jq(&query, records.source()).page(page)).unwrap();
     assert_eq!(lines(&answer), ["\"m007003\"", "\"m007010\"", "\"m007017\""]);
     assert_eq!((answer.total, answer.given), (Some(1429), 3));
-    assert!(!answer.is_cut(window));
+    assert!(!answer.is_cut(page));
 }
 
 #[test]
 fn n5_what_does_not_fit_is_counted_and_not_given() {
     let records = Records::memories(20_000);
-    let answer = ask_jq(&records, &jq::Query::each(".")).unwrap();
+    let answer = ask_jq(&records, &jq::JqQuery::each(".")).unwrap();
     assert!(answer.lines.len() <= 1 << 20);
     assert!(answer.lines.ends_with(b"}\n"));
     assert_eq!(answer.total, Some(20_000));
-    assert!(answer.given < 20_000 && answer.is_cut(Window::default()));
-    let endless = ask_jq(&records, &jq::Query::each("repeat(1)")).unwrap();
+    assert!(answer.given < 20_000 && answer.is_cut(Page::ALL));
+    let endless = ask_jq(&records, &jq::JqQuery::each("repeat(1)")).unwrap();
     assert_eq!(endless.total, None);
     assert!(endless.given > 100_000 && endless.lines.len() <= 1 << 20);
-    let one = ask_jq(&Records::new("1\n"), &jq::Query::each("\"x\" * 2000000")).unwrap_err();
-    assert_eq!(one.class(), Class::Output);
+    let one = ask_jq(&Records::new("1\n"), &jq::JqQuery::each("\"x\" * 2000000")).unwrap_err();
+    assert_eq!(one.class(), ErrorClass::Output);
 }
 
 #[test]
 fn a_filter_goes_on_behind_a_record_it_fails_on() {
     let records = Records::new("{\"a\":\"x\"}\n{\"a\":null}\n{\"a\":\"xy\"}\n{\"a\":3}\n");
-    let answer = ask_jq(&records, &jq::Query::each("select(.a | test(\"x\")) | .a")).unwrap();
+    let answer = ask_jq(&records, &jq::JqQuery::each("select(.a | test(\"x\")) | .a")).unwrap();
     assert_eq!(lines(&answer), ["\"x\"", "\"xy\""]);
     let failed = answer.failed.unwrap();
     assert_eq!((failed.records, failed.first), (2, 2));
-    let error = ask_jq(&records, &jq::Query::each(".a | error")).unwrap_err();
-    assert_eq!(error.class(), Class::Runtime);
-    let error = ask_jq(&records, &jq::Query::whole(".[0].a | tonumber")).unwrap_err();
-    assert_eq!(error.class(), Class::Runtime);
+    let error = ask_jq(&records, &jq::JqQuery::each(".a | error")).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Runtime);
+    let error = ask_jq(&records, &jq::JqQuery::whole(".[0].a | tonumber")).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Runtime);
 }
 
 #[test]
@@ -187,19 +188,19 @@ fn syntax_errors_say_where() {
         ("foo(1)", "foo/1"),
         ("\"abc", "closing quote"),
     ] {
-        let error = ask_jq(&records, &jq::Query::each(filter)).unwrap_err();
-        assert_eq!(error.class(), Class::Syntax, "{filter}");
+        let error = ask_jq(&records, &jq::JqQuery::each(filter)).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Syntax, "{filter}");
         assert!(error.to_string().contains(part), "{filter}: {error}");
     }
 }
 
-/// As SQL does for columns; a field that is there in one record only is known.
+/// As for columns in SQL. A field that only one record has is not unknown.
 #[test]
 fn a_field_that_no_record_has_is_named_with_the_nearest() {
     let mut text = "{\"id\":1,\"title\":\"a\",\"in\":{\"confidence\":1}}\n".repeat(40_000);
     text.push_str("{\"id\":2,\"rare\":null}\n");
     let records = Records::new(text);
-    let unknown = |query: &jq::Query| -> Vec<(String, Vec<String>)> {
+    let unknown = |query: &jq::JqQuery| -> Vec<(String, Vec<String>)> {
         let answer = ask_jq(&records, query).unwrap();
         answer.unknown_fields.into_iter().map(|field| (field.name, field.near)).collect()
     };
@@ -208,12 +209,12 @@ fn a_field_that_no_record_has_is_named_with_the_nearest() {
     };
     for filter in [".titel", "select(.titel == \"a\")", "select(.titel == \"a\") | .id", "[.titel]"]
     {
-        assert_eq!(unknown(&jq::Query::each(filter)), named("titel", &["title"]), "{filter}");
+        assert_eq!(unknown(&jq::JqQuery::each(filter)), named("titel", &["title"]), "{filter}");
     }
-    assert_eq!(unknown(&jq::Query::whole("map(.titel)")), named("titel", &["title"]));
-    let deep = jq::Query::each(".in.confidense");
+    assert_eq!(unknown(&jq::JqQuery::whole("map(.titel)")), named("titel", &["title"]));
+    let deep = jq::JqQuery::each(".in.confidense");
     assert_eq!(unknown(&deep), named("confidense", &["confidence"]));
-    assert_eq!(unknown(&jq::Query::each(".xyzzy")), named("xyzzy", &[]));
+    assert_eq!(unknown(&jq::JqQuery::each(".xyzzy")), named("xyzzy", &[]));
     for fine in [
         ".rare",
         "select(.title == \"nothing\")",
@@ -223,9 +224,9 @@ fn a_field_that_no_record_has_is_named_with_the_nearest() {
         "{titel: null} | .titel",
         "to_entries[] | select(.key == \"x\")",
     ] {
-        assert_eq!(unknown(&jq::Query::each(fine)), vec![], "{fine}");
+        assert_eq!(unknown(&jq::JqQuery::each(fine)), vec![], "{fine}");
     }
-    let plain = ask_jq(&records, &jq::Query::each(".titel").clone()).unwrap();
+    let plain = ask_jq(&records, &jq::JqQuery::each(".titel").clone()).unwrap();
     assert!(plain.text().lines().all(|line| line == "null"));
     assert_eq!(plain.total, Some(40_001));
 }

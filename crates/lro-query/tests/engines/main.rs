@@ -1,4 +1,4 @@
-//! Queries as their askers see them, in real workers.
+//! Tests of jq and SQL queries in real workers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,8 +1,8 @@
-//! Statements: what they give, in which order, in which bytes.
+//! The rows of statements, their order and their bytes.
 
 use std::fmt::Write as _;
 
-use lro_query::{About, Ask, Class, QueryError, Window, sql};
+use lro_query::{ErrorClass, Page, QueryError, QueryRequest, SyntaxProblem, sql};
 
 use crate::fixture::{Records, ask_sql, lines, run, sql_lines};
 
@@ -43,7 +43,7 @@ fn nested_values_are_reached_and_come_out_as_json() {
         sql_lines(PEOPLE, "SELECT r.id, t.value AS tag FROM results r, json_each(r.tags) t"),
         ["{\"id\":1,\"tag\":\"x\"}", "{\"id\":1,\"tag\":\"y\"}"]
     );
-    // Booleans compare as SQLite has them.
+    // Booleans compare as 1 and 0.
     assert_eq!(sql_lines(PEOPLE, "SELECT id FROM results WHERE ok"), ["{\"id\":1}"]);
 }
 
@@ -69,8 +69,9 @@ fn several_results_are_joined_and_compared() {
         Records::new("{\"id\":1,\"v\":\"a\"}\n{\"id\":2,\"v\":\"b\"}\n{\"id\":3,\"v\":\"c\"}\n");
     let old = Records::new("{\"id\":1,\"v\":\"a\"}\n{\"id\":2,\"v\":\"x\"}\n");
     let both = |statement: &str| {
-        let query = sql::Query::new(statement);
-        let ask = Ask::sql(&query, new.source()).with("old".parse().unwrap(), old.source());
+        let query = sql::SqlQuery::new(statement);
+        let ask =
+            QueryRequest::sql(&query, new.source()).with("old".parse().unwrap(), old.source());
         lines(&run(&ask).unwrap())
     };
     assert_eq!(
@@ -88,7 +89,7 @@ fn several_results_are_joined_and_compared() {
 #[test]
 fn n3_parameters_are_bound_never_spliced() {
     let records = Records::new("{\"ns\":\"a\"}\n{\"ns\":\"x' OR 1=1 --\"}\n");
-    let query = sql::Query::new(
+    let query = sql::SqlQuery::new(
         "SELECT ns FROM results WHERE ns = :ns AND 'p' IN (SELECT value FROM json_each($list))",
     )
     .with("ns", "x' OR 1=1 --")
@@ -96,7 +97,7 @@ fn n3_parameters_are_bound_never_spliced() {
     .with("list", ["p", "q"])
     .unwrap();
     assert_eq!(lines(&ask_sql(&records, &query).unwrap()), ["{\"ns\":\"x' OR 1=1 --\"}"]);
-    let typed = sql::Query::new(
+    let typed = sql::SqlQuery::new(
         "SELECT typeof(:a) a, typeof(:b) b, typeof(:c) c, typeof(:d) d, typeof(:e) e",
     );
     let typed = typed.with("a", 1).unwrap().with("b", 1.5).unwrap().with("c", "1").unwrap();
@@ -105,10 +106,10 @@ fn n3_parameters_are_bound_never_spliced() {
         lines(&ask_sql(&records, &typed).unwrap()),
         ["{\"a\":\"integer\",\"b\":\"real\",\"c\":\"text\",\"d\":\"null\",\"e\":\"integer\"}"]
     );
-    for unbound in ["SELECT :nobody", "SELECT ?", "SELECT ?1"] {
-        let error = ask_sql(&records, &sql::Query::new(unbound)).unwrap_err();
+    for unbound in ["SELECT :missing", "SELECT ?", "SELECT ?1"] {
+        let error = ask_sql(&records, &sql::SqlQuery::new(unbound)).unwrap_err();
         assert!(
-            matches!(error, QueryError::Syntax { about: About::Variable, .. }),
+            matches!(error, QueryError::Syntax { about: SyntaxProblem::Variable, .. }),
             "{unbound}: {error}"
         );
     }
@@ -121,17 +122,18 @@ fn numbers_that_sql_cannot_hold_are_not_changed() {
          {\"id\":7,\"p\":0.10,\"s\":99999999999999999999}\n",
     );
     let answer =
-        ask_sql(&records, &sql::Query::new("SELECT id, p, s, typeof(id) t FROM results")).unwrap();
+        ask_sql(&records, &sql::SqlQuery::new("SELECT id, p, s, typeof(id) t FROM results"))
+            .unwrap();
     assert_eq!(
         lines(&answer),
         [
             "{\"id\":123456789012345678901234567890,\"p\":3.14159265358979323846,\"s\":\"x\",\"t\":\"text\"}",
-            // Beside strings in one column a long number can only come out as one.
+            // In a column with strings, a long number is returned as a string.
             "{\"id\":7,\"p\":0.1,\"s\":\"99999999999999999999\",\"t\":\"integer\"}"
         ]
     );
     assert_eq!(answer.kept_as_text, ["id", "p", "s"]);
-    let computed = sql::Query::new(
+    let computed = sql::SqlQuery::new(
         "SELECT id FROM results WHERE id = '123456789012345678901234567890' AND CAST(p AS REAL) > 3",
     );
     assert_eq!(ask_sql(&records, &computed).unwrap().given, 1);
@@ -148,13 +150,13 @@ fn n6_same_file_and_statement_give_the_same_bytes() {
         "SELECT group_concat(id) FROM results WHERE priority = 2",
         "SELECT id FROM results",
     ] {
-        let query = sql::Query::new(statement);
+        let query = sql::SqlQuery::new(statement);
         let first = ask_sql(&records, &query).unwrap();
         for _ in 0..3 {
             assert_eq!(ask_sql(&records, &query).unwrap(), first, "{statement}");
         }
     }
-    let ids = ask_sql(&records, &sql::Query::new("SELECT id FROM results")).unwrap();
+    let ids = ask_sql(&records, &sql::SqlQuery::new("SELECT id FROM results")).unwrap();
     let expected: Vec<_> = (0..12_000).map(|n| format!("{{\"id\":\"m{n:06}\"}}")).collect();
     assert_eq!(lines(&ids), expected, "in the order of the records");
 }
@@ -179,8 +181,11 @@ fn n6_the_clock_and_chance_are_not_offered() {
         "SELECT changes()",
         "SELECT last_insert_rowid()",
     ] {
-        let error = ask_sql(&records, &sql::Query::new(statement)).expect_err(statement);
-        assert!(matches!(error.class(), Class::Syntax | Class::Runtime), "{statement}: {error}");
+        let error = ask_sql(&records, &sql::SqlQuery::new(statement)).expect_err(statement);
+        assert!(
+            matches!(error.class(), ErrorClass::Syntax | ErrorClass::Runtime),
+            "{statement}: {error}"
+        );
     }
     assert_eq!(
         sql_lines(
@@ -201,7 +206,7 @@ fn fields_that_only_late_records_have_are_columns_too() {
     }
     text += "{\"id\":-1,\"late\":\"here\",\"ID\":\"shadow\"}\n";
     let records = Records::new(text);
-    let ask = |statement: &str| ask_sql(&records, &sql::Query::new(statement)).unwrap();
+    let ask = |statement: &str| ask_sql(&records, &sql::SqlQuery::new(statement)).unwrap();
     assert_eq!(
         lines(&ask("SELECT late FROM results WHERE late IS NOT NULL")),
         ["{\"late\":\"here\"}"]
@@ -226,14 +231,14 @@ fn an_unknown_column_names_the_nearest() {
         ("SELECT id FROM results WHERE \"confidense\" > 1", "confidence"),
         ("SELECT name_space FROM results", "namespace"),
     ] {
-        let error = ask_sql(&records, &sql::Query::new(statement)).unwrap_err();
-        let QueryError::Syntax { about: About::Column { near: found }, .. } = &error else {
+        let error = ask_sql(&records, &sql::SqlQuery::new(statement)).unwrap_err();
+        let QueryError::Syntax { about: SyntaxProblem::Column { near: found }, .. } = &error else {
             panic!("{statement}: {error}");
         };
         assert_eq!(found.first().map(String::as_str), Some(near), "{statement}");
         assert!(error.hint().contains(near));
     }
-    let error = ask_sql(&records, &sql::Query::new("SELECT 1 FROM memories")).unwrap_err();
+    let error = ask_sql(&records, &sql::SqlQuery::new("SELECT 1 FROM memories")).unwrap_err();
     assert_eq!(error.hint(), "Tables: \"results\".");
 }
 
@@ -249,17 +254,17 @@ fn patterns_are_matched_in_linear_time() {
     );
     let error = ask_sql(
         &Records::new(PEOPLE),
-        &sql::Query::new("SELECT 1 FROM results WHERE name REGEXP '('"),
+        &sql::SqlQuery::new("SELECT 1 FROM results WHERE name REGEXP '('"),
     );
-    assert_eq!(error.unwrap_err().class(), Class::Runtime);
+    assert_eq!(error.unwrap_err().class(), ErrorClass::Runtime);
 }
 
 #[test]
 fn a_window_shows_part_of_the_rows_and_counts_all() {
     let records = Records::memories(1000);
-    let query = sql::Query::new("SELECT id FROM results ORDER BY id DESC");
-    let window = Window { offset: 10, limit: Some(2) };
-    let answer = run(&Ask::sql(&query, records.source()).window(window)).unwrap();
+    let query = sql::SqlQuery::new("SELECT id FROM results ORDER BY id DESC");
+    let page = Page { offset: 10, limit: 2 };
+    let answer = run(&QueryRequest::sql(&query, records.source()).page(page)).unwrap();
     assert_eq!(lines(&answer), ["{\"id\":\"m000989\"}", "{\"id\":\"m000988\"}"]);
     assert_eq!(answer.total, Some(1000));
 }

@@ -1,11 +1,11 @@
-//! Stored results: asked where they lie, with or without a file.
+//! Queries over stored results, with and without a file.
 
 use std::time::Duration;
 
 use chrono::DateTime;
 use lro_core::records::Found;
 use lro_core::{Detail, ResultId, Tokens};
-use lro_query::{Ask, Source, jq, sql};
+use lro_query::{QueryRequest, Source, jq, sql};
 use lro_spool::{
     Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, StoreRequest, StoredResult, store,
 };
@@ -41,12 +41,12 @@ fn n2_the_header_is_skipped_and_the_subset_returned_from_any_spool() {
     for spool in spools {
         let result = stored(spool, br#"{"next": null, "issues": [{"n": 1}, {"n": 2, "t": "x"}]}"#);
         let source = Source::stored(&*result).unwrap();
-        let filter = jq::Query::each("select(.n == 2)");
-        let answer = run(&Ask::jq(&filter, source)).unwrap();
+        let filter = jq::JqQuery::each("select(.n == 2)");
+        let answer = run(&QueryRequest::jq(&filter, source)).unwrap();
         assert_eq!(lines(&answer), ["{\"n\":2,\"t\":\"x\"}"]);
         assert_eq!(answer.records_read, 2);
-        let statement = sql::Query::new("SELECT _n, t FROM results ORDER BY n DESC");
-        let answer = run(&Ask::sql(&statement, source)).unwrap();
+        let statement = sql::SqlQuery::new("SELECT _n, t FROM results ORDER BY n DESC");
+        let answer = run(&QueryRequest::sql(&statement, source)).unwrap();
         assert_eq!(lines(&answer), ["{\"_n\":2,\"t\":\"x\"}", "{\"_n\":1,\"t\":null}"]);
     }
 }

@@ -1,15 +1,15 @@
-//! Workers: what they cannot do, and that none is left behind.
+//! The restrictions of workers, and that no worker survives its query.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lro_query::worker::{Program, Workers};
-use lro_query::{Ask, Cancel, Class, Limits, Memory, QueryError, jq, sql};
+use lro_query::{Cancel, ErrorClass, Limits, MemoryLimit, QueryError, QueryRequest, jq, sql};
 
 use crate::fixture::{Records, ask_jq, lines, workers};
 use crate::hostile::SECRET;
 
-/// Processes of ours that are workers or were.
+/// Child processes that are workers, including zombies.
 fn children() -> Vec<String> {
     let me = std::process::id().to_string();
     let mut found = Vec::new();
@@ -39,12 +39,12 @@ fn a_program_that_did_not_enter_is_not_executed_again() {
 #[test]
 fn a_program_that_is_no_worker_is_found_out() {
     let records = Records::memories(1);
-    let query = jq::Query::each(".");
-    let ask = Ask::jq(&query, records.source());
+    let query = jq::JqQuery::each(".");
+    let ask = QueryRequest::jq(&query, records.source());
     for program in ["/bin/true", "/bin/echo", "/does/not/exist"] {
         let workers = Workers::new(Program::at(program), 1);
         let error = workers.run(&ask, &Limits::default(), &Cancel::default()).unwrap_err();
-        assert_eq!(error.class(), Class::Unavailable, "{program}: {error:?}");
+        assert_eq!(error.class(), ErrorClass::Unavailable, "{program}: {error:?}");
     }
     no_children_within(Duration::from_secs(1));
 }
@@ -54,15 +54,16 @@ fn n5_each_way_to_die_has_its_class() {
     let records = Records::memories(3);
     let limits = Limits::default().wall(Duration::from_millis(400));
     for (filter, class) in [
-        ("until(false; .)", Class::Time),
-        ("\"a\" * 3000000000", Class::Memory),
-        ("def f: 1 + f; f", Class::Depth),
-        ("\"x\" * 2000000", Class::Output),
-        (".[", Class::Syntax),
-        (".id | error", Class::Runtime),
+        ("until(false; .)", ErrorClass::Time),
+        ("\"a\" * 3000000000", ErrorClass::Memory),
+        ("def f: 1 + f; f", ErrorClass::Depth),
+        ("\"x\" * 2000000", ErrorClass::Output),
+        (".[", ErrorClass::Syntax),
+        (".id | error", ErrorClass::Runtime),
     ] {
-        let query = jq::Query::each(filter);
-        let result = workers().run(&Ask::jq(&query, records.source()), &limits, &Cancel::default());
+        let query = jq::JqQuery::each(filter);
+        let result =
+            workers().run(&QueryRequest::jq(&query, records.source()), &limits, &Cancel::default());
         assert_eq!(result.unwrap_err().class(), class, "{filter}");
     }
     no_children_within(Duration::from_secs(1));
@@ -72,17 +73,23 @@ fn n5_each_way_to_die_has_its_class() {
 fn n5_memory_is_bounded_as_configured() {
     let records = Records::memories(1);
     let limits = Limits::default().wall(Duration::from_secs(20));
-    let small = limits.clone().memory(Memory::Bytes(32 << 20));
-    let query = jq::Query::each("[range(12000000)] | length");
-    let ask = Ask::jq(&query, records.source());
-    assert_eq!(workers().run(&ask, &small, &Cancel::default()).unwrap_err().class(), Class::Memory);
+    let small = limits.clone().memory(MemoryLimit::Bytes(32 << 20));
+    let query = jq::JqQuery::each("[range(12000000)] | length");
+    let ask = QueryRequest::jq(&query, records.source());
+    assert_eq!(
+        workers().run(&ask, &small, &Cancel::default()).unwrap_err().class(),
+        ErrorClass::Memory
+    );
     assert_eq!(workers().run(&ask, &limits, &Cancel::default()).unwrap().given, 1);
-    let query = sql::Query::new(
+    let query = sql::SqlQuery::new(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 400000)
          SELECT count(DISTINCT printf('%0100d', i)) AS n FROM n",
     );
-    let ask = Ask::sql(&query, records.source());
-    assert_eq!(workers().run(&ask, &small, &Cancel::default()).unwrap_err().class(), Class::Memory);
+    let ask = QueryRequest::sql(&query, records.source());
+    assert_eq!(
+        workers().run(&ask, &small, &Cancel::default()).unwrap_err().class(),
+        ErrorClass::Memory
+    );
     let answer = workers().run(&ask, &limits, &Cancel::default()).unwrap();
     assert_eq!(lines(&answer), ["{\"n\":400000}"]);
 }
@@ -90,7 +97,7 @@ fn n5_memory_is_bounded_as_configured() {
 #[test]
 fn n5_a_cancelled_query_ends_at_once() {
     let records = Records::memories(3);
-    let query = jq::Query::each("until(false; .)");
+    let query = jq::JqQuery::each("until(false; .)");
     let cancel = Cancel::default();
     let started = Instant::now();
     std::thread::scope(|scope| {
@@ -98,7 +105,7 @@ fn n5_a_cancelled_query_ends_at_once() {
             std::thread::sleep(Duration::from_millis(100));
             cancel.cancel();
         });
-        let ask = Ask::jq(&query, records.source());
+        let ask = QueryRequest::jq(&query, records.source());
         let error = workers().run(&ask, &Limits::default(), &cancel).unwrap_err();
         assert!(matches!(error, QueryError::Cancelled));
     });
@@ -109,14 +116,14 @@ fn n5_a_cancelled_query_ends_at_once() {
 #[test]
 fn at_most_so_many_workers_run_at_once() {
     let records = Records::memories(3);
-    let query = jq::Query::each("until(false; .)");
+    let query = jq::JqQuery::each("until(false; .)");
     let workers = Workers::new(Program::at(env!("CARGO_BIN_EXE_lro-worker")), 2);
     let limits = Limits::default().wall(Duration::from_millis(300));
     let mut most = 0;
     std::thread::scope(|scope| {
         let asks: Vec<_> = (0..6)
             .map(|_| {
-                let ask = Ask::jq(&query, records.source());
+                let ask = QueryRequest::jq(&query, records.source());
                 let (workers, limits) = (workers.clone(), limits.clone());
                 scope.spawn(move || workers.run(&ask, &limits, &Cancel::default()).unwrap_err())
             })
@@ -128,7 +135,7 @@ fn at_most_so_many_workers_run_at_once() {
         let errors: Vec<_> = asks.into_iter().map(|ask| ask.join().unwrap()).collect();
         let busy = errors.iter().filter(|error| matches!(error, QueryError::Busy)).count();
         assert!(busy >= 1, "{errors:?}");
-        assert!(errors.iter().any(|error| error.class() == Class::Time));
+        assert!(errors.iter().any(|error| error.class() == ErrorClass::Time));
     });
     assert!(most <= 2, "{most} at once");
     no_children_within(Duration::from_secs(1));
@@ -143,8 +150,8 @@ fn sixty_four_queries_at_once_are_all_answered() {
             .map(|n| {
                 let (workers, records) = (workers.clone(), &records);
                 scope.spawn(move || {
-                    let query = jq::Query::each(format!("select(.id == \"m{n:06}\") | .title"));
-                    let ask = Ask::jq(&query, records.source());
+                    let query = jq::JqQuery::each(format!("select(.id == \"m{n:06}\") | .title"));
+                    let ask = QueryRequest::jq(&query, records.source());
                     let answer = workers.run(&ask, &Limits::default(), &Cancel::default()).unwrap();
                     assert_eq!(lines(&answer), [format!("\"Title {n}\"")]);
                 })
@@ -160,21 +167,21 @@ fn sixty_four_queries_at_once_are_all_answered() {
 #[test]
 fn a_query_that_is_too_long_is_not_started() {
     let records = Records::memories(1);
-    let error = ask_jq(&records, &jq::Query::each(" ".repeat(8193))).unwrap_err();
+    let error = ask_jq(&records, &jq::JqQuery::each(" ".repeat(8193))).unwrap_err();
     assert!(matches!(error, QueryError::TooLong { bytes: 8193, limit: 8192 }));
-    let big = jq::Query::each(".").with("x", "y".repeat(300_000)).unwrap();
+    let big = jq::JqQuery::each(".").with("x", "y".repeat(300_000)).unwrap();
     assert!(matches!(ask_jq(&records, &big).unwrap_err(), QueryError::TooLong { .. }));
 }
 
-/// Looks at a worker from outside while it runs.
+/// Inspects a worker from outside while it runs.
 #[test]
 fn f39_a_worker_has_no_environment_no_privileges_and_no_way_out() {
     let records = Records::memories(3);
-    let query = jq::Query::each("until(false; .)");
+    let query = jq::JqQuery::each("until(false; .)");
     let cancel = Cancel::default();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
-            let ask = Ask::jq(&query, records.source());
+            let ask = QueryRequest::jq(&query, records.source());
             workers().run(&ask, &Limits::default(), &cancel).unwrap_err()
         });
         std::thread::sleep(Duration::from_millis(200));
@@ -206,7 +213,7 @@ fn f39_a_worker_has_no_environment_no_privileges_and_no_way_out() {
             .unwrap()
             .map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap())
             .collect();
-        // Whoever started the tests may have left something open; it is no file.
+        // The process that started the tests may have left descriptors open, but no files.
         let files: Vec<_> = open.iter().filter(|path| path.starts_with("/")).collect();
         let harmless = |path: &std::path::Path| {
             path.starts_with("/dev") || path.starts_with("/memfd:lro-records (deleted)")
@@ -220,14 +227,14 @@ fn f39_a_worker_has_no_environment_no_privileges_and_no_way_out() {
 #[test]
 fn g08_every_thread_of_a_worker_is_filtered() {
     let records = Records::memories(3);
-    let query = jq::Query::each("until(false; .)");
+    let query = jq::JqQuery::each("until(false; .)");
     let cancel = Cancel::default();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
-            let ask = Ask::jq(&query, records.source());
+            let ask = QueryRequest::jq(&query, records.source());
             workers().run(&ask, &Limits::default(), &cancel).unwrap_err()
         });
-        // Until the worker is busy with the question, all of its threads filtered.
+        // Wait until the worker runs the query, with a filter on all of its threads.
         let until = Instant::now() + Duration::from_secs(5);
         let mut modes = Vec::new();
         while modes.len() < 2 || modes.iter().any(|mode| mode != "Seccomp:\t2") {
@@ -240,7 +247,7 @@ fn g08_every_thread_of_a_worker_is_filtered() {
     });
 }
 
-/// The line of each thread of our workers that says whether its system calls are filtered.
+/// The `Seccomp` line in the status of each thread of our workers.
 fn seccomp_modes() -> Vec<String> {
     let me = format!("PPid:\t{}", std::process::id());
     let status = |dir: &std::path::Path| std::fs::read_to_string(dir.join("status"));
@@ -255,7 +262,7 @@ fn seccomp_modes() -> Vec<String> {
 
 #[test]
 fn f39_the_parents_environment_stays_there() {
-    // The test's own process is started anew with the secret in its environment.
+    // The test restarts its own process with the secret in the environment.
     if std::env::var("LRO_TEST_SECRET").is_err() {
         let status = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "worker::f39_the_parents_environment_stays_there"])
@@ -268,7 +275,7 @@ fn f39_the_parents_environment_stays_there() {
     for filter in
         ["$ENV", "env", "$ENV.LRO_TEST_SECRET", "[paths]", "getpath([\"ENV\"])", "$params"]
     {
-        let told = match ask_jq(&records, &jq::Query::each(filter)) {
+        let told = match ask_jq(&records, &jq::JqQuery::each(filter)) {
             Ok(answer) => answer.text().into_owned(),
             Err(error) => format!("{error:?} {error} {}", error.hint()),
         };

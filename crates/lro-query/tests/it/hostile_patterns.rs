@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use lro_core::Detail;
 use lro_query::Bytes;
-use lro_query::recipe::{Number, Params, Question, RecipeError};
+use lro_query::recipe::{RecipeError, RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search, SearchError};
 
 fn is_long_run() -> bool {
     std::env::var_os("ATLATL_SOAK_CASES").is_some()
 }
 
-/// How long a single line is: 50 MB in the long run, less in every run.
+/// The length of a single line: 50 MB in the long run, less otherwise.
 fn length() -> usize {
     if is_long_run() { 50_000_000 } else { 1_000_000 }
 }
 
-/// All of them in the long run; in every run some, others each time one is added.
+/// All patterns in the long run; otherwise a sample, which changes when a pattern is added.
 fn chosen_patterns() -> Vec<String> {
     let patterns = patterns();
     assert!(patterns.len() >= 100);
@@ -102,7 +102,7 @@ fn random_letters(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Security figure 10: a match, none, or a clean refusal, within two seconds.
+/// Security figure 10: a match, no match, or an error, within two seconds.
 #[test]
 fn v2_a_hundred_patterns_on_one_long_line_end_soon() {
     let line = random_letters(length());
@@ -131,7 +131,7 @@ fn v2_a_hundred_patterns_on_one_long_line_end_soon() {
     );
 }
 
-/// On many lines a deadline holds, whatever the pattern.
+/// On many lines, the deadline applies to every pattern.
 #[test]
 fn v2_a_deadline_holds_on_many_lines() {
     let mut text = random_letters(length());
@@ -147,16 +147,16 @@ fn v2_a_deadline_holds_on_many_lines() {
     }
 }
 
-/// The keyword of recipe 10 is a pattern from outside just the same.
+/// The keyword of recipe 10 is an untrusted pattern, too.
 #[test]
 fn n3_a_hostile_keyword_on_a_long_content_ends_soon() {
     let content = String::from_utf8(random_letters(length() / 5)).unwrap();
     let record = format!("{{\"content\":\"{content}\"}}\n");
     for pattern in chosen_patterns() {
-        let mut params = Params::default();
+        let mut params = RecipeParams::default();
         params.set("keyword", pattern.as_str()).unwrap();
         let started = Instant::now();
-        let asked = Question::new(Number::new(10).unwrap(), Detail::Full, params);
+        let asked = RecipeQuery::new(RecipeNumber::new(10).unwrap(), Detail::Full, params);
         let ran = asked.and_then(|asked| {
             asked.run(&Bytes(record.as_bytes()), 0, &mut |_| ControlFlow::Continue(()))
         });

@@ -1,4 +1,4 @@
-//! The real `jq`, asked many questions about many sets of records in one run.
+//! Runs the real `jq` with many queries over many sets of records at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,21 +6,21 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use lro_core::{Detail, Input, RECIPES, Recipe, recipes};
-use lro_query::recipe::Params;
+use lro_query::recipe::RecipeParams;
 use serde_json::{Value, json};
 
 use crate::records::Set;
 
 pub(crate) const DETAILS: [Detail; 3] = [Detail::Light, Detail::Medium, Detail::Full];
 
-/// A set, and the parameters it is asked with.
+/// A set of records and the parameters of the queries.
 pub(crate) struct Case {
     pub(crate) set: Set,
-    pub(crate) params: Params,
+    pub(crate) params: RecipeParams,
 }
 
-/// The answers of all recipes at all levels for each case: the recipes' own text, with the
-/// placeholders made variables. What `jq -s` prints as one array is its elements.
+/// The answers of all recipes at all levels for each case, from the text of the recipes with variables
+/// for the placeholders. An array from `jq -s` is split into its elements.
 pub(crate) fn answers(cases: &[Case]) -> Vec<BTreeMap<(usize, u8), Vec<Value>>> {
     let mut texts: Vec<String> = Vec::new();
     let mut input = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn answers(cases: &[Case]) -> Vec<BTreeMap<(usize, u8), Vec<Value>>> 
                 }));
             }
         }
-        let Params { namespace, keyword, memory_type, tag, .. } = &case.params;
+        let RecipeParams { namespace, keyword, memory_type, tag, .. } = &case.params;
         let params = json!({
             "namespace": namespace, "keyword": keyword, "memory_type": memory_type, "tag": tag,
         });
@@ -56,7 +56,7 @@ pub(crate) fn answers(cases: &[Case]) -> Vec<BTreeMap<(usize, u8), Vec<Value>>> 
     lines.into_iter().map(by_recipe).collect()
 }
 
-/// The filter over the array of all records, giving an array of answers.
+/// The filter over the array of all records that returns an array of answers.
 fn with_variables(recipe: &Recipe) -> String {
     let mut text = recipe.filter.clone();
     for (placeholder, variable) in [
@@ -81,7 +81,7 @@ fn by_recipe(line: &str) -> BTreeMap<(usize, u8), Vec<Value>> {
     numbers.zip(answers).collect()
 }
 
-/// Runs `jq -c` and insists that it has nothing to say against its input.
+/// Runs `jq -c` and checks that it reports no error.
 pub(crate) fn run(program: &str, input: Vec<u8>) -> String {
     let mut child = Command::new(testkit::tool::require("jq"))
         .args(["-c", program])

@@ -1,4 +1,4 @@
-//! Parts of stored results as their readers ask for them.
+//! Tests of recipes, searches and reads.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "a long run says what it came to")]

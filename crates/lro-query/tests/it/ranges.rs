@@ -1,17 +1,17 @@
-//! Ranges of characters, lines and records against what the whole text says.
+//! Ranges of characters, lines and records compared with the whole text.
 
 use lro_query::Bytes;
-use lro_query::read::{Asked, Piece, Unit, read};
+use lro_query::read::{Piece, ReadRequest, ReadUnit, read};
 use proptest::prelude::*;
 
 const HEADER: &str = "{\"type\":\"lro_header\"}\n";
 
-fn piece(file: &[u8], begin: usize, asked: &Asked) -> Piece {
-    read(&Bytes(file), begin as u64, asked).unwrap()
+fn piece(file: &[u8], begin: usize, request: &ReadRequest) -> Piece {
+    read(&Bytes(file), begin as u64, request).unwrap()
 }
 
 /// The units of the whole text, in order.
-fn naive(file: &[u8], begin: usize, unit: Unit) -> Vec<String> {
+fn naive(file: &[u8], begin: usize, unit: ReadUnit) -> Vec<String> {
     let one = |bytes: &[u8]| {
         bytes
             .utf8_chunks()
@@ -19,8 +19,8 @@ fn naive(file: &[u8], begin: usize, unit: Unit) -> Vec<String> {
             .collect::<String>()
     };
     match unit {
-        Unit::Characters => one(file).chars().map(String::from).collect(),
-        Unit::Lines => file.split_inclusive(|b| *b == b'\n').map(one).collect(),
+        ReadUnit::Characters => one(file).chars().map(String::from).collect(),
+        ReadUnit::Lines => file.split_inclusive(|b| *b == b'\n').map(one).collect(),
         _ => file[begin..].split_inclusive(|b| *b == b'\n').map(one).collect(),
     }
 }
@@ -34,8 +34,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
 }
 
-fn unit() -> impl Strategy<Value = Unit> {
-    proptest::sample::select(vec![Unit::Characters, Unit::Lines, Unit::Records])
+fn unit() -> impl Strategy<Value = ReadUnit> {
+    proptest::sample::select(vec![ReadUnit::Characters, ReadUnit::Lines, ReadUnit::Records])
 }
 
 proptest! {
@@ -48,8 +48,8 @@ proptest! {
     ) {
         let file = [HEADER.as_bytes(), &body].concat();
         let all = naive(&file, HEADER.len(), unit);
-        let asked = Asked::new(unit, start, end, usize::MAX);
-        let got = piece(&file, HEADER.len(), &asked);
+        let request = ReadRequest::new(unit, start, end, usize::MAX);
+        let got = piece(&file, HEADER.len(), &request);
         let total = all.len() as u64;
         let from = start.min(total);
         let to = end.unwrap_or(total).clamp(from, total);
@@ -72,7 +72,7 @@ proptest! {
         let all = naive(&file, HEADER.len(), unit);
         let (mut next, mut text) = (Some(0), String::new());
         while let Some(start) = next {
-            let got = piece(&file, HEADER.len(), &Asked::new(unit, start, None, most));
+            let got = piece(&file, HEADER.len(), &ReadRequest::new(unit, start, None, most));
             prop_assert_eq!(got.given.start, start);
             prop_assert!(got.given.end > start || got.total == start);
             text.push_str(&got.text);
@@ -81,13 +81,13 @@ proptest! {
                 let line = all[usize::try_from(start).unwrap()].clone();
                 let rest = &line[got.text.len()..];
                 prop_assert!(!rest.is_empty(), "a cut leaves something");
-                let characters = Asked::new(Unit::Characters, cut.next_character, Some(
+                let characters = ReadRequest::new(ReadUnit::Characters, cut.next_character, Some(
                     cut.next_character + rest.chars().count() as u64), usize::MAX);
                 let more = piece(&file, HEADER.len(), &characters);
                 prop_assert_eq!(more.text.as_str(), rest);
                 text.push_str(rest);
             } else {
-                // A line given whole fits, unless bytes that are no text made it longer.
+                // A whole line fits, unless replaced bytes made it longer.
                 prop_assert!(got.text.len() <= most.max(4) || got.not_text > 0);
             }
             next = got.next;
@@ -96,18 +96,19 @@ proptest! {
     }
 }
 
-/// Characters of four bytes over the border of every block that is read.
+/// Characters of four bytes across every block boundary.
 #[test]
 fn v1_characters_are_whole_at_every_border_of_a_block() {
     for shift in 0..4 {
         let text = "x".repeat(shift) + &"\u{1f642}".repeat(200_000);
         let total = 200_000 + shift as u64;
-        let got = piece(text.as_bytes(), 0, &Asked::new(Unit::Characters, 0, None, usize::MAX));
+        let got =
+            piece(text.as_bytes(), 0, &ReadRequest::new(ReadUnit::Characters, 0, None, usize::MAX));
         assert_eq!((got.total, got.not_text), (total, 0));
         assert!(got.text == text);
         for start in [65_534, 65_535, 65_536, 131_071, total - 1] {
-            let asked = Asked::new(Unit::Characters, start, Some(start + 2), 100);
-            let got = piece(text.as_bytes(), 0, &asked);
+            let request = ReadRequest::new(ReadUnit::Characters, start, Some(start + 2), 100);
+            let got = piece(text.as_bytes(), 0, &request);
             let count = (total - start).min(2);
             assert_eq!(got.text, "\u{1f642}".repeat(usize::try_from(count).unwrap()));
             assert_eq!(got.given, start..start + count);
@@ -118,44 +119,45 @@ fn v1_characters_are_whole_at_every_border_of_a_block() {
 #[test]
 fn v1_bytes_that_are_no_text_are_one_character_each() {
     let file = b"a\xff\xe6\x97b\x80\n\xf0\x9f";
-    let got = piece(file, 0, &Asked::new(Unit::Characters, 0, None, 100));
+    let got = piece(file, 0, &ReadRequest::new(ReadUnit::Characters, 0, None, 100));
     assert_eq!(got.text, "a\u{fffd}\u{fffd}\u{fffd}b\u{fffd}\n\u{fffd}\u{fffd}");
     assert_eq!((got.total, got.not_text), (9, 6));
-    let got = piece(file, 0, &Asked::new(Unit::Characters, 1, Some(4), 100));
+    let got = piece(file, 0, &ReadRequest::new(ReadUnit::Characters, 1, Some(4), 100));
     assert_eq!(got.text, "\u{fffd}".repeat(3));
-    let got = piece(file, 0, &Asked::new(Unit::Lines, 1, None, 100));
+    let got = piece(file, 0, &ReadRequest::new(ReadUnit::Lines, 1, None, 100));
     assert_eq!((got.text.as_str(), got.not_text), ("\u{fffd}\u{fffd}", 2));
 }
 
 #[test]
 fn v1_records_are_counted_behind_the_header() {
     let file = format!("{HEADER}{{\"n\":1}}\n{{\"n\":2}}\n{{\"n\":3}}\n");
-    let asked = Asked::new(Unit::Records, 1, Some(2), 100);
-    let got = piece(file.as_bytes(), HEADER.len(), &asked);
+    let request = ReadRequest::new(ReadUnit::Records, 1, Some(2), 100);
+    let got = piece(file.as_bytes(), HEADER.len(), &request);
     assert_eq!((got.text.as_str(), got.given, got.total), ("{\"n\":2}\n", 1..2, 3));
     assert_eq!(got.next, Some(2));
-    let got = piece(file.as_bytes(), HEADER.len(), &Asked::new(Unit::Lines, 0, Some(1), 100));
+    let got =
+        piece(file.as_bytes(), HEADER.len(), &ReadRequest::new(ReadUnit::Lines, 0, Some(1), 100));
     assert_eq!((got.text.as_str(), got.total), (HEADER, 4));
 }
 
 #[test]
 fn v1_beyond_the_end_there_is_nothing_and_it_is_said() {
-    for unit in [Unit::Characters, Unit::Lines, Unit::Records] {
-        let got = piece(b"ab\n", 0, &Asked::new(unit, 100, None, 10));
+    for unit in [ReadUnit::Characters, ReadUnit::Lines, ReadUnit::Records] {
+        let got = piece(b"ab\n", 0, &ReadRequest::new(unit, 100, None, 10));
         assert_eq!((got.text.as_str(), got.next), ("", None));
         assert_eq!(got.given, got.total..got.total);
-        assert_eq!(piece(b"", 0, &Asked::new(unit, 0, None, 10)).total, 0);
+        assert_eq!(piece(b"", 0, &ReadRequest::new(unit, 0, None, 10)).total, 0);
     }
 }
 
 #[test]
 fn a_line_of_one_character_is_not_cut_however_small_a_piece_may_be() {
     for (file, most) in [("x", 0), ("\u{e9}", 1), ("\u{1f642}", 0), ("\u{1f642}", 3)] {
-        for unit in [Unit::Lines, Unit::Records] {
-            let got = piece(file.as_bytes(), 0, &Asked::new(unit, 0, None, most));
+        for unit in [ReadUnit::Lines, ReadUnit::Records] {
+            let got = piece(file.as_bytes(), 0, &ReadRequest::new(unit, 0, None, most));
             assert_eq!((got.text.as_str(), got.given, got.cut), (file, 0..1, None));
             let longer = format!("{file}{file}");
-            let got = piece(longer.as_bytes(), 0, &Asked::new(unit, 0, None, most));
+            let got = piece(longer.as_bytes(), 0, &ReadRequest::new(unit, 0, None, most));
             assert_eq!(got.text, file);
             assert_eq!(got.cut.unwrap().next_character, 1);
         }

@@ -1,19 +1,19 @@
-//! The recipes' own rules: pages, parameters, errors.
+//! Pages, parameters and errors of recipes.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use lro_core::Detail;
-use lro_query::recipe::{Number, Params, Question, RecipeError};
+use lro_query::recipe::{RecipeError, RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::{Bytes, Page, PatternError, Rest, Total};
 
 use crate::recipes::ask;
 use crate::records::Set;
 
-fn question(number: u64, detail: Detail, name: &str, value: &str) -> Question {
-    let mut params = Params::default();
+fn question(number: u64, detail: Detail, name: &str, value: &str) -> RecipeQuery {
+    let mut params = RecipeParams::default();
     params.set(name, value).unwrap();
-    Question::new(Number::new(number).unwrap(), detail, params).unwrap()
+    RecipeQuery::new(RecipeNumber::new(number).unwrap(), detail, params).unwrap()
 }
 
 fn some_memories() -> Set {
@@ -52,11 +52,14 @@ fn n3_parameters_are_data() {
 
 #[test]
 fn n3_unknown_parameters_and_numbers_are_named() {
-    let mut params = Params::default();
+    let mut params = RecipeParams::default();
     let error = params.set("colour", "red").unwrap_err();
     assert!(error.hint().unwrap().contains("namespace, keyword, memory_type, tag"));
     for number in [0, 11, 266, u64::MAX] {
-        assert!(matches!(Number::new(number), Err(RecipeError::UnknownNumber { .. })), "{number}");
+        assert!(
+            matches!(RecipeNumber::new(number), Err(RecipeError::UnknownNumber { .. })),
+            "{number}"
+        );
     }
 }
 
@@ -64,7 +67,7 @@ fn n3_unknown_parameters_and_numbers_are_named() {
 fn every_recipe_says_its_parameter() {
     let named = |detail| {
         (1..=10)
-            .filter_map(|n| Some((n, Number::new(n).unwrap().param(detail)?)))
+            .filter_map(|n| Some((n, RecipeNumber::new(n).unwrap().param(detail)?)))
             .collect::<Vec<_>>()
     };
     let light = [(2, "namespace"), (3, "keyword"), (5, "memory_type"), (7, "tag")];
@@ -99,7 +102,7 @@ fn pages_are_cut_from_the_whole_and_the_total_stays() {
             let expected: Vec<_> = all.iter().skip(offset).take(limit).cloned().collect();
             assert!(some == expected, "recipe {number}, {page:?}");
             assert_eq!(ran.total, Total::Exactly(all.len() as u64), "recipe {number}, {page:?}");
-            assert_eq!(ran.given, some.len() as u64);
+            assert_eq!(ran.returned, some.len() as u64);
         }
     }
 }
@@ -130,9 +133,10 @@ fn keywords_that_no_linear_engine_takes_are_refused_with_a_hint() {
         (r"(a)\1", PatternError::BackReference),
         (r"\w{999}{999}", PatternError::TooLarge),
     ] {
-        let mut params = Params::default();
+        let mut params = RecipeParams::default();
         params.set("keyword", keyword).unwrap();
-        let error = Question::new(Number::new(3).unwrap(), Detail::Light, params).err().unwrap();
+        let error =
+            RecipeQuery::new(RecipeNumber::new(3).unwrap(), Detail::Light, params).err().unwrap();
         assert!(!error.hint().unwrap().is_empty());
         assert!(matches!(error, RecipeError::Keyword(error) if error == expected), "{keyword}");
     }

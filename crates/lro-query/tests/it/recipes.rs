@@ -1,26 +1,26 @@
-//! The recipes against the real `jq`.
+//! The recipes compared with the real `jq`.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use lro_core::Detail;
 use lro_query::Bytes;
-use lro_query::recipe::{Form, Number, Params, Question, Ran};
+use lro_query::recipe::{AnswerFormat, RecipeNumber, RecipeOutcome, RecipeParams, RecipeQuery};
 use serde_json::Value;
 use testkit::SplitMix64;
 
 use crate::jq::{self, Case, DETAILS, as_doubles};
 use crate::records::{Set, odd_set};
 
-/// How many sets one run of `jq` is given.
+/// The number of sets per run of `jq`.
 const BATCH: usize = 250;
 
 fn cases() -> usize {
     std::env::var("ATLATL_SOAK_CASES").map_or(200, |cases| cases.parse().unwrap())
 }
 
-/// The answers of a question as they are, and what is said of them.
-pub(crate) fn ask(set: &Set, question: &Question) -> (Vec<String>, Ran) {
+/// The answers and the outcome of a query.
+pub(crate) fn ask(set: &Set, question: &RecipeQuery) -> (Vec<String>, RecipeOutcome) {
     let (file, begin) = set.file();
     let mut answers = Vec::new();
     let ran = question
@@ -32,20 +32,20 @@ pub(crate) fn ask(set: &Set, question: &Question) -> (Vec<String>, Ran) {
     (answers, ran)
 }
 
-/// Text as text, JSON as what it says; a lone surrogate says U+FFFD to `jq`.
-fn values(answers: &[String], form: Form) -> Vec<Value> {
+/// Text as a string, JSON as a value; `jq` reads a lone surrogate as U+FFFD.
+fn values(answers: &[String], form: AnswerFormat) -> Vec<Value> {
     let json = |answer: &String| serde_json::from_str(&answer.replace(r"\udc00", r"\ufffd"));
     answers
         .iter()
         .map(|answer| match form {
-            Form::Text => Value::String(answer.clone()),
+            AnswerFormat::Text => Value::String(answer.clone()),
             _ => as_doubles(&json(answer).unwrap()),
         })
         .collect()
 }
 
-fn number(number: u8) -> Number {
-    Number::new(u64::from(number)).unwrap()
+fn number(number: u8) -> RecipeNumber {
+    RecipeNumber::new(u64::from(number)).unwrap()
 }
 
 fn same_as_jq(cases: &[Case], threads: usize) -> usize {
@@ -54,14 +54,14 @@ fn same_as_jq(cases: &[Case], threads: usize) -> usize {
     for (case, expected) in cases.iter().zip(&expected) {
         for ((level, recipe), expected) in expected {
             let detail = DETAILS[*level];
-            let question = Question::new(number(*recipe), detail, case.params.clone()).unwrap();
+            let question = RecipeQuery::new(number(*recipe), detail, case.params.clone()).unwrap();
             let question = question.threads(NonZeroUsize::new(threads).unwrap());
             let (answers, ran) = ask(&case.set, &question);
             let context = || {
                 let optional = case.set.optional;
                 format!("recipe {recipe}, {detail}, {:?}, {optional:?}", case.params)
             };
-            if values(&answers, ran.form) != *expected {
+            if values(&answers, ran.format) != *expected {
                 let ours = answers.join("\n");
                 let records = case.set.lines.join("\n");
                 let expected: Vec<String> = expected.iter().map(Value::to_string).collect();
@@ -75,8 +75,8 @@ fn same_as_jq(cases: &[Case], threads: usize) -> usize {
     compared
 }
 
-fn params(random: &mut SplitMix64) -> Params {
-    let mut params = Params::default();
+fn params(random: &mut SplitMix64) -> RecipeParams {
+    let mut params = RecipeParams::default();
     if random.chance(30) {
         return params;
     }
@@ -144,10 +144,10 @@ fn sparse_memories() -> Set {
     set
 }
 
-/// Enough of them to be read in several chunks by several threads.
+/// Enough records for several chunks and threads.
 #[test]
 fn n2_memories_are_answered_as_by_jq_on_several_threads() {
-    let mut params = Params::default();
+    let mut params = RecipeParams::default();
     params.set("keyword", "the (plan|error|deploy)").unwrap();
     params.set("tag", "postgres").unwrap();
     same_as_jq(&[Case { set: sparse_memories(), params }], 3);
@@ -158,7 +158,8 @@ fn n6_the_same_question_gives_the_same_bytes_however_many_threads() {
     let set = sparse_memories();
     for recipe in 1..=10 {
         let asked = |threads| {
-            let question = Question::new(number(recipe), Detail::Full, Params::default()).unwrap();
+            let question =
+                RecipeQuery::new(number(recipe), Detail::Full, RecipeParams::default()).unwrap();
             ask(&set, &question.threads(NonZeroUsize::new(threads).unwrap()))
         };
         let first = asked(1);

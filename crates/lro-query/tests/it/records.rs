@@ -1,17 +1,17 @@
-//! Sets of records that are as odd as records can be.
+//! Sets of unusual records.
 
 use lro_core::Optional;
 use lro_core::records::Found;
 use testkit::SplitMix64;
 
-/// Records, and what is known of their fields.
+/// A set of records.
 pub(crate) struct Set {
     pub(crate) lines: Vec<String>,
     pub(crate) optional: Optional,
 }
 
 impl Set {
-    /// What storing this payload, an array, makes of it.
+    /// The records of a payload, an array, after storing.
     pub(crate) fn stored(records: &[String]) -> Self {
         let payload = format!("[{}]", records.join(","));
         let found = Found::detect(payload.as_bytes());
@@ -20,7 +20,7 @@ impl Set {
         Self { lines, optional: Optional::from_shape(&survey.shape) }
     }
 
-    /// The lines behind a header, and where they begin.
+    /// The lines after a header, and their offset.
     pub(crate) fn file(&self) -> (Vec<u8>, u64) {
         let header = format!("{{\"type\":\"lro_header\",\"count\":{}}}\n", self.lines.len());
         let lines: String = self.lines.iter().flat_map(|line| [line, "\n"]).collect();
@@ -28,7 +28,7 @@ impl Set {
     }
 }
 
-/// How a field behaves throughout a set.
+/// The values of a field throughout a set.
 #[derive(Clone, Copy)]
 enum Habit {
     Proper,
@@ -66,7 +66,7 @@ pub(crate) fn odd_set(random: &mut SplitMix64) -> Set {
     Set::stored(&records)
 }
 
-/// The member as text; none where it is missing, two where it stands twice.
+/// The member as text: none if it is missing, two if it is duplicated.
 fn member(name: &str, habit: Habit, proper: String, random: &mut SplitMix64) -> Vec<String> {
     let (absent, odd) = match habit {
         Habit::Proper => (0, 0),
@@ -89,7 +89,7 @@ fn member(name: &str, habit: Habit, proper: String, random: &mut SplitMix64) -> 
     members
 }
 
-/// A field's name, now and then with its first letter escaped.
+/// The name of a field, sometimes with its first letter escaped.
 fn spelled(name: &str, random: &mut SplitMix64) -> String {
     if random.chance(4) {
         let first = u32::from(name.chars().next().unwrap());

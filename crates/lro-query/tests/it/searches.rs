@@ -1,24 +1,24 @@
-//! Searches against the real `rg`, and their own rules.
+//! Searches compared with the real `rg`, and their own rules.
 
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::process::Command;
 use std::time::Instant;
 
-use lro_query::search::{Case, LineEnd, Match, Search, SearchError};
+use lro_query::search::{Case, LineEnd, Search, SearchError, SearchMatch};
 use lro_query::{Bytes, PatternError, Rest, Total};
 use lro_spool::{PositionedRead, SpoolError};
 use serde_json::Value;
 use testkit::SplitMix64;
 
-fn search(text: &[u8], pattern: &str, case: Case) -> (Vec<Match>, Total) {
+fn search(text: &[u8], pattern: &str, case: Case) -> (Vec<SearchMatch>, Total) {
     let search = Search::new(pattern, case).unwrap().most_results(usize::MAX, Rest::Count);
     let found = search.run(&Bytes(text), 0).unwrap();
     (found.matches, found.total)
 }
 
-/// Each line from 0, and where its first match begins in the file; `rg` names no empty one at a
-/// line's end.
+/// Each matching line from 0, and the offset of its first match in the file. `rg` reports no empty match
+/// at the end of a line.
 fn by_rg(file: &std::path::Path, pattern: &str, case: Case) -> Vec<(u64, Option<u64>)> {
     let mut command = Command::new(testkit::tool::require("rg"));
     command.args(["--no-config", "--text", "--encoding", "none", "--json", "--line-number"]);
@@ -139,7 +139,7 @@ fn v2_lines_are_found_as_by_rg() {
     eprintln!("soak: {cases} searches, {compared} lines found as by rg");
 }
 
-/// What a position in the text means, one character at a time.
+/// Checks positions one character at a time.
 #[test]
 fn v2_positions_and_texts_fit_together() {
     let mut random = SplitMix64::new(5);
@@ -177,7 +177,7 @@ fn v2_positions_and_texts_fit_together() {
     }
 }
 
-/// A line as characters, one U+FFFD for every byte that is none.
+/// A line as characters, with one U+FFFD for every invalid byte.
 fn show(line: &[u8]) -> Vec<char> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let one = |bad: &[u8]| vec![char::REPLACEMENT_CHARACTER; bad.len()];
@@ -259,7 +259,7 @@ fn a_deadline_in_the_past_ends_a_search() {
     assert!(matches!(search.run(&Bytes(&file), begin), Err(SearchError::Time)));
 }
 
-/// One line of `x`, with a word near its end: nothing of it is in memory.
+/// A source with one line of `x` and a word near its end, generated on reading.
 struct LongLine {
     bytes: u64,
     word: &'static [u8],

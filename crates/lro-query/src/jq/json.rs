@@ -1,20 +1,21 @@
-//! Parse: from a record's bytes to a value of jaq.
+//! Converts JSON text to values of jaq and back.
 //!
-//! Our own, for three reasons: strings without escapes stay where they lie, numbers keep their
-//! spelling, and the depth is bounded (jaq's own parser has no bound, and a million `[` would fill
-//! any stack; `serde_json` rounds numbers and refuses half a surrogate pair).
+//! This is not `jaq_json::read`, for three reasons: strings without escapes borrow from the record,
+//! numbers keep their spelling, and the depth is bounded. The parser of jaq has no depth limit, so that
+//! a million `[` overflow any stack; `serde_json` rounds numbers and rejects half a surrogate pair.
+
+use std::io::Write as _;
 
 use bytes::Bytes;
-use jaq_json::{Map, Rc, Val};
+use jaq_json::{Map, Num, Rc, Val};
 
-use super::number;
+/// The maximum nesting depth of a record.
+const MAX_DEPTH: usize = 1000;
 
-/// Deeper records are not parsed; a filter could do nothing with them that ends well.
-const DEPTH: usize = 1000;
-
-/// Where the bytes stop being a value.
+/// A record that is not a valid JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Malformed {
+    /// The offset of the first invalid byte.
     At(usize),
     TooDeep,
 }
@@ -23,13 +24,13 @@ impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::At(byte) => write!(f, "the record is no JSON value from byte {byte} on"),
-            Self::TooDeep => write!(f, "the record is nested more than {DEPTH} deep"),
+            Self::TooDeep => write!(f, "the record is nested more than {MAX_DEPTH} deep"),
         }
     }
 }
 
-/// Parses `text`, which is UTF-8 and holds one value.
-pub(super) fn value(text: &Bytes) -> Result<Val, Malformed> {
+/// Parses `text`, which must be valid UTF-8 and hold one value.
+pub(super) fn parse(text: &Bytes) -> Result<Val, Malformed> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     parser.space();
     let value = parser.value()?;
@@ -92,7 +93,7 @@ impl Parser<'_> {
         inside: fn(&mut Self) -> Result<Val, Malformed>,
     ) -> Result<Val, Malformed> {
         self.depth += 1;
-        if self.depth > DEPTH {
+        if self.depth > MAX_DEPTH {
             return Err(Malformed::TooDeep);
         }
         self.at += 1;
@@ -129,7 +130,7 @@ impl Parser<'_> {
             self.at += 1;
             return Ok(Val::obj(members));
         }
-        // Most records have about this many fields; growing twice costs more than the room.
+        // Most records have about this many fields, and growing the map costs more than the space.
         members.reserve(if self.depth == 1 { 16 } else { 4 });
         loop {
             if self.peek() != Some(b'"') {
@@ -160,7 +161,7 @@ impl Parser<'_> {
         let part = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.iter().position(|b| !part(b)).unwrap_or(rest.len());
         let lexeme = std::str::from_utf8(&rest[..length]).ok();
-        match lexeme.and_then(number::parse) {
+        match lexeme.and_then(parse_number) {
             Some(number) => {
                 self.at += length;
                 Ok(Val::Num(number))
@@ -220,7 +221,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Half a surrogate pair becomes the replacement character, as in jq.
+    /// Decodes a `\u` escape. As in jq, half a surrogate pair becomes the replacement character.
     fn unicode(&mut self) -> Result<char, Malformed> {
         let first = self.hex()?;
         let whole = if (0xD800..0xDC00).contains(&first) && self.text[self.at..].starts_with(b"\\u")
@@ -254,15 +255,190 @@ impl Parser<'_> {
     }
 }
 
+/// Parses a number. If neither an integer nor a double prints the same text, the number keeps its text
+/// until a filter computes with it.
+pub(super) fn parse_number(lexeme: &str) -> Option<Num> {
+    let digits = lexeme.strip_prefix('-').unwrap_or(lexeme);
+    if digits.bytes().all(|b| b.is_ascii_digit()) {
+        let well_formed = digits == "0" || (!digits.is_empty() && !digits.starts_with('0'));
+        if !well_formed {
+            return None;
+        }
+        return match lexeme.parse::<isize>() {
+            Ok(0) if lexeme.len() > 1 => Some(with_text(lexeme)),
+            Ok(int) => Some(Num::Int(int)),
+            Err(_) => Num::from_str_radix(lexeme, 10),
+        };
+    }
+    if !is_decimal(digits) {
+        return None;
+    }
+    let float: f64 = lexeme.parse().ok()?;
+    let mut text = NumberText::default();
+    text.float(float);
+    Some(if text.as_bytes() == lexeme.as_bytes() { Num::Float(float) } else { with_text(lexeme) })
+}
+
+fn with_text(lexeme: &str) -> Num {
+    Num::Dec(Rc::new(lexeme.to_owned()))
+}
+
+/// Whether `text` is a number of RFC 8259 without the sign. Rust also parses `1.`, `.5` and `inf`.
+fn is_decimal(text: &str) -> bool {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    all_digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(all_digits)
+        && exponent.is_none_or(|e| all_digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
+}
+
+/// Whole doubles below this are written as integers, as in jq.
+const MAX_WHOLE_NUMBER: f64 = 1e17;
+/// Doubles below this are written with an exponent.
+const MIN_PLAIN_NUMBER: f64 = 1e-5;
+
+/// The text of a double, on the stack.
+#[derive(Default)]
+struct NumberText {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl NumberText {
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn float(&mut self, float: f64) {
+        let size = float.abs();
+        let mut free = &mut self.bytes[..];
+        // The shortest digits that round-trip: at most 17, with sign, point and exponent.
+        let written = if size == 0.0 || (MIN_PLAIN_NUMBER..MAX_WHOLE_NUMBER).contains(&size) {
+            write!(free, "{float}")
+        } else {
+            write!(free, "{float:e}")
+        };
+        written.expect("a double has at most 24 characters");
+        self.length = 32 - free.len();
+    }
+}
+
+/// Writes a number as JSON. As in jq, NaN is null and infinities are the largest doubles.
+pub(super) fn write_number(out: &mut Vec<u8>, number: &Num) {
+    match number {
+        Num::Float(float) if float.is_nan() => out.extend_from_slice(b"null"),
+        Num::Float(float) => {
+            let mut text = NumberText::default();
+            text.float(float.clamp(f64::MIN, f64::MAX));
+            out.extend_from_slice(text.as_bytes());
+        }
+        // Writing to memory cannot fail.
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+/// An object with a key that is not a string, which has no JSON form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NonStringKey;
+
+impl std::fmt::Display for NonStringKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object's key must be a string")
+    }
+}
+
+/// Appends `value` as JSON on one line.
+pub(super) fn write(out: &mut Vec<u8>, value: &Val) -> Result<(), NonStringKey> {
+    match value {
+        Val::Null => out.extend_from_slice(b"null"),
+        Val::Bool(true) => out.extend_from_slice(b"true"),
+        Val::Bool(false) => out.extend_from_slice(b"false"),
+        Val::Num(number) => write_number(out, number),
+        Val::TStr(text) | Val::BStr(text) => write_string(out, text),
+        Val::Arr(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write(out, item)?;
+            }
+            out.push(b']');
+        }
+        Val::Obj(members) => {
+            out.push(b'{');
+            for (i, (key, member)) in members.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                match key {
+                    Val::TStr(text) | Val::BStr(text) => write_string(out, text),
+                    _ => return Err(NonStringKey),
+                }
+                out.push(b':');
+                write(out, member)?;
+            }
+            out.push(b'}');
+        }
+    }
+    Ok(())
+}
+
+/// Writes a string. A filter can cut a character in two; invalid bytes are replaced.
+fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    match std::str::from_utf8(text) {
+        Ok(_) => write_escaped(out, text),
+        Err(_) => write_escaped(out, String::from_utf8_lossy(text).as_bytes()),
+    }
+    out.push(b'"');
+}
+
+fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let is_special = |b: &u8| matches!(b, 0..=0x1F | b'"' | b'\\' | 0x7F);
+    let mut rest = text;
+    while let Some(i) = rest.iter().position(is_special) {
+        out.extend_from_slice(&rest[..i]);
+        let byte = rest[i];
+        let short = match byte {
+            b'"' | b'\\' => Some(byte),
+            8 => Some(b'b'),
+            12 => Some(b'f'),
+            b'\n' => Some(b'n'),
+            b'\r' => Some(b'r'),
+            b'\t' => Some(b't'),
+            _ => None,
+        };
+        if let Some(letter) = short {
+            out.extend_from_slice(&[b'\\', letter]);
+        } else {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        rest = &rest[i + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::write;
     use super::*;
 
     fn round(text: &str) -> Option<String> {
-        let value = value(&Bytes::copy_from_slice(text.as_bytes())).ok()?;
+        let value = parse(&Bytes::copy_from_slice(text.as_bytes())).ok()?;
         let mut out = Vec::new();
-        write::value(&mut out, &value).ok()?;
+        write(&mut out, &value).ok()?;
         String::from_utf8(out).ok()
     }
 
@@ -333,8 +509,8 @@ mod tests {
     #[test]
     fn depth_is_bounded() {
         let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
-        assert!(round(&deep(DEPTH)).is_some());
+        assert!(round(&deep(MAX_DEPTH)).is_some());
         let too_deep = Bytes::from(deep(1_000_000).into_bytes());
-        assert!(matches!(value(&too_deep), Err(Malformed::TooDeep)));
+        assert!(matches!(parse(&too_deep), Err(Malformed::TooDeep)));
     }
 }
