@@ -47,14 +47,13 @@
 mod address;
 #[cfg(feature = "contract")]
 pub mod contract;
-mod dir;
 mod encode;
 mod error;
+mod fs;
 mod memory;
 mod name;
 #[cfg(feature = "object")]
 mod object;
-pub mod os;
 mod quota;
 mod remote;
 mod restore;
@@ -65,9 +64,9 @@ mod tombstones;
 mod write_behind;
 
 pub use address::{Address, NotAnAddress};
-pub use dir::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing};
 pub use encode::{StoreError, StoreRequest, StoreWriter, store, store_arrived};
 pub use error::{Damage, Foreign, Limit, SpoolError};
+pub use fs::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing, os};
 pub use memory::MemorySpool;
 pub use name::{Extension, FileName, NotAName};
 #[cfg(feature = "object")]

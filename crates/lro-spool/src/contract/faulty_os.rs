@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::os::{Links, Lock, Os, RealOs, Stat};
+use crate::fs::os::{Links, Lock, Os, RealOs, Stat};
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::key::Nonce;
 use super::options::ObjectOptions;
 use crate::error::{Limit, SpoolError};
-use crate::os::{Links, Os, RealOs, again};
+use crate::fs::os::{Links, Os, RealOs, again};
 use crate::spool::{PositionedRead, Scratch};
 
 const MODE: u32 = 0o600;

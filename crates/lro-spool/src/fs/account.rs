@@ -32,8 +32,8 @@ use chrono::{DateTime, Utc};
 use super::checked_dir::Folder;
 use super::options::DirOptions;
 use crate::error::SpoolError;
+use crate::fs::os::{Kind, Os, again};
 use crate::name::FileName;
-use crate::os::{Kind, Os, again};
 use crate::scope::Scope;
 
 /// A longer file is begun again.

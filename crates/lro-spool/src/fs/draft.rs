@@ -11,8 +11,8 @@ use super::Shared;
 use super::account::Pending;
 use super::checked_dir::{HEADER_CAP, Locked, SIDECAR_CAP};
 use crate::error::{Limit, SpoolError};
+use crate::fs::os::{Lock, Os, again};
 use crate::name::{Extension, FileName, PART_CAP, Piece};
-use crate::os::{Lock, Os, again};
 use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 use crate::spool::{Draft, Listed, NewResult, PartNumber};
 

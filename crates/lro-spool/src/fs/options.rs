@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lro_core::config::ReadableBy;
 
-use crate::os::{Os, RealOs};
+use crate::fs::os::{Os, RealOs};
 use crate::quota::Quota;
 use crate::scope::Scope;
 

@@ -11,8 +11,8 @@ use lro_core::OffloadHeader;
 use super::options::{DirOptions, Parents, Sharing};
 use super::results;
 use crate::error::{Foreign, SpoolError};
+use crate::fs::os::{Kind, Links, Lock, Os, Stat, again};
 use crate::name::{Extension, FileName, Piece};
-use crate::os::{Kind, Links, Lock, Os, Stat, again};
 use crate::sidecar::Sidecar;
 use crate::spool::Listed;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::Shared;
 use super::checked_dir::Found;
 use crate::error::SpoolError;
+use crate::fs::os::again;
 use crate::name::Piece;
-use crate::os::again;
 use crate::spool::{Listed, PartNumber, PositionedRead, StoredResult};
 
 pub(super) struct DirReader {

@@ -9,8 +9,8 @@ use lro_core::{Operation, ResultId};
 
 use super::Shared;
 use crate::error::{Limit, SpoolError};
+use crate::fs::os::again;
 use crate::name::{Extension, FileName, Piece};
-use crate::os::again;
 use crate::spool::{PositionedRead, Scratch};
 
 /// Nobody but us reads it, whoever may read results.
