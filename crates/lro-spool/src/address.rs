@@ -1,12 +1,26 @@
-//! Address: what a caller may say to mean a stored result.
+//! How stored results are named and addressed: file names, scopes, addresses.
+//!
+//! `atlatl-{operation}-{ulid}.{extension}` names the data file. The suffix `.meta.json` names its
+//! sidecar and `.part-1` an additional part; the prefix `.part-` marks a file that is still being
+//! written. A name must parse to this form: no path is ever built from any other text.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-use lro_core::{Reference, ResultId};
+use lro_core::{Operation, Reference, ResultId};
 
-use crate::name::FileName;
+const PREFIX: &str = "atlatl-";
+const SIDECAR_SUFFIX: &str = ".meta.json";
+const PART_INFIX: &str = ".part-";
+const DRAFT_PREFIX: &str = ".part-";
+const ULID_LEN: usize = 26;
+const OPERATION_CAP: usize = 40;
+/// More parts than this a result does not have.
+pub(crate) const PART_CAP: u16 = 999;
+const LEN: usize = 8;
+/// Crockford's alphabet in lower case: no letter is taken for a digit.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// A reference, a bare identity, a file name, or the absolute path a descriptor showed.
 ///
@@ -92,6 +106,210 @@ impl FromStr for Address {
     }
 }
 
+/// What kind of content a file holds, by the end of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Extension {
+    /// A header line, then one record per line.
+    Jsonl,
+    /// One JSON document.
+    Json,
+    /// Text.
+    Txt,
+    /// Anything else.
+    Bin,
+}
+
+impl Extension {
+    /// As it stands in a name, without the dot.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Json => "json",
+            Self::Txt => "txt",
+            Self::Bin => "bin",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        [Self::Jsonl, Self::Json, Self::Txt, Self::Bin].into_iter().find(|e| e.as_str() == text)
+    }
+}
+
+/// Spec F4: the name of a stored result's data file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FileName {
+    operation: String,
+    id: ResultId,
+    extension: Extension,
+}
+
+/// The text is not the name of a stored result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of a stored result")]
+pub struct NotAName;
+
+impl FileName {
+    /// The name for a result of `operation`.
+    pub fn new(operation: &Operation, id: ResultId, extension: Extension) -> Self {
+        Self { operation: operation.as_str().to_owned(), id, extension }
+    }
+
+    /// The operation, as in `[a-z0-9_-]{1,40}`.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// The identity.
+    pub fn id(&self) -> ResultId {
+        self.id
+    }
+
+    /// The kind of content.
+    pub fn extension(&self) -> Extension {
+        self.extension
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}-{}.{}", self.operation, self.id, self.extension.as_str())
+    }
+}
+
+impl FromStr for FileName {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<Self, NotAName> {
+        let (stem, extension) =
+            text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(NotAName)?;
+        let extension = Extension::parse(extension).ok_or(NotAName)?;
+        let cut = stem.len().checked_sub(ULID_LEN + 1).ok_or(NotAName)?;
+        let (operation, id) = stem.split_at_checked(cut).ok_or(NotAName)?;
+        let id = id.strip_prefix('-').and_then(|id| id.parse().ok()).ok_or(NotAName)?;
+        let plain = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        if !(1..=OPERATION_CAP).contains(&operation.len()) || !operation.bytes().all(plain) {
+            return Err(NotAName);
+        }
+        Ok(Self { operation: operation.to_owned(), id, extension })
+    }
+}
+
+/// One of the files that make up a stored result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Data,
+    Sidecar,
+    /// Counted from 1.
+    Part(u16),
+}
+
+impl Piece {
+    /// What this piece of `name` is called once it is whole.
+    pub(crate) fn of(self, name: &FileName) -> String {
+        match self {
+            Self::Data => name.to_string(),
+            Self::Sidecar => format!("{name}{SIDECAR_SUFFIX}"),
+            Self::Part(n) => format!("{name}{PART_INFIX}{n}"),
+        }
+    }
+
+    /// What it is called while it is being written.
+    pub(crate) fn draft_of(self, name: &FileName) -> String {
+        format!("{DRAFT_PREFIX}{}", self.of(name))
+    }
+}
+
+/// What an entry of a directory is to us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: FileName,
+    pub(crate) piece: Piece,
+    /// Whether it is still being written, or was when its writer died.
+    pub(crate) draft: bool,
+}
+
+impl Entry {
+    /// Reads a name; `None` where it is not one of ours.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (rest, draft) = match text.strip_prefix(DRAFT_PREFIX) {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (name, piece) = if let Some(name) = rest.strip_suffix(SIDECAR_SUFFIX) {
+            (name, Piece::Sidecar)
+        } else if let Some((name, n)) = rest.split_once(PART_INFIX) {
+            let number = n.parse().ok().filter(|n| (1..=PART_CAP).contains(n))?;
+            // `01` and `+1` would be second names of the same part.
+            (name, (number.to_string() == n).then_some(Piece::Part(number))?)
+        } else {
+            (rest, Piece::Data)
+        };
+        Some(Self { name: name.parse().ok()?, piece, draft })
+    }
+}
+
+/// The folder of one project's results: eight characters made from what tells projects apart.
+///
+/// ```
+/// use lro_spool::Scope;
+///
+/// let one = Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]);
+/// assert_eq!(one, Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]));
+/// assert_ne!(one, Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop2", b""]));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scope([u8; LEN]);
+
+/// The text is no scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a scope: expected eight characters")]
+pub struct NotAScope;
+
+impl Scope {
+    /// The scope of these fields, in this order: uid, working directory, what `--scope` said.
+    ///
+    /// FNV-1a over length and bytes of each field, mixed once more: the same on every machine and in
+    /// every version, so that a restarted proxy finds its folder. It keeps projects of one user
+    /// apart by accident, not against an attacker: whoever can choose these fields to collide is
+    /// that user already. A cryptographic hash would be a dependency for nothing.
+    pub fn from_fields<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut add = |byte: u8| {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        };
+        for field in fields {
+            (field.len() as u64).to_le_bytes().into_iter().for_each(&mut add);
+            field.iter().copied().for_each(&mut add);
+        }
+        // FNV leaves the upper bits of short inputs alike.
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^= hash >> 31;
+        let mut name = [0; LEN];
+        for place in &mut name {
+            *place = ALPHABET[(hash & 31) as usize];
+            hash >>= 5;
+        }
+        Self(name)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{}", char::from(*b)))
+    }
+}
+
+impl FromStr for Scope {
+    type Err = NotAScope;
+
+    fn from_str(text: &str) -> Result<Self, NotAScope> {
+        let name: [u8; LEN] = text.as_bytes().try_into().map_err(|_| NotAScope)?;
+        if name.iter().all(|b| ALPHABET.contains(b)) { Ok(Self(name)) } else { Err(NotAScope) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +360,107 @@ mod tests {
             format!("{name}\n"),
         ] {
             assert_eq!(text.parse::<Address>(), Err(NotAnAddress), "{text:?}");
+        }
+    }
+
+    fn name(tool: &str, extension: Extension) -> FileName {
+        FileName::new(&Operation::of_tool(tool), ResultId::new(1_800_000_000_000, 7), extension)
+    }
+
+    #[test]
+    fn f4_names_are_the_specifications_and_are_read_back() {
+        for (tool, operation) in [
+            ("recall_memories", "recall"),
+            ("search_memories", "search"),
+            ("inject_context", "inject"),
+            ("list_memories", "list"),
+        ] {
+            let name = name(tool, Extension::Jsonl);
+            assert_eq!(name.to_string(), format!("atlatl-{operation}-{}.jsonl", name.id()));
+            assert_eq!((name.operation(), name.extension()), (operation, Extension::Jsonl));
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        for extension in [Extension::Json, Extension::Txt, Extension::Bin] {
+            let name = name("a-b_c-0", extension);
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+    }
+
+    #[test]
+    fn f27_names_are_bounded_whatever_the_tool_is_called() {
+        for tool in ["x".repeat(5000), "../".repeat(900), "\u{1f600}".repeat(300)] {
+            let name = name(&tool, Extension::Jsonl);
+            assert!(Piece::Part(PART_CAP).draft_of(&name).len() <= 100);
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+    }
+
+    #[test]
+    fn every_piece_has_one_name() {
+        let name = name("grep", Extension::Txt);
+        for piece in [Piece::Data, Piece::Sidecar, Piece::Part(1), Piece::Part(PART_CAP)] {
+            let whole = Entry { name: name.clone(), piece, draft: false };
+            assert_eq!(Entry::parse(&piece.of(&name)), Some(whole.clone()));
+            assert_eq!(Entry::parse(&piece.draft_of(&name)), Some(Entry { draft: true, ..whole }));
+        }
+    }
+
+    #[test]
+    fn v5_anything_else_is_no_name_of_ours() {
+        let good = name("grep", Extension::Txt).to_string();
+        let id = &good[12..38];
+        for bad in [
+            String::new(),
+            "atlatl-".to_owned(),
+            format!("../{good}"),
+            format!("x/{good}"),
+            format!("{good}/"),
+            format!("{good}\0"),
+            format!("{good}.gz"),
+            format!(" {good}"),
+            good.to_lowercase(),
+            good.replace("grep", ""),
+            good.replace("grep", "Grep"),
+            good.replace("grep", "gr.p"),
+            good.replace("grep", "gr/p"),
+            good.replace("grep", "gr\u{e9}p"),
+            good.replace(id, &id.to_lowercase()),
+            good.replace(id, &id[1..]),
+            format!("{good}.part-0"),
+            format!("{good}.part-01"),
+            format!("{good}.part-+1"),
+            format!("{good}.part-1000"),
+            format!("{good}.part-1.meta.json"),
+            format!(".part-.part-{good}"),
+        ] {
+            assert_eq!(bad.parse::<FileName>(), Err(NotAName), "{bad:?}");
+            assert_eq!(Entry::parse(&bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn f28_a_scope_is_the_same_in_every_version() {
+        let scope = Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop", b""]);
+        assert_eq!(scope.to_string(), "q9pvjbp4");
+        assert_eq!(scope.to_string().parse(), Ok(scope));
+    }
+
+    #[test]
+    fn fields_do_not_run_into_each_other() {
+        let of = |a: &str, b: &str| Scope::from_fields([a.as_bytes(), b.as_bytes()]);
+        assert_ne!(of("ab", "c"), of("a", "bc"));
+        assert_ne!(of("", "abc"), of("abc", ""));
+        let many: std::collections::HashSet<Scope> =
+            (0..50_000).map(|i| of("1000", &format!("/p/{i}"))).collect();
+        assert_eq!(many.len(), 50_000);
+    }
+
+    #[test]
+    fn only_eight_characters_of_ours_are_a_scope() {
+        for text in
+            ["", "..", "../../..", "abcdefg", "abcdefghi", "abcdefgU", "abc/defg", "abcdefgi"]
+        {
+            assert_eq!(text.parse::<Scope>(), Err(NotAScope), "{text}");
         }
     }
 }

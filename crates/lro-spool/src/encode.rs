@@ -1,32 +1,38 @@
-//! Encodes a payload as header and record lines, or keeps it as it is.
+//! Encodes a payload as header and record lines, or stores it unchanged.
 //!
 //! Companion specification §12. The payload is fed a second time, in chunks of any size; memory
-//! does not grow with it.
+//! does not grow with it. Large payloads are written on a background thread: finding record lines
+//! keeps one core busy and copying them into the page cache another, so that doing both in turn would
+//! add up.
 
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::payload::{self, Payload, Unreadable, each_piece};
+use lro_core::payload::{Payload, Unreadable, each_piece};
 use lro_core::records::{
     Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet, Surveyed,
 };
-use lro_core::{Detail, LinesError, OffloadHeader, Operation, ResultId, Survey, Tokens};
+use lro_core::{Detail, LinesError, OffloadHeader, Operation, ResultId, Survey, Tokens, payload};
 
+use crate::address::Extension;
 use crate::error::SpoolError;
-use crate::name::Extension;
 use crate::sidecar::{PartRole, StoredForm};
-use crate::spool::{Listed, NewResult, PartNumber, Spool};
-use crate::write_behind::Writing;
+use crate::spool::{Draft, Listed, NewResult, PartNumber, Spool};
 
 /// What may stand around a record array and still be kept in the sidecar. Around more, the payload
 /// is kept as it came, so that neither memory nor sidecar grow with it.
 const ENVELOPE_CAP: u64 = 1 << 20;
-
 /// A longer query is cut: the header is one line that every reader takes into memory.
 const QUERY_CAP: usize = 8192;
-
 /// In which pieces a payload is fed that has arrived.
 const PIECE: usize = 256 * 1024;
+/// From so many bytes on a thread is worth its start.
+const BEHIND_FROM: u64 = 4 << 20;
+/// How many chunks may wait: few enough that they are still in the cache when they are written.
+const WAITING: usize = 8;
 
 /// What is to be stored, besides the payload itself.
 #[derive(Debug, Clone)]
@@ -291,4 +297,140 @@ fn gives_again(
         (StoredForm::Array | StoredForm::Table | StoredForm::Records, _) => false,
         _ => true,
     })
+}
+
+/// Where the bytes of a draft go.
+pub(crate) struct Writing {
+    way: Way,
+    written: u64,
+}
+
+enum Way {
+    Directly(Box<dyn Draft>),
+    Behind(Behind),
+    /// A write failed, and the draft is gone.
+    Over,
+}
+
+struct Behind {
+    chunks: Option<SyncSender<Chunk>>,
+    used: Receiver<Vec<u8>>,
+    thread: Option<JoinHandle<Result<Box<dyn Draft>, SpoolError>>>,
+}
+
+struct Chunk {
+    part: Option<PartNumber>,
+    bytes: Vec<u8>,
+}
+
+impl Writing {
+    pub(crate) fn new(draft: Box<dyn Draft>) -> Self {
+        Self { way: Way::Directly(draft), written: 0 }
+    }
+
+    /// Appends `bytes` to the data or a part, and empties them.
+    pub(crate) fn write(
+        &mut self,
+        part: Option<PartNumber>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), SpoolError> {
+        self.written += bytes.len() as u64;
+        if self.written > BEHIND_FROM && matches!(self.way, Way::Directly(_)) {
+            self.way = match std::mem::replace(&mut self.way, Way::Over) {
+                Way::Directly(draft) => Behind::start(draft),
+                other => other,
+            };
+        }
+        match &mut self.way {
+            Way::Directly(draft) => {
+                write(&mut **draft, part, bytes)?;
+                bytes.clear();
+                Ok(())
+            }
+            Way::Behind(behind) => behind.send(part, bytes),
+            Way::Over => Err(over()),
+        }
+    }
+
+    /// Waits until everything is written, and gives the draft back.
+    pub(crate) fn finish(self) -> Result<Box<dyn Draft>, SpoolError> {
+        match self.way {
+            Way::Directly(draft) => Ok(draft),
+            Way::Behind(mut behind) => behind.join(),
+            Way::Over => Err(over()),
+        }
+    }
+}
+
+impl Behind {
+    fn start(draft: Box<dyn Draft>) -> Way {
+        let (chunks, taken) = sync_channel::<Chunk>(WAITING);
+        let (give_back, used) = channel();
+        // The draft must survive a thread that could not be started.
+        let (hand_over, handed) = channel();
+        let thread = thread::Builder::new().name("spool_writer".to_owned()).spawn(move || {
+            let draft = handed.recv().map_err(|_| over())?;
+            write_all(draft, &taken, &give_back)
+        });
+        match thread {
+            Ok(thread) => {
+                // The thread is waiting for it.
+                let _ = hand_over.send(draft);
+                Way::Behind(Self { chunks: Some(chunks), used, thread: Some(thread) })
+            }
+            Err(_) => Way::Directly(draft),
+        }
+    }
+
+    fn send(&mut self, part: Option<PartNumber>, bytes: &mut Vec<u8>) -> Result<(), SpoolError> {
+        let next = self.used.try_recv().unwrap_or_default();
+        let chunk = Chunk { part, bytes: std::mem::replace(bytes, next) };
+        match &self.chunks {
+            Some(chunks) if chunks.send(chunk).is_ok() => Ok(()),
+            // The thread ends before its time only when it failed.
+            _ => self.join().and(Err(over())),
+        }
+    }
+
+    fn join(&mut self) -> Result<Box<dyn Draft>, SpoolError> {
+        drop(self.chunks.take());
+        let thread = self.thread.take().ok_or_else(over)?;
+        thread.join().expect("writing a draft does not panic")
+    }
+}
+
+/// A draft leaves nothing behind once its owner is gone, so that waits for the thread.
+impl Drop for Behind {
+    fn drop(&mut self) {
+        drop(self.chunks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_all(
+    mut draft: Box<dyn Draft>,
+    chunks: &Receiver<Chunk>,
+    give_back: &Sender<Vec<u8>>,
+) -> Result<Box<dyn Draft>, SpoolError> {
+    for Chunk { part, mut bytes } in chunks {
+        write(&mut *draft, part, &bytes)?;
+        bytes.clear();
+        // Nobody may be left to use it again.
+        let _ = give_back.send(bytes);
+    }
+    Ok(draft)
+}
+
+fn write(draft: &mut dyn Draft, part: Option<PartNumber>, bytes: &[u8]) -> Result<(), SpoolError> {
+    match part {
+        None => draft.write(bytes),
+        Some(part) => draft.write_part(part, bytes),
+    }
+}
+
+fn over() -> SpoolError {
+    let source = std::io::Error::other("an earlier write failed");
+    SpoolError::Io { op: "write", path: std::path::PathBuf::new(), source }
 }

@@ -1,21 +1,20 @@
-//! Directory: results as files, by the rules that keep them private, whole and ours.
+//! A spool in a directory: private, atomic, and limited to files that this program wrote.
 //!
-//! Everything goes through a directory that is held open; a name is one parsed component, opened
-//! without following links, and looked at before it is believed. Writers and readers hold locks
-//! that the system drops with their process, so that a leftover is known by not being locked.
+//! All access goes through an open directory handle. A name is one parsed path component, opened
+//! without following symbolic links, and checked before its content is used. Writers and readers hold
+//! advisory locks, which the kernel releases with their process: an unlocked draft is a leftover of a
+//! dead writer.
 
 mod account;
 mod checked_dir;
 mod draft;
 mod options;
 pub mod os;
-mod reader;
-mod reopening;
-mod scratch;
 mod sweep;
 
+use std::fmt::Display;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,18 +22,14 @@ use chrono::{DateTime, Utc};
 
 use self::account::{Account, Pending};
 use self::checked_dir::{Folder, Found, Locked};
-use self::draft::DirDraft;
-pub use self::options::{DirKind, DirOptions, Sharing};
-use self::reader::DirReader;
-pub use self::reopening::DirOnDemand;
-use self::scratch::DirScratch;
-use crate::address::Address;
+use self::draft::{DirDraft, DirScratch};
+pub use self::options::{DirKind, DirOnDemand, DirOptions, Sharing};
+use self::os::{Lock, again};
+use crate::address::{Address, Entry, FileName, Piece, Scope};
 use crate::error::{Foreign, SpoolError};
-use crate::fs::os::Lock;
-use crate::name::{Entry, FileName, Piece};
-use crate::scope::Scope;
-use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
-use crate::tombstones::Gone;
+use crate::spool::{
+    Draft, Gone, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
+};
 
 /// A spool in a directory. Clones share it.
 #[derive(Debug, Clone)]
@@ -339,4 +334,89 @@ fn account_in(folder: &Folder, options: &DirOptions) -> Option<Account> {
 fn results(names: &[String]) -> Vec<FileName> {
     let entries = names.iter().filter_map(|name| Entry::parse(name));
     entries.filter(|e| e.piece == Piece::Data && !e.draft).map(|e| e.name).collect()
+}
+
+struct DirReader {
+    shared: Arc<Shared>,
+    /// The lock goes with the last reader of any part.
+    data: Arc<OwnedFd>,
+    bytes: u64,
+    listed: Listed,
+}
+
+struct PartReader {
+    shared: Arc<Shared>,
+    file: OwnedFd,
+    bytes: u64,
+    name: String,
+    _protected: Arc<OwnedFd>,
+}
+
+impl DirReader {
+    fn new(shared: Arc<Shared>, found: Found) -> Self {
+        let Found { file, stat, listed } = found;
+        Self { shared, data: Arc::new(file), bytes: stat.bytes, listed }
+    }
+}
+
+impl Shared {
+    fn read_at(
+        &self,
+        file: &OwnedFd,
+        name: &dyn Display,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, SpoolError> {
+        again(|| self.options.os.read_at(file.as_fd(), buf, offset))
+            .map_err(|error| SpoolError::io("read", self.folder.at(&name.to_string()), error))
+    }
+}
+
+impl PositionedRead for DirReader {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+        self.shared.read_at(&self.data, &self.listed.name, offset, buf)
+    }
+
+    fn as_file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.data.as_fd())
+    }
+}
+
+impl StoredResult for DirReader {
+    fn listed(&self) -> &Listed {
+        &self.listed
+    }
+
+    fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError> {
+        let name = Piece::Part(part.0).of(&self.listed.name);
+        if part.0 == 0 || usize::from(part.0) > self.listed.sidecar.parts.len() {
+            return Err(SpoolError::NotFound { asked: name });
+        }
+        let (file, stat) = self.shared.folder.open_ours(&name)?;
+        Ok(Box::new(PartReader {
+            shared: Arc::clone(&self.shared),
+            file,
+            bytes: stat.bytes,
+            name,
+            _protected: Arc::clone(&self.data),
+        }))
+    }
+}
+
+impl PositionedRead for PartReader {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+        self.shared.read_at(&self.file, &self.name, offset, buf)
+    }
+
+    fn as_file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
 }

@@ -51,31 +51,25 @@ mod encode;
 mod error;
 mod fs;
 mod memory;
-mod name;
 #[cfg(feature = "object")]
 mod object;
-mod quota;
-mod remote;
 mod restore;
-mod scope;
 mod sidecar;
 mod spool;
-mod tombstones;
-mod write_behind;
 
 pub use address::{Address, NotAnAddress};
 pub use encode::{StoreError, StoreRequest, StoreWriter, store, store_arrived};
 pub use error::{Damage, Foreign, Limit, SpoolError};
 pub use fs::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing, os};
 pub use memory::MemorySpool;
-pub use name::{Extension, FileName, NotAName};
 #[cfg(feature = "object")]
 pub use object::{Bucket, NotATenant, ObjectOptions, ObjectSpool};
-pub use quota::Quota;
-pub use remote::{RemoteError, RemoteKind};
 pub use restore::{OriginalError, original, original_part, records_begin};
-pub use scope::{NotAScope, Scope};
 pub use sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 pub use spool::{
     Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
 };
+
+pub use self::address::{Extension, FileName, NotAName, NotAScope, Scope};
+pub use self::error::{RemoteError, RemoteKind};
+pub use self::spool::Quota;

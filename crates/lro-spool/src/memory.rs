@@ -8,13 +8,13 @@ use lro_core::ResultId;
 use lro_core::records::Envelope;
 
 use crate::address::Address;
+use crate::address::{Extension, FileName};
 use crate::error::{Foreign, Limit, SpoolError};
-use crate::name::{Extension, FileName};
-use crate::quota::{Quota, Usage};
 use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 use crate::spool::{
     Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
 };
+use crate::spool::{Quota, Usage};
 
 /// A spool in memory. Clones share it.
 #[derive(Debug, Clone, Default)]

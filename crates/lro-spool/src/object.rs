@@ -1,65 +1,51 @@
-//! Object storage: results in S3, Google Cloud Storage, Azure, or what speaks like them.
+//! A spool in object storage: S3, Google Cloud Storage, Azure, or a compatible service.
 //!
-//! A [`Bucket`] is the store, an [`ObjectSpool`] what one tenant has in it. The bytes of a result go
-//! under keys with a nonce; an object that is only ever created, never replaced, makes them visible
-//! all at once, and holds the digest of each block of them. What is read is checked, and a range is
-//! fetched by the blocks it needs.
+//! A [`Bucket`] is the store, an [`ObjectSpool`] is what one tenant stores in it. The bytes of a result
+//! are stored under keys with a nonce. One index object, created exclusively and never replaced, makes
+//! them visible all at once and holds the digest of each block. Every read is verified, and a range is
+//! read by the blocks that it covers.
 //!
-//! What differs from a directory, where the system itself knows of readers and dead writers:
+//! Differences from a directory, where the kernel knows about readers and dead writers:
 //!
-//! * **Readers of other processes** are not seen. A result that expired or was removed cannot be
-//!   opened any more, but its bytes stay for a grace period ([`ObjectOptions::grace`]); within this
-//!   process for as long as someone reads.
-//! * **Leftovers** of dead writers are known by their age: the store's own time of the last change,
-//!   compared with the `now` that [`sweep`](crate::Spool::sweep) is given. Bytes that belong to no
-//!   result go after [`ObjectOptions::orphan_after`], and only once an object in the place of their
-//!   entry keeps a slow writer from making them visible.
-//! * **Quotas** count what the last listing showed and what this process did since. Several
-//!   processes together may exceed them by what the others stored since then; each lists anew at
-//!   every sweep, and before it refuses a draft.
-//! * **Unfinished uploads** of a killed process cannot be listed. A lifecycle rule of the bucket that
-//!   ends them after some days is the safety net; so is one that removes whatever is older than the
-//!   longest time to live. Nothing here relies on either.
+//! * **Readers in other processes** are unknown. A result that expired or was removed can no longer be
+//!   opened, but its bytes remain for a grace period ([`ObjectOptions::grace`]), and within this process
+//!   for as long as a reader is open.
+//! * **Leftovers** of dead writers are detected by age: the store's modification time compared with the
+//!   `now` passed to [`sweep`](crate::Spool::sweep). Bytes that belong to no result are deleted after
+//!   [`ObjectOptions::orphan_after`], and only once a placeholder in their index entry prevents a slow
+//!   writer from making them visible.
+//! * **Quotas** count the last listing and this process's own changes since. Several processes together
+//!   may exceed a quota by what the others stored since then; each lists the bucket at every sweep and
+//!   before it refuses a draft.
+//! * **Unfinished multipart uploads** of a killed process cannot be listed. Configure a lifecycle rule of
+//!   the bucket that aborts them after some days, and one that deletes objects older than the longest
+//!   time to live. Nothing here relies on either.
 
-mod block_digests;
-mod block_reader;
+mod blocks;
 mod bucket;
 mod draft;
-mod failure;
-mod index_entry;
+mod index;
 mod key;
-mod leases;
-mod listing;
 mod local_cache;
-mod options;
-mod reader;
 mod sweep;
-mod upload;
 mod url;
-mod usage_cache;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 
-pub use self::bucket::Bucket;
+use self::blocks::ObjectReader;
 use self::bucket::Remote;
+pub use self::bucket::{Bucket, ObjectOptions};
 use self::draft::ObjectDraft;
-use self::index_entry::{Claim, ENTRY_CAP, Entry, Stored, Why};
+use self::index::{Claim, ENTRY_CAP, Entries, Entry, Stored, Usage, Why};
 pub use self::key::NotATenant;
 use self::key::{Keys, Nonce};
-use self::leases::{Busy, Holds};
-use self::listing::Entries;
-pub use self::options::ObjectOptions;
-use self::reader::ObjectReader;
-use self::usage_cache::Usage;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
-use crate::quota::Quota;
-use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
-use crate::tombstones::Gone;
+use crate::spool::{Draft, Gone, Listed, NewResult, Quota, Scratch, Spool, StoredResult, Swept};
 
 /// What one tenant has in a bucket. Clones share it; of one tenant a process has only one, since
 /// two would not know of each other's readers.
@@ -227,5 +213,80 @@ impl Shared {
 
     fn is_draft(&self, nonce: &Nonce) -> bool {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner).contains(nonce)
+    }
+}
+
+/// Shared by the spools of one tenant.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    state: Mutex<State>,
+    removed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    readers: HashMap<ResultId, usize>,
+    removing: HashSet<ResultId>,
+}
+
+/// While it is there, nothing in this process removes the result.
+#[derive(Debug)]
+pub(super) struct Hold(Arc<Holds>, ResultId);
+
+/// While it is there, nothing in this process opens the result.
+#[derive(Debug)]
+pub(super) struct Removal<'a>(&'a Holds, ResultId);
+
+/// Why a result cannot be removed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Busy {
+    Read,
+    BeingRemoved,
+}
+
+impl Holds {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one insert or remove.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Protects a result, there or not. Where it is just being removed, waits for the end of that.
+    pub(super) fn hold(self: &Arc<Self>, id: ResultId) -> Hold {
+        let mut state = self.state();
+        while state.removing.contains(&id) {
+            state = self.removed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        *state.readers.entry(id).or_default() += 1;
+        Hold(Arc::clone(self), id)
+    }
+
+    pub(super) fn remove(&self, id: ResultId) -> Result<Removal<'_>, Busy> {
+        let mut state = self.state();
+        if state.readers.contains_key(&id) {
+            return Err(Busy::Read);
+        }
+        if !state.removing.insert(id) {
+            return Err(Busy::BeingRemoved);
+        }
+        Ok(Removal(self, id))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if let Some(readers) = state.readers.get_mut(&self.1) {
+            *readers -= 1;
+            if *readers == 0 {
+                state.readers.remove(&self.1);
+            }
+        }
+    }
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.0.state().removing.remove(&self.1);
+        self.0.removed.notify_all();
     }
 }

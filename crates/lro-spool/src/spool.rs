@@ -1,17 +1,21 @@
-//! Spool: the trait behind which results are stored.
+//! The `Spool` trait and what its implementations share: quotas and tombstones.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use lro_core::records::Envelope;
 use lro_core::{OffloadHeader, Operation, ResultId};
 
-use crate::address::Address;
-use crate::error::SpoolError;
-use crate::name::{Extension, FileName};
+use crate::address::{Address, Extension, FileName};
+use crate::error::{Limit, SpoolError};
 use crate::sidecar::{PartRole, Sidecar, StoredForm};
+
+/// How many are remembered for whoever asks for one again.
+const REMEMBERED: usize = 1024;
 
 /// A place where results are stored until they expire.
 ///
@@ -205,4 +209,104 @@ pub struct Swept {
     pub failures: Vec<SpoolError>,
     /// When the next result expires, where the spool looked at all of them.
     pub next_expiry: Option<DateTime<Utc>>,
+}
+
+/// What a spool may hold, all of it taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// The bytes of all files.
+    pub max_bytes: u64,
+    /// The number of results.
+    pub max_files: u64,
+    /// What must stay free on the file system.
+    pub min_free_bytes: u64,
+}
+
+impl Quota {
+    /// No limit but the file system's own.
+    pub const NONE: Self = Self { max_bytes: u64::MAX, max_files: u64::MAX, min_free_bytes: 0 };
+
+    /// Whether anything is counted against it.
+    pub(crate) fn counts(&self) -> bool {
+        self.max_bytes < u64::MAX || self.max_files < u64::MAX
+    }
+
+    /// Which limit this much would break.
+    pub(crate) fn broken_by(&self, usage: Usage) -> Option<Limit> {
+        if usage.bytes > self.max_bytes {
+            Some(Limit::Bytes)
+        } else if usage.files > self.max_files {
+            Some(Limit::Files)
+        } else if usage.free < self.min_free_bytes {
+            Some(Limit::FreeSpace)
+        } else {
+            None
+        }
+    }
+}
+
+impl Default for Quota {
+    /// The defaults of `[spool]`.
+    fn default() -> Self {
+        Self::from(&lro_core::config::SpoolConfig::default())
+    }
+}
+
+impl From<&lro_core::config::SpoolConfig> for Quota {
+    fn from(config: &lro_core::config::SpoolConfig) -> Self {
+        Self {
+            max_bytes: config.max_bytes,
+            max_files: config.max_files,
+            min_free_bytes: config.min_free_bytes,
+        }
+    }
+}
+
+/// What a spool holds, drafts included, and what is left around it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) free: u64,
+}
+
+/// f24: an expired reference gets a final answer, also after its file is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Gone(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    remembered: VecDeque<Listed>,
+    /// Removed to make room, and not in a sweep's return value yet.
+    untold: Vec<Listed>,
+}
+
+impl Gone {
+    pub(crate) fn expired(&self, id: ResultId) -> Option<SpoolError> {
+        self.state().remembered.iter().find(|gone| gone.id() == id).map(Listed::expired)
+    }
+
+    /// Keeps the call that made a result, not what stood around its records.
+    pub(crate) fn remember(&self, gone: &Listed) {
+        let mut gone = gone.clone();
+        gone.sidecar.envelope = None;
+        let mut state = self.state();
+        if state.remembered.len() == REMEMBERED {
+            state.remembered.pop_front();
+        }
+        state.remembered.push_back(gone);
+    }
+
+    pub(crate) fn tell_later(&self, gone: Listed) {
+        self.state().untold.push(gone);
+    }
+
+    pub(crate) fn take_untold(&self) -> Vec<Listed> {
+        std::mem::take(&mut self.state().untold)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one push or pop; none leaves the lists half-changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -31,10 +31,9 @@ use chrono::{DateTime, Utc};
 
 use super::checked_dir::Folder;
 use super::options::DirOptions;
+use crate::address::{FileName, Scope};
 use crate::error::SpoolError;
 use crate::fs::os::{Kind, Os, again};
-use crate::name::FileName;
-use crate::scope::Scope;
 
 /// A longer file is begun again.
 const MAX_BYTES: u64 = 256 * 1024;

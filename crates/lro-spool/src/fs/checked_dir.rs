@@ -10,9 +10,9 @@ use lro_core::OffloadHeader;
 
 use super::options::{DirOptions, Parents, Sharing};
 use super::results;
+use crate::address::{Extension, FileName, Piece};
 use crate::error::{Foreign, SpoolError};
 use crate::fs::os::{Kind, Links, Lock, Os, Stat, again};
-use crate::name::{Extension, FileName, Piece};
 use crate::sidecar::Sidecar;
 use crate::spool::Listed;
 

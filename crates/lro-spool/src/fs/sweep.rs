@@ -8,12 +8,10 @@ use chrono::{DateTime, Utc};
 use super::account::Pending;
 use super::checked_dir::{Folder, Found, Locked};
 use super::{Shared, results};
+use crate::address::{Entry, FileName, Piece, Scope};
 use crate::error::SpoolError;
 use crate::fs::os::{Kind, Lock, again};
-use crate::name::{Entry, FileName, Piece};
-use crate::quota::Usage;
-use crate::scope::Scope;
-use crate::spool::{Listed, Swept};
+use crate::spool::{Listed, Swept, Usage};
 
 impl Shared {
     pub(super) fn sweep(&self, now: DateTime<Utc>) -> Swept {

@@ -1,21 +1,28 @@
-//! Bucket: one object store for all tenants of a process, and the requests made to it.
+//! The object store client: requests with bounded retries, and the options of a bucket.
 
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::{FutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::failure::{Attempts, Failure};
-use super::index_entry::ENTRY_CAP;
+use super::index::ENTRY_CAP;
 use super::local_cache::Local;
-use super::options::ObjectOptions;
-use crate::error::{Damage, SpoolError};
+use crate::error::{Damage, RemoteError, RemoteKind, SpoolError};
+
+/// No wait between two attempts is longer.
+const LONGEST_WAIT: Duration = Duration::from_millis(400);
+/// What S3 takes at least for a part that is not the last.
+pub(super) const LEAST_PART: usize = 5 << 20;
 
 /// An object store with a prefix. Clones share it, its connections and its local directory.
 #[derive(Debug, Clone)]
@@ -218,5 +225,184 @@ impl Drop for Remote {
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// One attempt that failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It took too long.
+    Time,
+    /// Fewer bytes came than were asked for.
+    Short,
+    /// The store said so.
+    Store(Error),
+    /// The client library panicked: with credentials that no request can carry, for example.
+    Panicked,
+}
+
+impl Failure {
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Time | Self::Short => false,
+            Self::Store(error) => !matches!(error, Error::Generic { .. } | Error::JoinError { .. }),
+            Self::Panicked => true,
+        }
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Store(Error::NotFound { .. }))
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self, Self::Store(Error::AlreadyExists { .. } | Error::Precondition { .. }))
+    }
+
+    /// What it means for the caller.
+    pub(super) fn doing(self, op: &'static str, key: impl std::fmt::Display) -> SpoolError {
+        let (kind, text) = match &self {
+            Self::Time => (RemoteKind::Time, String::new()),
+            Self::Short => (RemoteKind::Failed, "fewer bytes came than were asked for".to_owned()),
+            Self::Panicked => {
+                let said = "the client library panicked; check the credentials for line breaks";
+                (RemoteKind::Failed, said.to_owned())
+            }
+            Self::Store(error) => {
+                let kind = match error {
+                    Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+                        RemoteKind::Refused
+                    }
+                    Error::NotSupported { .. }
+                    | Error::NotImplemented { .. }
+                    | Error::InvalidPath { .. }
+                    | Error::UnknownConfigurationKey { .. } => RemoteKind::Misused,
+                    _ => RemoteKind::Failed,
+                };
+                (kind, error.to_string())
+            }
+        };
+        let source = RemoteError::new(kind, &text);
+        SpoolError::Remote { op, key: key.to_string(), source }
+    }
+}
+
+/// The attempts at one request: each bounded in time, all of them in number.
+pub(super) struct Attempts {
+    limit: Duration,
+    left: u32,
+    wait: Duration,
+}
+
+impl Attempts {
+    pub(super) fn new(options: &ObjectOptions) -> Self {
+        Self { limit: options.time_limit, left: options.retries, wait: options.backoff }
+    }
+
+    /// When so many were made again already.
+    pub(super) fn after(options: &ObjectOptions, before: u32) -> Self {
+        let new = Self::new(options);
+        let wait = new.wait.saturating_mul(2u32.saturating_pow(before)).min(LONGEST_WAIT);
+        Self { left: new.left.saturating_sub(before), wait, ..new }
+    }
+
+    /// Makes one.
+    pub(super) async fn attempt<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, Failure> {
+        let caught = AssertUnwindSafe(request).catch_unwind();
+        match tokio::time::timeout(self.limit, caught).await {
+            Ok(Ok(answer)) => answer.map_err(Failure::Store),
+            Ok(Err(_)) => Err(Failure::Panicked),
+            Err(_) => Err(Failure::Time),
+        }
+    }
+
+    /// Whether to make another one after this; waits first.
+    pub(super) async fn again(&mut self, failure: &Failure) -> bool {
+        !failure.is_final() && self.once_more().await
+    }
+
+    pub(super) async fn once_more(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        true
+    }
+}
+
+/// How to use a bucket.
+#[derive(Debug, Clone)]
+pub struct ObjectOptions {
+    pub(super) local_dir: PathBuf,
+    pub(super) local_bytes: u64,
+    pub(super) local_free_bytes: u64,
+    pub(super) time_limit: Duration,
+    pub(super) retries: u32,
+    pub(super) backoff: Duration,
+    pub(super) part_bytes: usize,
+    pub(super) grace: Duration,
+    pub(super) orphan_after: Duration,
+    pub(super) remember: Duration,
+}
+
+impl ObjectOptions {
+    /// Usual limits; whole copies and what is put aside lie in `local_dir`, in files without names.
+    pub fn new(local_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            local_dir: local_dir.into(),
+            local_bytes: 2 << 30,
+            local_free_bytes: 0,
+            time_limit: Duration::from_secs(30),
+            retries: 5,
+            backoff: Duration::from_millis(100),
+            part_bytes: 8 << 20,
+            grace: Duration::from_mins(10),
+            orphan_after: Duration::from_hours(24),
+            remember: Duration::from_hours(24),
+        }
+    }
+
+    /// How much may lie in the local directory at a time, copies and what is put aside together,
+    /// and how much must stay free on its file system.
+    pub fn local(self, max_bytes: u64, min_free_bytes: u64) -> Self {
+        Self { local_bytes: max_bytes, local_free_bytes: min_free_bytes, ..self }
+    }
+
+    /// How long one attempt at a request may take, its body included.
+    pub fn time_limit(self, time_limit: Duration) -> Self {
+        Self { time_limit, ..self }
+    }
+
+    /// How often a request that failed is made again, and how long is waited before the first of
+    /// these; each further wait is twice as long, 400 ms at most, so that what is
+    /// there again is soon used again.
+    pub fn retries(self, retries: u32, backoff: Duration) -> Self {
+        Self { retries, backoff, ..self }
+    }
+
+    /// How large the parts of a large result are: 5 MiB at least, which is also what is kept in
+    /// memory of it, a few times.
+    pub fn part_bytes(self, part_bytes: usize) -> Self {
+        Self { part_bytes: part_bytes.max(LEAST_PART), ..self }
+    }
+
+    /// How long readers in other processes can go on with a result that was removed or has expired.
+    pub fn grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    /// How old bytes without a result must be before a sweep removes them. Longer than any commit
+    /// takes, differences between clocks included.
+    pub fn orphan_after(self, orphan_after: Duration) -> Self {
+        Self { orphan_after, ..self }
+    }
+
+    /// How long other processes are told that a result has expired, rather than that there is none.
+    pub fn remember(self, remember: Duration) -> Self {
+        Self { remember, ..self }
     }
 }

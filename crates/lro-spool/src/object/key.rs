@@ -10,7 +10,7 @@ use lro_core::ResultId;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
-use super::block_digests::sha256;
+use super::blocks::sha256;
 
 /// A longer name of a tenant is replaced by its digest: keys have an end.
 const TENANT_CAP: usize = 200;

@@ -8,12 +8,10 @@ use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 use object_store::path::Path;
 
-use super::Shared;
 use super::bucket::Created;
-use super::index_entry::{Claim, Entry, Stored, Why};
+use super::index::{Claim, Data, Entry, Inventory, Stored, Why};
 use super::key::Nonce;
-use super::leases::Busy;
-use super::listing::{Data, Inventory};
+use super::{Busy, Shared};
 use crate::error::SpoolError;
 use crate::spool::{Listed, Swept};
 

@@ -8,10 +8,8 @@ use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::bucket::Bucket;
-use super::options::ObjectOptions;
-use crate::error::SpoolError;
-use crate::remote::{RemoteError, RemoteKind};
+use super::bucket::{Bucket, ObjectOptions};
+use crate::error::{RemoteError, RemoteKind, SpoolError};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
