@@ -1,14 +1,11 @@
-//! Takes the known keys out of an object and keeps the rest.
+//! Reads and writes the fields of an object in every format.
 //!
-//! Documents in the wild mix the spellings of the forms (`validFrom` in front matter, `type` for
-//! `memoryType`), so each key is recognised under all its spellings wherever it occurs; each form
-//! writes its own. `#[serde(flatten)]` would be shorter, but it knows neither spellings nor lines.
+//! Documents in the wild mix the spellings of the formats (`validFrom` in front matter, `type` for
+//! `memoryType`), so each key is recognised under all its spellings wherever it occurs; each format
+//! writes its own. `#[serde(flatten)]` would be shorter, but it supports neither spellings nor lines.
 
-use crate::{
-    error::{Form, MifError, Position, quoted},
-    node::{Kind, Node, into_map},
-    value::{Map, Number, Value},
-};
+use crate::error::{Form, MifError, Position, quoted};
+use crate::value::{Map, Node, NodeKind, Number, Value, into_map};
 
 /// A known key and its spellings.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +73,7 @@ impl Located {
 
     pub(crate) fn text(&self) -> Result<&str, MifError> {
         match (&self.node.kind, &self.node.plain) {
-            (Kind::String(s), _) => Ok(s),
+            (NodeKind::String(s), _) => Ok(s),
             (_, Some(plain)) => Ok(plain),
             _ => Err(self.mismatch("a string")),
         }
@@ -85,20 +82,20 @@ impl Located {
     /// The text itself, where it need not be copied.
     pub(crate) fn into_text(self) -> Result<String, MifError> {
         match self.node.kind {
-            Kind::String(text) => Ok(text),
+            NodeKind::String(text) => Ok(text),
             _ => self.text().map(str::to_owned),
         }
     }
 
     pub(crate) fn number(&self) -> Result<&Number, MifError> {
         match &self.node.kind {
-            Kind::Number(n) => Ok(n),
+            NodeKind::Number(n) => Ok(n),
             _ => Err(self.mismatch("a number")),
         }
     }
 
     pub(crate) fn list<T: Part>(self) -> Result<Vec<T>, MifError> {
-        let Kind::Array(items) = self.node.kind else { return Err(self.mismatch("an array")) };
+        let NodeKind::Array(items) = self.node.kind else { return Err(self.mismatch("an array")) };
         items
             .into_iter()
             .enumerate()
@@ -107,7 +104,9 @@ impl Located {
     }
 
     pub(crate) fn fields(self) -> Result<Fields, MifError> {
-        let Kind::Object(entries) = self.node.kind else { return Err(self.mismatch("an object")) };
+        let NodeKind::Object(entries) = self.node.kind else {
+            return Err(self.mismatch("an object"));
+        };
         Ok(Fields { path: self.path, at: self.node.at, entries })
     }
 }
@@ -172,8 +171,9 @@ impl Fields {
 
     /// Drops an entry that says nothing the form does not say by itself.
     pub(crate) fn forget(&mut self, name: &str, value: &str) {
-        self.entries
-            .retain(|(n, node)| n != name || !matches!(&node.kind, Kind::String(s) if s == value));
+        self.entries.retain(|(n, node)| {
+            n != name || !matches!(&node.kind, NodeKind::String(s) if s == value)
+        });
     }
 
     /// Puts an entry in that stood elsewhere in the document.
@@ -208,7 +208,7 @@ impl Part for String {
 impl Part for bool {
     fn read(source: Located) -> Result<Self, MifError> {
         match source.node.kind {
-            Kind::Bool(b) => Ok(b),
+            NodeKind::Bool(b) => Ok(b),
             _ => Err(source.mismatch("true or false")),
         }
     }
@@ -259,3 +259,94 @@ impl Part for Map {
         Value::Object(self.clone())
     }
 }
+
+pub(crate) struct ObjectWriter {
+    form: Form,
+    map: Map,
+    known: Vec<Key>,
+}
+
+impl ObjectWriter {
+    pub(crate) fn new(form: Form) -> Self {
+        Self { form, map: Map::new(), known: Vec::new() }
+    }
+
+    pub(crate) fn put<T: Part>(&mut self, key: &Key, value: &T) {
+        self.optional(key, Some(value));
+    }
+
+    pub(crate) fn optional<T: Part>(&mut self, key: &Key, value: Option<&T>) {
+        self.known.push(*key);
+        if let Some(value) = value {
+            self.map.insert(key.in_form(self.form).to_owned(), value.write(self.form));
+        }
+    }
+
+    pub(crate) fn list<T: Part>(&mut self, key: &Key, items: Option<&Vec<T>>) {
+        let items = items.map(|items| {
+            Value::Array(items.iter().map(|item| item.write(self.form)).collect::<Vec<_>>())
+        });
+        self.optional(key, items.as_ref());
+    }
+
+    /// Appends the unknown keys. A known field that has a value wins over an unknown key of the
+    /// same name; the explicit `null` of a known field gets the form's spelling.
+    pub(crate) fn rest(mut self, other: &Map) -> Map {
+        for (name, value) in other {
+            let known = self.known.iter().find(|key| value.is_null() && key.json == name);
+            let name = known.map_or(name.as_str(), |key| key.in_form(self.form));
+            if !self.map.contains_key(name) {
+                self.map.insert(name.to_owned(), value.clone());
+            }
+        }
+        self.map
+    }
+}
+
+/// Gives an enum with a `Custom(String)` variant its names and its [`Part`](crate::fields::Part).
+macro_rules! open_list {
+    ($type:ident, $($variant:ident = $name:literal),+) => {
+        impl $type {
+            /// Returns the name as JSON and front matter write it.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$variant => $name,)+
+                    Self::Custom(name) => name,
+                }
+            }
+        }
+
+        impl From<&str> for $type {
+            /// Recognises the specification's names and keeps any other as custom.
+            fn from(name: &str) -> Self {
+                match name {
+                    $($name => Self::$variant,)+
+                    _ => Self::Custom(name.to_owned()),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+/// The same, for lists whose names are spelled alike in every form.
+macro_rules! open_list_part {
+    ($($type:ident),+) => {$(
+        impl crate::fields::Part for $type {
+            fn read(source: crate::fields::Located) -> Result<Self, crate::error::MifError> {
+                source.text().map(Self::from)
+            }
+
+            fn write(&self, _: crate::error::Form) -> crate::value::Value {
+                crate::value::Value::String(self.as_str().to_owned())
+            }
+        }
+    )+};
+}
+
+pub(crate) use {open_list, open_list_part};

@@ -42,53 +42,30 @@
 //!
 //! The crate is pure: it has no file system, clock, environment or randomness.
 
-mod citation;
 mod classification;
-mod decay;
-mod detail;
-mod duration;
-mod embedding;
-mod entity;
 mod error;
-mod extensible_enum;
 mod fields;
 mod id;
-mod inference;
 mod json;
-mod json_ld;
-mod json_parser;
 mod markdown;
 mod memory;
-mod namespace;
-mod node;
-mod object;
 mod provenance;
-mod reference;
 mod relationship;
 mod temporal;
-mod timestamp;
-mod unit_interval;
 mod value;
 mod yaml;
 
-pub use crate::{
-    citation::Citation,
-    classification::{MemoryType, Status},
-    decay::{Decay, DecayModel},
-    detail::Detail,
-    duration::IsoDuration,
-    embedding::EmbeddingInfo,
-    entity::{Entity, EntityType},
-    error::{Form, MifError, Position},
-    id::MemoryId,
-    inference::{title_from, title_or_untitled, wiki_links_in},
-    memory::{MAX_CONTENT_BYTES, MAX_SUMMARY_CHARS, Memory},
-    namespace::Namespace,
-    provenance::{Provenance, SourceType, TrustLevel},
-    reference::Reference,
-    relationship::{Relationship, RelationshipType},
-    temporal::Temporal,
-    timestamp::Timestamp,
-    unit_interval::UnitInterval,
-    value::{Map, Number, Value},
-};
+pub use self::classification::Namespace;
+pub use self::markdown::{title_from, title_or_untitled, wiki_links_in};
+pub use self::memory::Detail;
+pub use self::provenance::{Citation, EmbeddingInfo, UnitInterval};
+pub use self::relationship::{Entity, EntityType, Reference};
+pub use self::temporal::{Decay, DecayModel, IsoDuration, Timestamp};
+pub use crate::classification::{MemoryType, Status};
+pub use crate::error::{Form, MifError, Position};
+pub use crate::id::MemoryId;
+pub use crate::memory::{MAX_CONTENT_BYTES, MAX_SUMMARY_CHARS, Memory};
+pub use crate::provenance::{Provenance, SourceType, TrustLevel};
+pub use crate::relationship::{Relationship, RelationshipType};
+pub use crate::temporal::Temporal;
+pub use crate::value::{Map, Number, Value};

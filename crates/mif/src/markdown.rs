@@ -15,17 +15,14 @@
 //! wrote without them means what it seems to mean. They are `\n`, or `\r\n` in a file whose
 //! closing `---` ends in `\r\n`. Spaces after a `---` do not matter.
 
-use crate::{
-    classification::MemoryType,
-    error::{Form, MifError, Position, quoted},
-    fields::{Key, Located, Part as _},
-    id::MemoryId,
-    memory::{CONTENT, CREATED, FRONT_MATTER_TYPE, ID, MEMORY_TYPE, Memory},
-    node::{Kind, Node},
-    timestamp::Timestamp,
-    value::{Map, Value},
-    yaml,
-};
+use crate::classification::MemoryType;
+use crate::error::{Form, MifError, Position, quoted};
+use crate::fields::{Key, Located, Part as _};
+use crate::id::MemoryId;
+use crate::memory::{CONTENT, CREATED, FRONT_MATTER_TYPE, ID, MEMORY_TYPE, Memory};
+use crate::temporal::Timestamp;
+use crate::value::{Map, Node, NodeKind, Value};
+use crate::yaml;
 
 const FENCE: &str = "---";
 
@@ -37,7 +34,7 @@ impl Memory {
         let document = Document::split(text)?;
         let front = yaml::read(document.front, 2)?;
         let mut fields = Located { path: String::new(), node: front }.fields()?;
-        let content = Kind::String(document.body.to_owned());
+        let content = NodeKind::String(document.body.to_owned());
         fields.insert(CONTENT.json, Node::new(document.body_at, content))?;
         Self::read(fields, Form::Markdown)
     }
@@ -61,7 +58,7 @@ impl Memory {
             (Node::from(&Value::Object(Map::new())), body.unwrap_or(text), start)
         };
         let mut fields = Located { path: String::new(), node: front }.fields()?;
-        fields.insert(CONTENT.json, Node::new(body_at, Kind::String(body.to_owned())))?;
+        fields.insert(CONTENT.json, Node::new(body_at, NodeKind::String(body.to_owned())))?;
         let mut absent = |keys: &[Key], value: Value| match keys {
             [first, ..] if !keys.iter().any(|key| fields.has(key)) => {
                 fields.insert(first.json, Node::from(&value))
@@ -118,5 +115,70 @@ impl<'a> Document<'a> {
         }
         let lines = text.lines().count();
         Err(error(lines, "a closing '---' line", "the end of the text".to_owned()))
+    }
+}
+
+/// The longest derived title, in characters.
+const MAX_TITLE_CHARS: usize = 120;
+
+/// Returns a title: the first line that says something, without heading marks, cut at 120
+/// characters. Nothing if the content is only white space and marks.
+pub fn title_from(content: &str) -> Option<String> {
+    let line = content
+        .lines()
+        .map(|line| line.trim().trim_start_matches('#').trim())
+        .find(|line| !line.is_empty())?;
+    if line.chars().nth(MAX_TITLE_CHARS).is_none() {
+        return Some(line.to_owned());
+    }
+    let cut: String = line.chars().take(MAX_TITLE_CHARS - 1).collect();
+    Some(format!("{}…", cut.trim_end()))
+}
+
+/// The same, and a word where there is nothing to make a title from.
+pub fn title_or_untitled(content: &str) -> String {
+    title_from(content).unwrap_or_else(|| "untitled".to_owned())
+}
+
+/// Returns the targets of the `[[target]]` and `[[target|label]]` links of a content, each once,
+/// in order. A link does not span lines.
+pub fn wiki_links_in(content: &str) -> Vec<String> {
+    let mut links: Vec<String> = Vec::new();
+    for line in content.lines() {
+        let mut rest = line;
+        while let Some(start) = rest.find("[[") {
+            rest = &rest[start + 2..];
+            let Some(end) = rest.find("]]") else { break };
+            // `[[a [[b]]` is a link to b: the innermost opening counts.
+            let inner = rest[..end].rfind("[[").map_or(&rest[..end], |at| &rest[at + 2..end]);
+            let target = inner.split('|').next().unwrap_or_default().trim();
+            if !target.is_empty() && !links.iter().any(|link| link == target) {
+                links.push(target.to_owned());
+            }
+            rest = &rest[end + 2..];
+        }
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles() {
+        assert_eq!(title_from("\n\n## Dark mode \r\nmore").as_deref(), Some("Dark mode"));
+        assert_eq!(title_from(" \n#\n"), None);
+        let long = title_from(&"é".repeat(500)).unwrap();
+        assert_eq!(long.chars().count(), 120);
+        assert!(long.ends_with('…'));
+        assert_eq!(title_from(&"x".repeat(120)).unwrap().len(), 120);
+    }
+
+    #[test]
+    fn links() {
+        let content =
+            "See [[a]], [[b c|label]], [[a]], [[]] and [[x\n]] @[[Jane Doe|Person]] [[q [[r]]";
+        assert_eq!(wiki_links_in(content), ["a", "b c", "Jane Doe", "r"]);
     }
 }

@@ -1,28 +1,20 @@
-//! The memory object.
+//! The memory object and its detail levels.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
 
 use chrono::{DateTime, FixedOffset};
 
-use crate::{
-    citation::Citation,
-    classification::{MemoryType, Status},
-    embedding::EmbeddingInfo,
-    entity::Entity,
-    error::{Form, MifError},
-    fields::{Fields, Key, Located, Part},
-    id::MemoryId,
-    inference::title_or_untitled,
-    namespace::Namespace,
-    node::Node,
-    object::ObjectWriter,
-    provenance::Provenance,
-    relationship::Relationship,
-    temporal::Temporal,
-    timestamp::Timestamp,
-    unit_interval::UnitInterval,
-    value::{Map, Value},
-};
+use crate::classification::{MemoryType, Namespace, Status};
+use crate::error::{Form, MifError, quoted};
+use crate::fields::{Fields, Key, Located, ObjectWriter, Part};
+use crate::id::MemoryId;
+use crate::markdown::title_or_untitled;
+use crate::provenance::{Citation, EmbeddingInfo, Provenance, UnitInterval};
+use crate::relationship::{Entity, Relationship};
+use crate::temporal::{Temporal, Timestamp};
+use crate::value::{Map, Node, Value};
 
 /// The largest content, in bytes.
 pub const MAX_CONTENT_BYTES: usize = 1 << 20;
@@ -177,8 +169,8 @@ impl Memory {
     pub(crate) fn read(mut fields: Fields, form: Form) -> Result<Self, MifError> {
         // These two say which form a document has, not what the memory says. They are written
         // again by the JSON-LD form and kept only where they differ from what it writes.
-        fields.forget("@context", crate::json_ld::CONTEXT);
-        fields.forget("@type", crate::json_ld::TYPE);
+        fields.forget("@context", super::json::CONTEXT);
+        fields.forget("@type", super::json::TYPE);
         let named_by_type = form == Form::Markdown && !fields.has(&MEMORY_TYPE);
         let memory_type = if named_by_type && fields.has(&FRONT_MATTER_TYPE) {
             &FRONT_MATTER_TYPE
@@ -281,5 +273,84 @@ impl Part for Summary {
 
     fn write(&self, form: Form) -> Value {
         self.0.write(form)
+    }
+}
+
+const CONFIDENCE: Key = Key::same("confidence");
+
+/// How much of a memory is shown.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Detail {
+    /// Enough to choose: `id`, `memory_type`, `title`, `namespace`, `tags`, `created`,
+    /// `modified`, `status`.
+    Light,
+    /// Enough to use: light, and `content` (uncut), `summary`, `confidence` (flat).
+    Medium,
+    /// The whole object, unknown keys included; confidence is in `provenance.confidence`.
+    Full,
+}
+
+impl Detail {
+    /// Every level, from least to most.
+    pub const ALL: [Self; 3] = [Self::Light, Self::Medium, Self::Full];
+
+    /// Returns the word used in requests, headers and summaries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Medium => "medium",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Detail {
+    type Err = MifError;
+
+    fn from_str(text: &str) -> Result<Self, MifError> {
+        Self::ALL
+            .into_iter()
+            .find(|detail| detail.as_str() == text)
+            .ok_or_else(|| MifError::field("detail", "light, medium or full", quoted(text)))
+    }
+}
+
+impl Memory {
+    /// Returns the memory's JSON object at a level. A field the memory lacks is absent: nothing is
+    /// made up to fill it.
+    pub fn at(&self, detail: Detail) -> Map {
+        if detail == Detail::Full {
+            return self.write(Form::Json);
+        }
+        let mut object = ObjectWriter::new(Form::Json);
+        object.put(&ID, &self.id);
+        object.put(&MEMORY_TYPE, &self.memory_type);
+        object.optional(&TITLE, self.title.as_ref());
+        object.optional(&NAMESPACE, self.namespace.as_ref());
+        object.list(&TAGS, self.tags.as_ref());
+        object.put(&CREATED, &self.created);
+        object.optional(&MODIFIED, self.modified.as_ref());
+        object.optional(&STATUS, self.status.as_ref());
+        if detail == Detail::Medium {
+            object.put(&CONTENT, &self.content);
+            object.optional(&SUMMARY, self.summary.as_ref());
+            object.optional(&CONFIDENCE, self.confidence());
+        }
+        object.rest(&Map::new())
+    }
+
+    /// Returns the memory at a level as one line of compact JSON, without the line break.
+    pub fn to_line(&self, detail: Detail) -> String {
+        Value::Object(self.at(detail)).to_string()
     }
 }

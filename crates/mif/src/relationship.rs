@@ -1,18 +1,13 @@
-//! How a memory relates to others.
+//! Links from a memory to entities and to other memories.
 
-use crate::{
-    error::{Form, MifError},
-    extensible_enum::open_list,
-    fields::{Key, Located, Part},
-    object::ObjectWriter,
-    reference::Reference,
-    unit_interval::UnitInterval,
-    value::{Map, Value},
-};
+use crate::error::{Form, MifError};
+use crate::fields::{Key, Located, ObjectWriter, Part, open_list, open_list_part};
+use crate::provenance::UnitInterval;
+use crate::value::{Map, NodeKind, Value};
 
-const TYPE: Key = Key::new("type", "relationshipType").also(&["relationship_type"]);
+const RELATIONSHIP_TYPE: Key = Key::new("type", "relationshipType").also(&["relationship_type"]);
 const TARGET: Key = Key::same("target");
-const STRENGTH: Key = Key::same("strength");
+const RELATIONSHIP_STRENGTH: Key = Key::same("strength");
 const METADATA: Key = Key::same("metadata");
 
 /// A directed, typed link from a memory to a target.
@@ -78,7 +73,7 @@ open_list!(
     MentionedIn = "mentioned-in"
 );
 
-const KNOWN: [(RelationshipType, &str); 9] = [
+const JSON_LD_NAMES: [(RelationshipType, &str); 9] = [
     (RelationshipType::RelatesTo, "RelatesTo"),
     (RelationshipType::DerivedFrom, "DerivedFrom"),
     (RelationshipType::Supersedes, "Supersedes"),
@@ -93,12 +88,12 @@ const KNOWN: [(RelationshipType, &str); 9] = [
 impl Part for RelationshipType {
     fn read(source: Located) -> Result<Self, MifError> {
         let text = source.text()?;
-        let known = KNOWN.into_iter().find(|(_, name)| *name == text);
+        let known = JSON_LD_NAMES.into_iter().find(|(_, name)| *name == text);
         Ok(known.map_or_else(|| Self::from(text), |(relationship_type, _)| relationship_type))
     }
 
     fn write(&self, form: Form) -> Value {
-        let known = KNOWN.iter().find(|(known, _)| form == Form::JsonLd && known == self);
+        let known = JSON_LD_NAMES.iter().find(|(known, _)| form == Form::JsonLd && known == self);
         Value::from(known.map_or(self.as_str(), |(_, name)| name))
     }
 }
@@ -107,9 +102,9 @@ impl Part for Relationship {
     fn read(source: Located) -> Result<Self, MifError> {
         let mut fields = source.fields()?;
         Ok(Self {
-            relationship_type: fields.required(&TYPE, Form::Json)?,
+            relationship_type: fields.required(&RELATIONSHIP_TYPE, Form::Json)?,
             target: fields.required(&TARGET, Form::Json)?,
-            strength: fields.optional(&STRENGTH)?,
+            strength: fields.optional(&RELATIONSHIP_STRENGTH)?,
             metadata: fields.optional(&METADATA)?,
             other: fields.rest(),
         })
@@ -117,10 +112,120 @@ impl Part for Relationship {
 
     fn write(&self, form: Form) -> Value {
         let mut object = ObjectWriter::new(form);
-        object.put(&TYPE, &self.relationship_type);
+        object.put(&RELATIONSHIP_TYPE, &self.relationship_type);
         object.put(&TARGET, &self.target);
-        object.optional(&STRENGTH, self.strength.as_ref());
+        object.optional(&RELATIONSHIP_STRENGTH, self.strength.as_ref());
         object.optional(&METADATA, self.metadata.as_ref());
+        Value::Object(object.rest(&self.other))
+    }
+}
+
+const ENTITY_ID: Key = Key::new("id", "entity").also(&["@id"]);
+const ENTITY_TYPE: Key = Key::new("entity_type", "entityType");
+const ENTITY_NAME: Key = Key::same("name");
+const ENTITY_ROLE: Key = Key::same("role");
+
+/// A person, an organisation, a technology … that a memory mentions.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Entity {
+    /// Usually `urn:mif:entity:<type>:<slug>`.
+    pub id: Option<Reference>,
+    /// What it is.
+    pub entity_type: Option<EntityType>,
+    /// What it is called.
+    pub name: Option<String>,
+    /// What part it plays in the memory.
+    pub role: Option<String>,
+    /// Keys this version does not know.
+    pub other: Map,
+}
+
+/// What an entity is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EntityType {
+    /// A human being.
+    Person,
+    /// A company, a team.
+    Organization,
+    /// A tool, a language, a product.
+    Technology,
+    /// An idea.
+    Concept,
+    /// A file.
+    File,
+    /// Any other type, by name.
+    Custom(String),
+}
+
+open_list!(
+    EntityType,
+    Person = "Person",
+    Organization = "Organization",
+    Technology = "Technology",
+    Concept = "Concept",
+    File = "File"
+);
+open_list_part!(EntityType);
+
+impl Part for Entity {
+    fn read(source: Located) -> Result<Self, MifError> {
+        let mut fields = source.fields()?;
+        Ok(Self {
+            id: fields.optional(&ENTITY_ID)?,
+            entity_type: fields.optional(&ENTITY_TYPE)?,
+            name: fields.optional(&ENTITY_NAME)?,
+            role: fields.optional(&ENTITY_ROLE)?,
+            other: fields.rest(),
+        })
+    }
+
+    fn write(&self, form: Form) -> Value {
+        let mut object = ObjectWriter::new(form);
+        object.optional(&ENTITY_ID, self.id.as_ref());
+        object.optional(&ENTITY_TYPE, self.entity_type.as_ref());
+        object.optional(&ENTITY_NAME, self.name.as_ref());
+        object.optional(&ENTITY_ROLE, self.role.as_ref());
+        Value::Object(object.rest(&self.other))
+    }
+}
+
+const REFERENCE_ID: Key = Key::same("@id");
+
+/// The identifier of something else. JSON writes it as a string, JSON-LD as `{"@id": …}`.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Reference {
+    /// The identifier, usually a URN.
+    pub id: String,
+    /// Further keys of the JSON-LD object.
+    pub other: Map,
+}
+
+impl From<&str> for Reference {
+    fn from(id: &str) -> Self {
+        Self { id: id.to_owned(), other: Map::new() }
+    }
+}
+
+impl Part for Reference {
+    fn read(source: Located) -> Result<Self, MifError> {
+        if matches!(source.node.kind, NodeKind::Object(_)) {
+            let mut fields = source.fields()?;
+            let id = fields.required(&REFERENCE_ID, Form::JsonLd)?;
+            return Ok(Self { id, other: fields.rest() });
+        }
+        let id = source.text().map_err(|_| source.mismatch("a string or {\"@id\": …}"))?;
+        Ok(Self::from(id))
+    }
+
+    fn write(&self, form: Form) -> Value {
+        if form != Form::JsonLd && self.other.is_empty() {
+            return Value::String(self.id.clone());
+        }
+        let mut object = ObjectWriter::new(form);
+        object.put(&REFERENCE_ID, &self.id);
         Value::Object(object.rest(&self.other))
     }
 }

@@ -1,23 +1,23 @@
-//! JSON values that keep every digit and the order of their keys.
+//! JSON values that keep every digit and the order of their keys, and nodes with positions.
 //!
 //! `serde_json` can do both with its features `arbitrary_precision` and `preserve_order`, but
 //! features apply to the whole program: with the former, every `#[serde(untagged)]` or
-//! `#[serde(flatten)]` type anywhere in it fails on numbers with a fraction, those of the MCP
-//! library included. So the values are our own.
+//! `#[serde(flatten)]` type in it fails on numbers with a fraction, including those of the MCP
+//! library. So this crate has its own values.
+//!
+//! A [`Node`] is a value with the position of each part. JSON text, YAML front matter and values all
+//! become nodes, so that one piece of code reads the fields of a memory and every error names its line.
 
-use std::{
-    fmt::{self, Write as _},
-    str::FromStr,
-};
+use std::fmt;
+use std::fmt::Write as _;
+use std::str::FromStr;
 
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer, ser};
 use serde_json::value::RawValue;
 
-use crate::{
-    error::{Form, MifError, quoted},
-    json_parser,
-};
+use crate::error::{Form, MifError, Position, quoted};
+use crate::json;
 
 /// A JSON object; its keys stay in order, and equality ignores the order.
 pub type Map = IndexMap<String, Value>;
@@ -125,7 +125,7 @@ impl FromStr for Value {
     type Err = MifError;
 
     fn from_str(text: &str) -> Result<Self, MifError> {
-        json_parser::read(text, Form::Json).map(Self::from)
+        json::read(text, Form::Json).map(Self::from)
     }
 }
 
@@ -266,4 +266,82 @@ fn is_number(text: &str) -> bool {
         && (whole == "0" || !whole.starts_with('0'))
         && fraction.is_none_or(digits)
         && exponent.is_none_or(|e| digits(e.strip_prefix(['-', '+']).unwrap_or(e)))
+}
+
+/// How deep arrays and objects may nest in any form: a little less than `serde_json`'s own limit, so
+/// that whatever is accepted here can be read again there, also inside the answer of a tool.
+pub(crate) const MAX_DEPTH: usize = 120;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) at: Option<Position>,
+    pub(crate) kind: NodeKind,
+    /// The source text of an unquoted YAML scalar that resolved to a number or a boolean: where a
+    /// string is wanted, `agent_version: 20240229` means those eight characters.
+    pub(crate) plain: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum NodeKind {
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(String),
+    Array(Vec<Node>),
+    Object(Vec<(String, Node)>),
+}
+
+impl Node {
+    pub(crate) fn new(at: Position, kind: NodeKind) -> Self {
+        Self { at: Some(at), kind, plain: None }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.kind, NodeKind::Null)
+    }
+
+    /// Describes the value for an error message.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            NodeKind::Null => "null".to_owned(),
+            NodeKind::Bool(b) => b.to_string(),
+            NodeKind::Number(n) => quoted(n.as_str()).replace('"', ""),
+            NodeKind::String(s) => quoted(s),
+            NodeKind::Array(_) => "an array".to_owned(),
+            NodeKind::Object(_) => "an object".to_owned(),
+        }
+    }
+}
+
+impl From<&Value> for Node {
+    fn from(value: &Value) -> Self {
+        let kind = match value {
+            Value::Null => NodeKind::Null,
+            Value::Bool(b) => NodeKind::Bool(*b),
+            Value::Number(n) => NodeKind::Number(n.clone()),
+            Value::String(s) => NodeKind::String(s.clone()),
+            Value::Array(items) => NodeKind::Array(items.iter().map(Self::from).collect()),
+            Value::Object(map) => {
+                NodeKind::Object(map.iter().map(|(k, v)| (k.clone(), Self::from(v))).collect())
+            }
+        };
+        Self { at: None, kind, plain: None }
+    }
+}
+
+impl From<Node> for Value {
+    fn from(node: Node) -> Self {
+        match node.kind {
+            NodeKind::Null => Self::Null,
+            NodeKind::Bool(b) => Self::Bool(b),
+            NodeKind::Number(n) => Self::Number(n),
+            NodeKind::String(s) => Self::String(s),
+            NodeKind::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
+            NodeKind::Object(entries) => Self::Object(into_map(entries)),
+        }
+    }
+}
+
+pub(crate) fn into_map(entries: Vec<(String, Node)>) -> Map {
+    entries.into_iter().map(|(key, node)| (key, node.into())).collect()
 }
