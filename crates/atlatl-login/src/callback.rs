@@ -1,10 +1,24 @@
-//! The callback: what a browser brings back from the authority.
+//! The OAuth callback: a loopback listener, the request parser, and the page for the browser.
 
-use crate::sanitize::shown;
-use crate::secret::Secret;
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::error::{LoginError, shown};
+use crate::token::Secret;
 
 /// The path that the authority sends the browser to.
 pub(crate) const PATH: &str = "/callback";
+/// A request's head is no longer.
+const LARGEST_HEAD: usize = 16 * 1024;
+/// Browsers open connections that they do not use; more than these nobody needs.
+const MAX_CONNECTIONS: usize = 32;
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a request to the loopback listener was.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,6 +89,125 @@ fn of_query(query: &str, state: &str) -> Option<Callback> {
     }
 }
 
+/// Bound, and not yet asked.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    port: u16,
+}
+
+/// A browser that waits to be told how it ended.
+pub(crate) struct Waiting(TcpStream);
+
+impl Listener {
+    /// On a port of the system's choice, unless one is given.
+    pub(crate) async fn bind(port: Option<u16>) -> Result<Self, LoginError> {
+        let bound = async {
+            let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await?;
+            let port = socket.local_addr()?.port();
+            io::Result::Ok(Self { socket, port })
+        };
+        bound.await.map_err(|source| LoginError::Listen { source })
+    }
+
+    /// Where the authority has to send the browser.
+    pub(crate) fn redirect_uri(&self) -> String {
+        format!("http://127.0.0.1:{}{PATH}", self.port)
+    }
+
+    /// Waits for a request that brings `state`. Others are answered and change nothing.
+    pub(crate) async fn wait(self, state: &str) -> (Callback, Waiting) {
+        let mut conversations = JoinSet::new();
+        loop {
+            let room = conversations.len() < MAX_CONNECTIONS;
+            tokio::select! {
+                accepted = self.socket.accept(), if room => {
+                    // A connection that is gone before it is taken is no fault.
+                    if let Ok((stream, _)) = accepted {
+                        let state = state.to_owned();
+                        conversations.spawn(async move { converse(stream, &state).await });
+                    }
+                }
+                Some(ended) = conversations.join_next() => {
+                    if let Ok(Some(callback)) = ended {
+                        return callback;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// Tells the browser how it ended. Whether it listens is its business.
+    pub(crate) async fn tell(mut self, error: Option<&LoginError>) {
+        let answer = match error {
+            None => page("200 OK", "You are logged in", "You can close this tab."),
+            Some(error) => page("400 Bad Request", "The login failed", &error.to_string()),
+        };
+        let _ = timeout(READ_TIMEOUT, self.0.write_all(&answer)).await;
+        let _ = timeout(READ_TIMEOUT, self.0.shutdown()).await;
+    }
+}
+
+async fn converse(mut stream: TcpStream, state: &str) -> Option<(Callback, Waiting)> {
+    let head = timeout(READ_TIMEOUT, head(&mut stream)).await.ok()?.ok()?;
+    let status = match read_callback(&head, state) {
+        Callback::NotOurs { status: 404 } => "404 Not Found",
+        Callback::NotOurs { status: 405 } => "405 Method Not Allowed",
+        Callback::NotOurs { .. } => "400 Bad Request",
+        callback => return Some((callback, Waiting(stream))),
+    };
+    let answer = page(status, "Nothing here", "This address waits for a login.");
+    let _ = timeout(READ_TIMEOUT, stream.write_all(&answer)).await;
+    None
+}
+
+async fn head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let (mut head, mut chunk) = (Vec::new(), [0; 2048]);
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+        let read = stream.read(&mut chunk).await?;
+        if read == 0 || head.len() + read > LARGEST_HEAD {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        head.extend_from_slice(&chunk[..read]);
+    }
+    Ok(head)
+}
+
+/// A whole HTTP answer: `status` as in `200 OK`, a heading of ours, and a text of anybody's.
+pub(crate) fn page(status: &str, heading: &str, text: &str) -> Vec<u8> {
+    let body = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Atlatl</title>\n\
+         <h1>{}</h1>\n<p>{}</p>\n</html>\n",
+        escaped(heading),
+        escaped(text)
+    );
+    // The address holds a code: it goes into no cache, and to no other site.
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n\
+         Content-Length: {}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n\
+         Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +255,12 @@ mod tests {
         assert_eq!(read_callback(b"", ""), Callback::NotOurs { status: 400 });
         let stateless = b"GET /callback?code=c&state= HTTP/1.1\r\n\r\n";
         assert_eq!(read_callback(stateless, ""), Callback::NotOurs { status: 400 });
+    }
+
+    #[test]
+    fn foreign_text_is_text() {
+        let page = String::from_utf8(page("200 OK", "a", "<script src='x'>\"&")).unwrap();
+        assert!(page.contains("&lt;script src=&#39;x&#39;&gt;&quot;&amp;"), "{page}");
+        assert!(!page.contains("<script"));
     }
 }

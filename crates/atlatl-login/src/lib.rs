@@ -24,37 +24,22 @@
 //! every URL passes [a policy](Rule) before it is fetched or shown, redirects do not leave their
 //! origin, answers are bounded. Nothing here reads the environment or a terminal.
 
-mod address;
 mod authorize;
 mod callback;
-mod callback_page;
-mod challenge;
-mod discovery;
 mod error;
-mod folder;
 mod http_transport;
-mod listener;
-mod lock;
 mod logins;
-mod metadata_rules;
-mod policy;
-mod private_dir;
-mod refresh;
-mod resolver;
-mod revoke;
-mod sanitize;
-mod secret;
-mod server;
 mod session;
 mod ssrf_guard;
-mod stored_token;
 mod token;
+mod token_store;
 
 pub use authorize::{LoginRequest, login};
 pub use callback::{Callback, read_callback};
 pub use error::LoginError;
 pub use http_transport::{Carried, Carrier, CarryError, Exchange, Internet, Reach};
 pub use logins::{Forgotten, Login, Logins};
-pub use metadata_rules::{Refusal, Rule};
-pub use secret::{Bearer, Secret};
 pub use session::ServerLogin;
+
+pub use self::error::{Refusal, Rule};
+pub use self::token::{Bearer, Secret};

@@ -1,19 +1,20 @@
 //! Logins: all that a person has.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 use url::Url;
 
 use crate::error::LoginError;
-use crate::folder::Folder;
+use crate::http_transport::Guarded;
 use crate::http_transport::{Carrier, Internet};
-use crate::policy::Policy;
-use crate::revoke::revoke;
-use crate::server::ServerKey;
 use crate::session::ServerLogin;
-use crate::ssrf_guard::Guarded;
-use crate::stored_token::Kept;
+use crate::session::revoke;
+use crate::ssrf_guard::Policy;
+use crate::token::Kept;
+use crate::token_store::{Folder, ServerKey};
 
 /// A directory of logins: mode 0700, a file of mode 0600 per server and issuer.
 #[derive(Clone)]
