@@ -1,4 +1,4 @@
-//! Commands that a screen asks its caller to run, such as a query.
+//! Keys that go into a screen, and commands that it asks its caller to run.
 
 /// What a screen wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,40 @@ impl Answer {
         };
         self.lines.split(|b| *b == b'\n').filter_map(number).collect()
     }
+}
+
+/// A key, as far as it means something here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Key {
+    /// A character.
+    Char(char),
+    /// A character with Ctrl held down.
+    Ctrl(char),
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+    /// Left.
+    Left,
+    /// Right.
+    Right,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// To the beginning.
+    Home,
+    /// To the end.
+    End,
+    /// Return.
+    Enter,
+    /// Escape.
+    Esc,
+    /// Removes what stands before the cursor.
+    Backspace,
+    /// Removes what stands behind the cursor.
+    Delete,
 }
 
 #[cfg(test)]

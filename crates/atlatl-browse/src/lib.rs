@@ -26,24 +26,21 @@
 //! ```
 
 mod cell;
-mod columns;
 mod command;
 mod draw;
 mod fields;
-mod key;
 mod lines;
-mod pattern;
 mod pretty;
 mod rows;
 mod screen;
-mod source;
 mod text;
 
 pub use command::{Answer, Ask, Effect, Rows};
 pub use draw::draw;
-pub use key::Key;
 pub use pretty::spread;
 pub use rows::Content;
 pub use screen::{About, Look, Screen};
-pub use source::Source;
 pub use text::grouped;
+
+pub use self::command::Key;
+pub use self::lines::Source;

@@ -1,14 +1,19 @@
-//! Lines: where each line of a source begins, found in one pass, a piece at a time.
+//! The lines of a source: an index built in steps, reading, and pattern matching.
 
 use std::io;
 use std::ops::Range;
 
-use crate::source::{Source, fill};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::rows::{Content, MAX_LINE_LEN};
+use crate::text::unescape;
 
 /// How much is looked at between two looks at the keyboard.
-const PIECE: usize = 4 << 20;
+const INDEX_STEP_BYTES: usize = 4 << 20;
 /// More lines are not shown: their index would take more memory than a viewer should.
 pub(crate) const MAX_LINES: usize = 32 << 20;
+/// The largest automaton that is built for what a person typed.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// An index of lines: eight bytes each.
 #[derive(Debug)]
@@ -44,7 +49,7 @@ impl Lines {
     /// Looks at a further piece.
     pub(crate) fn more(&mut self, source: &dyn Source) -> io::Result<()> {
         let left = usize::try_from(self.end - self.scanned).unwrap_or(usize::MAX);
-        self.buf.resize(left.min(PIECE), 0);
+        self.buf.resize(left.min(INDEX_STEP_BYTES), 0);
         let read = fill(source, self.scanned, &mut self.buf)?;
         for i in memchr::memchr_iter(b'\n', &self.buf[..read]) {
             self.starts.push(self.scanned + i as u64 + 1);
@@ -120,6 +125,92 @@ impl Lines {
     }
 }
 
+/// Bytes that can be read from any place on.
+///
+/// # Contract
+///
+/// [`len`](Self::len) does not grow while the source is browsed. Reading beyond the end gives
+/// nothing; a source that became shorter is shown as far as it goes.
+pub trait Source {
+    /// How many there are.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads from `at` on and says how much; 0 only at the end or for an empty buffer.
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize>;
+}
+
+/// A source in memory.
+impl Source for Vec<u8> {
+    fn len(&self) -> u64 {
+        self.as_slice().len() as u64
+    }
+
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let from = usize::try_from(at).unwrap_or(usize::MAX).min(self.as_slice().len());
+        let read = buf.len().min(self.as_slice().len() - from);
+        buf[..read].copy_from_slice(&self[from..from + read]);
+        Ok(read)
+    }
+}
+
+/// Reads until `buf` is full or the source ends, and says how much came.
+pub(crate) fn fill(source: &dyn Source, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match source.read_at(at + filled as u64, &mut buf[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
+/// A regular expression, or plain text where it is none.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(crate) typed: String,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// What was typed; nothing where even as plain text it is too long.
+    pub(crate) fn new(typed: &str) -> Option<Self> {
+        let build = |pattern: &str| {
+            RegexBuilder::new(pattern)
+                .case_insensitive(true)
+                .size_limit(MAX_PATTERN_BYTES)
+                .dfa_size_limit(MAX_PATTERN_BYTES)
+                .build()
+                .ok()
+        };
+        let regex = build(typed).or_else(|| build(&regex::escape(typed)))?;
+        Some(Self { typed: typed.to_owned(), regex })
+    }
+
+    /// Whether it stands in a line: as it is written, or as its escapes are read.
+    pub(crate) fn is_in(&self, line: &[u8], content: Content) -> bool {
+        self.regex.is_match(line)
+            || (content == Content::Records
+                && memchr::memchr(b'\\', line).is_some()
+                && self.regex.is_match(unescape(line, MAX_LINE_LEN).as_bytes()))
+    }
+
+    /// Where it stands in a text that is shown.
+    pub(crate) fn places<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let whole = |place: &Range<usize>| {
+            !place.is_empty()
+                && text.is_char_boundary(place.start)
+                && text.is_char_boundary(place.end)
+        };
+        self.regex.find_iter(text.as_bytes()).map(|found| found.range()).filter(whole)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -147,9 +238,9 @@ mod tests {
     #[test]
     fn a_pass_begins_behind_the_header_and_goes_over_pieces() {
         let mut text = b"header\n".to_vec();
-        text.extend(std::iter::repeat_n(b"0123456789\n", PIECE / 5).flatten());
+        text.extend(std::iter::repeat_n(b"0123456789\n", INDEX_STEP_BYTES / 5).flatten());
         let lines = all(&text, 7);
-        assert_eq!(lines.len(), PIECE / 5);
+        assert_eq!(lines.len(), INDEX_STEP_BYTES / 5);
         assert!(lines.iter().all(|line| line == b"0123456789"));
         assert_eq!(all(b"header\n", 7), Vec::<Vec<u8>>::new());
         assert_eq!(all(b"", 7), Vec::<Vec<u8>>::new());
@@ -173,5 +264,16 @@ mod tests {
         assert_eq!(lines.count(), 2);
         assert_eq!(lines.line(&Shorter, 1, 10).unwrap().bytes, b"b");
         assert_eq!(lines.line(&Shorter, 9, 10).unwrap().bytes, b"");
+    }
+
+    #[test]
+    fn a_pattern_is_a_regular_expression_or_plain_text_without_case() {
+        let found = |typed: &str, line: &str| {
+            Pattern::new(typed).unwrap().is_in(line.as_bytes(), Content::Records)
+        };
+        assert!(found("t.o", r#"{"a":"TWO"}"#) && !found("t.o", "to"));
+        assert!(found("a(b", "xA(By") && found("[", "["));
+        assert!(found("é", r#"{"a":"\u00c9"}"#) && found("say \"hi\"", r#"{"a":"say \"hi\""}"#));
+        assert!(Pattern::new("(a{1000}){1000}").is_some_and(|p| p.typed.len() == 15));
     }
 }

@@ -1,10 +1,12 @@
-//! The rows of a source, with their columns.
+//! The rows of the table and their columns.
 
+use std::collections::HashMap;
 use std::io;
 
-use crate::columns::{Cells, Columns};
-use crate::lines::{Line, Lines};
-use crate::source::{Source, fill};
+use crate::cell::{Cell, Kind};
+use crate::fields::fields;
+use crate::lines::{Line, Lines, Source, fill};
+use crate::text::{harmless, unescape, width};
 
 /// The most of a line that is ever held: of a longer one the beginning is shown, searched and
 /// sorted by.
@@ -16,6 +18,16 @@ const SAMPLE: usize = 200;
 const SAMPLE_BYTES: usize = 2 << 20;
 /// What is read at once where lines are read one after the other.
 const WINDOW: u64 = 256 << 10;
+/// More columns than this are left to the record view.
+const MAX_COLUMNS: usize = 1000;
+/// The widest that a column is made while others wait for room.
+const USUAL: usize = 32;
+/// The widest that a column ever wants to be.
+const WIDEST: usize = 400;
+/// What stands between two columns.
+pub(crate) const GAP: usize = 2;
+/// The column of records that are no objects.
+const VALUE: &str = "value";
 
 /// What the lines are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +99,7 @@ impl Body {
                 if cut {
                     text.push_str(crate::text::CUT);
                 }
-                Row { number, cells: Vec::new(), text: crate::text::harmless(&text).into_owned() }
+                Row { number, cells: Vec::new(), text: harmless(&text).into_owned() }
             }
         })
     }
@@ -132,6 +144,178 @@ impl Body {
     }
 }
 
+/// A field.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    /// As it is written in the records.
+    pub(crate) name: Box<[u8]>,
+    /// Fit to be shown.
+    pub(crate) title: String,
+    wanted: usize,
+    numbers: usize,
+    others: usize,
+}
+
+impl Column {
+    /// Whether it holds numbers in the first place.
+    pub(crate) fn is_numeric(&self) -> bool {
+        self.numbers > self.others
+    }
+}
+
+/// All fields seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    list: Vec<Column>,
+    by_name: HashMap<Box<[u8]>, usize>,
+    /// The column of values that are no objects.
+    value: Option<usize>,
+}
+
+/// A column's place on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) column: usize,
+    /// From the left edge of the table.
+    pub(crate) x: usize,
+    pub(crate) width: usize,
+}
+
+/// The cells of a record, by column.
+pub(crate) type Cells = Vec<Option<Cell>>;
+
+impl Columns {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn get(&self, column: usize) -> Option<&Column> {
+        self.list.get(column)
+    }
+
+    /// Whether a column is that of records that are no objects.
+    pub(crate) fn is_plain(&self, column: usize) -> bool {
+        self.value == Some(column)
+    }
+
+    /// Takes the cells of a record, and adds the fields that nobody knew. Columns become wider where
+    /// its values want it, and never narrower: what is on the screen should move little.
+    pub(crate) fn cells(&mut self, record: &[u8], cut: bool) -> Cells {
+        let mut cells: Cells = vec![None; self.list.len()];
+        let object = fields(record, |name, value| {
+            let Some(column) = self.column(name) else { return true };
+            let cell = Cell::of_json(value);
+            self.measure(column, &cell);
+            cells.resize(self.list.len(), None);
+            // The first of several members with one name, as the table has room for one.
+            cells[column].get_or_insert(cell);
+            true
+        });
+        if !object {
+            let value = *self.value.get_or_insert_with(|| {
+                self.list.push(Column::new(VALUE.as_bytes()));
+                self.list.len() - 1
+            });
+            let cell = Cell::of_json(record.trim_ascii());
+            self.measure(value, &cell);
+            cells.resize(self.list.len(), None);
+            cells[value] = Some(cell);
+        } else if cut {
+            let beyond = Cell { kind: Kind::Word, text: crate::text::CUT.to_owned() };
+            for cell in &mut cells {
+                cell.get_or_insert_with(|| beyond.clone());
+            }
+        }
+        cells
+    }
+
+    fn column(&mut self, name: &[u8]) -> Option<usize> {
+        if let Some(&column) = self.by_name.get(name) {
+            return Some(column);
+        }
+        if self.list.len() >= MAX_COLUMNS {
+            return None;
+        }
+        self.by_name.insert(name.into(), self.list.len());
+        self.list.push(Column::new(name));
+        Some(self.list.len() - 1)
+    }
+
+    fn measure(&mut self, column: usize, cell: &Cell) {
+        let column = &mut self.list[column];
+        column.wanted = column.wanted.max(width(&cell.text).min(WIDEST));
+        match cell.kind {
+            Kind::Number => column.numbers += 1,
+            Kind::Word => {}
+            _ => column.others += 1,
+        }
+    }
+
+    /// The columns from `first` on that have room in `room` columns of the screen.
+    pub(crate) fn places(&self, first: usize, room: usize) -> Vec<Place> {
+        let mut places = Vec::new();
+        let mut x = 0;
+        for (column, field) in self.list.iter().enumerate().skip(first) {
+            let width = field.wanted.min(USUAL).min(room);
+            // The last one may be cut, while enough of it is seen.
+            if x > 0 && x + width.min(USUAL / 4) > room {
+                break;
+            }
+            places.push(Place { column, x, width: width.min(room - x) });
+            x += width + GAP;
+            if x >= room {
+                break;
+            }
+        }
+        let shown_all = places.last().is_some_and(|place| place.column + 1 == self.list.len());
+        let used = x.saturating_sub(GAP);
+        if shown_all && used < room {
+            self.widen(&mut places, room - used);
+        }
+        places
+    }
+
+    /// Gives room that is left to the columns that are cut.
+    fn widen(&self, places: &mut [Place], mut spare: usize) {
+        let mut moved = 0;
+        let wants = places.iter().filter(|p| self.list[p.column].wanted > p.width).count();
+        let mut share = if wants == 0 { 0 } else { spare.div_ceil(wants) };
+        for place in places {
+            place.x += moved;
+            let wanted = self.list[place.column].wanted;
+            let more = wanted.saturating_sub(place.width).min(share).min(spare);
+            place.width += more;
+            moved += more;
+            spare -= more;
+            share = share.min(spare);
+        }
+    }
+
+    /// The first column to show so that `cursor` is seen, when `first` was the first before.
+    pub(crate) fn follow(&self, first: usize, cursor: usize, room: usize) -> usize {
+        let mut first = first.min(cursor);
+        loop {
+            let places = self.places(first, room);
+            let seen = places.iter().find(|place| place.column == cursor);
+            let whole =
+                |place: &&Place| place.width >= self.list[cursor].wanted.min(USUAL).min(room);
+            if first >= cursor || seen.as_ref().is_some_and(whole) {
+                return first;
+            }
+            first += 1;
+        }
+    }
+}
+
+impl Column {
+    fn new(name: &[u8]) -> Self {
+        let title = harmless(&unescape(name, WIDEST)).into_owned();
+        // With room for the arrow of a sort.
+        let wanted = (width(&title) + 1).min(WIDEST);
+        Self { name: name.into(), title, wanted, numbers: 0, others: 0 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -154,6 +338,54 @@ mod tests {
             }).unwrap();
             let expected: Vec<_> = wanted.iter().map(|&number| texts[number]).collect();
             prop_assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
+    fn fields_come_in_the_order_they_are_first_seen() {
+        let mut columns = Columns::default();
+        columns.cells(br#"{"a":1,"b":"x"}"#, false);
+        let cells = columns.cells(br#"{"c":2,"a":"y","a":3}"#, false);
+        let text = |cell: &Option<Cell>| cell.as_ref().map(|cell| cell.text.clone());
+        let texts: Vec<_> = cells.iter().map(text).collect();
+        assert_eq!(texts, [Some("y".to_owned()), None, Some("2".to_owned())]);
+        assert_eq!(text(&columns.cells(b"7", false)[3]), Some("7".to_owned()));
+        assert_eq!(columns.get(3).unwrap().title, "value");
+    }
+
+    #[test]
+    fn a_record_that_is_cut_says_that_more_may_come() {
+        let mut columns = Columns::default();
+        columns.cells(br#"{"a":1,"b":2}"#, false);
+        let cells = columns.cells(br#"{"a":"#, true);
+        assert!(cells.iter().all(|cell| cell.as_ref().unwrap().text == "…"));
+    }
+
+    proptest! {
+        #[test]
+        fn columns_stay_within_their_room(
+            lengths in proptest::collection::vec(0_usize..90, 1..8),
+            first in 0_usize..8,
+            room in 0_usize..120,
+        ) {
+            let mut columns = Columns::default();
+            let fields: Vec<String> = lengths
+                .iter()
+                .enumerate()
+                .map(|(i, length)| format!("\"c{i}\":\"{}\"", "x".repeat(*length)))
+                .collect();
+            columns.cells(format!("{{{}}}", fields.join(",")).as_bytes(), false);
+            let places = columns.places(first, room);
+            let mut x = 0;
+            for place in &places {
+                prop_assert!(place.x >= x && place.x + place.width <= room);
+                x = place.x + place.width;
+            }
+            let cursor = first.min(lengths.len() - 1);
+            let first = columns.follow(0, cursor, room);
+            prop_assert!(first <= cursor);
+            let seen = columns.places(first, room).iter().any(|place| place.column == cursor);
+            prop_assert!(seen || room == 0);
         }
     }
 }

@@ -1,24 +1,17 @@
 //! Screen: what is seen and what a key does to it.
 
 mod cursor;
-mod filter;
+mod jobs;
 mod prompt;
-mod record;
-mod search;
-mod sort;
 
-pub(crate) use self::filter::Filter;
-pub(crate) use self::prompt::{Prompt, Purpose};
-pub(crate) use self::record::Record;
-pub(crate) use self::sort::{Direction, Sorted};
-
-use self::search::Searching;
-use self::sort::Sorting;
+pub(crate) use self::cursor::Record;
+pub(crate) use self::jobs::{Direction, Sorted};
+use self::jobs::{Searching, Sorting};
+pub(crate) use self::prompt::{Filter, Prompt, Purpose};
+use crate::command::Key;
 use crate::command::{Ask, Effect};
-use crate::key::Key;
-use crate::pattern::Pattern;
+use crate::lines::{Pattern, Source};
 use crate::rows::{Body, Content, Row};
-use crate::source::Source;
 
 /// What is said of a result above its records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Styles, line, table, write};
+use super::{Styles, line, write};
+use crate::draw;
 use crate::rows::Content;
 use crate::screen::{Direction, Filter, Mode, Prompt, Purpose, Screen};
 use crate::text::{end_of, fit, grouped, harmless, width};
@@ -69,7 +70,7 @@ pub(super) fn status(
             let cut = if record.cut { " (cut; --original has all of it)" } else { "" };
             format!("{what} {number}{part}{cut}")
         }
-        _ => table::position(screen),
+        _ => draw::visible_range(screen),
     };
     if let Some(doing) = screen.doing() {
         left = format!("{left}{DOT}{doing}");
