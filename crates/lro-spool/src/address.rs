@@ -15,14 +15,15 @@ const SIDECAR_SUFFIX: &str = ".meta.json";
 const PART_INFIX: &str = ".part-";
 const DRAFT_PREFIX: &str = ".part-";
 const ULID_LEN: usize = 26;
-const OPERATION_CAP: usize = 40;
-/// More parts than this a result does not have.
-pub(crate) const PART_CAP: u16 = 999;
-const LEN: usize = 8;
-/// Crockford's alphabet in lower case: no letter is taken for a digit.
-const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const MAX_OPERATION_LEN: usize = 40;
+/// The most additional parts of a result.
+pub(crate) const MAX_PARTS: u16 = 999;
+const SCOPE_LEN: usize = 8;
+/// Crockford's alphabet in lower case: no letter can be mistaken for a digit.
+const SCOPE_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// A reference, a bare identity, a file name, or the absolute path a descriptor showed.
+/// The address of a stored result: a reference, an id, a file name, or the absolute path that a
+/// descriptor showed.
 ///
 /// ```
 /// use lro_spool::Address;
@@ -34,26 +35,26 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Address {
-    /// By identity.
+    /// By id.
     Id(ResultId),
     /// By file name.
     Name(FileName),
-    /// By absolute path; the file name is split off, and the folder is compared and never opened.
+    /// By absolute path. The directory is compared with the spool's own and never opened.
     Path {
-        /// Everything before the name.
+        /// The directory.
         folder: PathBuf,
-        /// The name.
+        /// The file name.
         name: FileName,
     },
 }
 
-/// The text means no stored result.
+/// The text is not an address of a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("neither a reference nor the name or path of a stored result")]
-pub struct NotAnAddress;
+pub struct InvalidAddress;
 
 impl Address {
-    /// The identity it speaks of.
+    /// The id of the result.
     pub fn id(&self) -> ResultId {
         match self {
             Self::Id(id) => *id,
@@ -85,28 +86,28 @@ impl fmt::Display for Address {
 }
 
 impl FromStr for Address {
-    type Err = NotAnAddress;
+    type Err = InvalidAddress;
 
-    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
         if let Ok(Reference(id)) = text.parse() {
             return Ok(Self::Id(id));
         }
         if let Ok(name) = text.parse() {
             return Ok(Self::Name(name));
         }
-        let (folder, name) = text.rsplit_once('/').ok_or(NotAnAddress)?;
-        let name = name.parse().map_err(|_| NotAnAddress)?;
+        let (folder, name) = text.rsplit_once('/').ok_or(InvalidAddress)?;
+        let name = name.parse().map_err(|_| InvalidAddress)?;
         let folder = Path::new(if folder.is_empty() { "/" } else { folder });
-        // Spec V5: `..` is refused wherever it stands, even where it would lead back to us.
+        // Spec V5: `..` is refused at any position, even if the path leads back to the spool.
         let upward = folder.components().any(|c| c == Component::ParentDir);
         if folder.is_relative() || upward {
-            return Err(NotAnAddress);
+            return Err(InvalidAddress);
         }
         Ok(Self::Path { folder: folder.to_owned(), name })
     }
 }
 
-/// What kind of content a file holds, by the end of its name.
+/// The content type of a data file, by its file name extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Extension {
@@ -121,7 +122,7 @@ pub enum Extension {
 }
 
 impl Extension {
-    /// As it stands in a name, without the dot.
+    /// The extension without the dot.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",
@@ -147,10 +148,10 @@ pub struct FileName {
 /// The text is not the name of a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of a stored result")]
-pub struct NotAName;
+pub struct InvalidName;
 
 impl FileName {
-    /// The name for a result of `operation`.
+    /// Creates the file name of a result of `operation`.
     pub fn new(operation: &Operation, id: ResultId, extension: Extension) -> Self {
         Self { operation: operation.as_str().to_owned(), id, extension }
     }
@@ -160,12 +161,12 @@ impl FileName {
         &self.operation
     }
 
-    /// The identity.
+    /// The id.
     pub fn id(&self) -> ResultId {
         self.id
     }
 
-    /// The kind of content.
+    /// The extension.
     pub fn extension(&self) -> Extension {
         self.extension
     }
@@ -178,18 +179,18 @@ impl fmt::Display for FileName {
 }
 
 impl FromStr for FileName {
-    type Err = NotAName;
+    type Err = InvalidName;
 
-    fn from_str(text: &str) -> Result<Self, NotAName> {
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
         let (stem, extension) =
-            text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(NotAName)?;
-        let extension = Extension::parse(extension).ok_or(NotAName)?;
-        let cut = stem.len().checked_sub(ULID_LEN + 1).ok_or(NotAName)?;
-        let (operation, id) = stem.split_at_checked(cut).ok_or(NotAName)?;
-        let id = id.strip_prefix('-').and_then(|id| id.parse().ok()).ok_or(NotAName)?;
+            text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(InvalidName)?;
+        let extension = Extension::parse(extension).ok_or(InvalidName)?;
+        let cut = stem.len().checked_sub(ULID_LEN + 1).ok_or(InvalidName)?;
+        let (operation, id) = stem.split_at_checked(cut).ok_or(InvalidName)?;
+        let id = id.strip_prefix('-').and_then(|id| id.parse().ok()).ok_or(InvalidName)?;
         let plain = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-        if !(1..=OPERATION_CAP).contains(&operation.len()) || !operation.bytes().all(plain) {
-            return Err(NotAName);
+        if !(1..=MAX_OPERATION_LEN).contains(&operation.len()) || !operation.bytes().all(plain) {
+            return Err(InvalidName);
         }
         Ok(Self { operation: operation.to_owned(), id, extension })
     }
@@ -197,16 +198,16 @@ impl FromStr for FileName {
 
 /// One of the files that make up a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum ResultFile {
     Data,
     Sidecar,
-    /// Counted from 1.
+    /// An additional part, numbered from 1.
     Part(u16),
 }
 
-impl Piece {
-    /// What this piece of `name` is called once it is whole.
-    pub(crate) fn of(self, name: &FileName) -> String {
+impl ResultFile {
+    /// The name of this file once it is complete.
+    pub(crate) fn file_name(self, name: &FileName) -> String {
         match self {
             Self::Data => name.to_string(),
             Self::Sidecar => format!("{name}{SIDECAR_SUFFIX}"),
@@ -214,42 +215,42 @@ impl Piece {
         }
     }
 
-    /// What it is called while it is being written.
-    pub(crate) fn draft_of(self, name: &FileName) -> String {
-        format!("{DRAFT_PREFIX}{}", self.of(name))
+    /// The name of this file while it is being written.
+    pub(crate) fn draft_name(self, name: &FileName) -> String {
+        format!("{DRAFT_PREFIX}{}", self.file_name(name))
     }
 }
 
-/// What an entry of a directory is to us.
+/// The parsed name of a directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct DirEntryName {
     pub(crate) name: FileName,
-    pub(crate) piece: Piece,
-    /// Whether it is still being written, or was when its writer died.
+    pub(crate) piece: ResultFile,
+    /// Whether the file is a draft, of a live or a dead writer.
     pub(crate) draft: bool,
 }
 
-impl Entry {
-    /// Reads a name; `None` where it is not one of ours.
+impl DirEntryName {
+    /// Parses a name; `None` if this program did not write it.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (rest, draft) = match text.strip_prefix(DRAFT_PREFIX) {
             Some(rest) => (rest, true),
             None => (text, false),
         };
         let (name, piece) = if let Some(name) = rest.strip_suffix(SIDECAR_SUFFIX) {
-            (name, Piece::Sidecar)
+            (name, ResultFile::Sidecar)
         } else if let Some((name, n)) = rest.split_once(PART_INFIX) {
-            let number = n.parse().ok().filter(|n| (1..=PART_CAP).contains(n))?;
-            // `01` and `+1` would be second names of the same part.
-            (name, (number.to_string() == n).then_some(Piece::Part(number))?)
+            let number = n.parse().ok().filter(|n| (1..=MAX_PARTS).contains(n))?;
+            // `01` and `+1` would be other names of the same part.
+            (name, (number.to_string() == n).then_some(ResultFile::Part(number))?)
         } else {
-            (rest, Piece::Data)
+            (rest, ResultFile::Data)
         };
         Some(Self { name: name.parse().ok()?, piece, draft })
     }
 }
 
-/// The folder of one project's results: eight characters made from what tells projects apart.
+/// A project scope: the eight-character name of the directory for its results.
 ///
 /// ```
 /// use lro_spool::Scope;
@@ -259,20 +260,20 @@ impl Entry {
 /// assert_ne!(one, Scope::from_fields([b"1000".as_slice(), b"/home/ann/shop2", b""]));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Scope([u8; LEN]);
+pub struct Scope([u8; SCOPE_LEN]);
 
-/// The text is no scope.
+/// The text is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a scope: expected eight characters")]
-pub struct NotAScope;
+pub struct InvalidScope;
 
 impl Scope {
-    /// The scope of these fields, in this order: uid, working directory, what `--scope` said.
+    /// Derives the scope from these fields, in this order: uid, working directory, `--scope`.
     ///
-    /// FNV-1a over length and bytes of each field, mixed once more: the same on every machine and in
-    /// every version, so that a restarted proxy finds its folder. It keeps projects of one user
-    /// apart by accident, not against an attacker: whoever can choose these fields to collide is
-    /// that user already. A cryptographic hash would be a dependency for nothing.
+    /// FNV-1a over length and bytes of each field, followed by a finalizer: the same on every
+    /// machine and in every version, so that a restarted proxy finds its directory. It prevents
+    /// accidental collisions between projects of one user, not attacks: an attacker who can choose
+    /// these fields is that user. A cryptographic hash would add a dependency without a benefit.
     pub fn from_fields<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         let mut add = |byte: u8| {
@@ -282,13 +283,13 @@ impl Scope {
             (field.len() as u64).to_le_bytes().into_iter().for_each(&mut add);
             field.iter().copied().for_each(&mut add);
         }
-        // FNV leaves the upper bits of short inputs alike.
+        // FNV mixes the upper bits of short inputs poorly.
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         hash ^= hash >> 31;
-        let mut name = [0; LEN];
+        let mut name = [0; SCOPE_LEN];
         for place in &mut name {
-            *place = ALPHABET[(hash & 31) as usize];
+            *place = SCOPE_ALPHABET[(hash & 31) as usize];
             hash >>= 5;
         }
         Self(name)
@@ -302,11 +303,15 @@ impl fmt::Display for Scope {
 }
 
 impl FromStr for Scope {
-    type Err = NotAScope;
+    type Err = InvalidScope;
 
-    fn from_str(text: &str) -> Result<Self, NotAScope> {
-        let name: [u8; LEN] = text.as_bytes().try_into().map_err(|_| NotAScope)?;
-        if name.iter().all(|b| ALPHABET.contains(b)) { Ok(Self(name)) } else { Err(NotAScope) }
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
+        let name: [u8; SCOPE_LEN] = text.as_bytes().try_into().map_err(|_| InvalidScope)?;
+        if name.iter().all(|b| SCOPE_ALPHABET.contains(b)) {
+            Ok(Self(name))
+        } else {
+            Err(InvalidScope)
+        }
     }
 }
 
@@ -359,7 +364,7 @@ mod tests {
             format!("file:///tmp/{name}"),
             format!("{name}\n"),
         ] {
-            assert_eq!(text.parse::<Address>(), Err(NotAnAddress), "{text:?}");
+            assert_eq!(text.parse::<Address>(), Err(InvalidAddress), "{text:?}");
         }
     }
 
@@ -390,7 +395,7 @@ mod tests {
     fn f27_names_are_bounded_whatever_the_tool_is_called() {
         for tool in ["x".repeat(5000), "../".repeat(900), "\u{1f600}".repeat(300)] {
             let name = name(&tool, Extension::Jsonl);
-            assert!(Piece::Part(PART_CAP).draft_of(&name).len() <= 100);
+            assert!(ResultFile::Part(MAX_PARTS).draft_name(&name).len() <= 100);
             assert_eq!(name.to_string().parse(), Ok(name));
         }
     }
@@ -398,10 +403,18 @@ mod tests {
     #[test]
     fn every_piece_has_one_name() {
         let name = name("grep", Extension::Txt);
-        for piece in [Piece::Data, Piece::Sidecar, Piece::Part(1), Piece::Part(PART_CAP)] {
-            let whole = Entry { name: name.clone(), piece, draft: false };
-            assert_eq!(Entry::parse(&piece.of(&name)), Some(whole.clone()));
-            assert_eq!(Entry::parse(&piece.draft_of(&name)), Some(Entry { draft: true, ..whole }));
+        for piece in [
+            ResultFile::Data,
+            ResultFile::Sidecar,
+            ResultFile::Part(1),
+            ResultFile::Part(MAX_PARTS),
+        ] {
+            let whole = DirEntryName { name: name.clone(), piece, draft: false };
+            assert_eq!(DirEntryName::parse(&piece.file_name(&name)), Some(whole.clone()));
+            assert_eq!(
+                DirEntryName::parse(&piece.draft_name(&name)),
+                Some(DirEntryName { draft: true, ..whole })
+            );
         }
     }
 
@@ -433,8 +446,8 @@ mod tests {
             format!("{good}.part-1.meta.json"),
             format!(".part-.part-{good}"),
         ] {
-            assert_eq!(bad.parse::<FileName>(), Err(NotAName), "{bad:?}");
-            assert_eq!(Entry::parse(&bad), None, "{bad:?}");
+            assert_eq!(bad.parse::<FileName>(), Err(InvalidName), "{bad:?}");
+            assert_eq!(DirEntryName::parse(&bad), None, "{bad:?}");
         }
     }
 
@@ -460,7 +473,7 @@ mod tests {
         for text in
             ["", "..", "../../..", "abcdefg", "abcdefghi", "abcdefgU", "abc/defg", "abcdefgi"]
         {
-            assert_eq!(text.parse::<Scope>(), Err(NotAScope), "{text}");
+            assert_eq!(text.parse::<Scope>(), Err(InvalidScope), "{text}");
         }
     }
 }

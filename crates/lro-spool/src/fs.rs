@@ -5,12 +5,12 @@
 //! advisory locks, which the kernel releases with their process: an unlocked draft is a leftover of a
 //! dead writer.
 
-mod account;
 mod checked_dir;
 mod draft;
 mod options;
 pub mod os;
 mod sweep;
+mod usage_log;
 
 use std::fmt::Display;
 use std::io;
@@ -20,15 +20,16 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use self::account::{Account, Pending};
-use self::checked_dir::{Folder, Found, Locked};
+use self::checked_dir::{CheckedDir, LockOutcome, OpenedResult};
 use self::draft::{DirDraft, DirScratch};
 pub use self::options::{DirKind, DirOnDemand, DirOptions, Sharing};
-use self::os::{Lock, again};
-use crate::address::{Address, Entry, FileName, Piece, Scope};
+use self::os::{Lock, retry_interrupted};
+use self::usage_log::{PendingOp, UsageLog};
+use crate::address::{Address, DirEntryName, FileName, ResultFile, Scope};
 use crate::error::{Foreign, SpoolError};
 use crate::spool::{
-    Draft, Gone, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
+    Draft, NewResult, PartNumber, PositionedRead, ResultInfo, Scratch, Spool, StoredResult,
+    SweepReport, Tombstones,
 };
 
 /// A spool in a directory. Clones share it.
@@ -38,41 +39,40 @@ pub struct DirSpool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     options: DirOptions,
-    folder: Folder,
-    /// The private directory whose folders are the scopes, where there are scopes.
-    root: Option<Folder>,
-    /// What all folders hold, where a quota asks for it and the file can be used.
-    account: Option<Account>,
-    gone: Gone,
+    folder: CheckedDir,
+    /// The private directory that contains the directories of all scopes, if there are scopes.
+    root: Option<CheckedDir>,
+    /// The usage of all scopes, if a quota needs it and the log file is usable.
+    usage_log: Option<UsageLog>,
+    tombstones: Tombstones,
 }
 
 impl DirSpool {
-    /// Opens a directory, making it where `options` say it is our own, and clears what writers
-    /// that died left in it.
+    /// Opens a directory, creates it if it is private, and deletes the leftovers of dead writers.
     ///
-    /// `path` is absolute, and is what descriptors will show.
+    /// `path` must be absolute; descriptors show it.
     pub fn open(path: &Path, options: DirOptions) -> Result<Self, SpoolError> {
         let (folder, root) = match (options.kind, options.scope) {
-            (DirKind::Flat, _) => (Folder::flat(path, &options)?, None),
-            (DirKind::Private, None) => (Folder::private(path, &options)?, None),
+            (DirKind::Flat, _) => (CheckedDir::flat(path, &options)?, None),
+            (DirKind::Private, None) => (CheckedDir::private(path, &options)?, None),
             (DirKind::Private, Some(scope)) => {
-                let root = Folder::private(path, &options)?;
+                let root = CheckedDir::private(path, &options)?;
                 (root.private_within(&scope.to_string(), &options)?, Some(root))
             }
         };
-        let account = account_in(root.as_ref().unwrap_or(&folder), &options);
-        let shared = Shared { options, folder, root, account, gone: Gone::default() };
+        let usage_log = usage_log_in(root.as_ref().unwrap_or(&folder), &options);
+        let shared = Shared { options, folder, root, usage_log, tombstones: Tombstones::default() };
         shared.clear_after_crashes();
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Whether a sweep of all scopes is due: something has expired, or the last one is long ago. Cheap:
-    /// no result is looked at.
+    /// Whether a sweep of all scopes is due: something has expired, or the last sweep is long ago.
+    /// Cheap: examines no result.
     pub fn sweep_is_due(path: &Path, options: &DirOptions, now: DateTime<Utc>) -> bool {
         let whole = DirOptions { scope: None, ..options.clone() };
         match Self::existing(path, whole) {
-            Ok(Some(root)) => match &root.0.account {
-                Some(account) => account.balance(now).is_none_or(|b| b.sweep_is_due(now)),
+            Ok(Some(root)) => match &root.0.usage_log {
+                Some(usage_log) => usage_log.usage(now).is_none_or(|b| b.sweep_is_due(now)),
                 None => true,
             },
             Ok(None) => false,
@@ -80,7 +80,8 @@ impl DirSpool {
         }
     }
 
-    /// Counts what all scopes hold, behind a sweep of each; `next_expiry` is what they said.
+    /// Counts the usage of all scopes after each was swept; `next_expiry` is the earliest that the
+    /// sweeps reported.
     pub fn recount(
         path: &Path,
         options: &DirOptions,
@@ -88,42 +89,42 @@ impl DirSpool {
         now: DateTime<Utc>,
     ) {
         if options.kind == DirKind::Flat {
-            // There is one folder, and its sweep counted it.
+            // There is one directory, and its sweep counted it.
             return;
         }
         let whole = DirOptions { scope: None, ..options.clone() };
         let Ok(Some(Self(root))) = Self::existing(path, whole) else { return };
         let Ok(mut shared) = Arc::try_unwrap(root) else { return };
-        // The folders of all scopes lie in it.
-        shared.root = Folder::existing(path, &shared.options).ok();
-        // Where it cannot be counted nothing is relied upon later.
+        // It contains the directories of all scopes.
+        shared.root = CheckedDir::existing(path, &shared.options).ok();
+        // On failure the log has no total, and the next writer counts.
         let _ = shared.count(next_expiry, now);
     }
 
-    /// The directory that holds this spool's files.
+    /// The directory of this spool's files.
     pub fn path(&self) -> &Path {
         &self.0.folder.path
     }
 
-    /// Opens a directory as it is, for whoever only looks: nothing is made or cleared, and sweeps
-    /// and quotas do not reach beyond the one folder. `None` where there is none.
+    /// Opens an existing directory for inspection: creates and deletes nothing, and sweeps and
+    /// quotas cover this one directory. `None` if it does not exist.
     pub fn existing(path: &Path, options: DirOptions) -> Result<Option<Self>, SpoolError> {
         let opened = match options.kind {
-            DirKind::Flat => Folder::flat(path, &options),
-            DirKind::Private => Folder::existing(path, &options),
+            DirKind::Flat => CheckedDir::flat(path, &options),
+            DirKind::Private => CheckedDir::existing(path, &options),
         };
         let opened = opened.and_then(|root| {
-            let account = account_in(&root, &options);
+            let usage_log = usage_log_in(&root, &options);
             let folder = match (options.kind, options.scope) {
                 (DirKind::Private, Some(scope)) => {
                     root.existing_within(&scope.to_string(), &options)?
                 }
                 _ => root,
             };
-            Ok((folder, account))
+            Ok((folder, usage_log))
         });
         match opened {
-            Ok((folder, account)) => Ok(Some(Self::alone(folder, account, options))),
+            Ok((folder, usage_log)) => Ok(Some(Self::single_folder(folder, usage_log, options))),
             Err(SpoolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(None)
             }
@@ -131,8 +132,8 @@ impl DirSpool {
         }
     }
 
-    /// Visits all scopes of a directory, as [`existing`](Self::existing) opens each, one at a time:
-    /// for the person whose they are, never for a tool. Returns what cannot be looked at.
+    /// Visits all scopes of a directory, opening each as [`existing`](Self::existing) does, one at
+    /// a time. For the owner of the files, never for a tool. Returns the failures.
     pub fn each_scope(
         path: &Path,
         options: &DirOptions,
@@ -157,8 +158,8 @@ impl DirSpool {
             let options = options.clone().scope(scope);
             match root.0.folder.existing_within(&scope.to_string(), &options) {
                 Ok(folder) => {
-                    let account = account_in(&root.0.folder, &options);
-                    visit(&Self::alone(folder, account, options));
+                    let usage_log = usage_log_in(&root.0.folder, &options);
+                    visit(&Self::single_folder(folder, usage_log, options));
                 }
                 Err(error) => failures.push(error),
             }
@@ -166,13 +167,19 @@ impl DirSpool {
         failures
     }
 
-    fn alone(folder: Folder, account: Option<Account>, options: DirOptions) -> Self {
-        Self(Arc::new(Shared { options, folder, root: None, account, gone: Gone::default() }))
+    fn single_folder(folder: CheckedDir, usage_log: Option<UsageLog>, options: DirOptions) -> Self {
+        Self(Arc::new(Shared {
+            options,
+            folder,
+            root: None,
+            usage_log,
+            tombstones: Tombstones::default(),
+        }))
     }
 
-    /// Whether the directory was removed since it was opened.
-    fn is_gone(&self) -> bool {
-        let Folder { os, fd, .. } = &self.0.folder;
+    /// Whether the directory was deleted after it was opened.
+    fn is_removed(&self) -> bool {
+        let CheckedDir { os, fd, .. } = &self.0.folder;
         os.stat(fd.as_fd()).is_ok_and(|stat| stat.links == 0)
     }
 }
@@ -189,15 +196,15 @@ impl Spool for DirSpool {
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
         let found = self.0.find(address)?;
         if found.listed.sidecar.is_expired(found.listed.id(), now) {
-            return Err(found.listed.expired());
+            return Err(found.listed.expired_error());
         }
-        if self.0.folder.lock(&found, Lock::Shared)? != Locked::ByUs {
+        if self.0.folder.lock(&found, Lock::Shared)? != LockOutcome::Acquired {
             return Err(self.0.not_found(address));
         }
         Ok(Box::new(DirReader::new(Arc::clone(&self.0), found)))
     }
 
-    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
         let mut all = Vec::new();
         for name in self.0.folder.results()? {
             match self.0.folder.examine(&name, self.0.options.ttl) {
@@ -206,20 +213,22 @@ impl Spool for DirSpool {
                 Err(error) => return Err(error),
             }
         }
-        all.sort_by_key(Listed::id);
+        all.sort_by_key(ResultInfo::id);
         Ok(all)
     }
 
-    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+    fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError> {
         let found = self.0.find(address)?;
         match self.0.folder.lock(&found, Lock::ExclusiveNow)? {
-            Locked::ByUs if self.0.unlink_result(None, &self.0.folder, &found)? => Ok(found.listed),
-            Locked::ByOthers => Err(SpoolError::InUse { name: found.listed.name }),
-            Locked::ByUs | Locked::Gone => Err(self.0.not_found(address)),
+            LockOutcome::Acquired if self.0.unlink_result(None, &self.0.folder, &found)? => {
+                Ok(found.listed)
+            }
+            LockOutcome::Contended => Err(SpoolError::InUse { name: found.listed.name }),
+            LockOutcome::Acquired | LockOutcome::Removed => Err(self.0.not_found(address)),
         }
     }
 
-    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+    fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
         Ok(self.0.sweep(now))
     }
 
@@ -229,8 +238,8 @@ impl Spool for DirSpool {
 }
 
 impl Shared {
-    /// Our folder, and those of the other scopes under the same root, with their names.
-    fn each_folder(&self, mut visit: impl FnMut(Option<Scope>, &Folder)) {
+    /// Visits this directory and those of the other scopes under the same root, with their scopes.
+    fn each_folder(&self, mut visit: impl FnMut(Option<Scope>, &CheckedDir)) {
         visit(None, &self.folder);
         let Some(root) = &self.root else { return };
         let scopes = root.names().unwrap_or_default().into_iter().filter_map(|n| n.parse().ok());
@@ -241,15 +250,15 @@ impl Shared {
         }
     }
 
-    /// Clears what writers left that died. Where the account says that all of them ended or live, no
-    /// directory is listed.
+    /// Deletes the leftovers of dead writers. Lists no directory if the usage log shows that all
+    /// writers have ended or are alive.
     fn clear_after_crashes(&self) {
-        let pending = self.account.as_ref().and_then(Account::pending);
-        let (Some(account), Some(pending)) = (&self.account, pending) else {
+        let pending = self.usage_log.as_ref().and_then(UsageLog::pending);
+        let (Some(usage_log), Some(pending)) = (&self.usage_log, pending) else {
             self.clear_all();
             return;
         };
-        let dead: Vec<&Pending> = pending.iter().filter(|draft| !self.is_alive(draft)).collect();
+        let dead: Vec<&PendingOp> = pending.iter().filter(|draft| !self.is_alive(draft)).collect();
         if dead.is_empty() {
             return;
         }
@@ -258,31 +267,31 @@ impl Shared {
             return;
         }
         for draft in dead {
-            // What it claimed stays in the sum until the next count: it may be a result by now.
-            account.end(&draft.id);
+            // What it claimed counts until the next total: it may have become a result.
+            usage_log.end(&draft.id);
         }
     }
 
-    /// Clears leftovers everywhere, and says whether all could be looked at. What cannot be cleared
-    /// now stays hidden, and the next sweep tries again.
+    /// Deletes leftovers in all scopes, and returns whether all of them could be examined. What
+    /// remains is hidden, and the next sweep tries again.
     fn clear_all(&self) -> bool {
-        let mut swept = Swept::default();
+        let mut swept = SweepReport::default();
         self.each_folder(|_, folder| folder.clear_leftovers(&mut swept));
         swept.failures.is_empty()
     }
 
-    /// Whether somebody holds the lock on a draft.
-    fn is_alive(&self, draft: &Pending) -> bool {
+    /// Whether a live writer holds the lock on a draft.
+    fn is_alive(&self, draft: &PendingOp) -> bool {
         let Ok(name) = draft.name.parse::<FileName>() else { return false };
         let locked = self.in_folder_of(draft, |folder| {
-            let name = Piece::Data.draft_of(&name);
-            let (file, _) = folder.open_ours(&name)?;
+            let name = ResultFile::Data.draft_name(&name);
+            let (file, _) = folder.open_own(&name)?;
             folder.lock_file(&file, &name, Lock::ExclusiveNow)
         });
-        matches!(locked, Some(Ok(Locked::ByOthers)))
+        matches!(locked, Some(Ok(LockOutcome::Contended)))
     }
 
-    fn in_folder_of<T>(&self, draft: &Pending, ask: impl FnOnce(&Folder) -> T) -> Option<T> {
+    fn in_folder_of<T>(&self, draft: &PendingOp, ask: impl FnOnce(&CheckedDir) -> T) -> Option<T> {
         let scope: Option<Scope> = draft.scope.parse().ok();
         match (&self.root, scope) {
             (Some(root), Some(scope)) if Some(scope) != self.options.scope => {
@@ -293,11 +302,11 @@ impl Shared {
     }
 
     /// Finds a result of this scope and opens its file.
-    fn find(&self, address: &Address) -> Result<Found, SpoolError> {
+    fn find(&self, address: &Address) -> Result<OpenedResult, SpoolError> {
         let names: Vec<FileName> = match address {
             Address::Name(name) => vec![name.clone()],
             Address::Path { folder, name } if *folder == self.folder.path => vec![name.clone()],
-            // Spec V5: a path is compared with the one that descriptors showed, and never opened.
+            // Spec V5: a path is compared with the one that descriptors show, and never opened.
             Address::Path { folder, name } => {
                 let path = folder.join(name.to_string());
                 return Err(SpoolError::NotOurs { path, why: Foreign::Elsewhere });
@@ -312,7 +321,7 @@ impl Shared {
             match self.folder.examine(&name, self.options.ttl) {
                 Ok(found) => return Ok(found),
                 Err(SpoolError::NotFound { .. }) => {}
-                // Someone else may have planted a file of that identity beside ours.
+                // Another user may have planted a file with the same id beside this one.
                 Err(other) => error = other,
             }
         }
@@ -321,27 +330,27 @@ impl Shared {
 
     fn not_found(&self, address: &Address) -> SpoolError {
         let asked = address.to_string();
-        self.gone.expired(address.id()).unwrap_or(SpoolError::NotFound { asked })
+        self.tombstones.expired(address.id()).unwrap_or(SpoolError::NotFound { asked })
     }
 }
 
-/// The account in `folder`, where a quota asks for one.
-fn account_in(folder: &Folder, options: &DirOptions) -> Option<Account> {
-    options.quota.counts().then(|| Account::new(folder, options).ok()).flatten()
+/// The usage log in `folder`, if a quota needs one.
+fn usage_log_in(folder: &CheckedDir, options: &DirOptions) -> Option<UsageLog> {
+    options.quota.is_limited().then(|| UsageLog::new(folder, options).ok()).flatten()
 }
 
-/// The data files among a folder's entries.
+/// The data files among directory entries.
 fn results(names: &[String]) -> Vec<FileName> {
-    let entries = names.iter().filter_map(|name| Entry::parse(name));
-    entries.filter(|e| e.piece == Piece::Data && !e.draft).map(|e| e.name).collect()
+    let entries = names.iter().filter_map(|name| DirEntryName::parse(name));
+    entries.filter(|e| e.piece == ResultFile::Data && !e.draft).map(|e| e.name).collect()
 }
 
 struct DirReader {
     shared: Arc<Shared>,
-    /// The lock goes with the last reader of any part.
+    /// Holds the lock until the last reader of any part is dropped.
     data: Arc<OwnedFd>,
     bytes: u64,
-    listed: Listed,
+    listed: ResultInfo,
 }
 
 struct PartReader {
@@ -353,8 +362,8 @@ struct PartReader {
 }
 
 impl DirReader {
-    fn new(shared: Arc<Shared>, found: Found) -> Self {
-        let Found { file, stat, listed } = found;
+    fn new(shared: Arc<Shared>, found: OpenedResult) -> Self {
+        let OpenedResult { file, stat, listed } = found;
         Self { shared, data: Arc::new(file), bytes: stat.bytes, listed }
     }
 }
@@ -367,7 +376,7 @@ impl Shared {
         offset: u64,
         buf: &mut [u8],
     ) -> Result<usize, SpoolError> {
-        again(|| self.options.os.read_at(file.as_fd(), buf, offset))
+        retry_interrupted(|| self.options.os.read_at(file.as_fd(), buf, offset))
             .map_err(|error| SpoolError::io("read", self.folder.at(&name.to_string()), error))
     }
 }
@@ -387,16 +396,16 @@ impl PositionedRead for DirReader {
 }
 
 impl StoredResult for DirReader {
-    fn listed(&self) -> &Listed {
+    fn listed(&self) -> &ResultInfo {
         &self.listed
     }
 
     fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError> {
-        let name = Piece::Part(part.0).of(&self.listed.name);
+        let name = ResultFile::Part(part.0).file_name(&self.listed.name);
         if part.0 == 0 || usize::from(part.0) > self.listed.sidecar.parts.len() {
             return Err(SpoolError::NotFound { asked: name });
         }
-        let (file, stat) = self.shared.folder.open_ours(&name)?;
+        let (file, stat) = self.shared.folder.open_own(&name)?;
         Ok(Box::new(PartReader {
             shared: Arc::clone(&self.shared),
             file,

@@ -37,47 +37,51 @@ use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 
 use self::blocks::ObjectReader;
-use self::bucket::Remote;
+use self::bucket::StoreClient;
 pub use self::bucket::{Bucket, ObjectOptions};
 use self::draft::ObjectDraft;
-use self::index::{Claim, ENTRY_CAP, Entries, Entry, Stored, Usage, Why};
-pub use self::key::NotATenant;
+use self::index::{
+    EntryCache, IndexEntry, MAX_ENTRY_BYTES, RemovalReason, StoredEntry, Tombstone, UsageCache,
+};
+pub use self::key::InvalidTenant;
 use self::key::{Keys, Nonce};
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
-use crate::spool::{Draft, Gone, Listed, NewResult, Quota, Scratch, Spool, StoredResult, Swept};
+use crate::spool::{
+    Draft, NewResult, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport, Tombstones,
+};
 
-/// What one tenant has in a bucket. Clones share it; of one tenant a process has only one, since
-/// two would not know of each other's readers.
+/// The results of one tenant in a bucket. Clones share it. Use one per tenant and process: two
+/// instances would not know about each other's readers.
 #[derive(Debug, Clone)]
 pub struct ObjectSpool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    remote: Arc<Remote>,
+    client: Arc<StoreClient>,
     keys: Keys,
     quota: Quota,
-    holds: Arc<Holds>,
-    usage: Usage,
-    entries: Entries,
-    gone: Gone,
-    /// The drafts of this process: their bytes are no leftovers.
+    leases: Arc<ReaderLeases>,
+    usage: UsageCache,
+    entry_cache: EntryCache,
+    tombstones: Tombstones,
+    /// The drafts of this process, whose bytes are not leftovers.
     drafts: Mutex<HashSet<Nonce>>,
 }
 
 impl ObjectSpool {
-    /// The results of a tenant, under its own prefix: any text but an empty one names one.
-    /// [`Quota::min_free_bytes`] means nothing here; see [`ObjectOptions::local`].
-    pub fn new(bucket: &Bucket, tenant: &str, quota: Quota) -> Result<Self, NotATenant> {
+    /// Creates the spool of a tenant, under its own prefix. Any text except an empty one names a
+    /// tenant. [`Quota::min_free_bytes`] is ignored; see [`ObjectOptions::local`].
+    pub fn new(bucket: &Bucket, tenant: &str, quota: Quota) -> Result<Self, InvalidTenant> {
         let keys = Keys::new(&bucket.0.prefix, tenant)?;
         Ok(Self(Arc::new(Shared {
-            remote: Arc::clone(&bucket.0),
+            client: Arc::clone(&bucket.0),
             keys,
             quota: Quota { min_free_bytes: 0, ..quota },
-            holds: Arc::default(),
-            usage: Usage::default(),
-            entries: Entries::default(),
-            gone: Gone::default(),
+            leases: Arc::default(),
+            usage: UsageCache::default(),
+            entry_cache: EntryCache::default(),
+            tombstones: Tombstones::default(),
             drafts: Mutex::default(),
         })))
     }
@@ -93,84 +97,84 @@ impl Spool for ObjectSpool {
         address: &Address,
         now: DateTime<Utc>,
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
-        // First the hold, then the look: whoever removes it after this sees a reader.
-        let hold = self.0.holds.hold(address.id());
+        // Takes the lease before the lookup, so that a later removal sees the reader.
+        let lease = self.0.leases.acquire(address.id());
         let (listed, stored) = self.0.find(address)?;
         if listed.sidecar.is_expired(listed.id(), now) {
-            return Err(listed.expired());
+            return Err(listed.expired_error());
         }
-        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), listed, Arc::new(stored), hold)))
+        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), listed, Arc::new(stored), lease)))
     }
 
-    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
-        let inventory = self.0.inventory()?;
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
+        let listing = self.0.list_bucket()?;
         let mut all = Vec::new();
-        for (_, entry) in self.0.entries(&inventory) {
+        for (_, entry) in self.0.read_entries(&listing) {
             match entry.as_deref() {
-                Ok(Entry::Stored(stored)) => all.push(stored.listed()?),
-                // A damaged one is told of by whoever opens it, and by the sweep.
-                Ok(Entry::Void(_))
+                Ok(IndexEntry::Stored(stored)) => all.push(stored.listed()?),
+                // Opening it reports the damage, and so does a sweep.
+                Ok(IndexEntry::Void(_))
                 | Err(SpoolError::NotFound { .. } | SpoolError::Damaged { .. }) => {}
                 Err(_) => drop(entry?),
             }
         }
-        all.sort_by_key(Listed::id);
+        all.sort_by_key(ResultInfo::id);
         Ok(all)
     }
 
-    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+    fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError> {
         let id = address.id();
         let in_use = |name| SpoolError::InUse { name };
-        let removal = self.0.holds.remove(id);
+        let removal = self.0.leases.begin_removal(id);
         let (listed, stored) = self.0.find(address)?;
         let _removal = match removal {
             Ok(removal) => removal,
-            Err(Busy::Read) => return Err(in_use(listed.name)),
+            Err(Busy::InUse) => return Err(in_use(listed.name)),
             Err(Busy::BeingRemoved) => return Err(self.0.missing(address)),
         };
-        if self.0.take_away(&listed, &stored, Why::Removed)? {
+        if self.0.delete_result(&listed, &stored, RemovalReason::Removed)? {
             Ok(listed)
         } else {
             Err(SpoolError::NotFound { asked: address.to_string() })
         }
     }
 
-    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+    fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
         self.0.sweep(now)
     }
 
     fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
-        Ok(Box::new(self.0.remote.local.scratch()?))
+        Ok(Box::new(self.0.client.local.scratch()?))
     }
 }
 
 impl Shared {
-    /// What is known of a result, asked of the store.
-    fn find(&self, address: &Address) -> Result<(Listed, Stored), SpoolError> {
+    /// Reads the index entry of a result from the store.
+    fn find(&self, address: &Address) -> Result<(ResultInfo, StoredEntry), SpoolError> {
         if let Address::Path { folder, name } = address {
             let path = folder.join(name.to_string());
             return Err(SpoolError::NotOurs { path, why: Foreign::Elsewhere });
         }
         let id = address.id();
-        match self.remote.wait(self.entry(id))? {
-            Some(Entry::Stored(stored)) => {
+        match self.client.wait(self.entry(id))? {
+            Some(IndexEntry::Stored(stored)) => {
                 let listed = stored.listed()?;
                 if matches!(address, Address::Name(asked) if *asked != listed.name) {
                     return Err(SpoolError::NotFound { asked: address.to_string() });
                 }
                 Ok((listed, *stored))
             }
-            Some(Entry::Void(_)) | None => Err(self.missing(address)),
+            Some(IndexEntry::Void(_)) | None => Err(self.missing(address)),
         }
     }
 
-    async fn entry(&self, id: ResultId) -> Result<Option<Entry>, SpoolError> {
-        let Some(bytes) = self.remote.get(&self.keys.index(id), ENTRY_CAP).await? else {
+    async fn entry(&self, id: ResultId) -> Result<Option<IndexEntry>, SpoolError> {
+        let Some(bytes) = self.client.get(&self.keys.index(id), MAX_ENTRY_BYTES).await? else {
             return Ok(None);
         };
         let name = id.reference().to_string();
-        let entry = Entry::read(&name, &bytes)?;
-        if let Entry::Stored(stored) = &entry
+        let entry = IndexEntry::read(&name, &bytes)?;
+        if let IndexEntry::Stored(stored) = &entry
             && stored.listed()?.id() != id
         {
             return Err(SpoolError::NotFound { asked: name });
@@ -178,26 +182,30 @@ impl Shared {
         Ok(Some(entry))
     }
 
-    /// Why there is none. f24: an expired reference gets a final answer, whoever removed the result.
+    /// The error for a missing result. Finding f24: an expired reference gets a final answer,
+    /// whichever process deleted the result.
     fn missing(&self, address: &Address) -> SpoolError {
         let (id, asked) = (address.id(), address.to_string());
-        let named = |gone: &Listed| !matches!(address, Address::Name(name) if *name != gone.name);
-        if let Some(expired) = self.gone.expired(id) {
+        let named =
+            |gone: &ResultInfo| !matches!(address, Address::Name(name) if *name != gone.name);
+        if let Some(expired) = self.tombstones.expired(id) {
             return expired;
         }
-        let claims = self.remote.wait(async {
+        let claims = self.client.wait(async {
             let mut claims = Vec::new();
-            for meta in self.remote.list(&self.keys.gone_of(id)).await? {
-                if let Some(bytes) = self.remote.get(&meta.location, ENTRY_CAP).await? {
-                    claims.push(Claim::read(&asked, &bytes)?);
+            for meta in self.client.list(&self.keys.tombstone_prefix(id)).await? {
+                if let Some(bytes) = self.client.get(&meta.location, MAX_ENTRY_BYTES).await? {
+                    claims.push(Tombstone::read(&asked, &bytes)?);
                 }
             }
             Ok::<_, SpoolError>(claims)
         });
-        // That there is none is known; that it was there once is more than must be said.
-        let expired = claims.unwrap_or_default().into_iter().find(|c| c.why == Why::Expired);
+        // Reporting the expiry is best effort: if the tombstones cannot be read, the result is
+        // reported as not found.
+        let expired =
+            claims.unwrap_or_default().into_iter().find(|c| c.why == RemovalReason::Expired);
         match expired.and_then(|claim| claim.listed().ok()) {
-            Some(gone) if gone.id() == id && named(&gone) => gone.expired(),
+            Some(gone) if gone.id() == id && named(&gone) => gone.expired_error(),
             _ => SpoolError::NotFound { asked },
         }
     }
@@ -216,9 +224,9 @@ impl Shared {
     }
 }
 
-/// Shared by the spools of one tenant.
+/// Leases of readers and pending removals in this process, shared by the spools of one tenant.
 #[derive(Debug, Default)]
-pub(super) struct Holds {
+pub(super) struct ReaderLeases {
     state: Mutex<State>,
     removed: Condvar,
 }
@@ -229,50 +237,50 @@ struct State {
     removing: HashSet<ResultId>,
 }
 
-/// While it is there, nothing in this process removes the result.
+/// While it exists, this process does not delete the result.
 #[derive(Debug)]
-pub(super) struct Hold(Arc<Holds>, ResultId);
+pub(super) struct ReaderLease(Arc<ReaderLeases>, ResultId);
 
-/// While it is there, nothing in this process opens the result.
+/// While it exists, this process does not open the result.
 #[derive(Debug)]
-pub(super) struct Removal<'a>(&'a Holds, ResultId);
+pub(super) struct RemovalGuard<'a>(&'a ReaderLeases, ResultId);
 
-/// Why a result cannot be removed now.
+/// Why a result cannot be deleted now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
-    Read,
+    InUse,
     BeingRemoved,
 }
 
-impl Holds {
+impl ReaderLeases {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one insert or remove.
+        // Each change is one insert or remove, so a panic cannot leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Protects a result, there or not. Where it is just being removed, waits for the end of that.
-    pub(super) fn hold(self: &Arc<Self>, id: ResultId) -> Hold {
+    /// Protects a result, existing or not. Waits for the end of a removal in progress.
+    pub(super) fn acquire(self: &Arc<Self>, id: ResultId) -> ReaderLease {
         let mut state = self.state();
         while state.removing.contains(&id) {
             state = self.removed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         *state.readers.entry(id).or_default() += 1;
-        Hold(Arc::clone(self), id)
+        ReaderLease(Arc::clone(self), id)
     }
 
-    pub(super) fn remove(&self, id: ResultId) -> Result<Removal<'_>, Busy> {
+    pub(super) fn begin_removal(&self, id: ResultId) -> Result<RemovalGuard<'_>, Busy> {
         let mut state = self.state();
         if state.readers.contains_key(&id) {
-            return Err(Busy::Read);
+            return Err(Busy::InUse);
         }
         if !state.removing.insert(id) {
             return Err(Busy::BeingRemoved);
         }
-        Ok(Removal(self, id))
+        Ok(RemovalGuard(self, id))
     }
 }
 
-impl Drop for Hold {
+impl Drop for ReaderLease {
     fn drop(&mut self) {
         let mut state = self.0.state();
         if let Some(readers) = state.readers.get_mut(&self.1) {
@@ -284,7 +292,7 @@ impl Drop for Hold {
     }
 }
 
-impl Drop for Removal<'_> {
+impl Drop for RemovalGuard<'_> {
     fn drop(&mut self) {
         self.0.state().removing.remove(&self.1);
         self.0.removed.notify_all();

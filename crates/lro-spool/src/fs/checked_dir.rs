@@ -10,122 +10,127 @@ use lro_core::OffloadHeader;
 
 use super::options::{DirOptions, Parents, Sharing};
 use super::results;
-use crate::address::{Extension, FileName, Piece};
+use crate::address::{Extension, FileName, ResultFile};
 use crate::error::{Foreign, SpoolError};
-use crate::fs::os::{Kind, Links, Lock, Os, Stat, again};
+use crate::fs::os::{FileKind, Lock, Os, Stat, SymlinkPolicy, retry_interrupted};
 use crate::sidecar::Sidecar;
-use crate::spool::Listed;
+use crate::spool::ResultInfo;
 
-/// A longer first line is no header of ours.
-pub(super) const HEADER_CAP: usize = 1 << 20;
-/// A larger sidecar is none of ours.
-pub(super) const SIDECAR_CAP: usize = 32 << 20;
-/// `ELOOP` and `ENXIO` have no stable kind: a link that is not followed, a socket.
-const NOT_A_FILE: [i32; 2] =
+/// The longest header line.
+pub(super) const MAX_HEADER_BYTES: usize = 1 << 20;
+/// The largest sidecar.
+pub(super) const MAX_SIDECAR_BYTES: usize = 32 << 20;
+/// `ELOOP` (a symbolic link that is not followed) and `ENXIO` (a socket) have no stable
+/// `ErrorKind`.
+const NOT_A_FILE_ERRNOS: [i32; 2] =
     [rustix::io::Errno::LOOP.raw_os_error(), rustix::io::Errno::NXIO.raw_os_error()];
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct CheckedDir {
     pub(super) os: Arc<dyn Os>,
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
 }
 
-/// A result whose file is open and was checked.
-pub(super) struct Found {
+/// A result whose file is open and passed all checks.
+pub(super) struct OpenedResult {
     pub(super) file: OwnedFd,
     pub(super) stat: Stat,
-    pub(super) listed: Listed,
+    pub(super) listed: ResultInfo,
 }
 
-/// What came of locking a file.
+/// The result of locking a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Locked {
-    ByUs,
-    ByOthers,
-    /// It was removed, or got a second name, before we had it.
-    Gone,
+pub(super) enum LockOutcome {
+    Acquired,
+    Contended,
+    /// The file was deleted or hard-linked before the lock was acquired.
+    Removed,
 }
 
-impl Folder {
-    /// A directory that is used as it is.
+impl CheckedDir {
+    /// Opens a shared directory as it is.
     pub(super) fn flat(path: &Path, options: &DirOptions) -> Result<Self, SpoolError> {
-        absolute(path)?;
+        require_absolute(path)?;
         let os = Arc::clone(&options.os);
-        let fd = again(|| os.open_dir(path, Links::Follow))
+        let fd = retry_interrupted(|| os.open_dir(path, SymlinkPolicy::Follow))
             .map_err(|error| SpoolError::io("open", path, error))?;
         Ok(Self { os, fd, path: path.to_owned() })
     }
 
-    /// A directory of our own, made where there is none.
+    /// Opens a private directory, and creates it if it is missing.
     pub(super) fn private(path: &Path, options: &DirOptions) -> Result<Self, SpoolError> {
-        absolute(path)?;
+        require_absolute(path)?;
         let os = Arc::clone(&options.os);
         if options.parents == Parents::Created {
             make_parents(&*os, path)?;
         }
-        let made = made(again(|| os.make_dir(path, options.dir_mode())))
+        let created = created(retry_interrupted(|| os.make_dir(path, options.dir_mode())))
             .map_err(|error| SpoolError::io("make", path, error))?;
-        let fd = again(|| os.open_dir(path, Links::Refuse)).map_err(|e| refused(path, e))?;
-        Self { os, fd, path: path.to_owned() }.checked(made, options)
+        let fd = retry_interrupted(|| os.open_dir(path, SymlinkPolicy::Refuse))
+            .map_err(|e| open_error(path, e))?;
+        Self { os, fd, path: path.to_owned() }.checked(created, options)
     }
 
-    /// A directory of our own.
+    /// Opens an existing private directory.
     pub(super) fn existing(path: &Path, options: &DirOptions) -> Result<Self, SpoolError> {
-        absolute(path)?;
+        require_absolute(path)?;
         let os = Arc::clone(&options.os);
-        let fd = again(|| os.open_dir(path, Links::Refuse)).map_err(|e| refused(path, e))?;
-        Self { os, fd, path: path.to_owned() }.checked(Made::Before, options)
+        let fd = retry_interrupted(|| os.open_dir(path, SymlinkPolicy::Refuse))
+            .map_err(|e| open_error(path, e))?;
+        Self { os, fd, path: path.to_owned() }.checked(Creation::Existing, options)
     }
 
-    /// A directory of our own within this one, made where there is none.
+    /// Opens a private subdirectory, and creates it if it is missing.
     pub(super) fn private_within(
         &self,
         name: &str,
         options: &DirOptions,
     ) -> Result<Self, SpoolError> {
         let make = || self.os.make_dir_at(self.fd.as_fd(), name, options.dir_mode());
-        let made = made(again(make)).map_err(|e| SpoolError::io("make", self.at(name), e))?;
-        self.within(name)?.checked(made, options)
+        let created = created(retry_interrupted(make))
+            .map_err(|e| SpoolError::io("make", self.at(name), e))?;
+        self.within(name)?.checked(created, options)
     }
 
-    /// A directory of our own within this one.
+    /// Opens an existing private subdirectory.
     pub(super) fn existing_within(
         &self,
         name: &str,
         options: &DirOptions,
     ) -> Result<Self, SpoolError> {
-        self.within(name)?.checked(Made::Before, options)
+        self.within(name)?.checked(Creation::Existing, options)
     }
 
     fn within(&self, name: &str) -> Result<Self, SpoolError> {
         let path = self.at(name);
-        let fd = again(|| self.os.open_dir_at(self.fd.as_fd(), name))
-            .map_err(|error| refused(&path, error))?;
+        let fd = retry_interrupted(|| self.os.open_dir_at(self.fd.as_fd(), name))
+            .map_err(|error| open_error(&path, error))?;
         Ok(Self { os: Arc::clone(&self.os), fd, path })
     }
 
-    /// Ours alone, or not used.
-    fn checked(self, made: Made, options: &DirOptions) -> Result<Self, SpoolError> {
+    /// Checks that the directory belongs to this user and is private.
+    fn checked(self, created: Creation, options: &DirOptions) -> Result<Self, SpoolError> {
         let foreign = |why| SpoolError::NotOurs { path: self.path.clone(), why };
         let io = |op, error| SpoolError::io(op, &self.path, error);
-        let stat = again(|| self.os.stat(self.fd.as_fd())).map_err(|e| io("look at", e))?;
-        if stat.kind != Kind::Directory {
+        let stat =
+            retry_interrupted(|| self.os.stat(self.fd.as_fd())).map_err(|e| io("look at", e))?;
+        if stat.kind != FileKind::Directory {
             return Err(foreign(Foreign::WrongKind));
         }
         if stat.owner != self.os.user() {
             return Err(foreign(Foreign::OtherOwner));
         }
-        // The mode for the group is ours as well: someone may have changed their mind about it. Any
-        // other access was given by someone else.
+        // The mode for group access is accepted too, since the configuration may have changed. Any
+        // other access was granted by someone else.
         let ours = [options.dir_mode(), Sharing::Group.dir_mode()].contains(&(stat.mode & 0o777));
         let open = stat.mode & (if options.sharing == Sharing::Group { 0o027 } else { 0o077 });
-        if made == Made::Before && open != 0 && !ours {
+        if created == Creation::Existing && open != 0 && !ours {
             return Err(foreign(Foreign::OpenToOthers));
         }
-        // Whatever the umask left of the mode; and a directory that had the other mode so far.
-        if made == Made::Now || stat.mode & 0o777 != options.dir_mode() {
-            again(|| self.os.set_mode(self.fd.as_fd(), options.dir_mode()))
+        // Corrects a mode reduced by the umask, and the other of the two accepted modes.
+        if created == Creation::New || stat.mode & 0o777 != options.dir_mode() {
+            retry_interrupted(|| self.os.set_mode(self.fd.as_fd(), options.dir_mode()))
                 .map_err(|e| io("set permissions of", e))?;
         }
         Ok(self)
@@ -136,7 +141,7 @@ impl Folder {
     }
 
     pub(super) fn names(&self) -> Result<Vec<String>, SpoolError> {
-        again(|| self.os.names(self.fd.as_fd()))
+        retry_interrupted(|| self.os.names(self.fd.as_fd()))
             .map_err(|error| SpoolError::io("list", &self.path, error))
     }
 
@@ -144,19 +149,19 @@ impl Folder {
         Ok(results(&self.names()?))
     }
 
-    /// Opens an entry that is a regular file of ours with one name.
-    pub(super) fn open_ours(&self, name: &str) -> Result<(OwnedFd, Stat), SpoolError> {
-        let file = again(|| self.os.open(self.fd.as_fd(), name)).map_err(|error| {
+    /// Opens a regular file that belongs to this user and has one hard link.
+    pub(super) fn open_own(&self, name: &str) -> Result<(OwnedFd, Stat), SpoolError> {
+        let file = retry_interrupted(|| self.os.open(self.fd.as_fd(), name)).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
                 SpoolError::NotFound { asked: name.to_owned() }
             } else {
-                refused(&self.at(name), error)
+                open_error(&self.at(name), error)
             }
         })?;
-        let stat = again(|| self.os.stat(file.as_fd()))
+        let stat = retry_interrupted(|| self.os.stat(file.as_fd()))
             .map_err(|error| SpoolError::io("look at", self.at(name), error))?;
         let why = match stat {
-            Stat { kind: Kind::Directory | Kind::Other, .. } => Foreign::WrongKind,
+            Stat { kind: FileKind::Directory | FileKind::Other, .. } => Foreign::WrongKind,
             Stat { owner, .. } if owner != self.os.user() => Foreign::OtherOwner,
             Stat { links: 0, .. } => return Err(SpoolError::NotFound { asked: name.to_owned() }),
             Stat { links: 2.., .. } => Foreign::MoreLinks,
@@ -165,18 +170,22 @@ impl Folder {
         Err(SpoolError::NotOurs { path: self.at(name), why })
     }
 
-    /// Opens a result and reads what is known of it, if it is ours.
-    pub(super) fn examine(&self, name: &FileName, ttl: Duration) -> Result<Found, SpoolError> {
-        let data = Piece::Data.of(name);
-        let (file, stat) = self.open_ours(&data)?;
+    /// Opens a result and reads its metadata, if this program wrote it.
+    pub(super) fn examine(
+        &self,
+        name: &FileName,
+        ttl: Duration,
+    ) -> Result<OpenedResult, SpoolError> {
+        let data = ResultFile::Data.file_name(name);
+        let (file, stat) = self.open_own(&data)?;
         let foreign = || SpoolError::NotOurs { path: self.at(&data), why: Foreign::NoHeader };
         let sidecar = match self.sidecar(name) {
             Ok(sidecar) => Some(sidecar),
-            // Any other error may pass, and would make the result look younger or older than it is.
+            // Any other error may be temporary, and ignoring it would give the result a wrong age.
             Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {
-                // Data goes before its sidecar: without a name by now it was removed meanwhile, and
-                // is no file that lost its sidecar.
-                let stat = again(|| self.os.stat(file.as_fd()))
+                // The data file is deleted before its sidecar: without a link it was deleted
+                // meanwhile, and did not lose its sidecar.
+                let stat = retry_interrupted(|| self.os.stat(file.as_fd()))
                     .map_err(|error| SpoolError::io("look at", self.at(&data), error))?;
                 if stat.links == 0 {
                     return Err(SpoolError::NotFound { asked: data });
@@ -187,20 +196,20 @@ impl Folder {
         };
         let sidecar = if name.extension() == Extension::Jsonl {
             let header = self.header(&file, &data)?.ok_or_else(foreign)?;
-            sidecar.unwrap_or_else(|| Sidecar::of_header(header, name.id(), stat.bytes, ttl))
+            sidecar.unwrap_or_else(|| Sidecar::from_header(header, name.id(), stat.bytes, ttl))
         } else {
             sidecar.ok_or_else(foreign)?
         };
-        let listed = Listed::new(name.clone(), Some(self.at(&data)), sidecar);
-        Ok(Found { file, stat, listed })
+        let listed = ResultInfo::new(name.clone(), Some(self.at(&data)), sidecar);
+        Ok(OpenedResult { file, stat, listed })
     }
 
-    /// The sidecar of a result, if it is ours.
+    /// Reads the sidecar of a result, if this program wrote it.
     pub(super) fn sidecar(&self, name: &FileName) -> Result<Sidecar, SpoolError> {
-        let beside = Piece::Sidecar.of(name);
-        let (file, _) = self.open_ours(&beside)?;
+        let beside = ResultFile::Sidecar.file_name(name);
+        let (file, _) = self.open_own(&beside)?;
         let mut bytes = Vec::new();
-        self.read(&file, &beside, &mut bytes, SIDECAR_CAP, |_| false)?;
+        self.read(&file, &beside, &mut bytes, MAX_SIDECAR_BYTES, |_| false)?;
         serde_json::from_slice(&bytes)
             .ok()
             .filter(|sidecar: &Sidecar| sidecar.header.is_ours())
@@ -209,13 +218,13 @@ impl Folder {
 
     fn header(&self, file: &OwnedFd, name: &str) -> Result<Option<OffloadHeader>, SpoolError> {
         let mut bytes = Vec::new();
-        self.read(file, name, &mut bytes, HEADER_CAP, |chunk| chunk.contains(&b'\n'))?;
+        self.read(file, name, &mut bytes, MAX_HEADER_BYTES, |chunk| chunk.contains(&b'\n'))?;
         let line = bytes.split(|b| *b == b'\n').next().filter(|line| line.len() < bytes.len());
         let header = line.and_then(|line| serde_json::from_slice(line).ok());
         Ok(header.filter(OffloadHeader::is_ours))
     }
 
-    /// Reads until the end, `cap`, or a chunk that is `enough`.
+    /// Reads to the end, to `cap` bytes, or to a chunk for which `enough` is true.
     fn read(
         &self,
         file: &OwnedFd,
@@ -227,7 +236,7 @@ impl Folder {
         let mut chunk = [0; 4096];
         while bytes.len() < cap {
             let offset = bytes.len() as u64;
-            let read = again(|| self.os.read_at(file.as_fd(), &mut chunk, offset))
+            let read = retry_interrupted(|| self.os.read_at(file.as_fd(), &mut chunk, offset))
                 .map_err(|error| SpoolError::io("read", self.at(name), error))?;
             bytes.extend_from_slice(&chunk[..read]);
             if read == 0 || enough(&chunk[..read]) {
@@ -238,7 +247,7 @@ impl Folder {
     }
 
     /// Locks a result.
-    pub(super) fn lock(&self, found: &Found, lock: Lock) -> Result<Locked, SpoolError> {
+    pub(super) fn lock(&self, found: &OpenedResult, lock: Lock) -> Result<LockOutcome, SpoolError> {
         self.lock_file(&found.file, &found.listed.name.to_string(), lock)
     }
 
@@ -247,53 +256,55 @@ impl Folder {
         file: &OwnedFd,
         name: &str,
         lock: Lock,
-    ) -> Result<Locked, SpoolError> {
+    ) -> Result<LockOutcome, SpoolError> {
         let io = |op, error| SpoolError::io(op, self.at(name), error);
-        if !again(|| self.os.lock(file.as_fd(), lock)).map_err(|e| io("lock", e))? {
-            return Ok(Locked::ByOthers);
+        if !retry_interrupted(|| self.os.lock(file.as_fd(), lock)).map_err(|e| io("lock", e))? {
+            return Ok(LockOutcome::Contended);
         }
-        let stat = again(|| self.os.stat(file.as_fd())).map_err(|e| io("look at", e))?;
-        Ok(if stat.links == 1 { Locked::ByUs } else { Locked::Gone })
+        let stat =
+            retry_interrupted(|| self.os.stat(file.as_fd())).map_err(|e| io("look at", e))?;
+        Ok(if stat.links == 1 { LockOutcome::Acquired } else { LockOutcome::Removed })
     }
 
-    /// Removes an entry, if it is still the one that was looked at. False where it was gone.
-    pub(super) fn unlink_same(&self, name: &str, looked_at: &Stat) -> Result<bool, SpoolError> {
+    /// Deletes an entry if it still is the examined file. Returns false if it was gone.
+    pub(super) fn unlink_same(&self, name: &str, expected: &Stat) -> Result<bool, SpoolError> {
         let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let io = |op, error| SpoolError::io(op, self.at(name), error);
-        match again(|| self.os.stat_at(self.fd.as_fd(), name)) {
-            Ok(stat) if stat.identity == looked_at.identity => {}
+        match retry_interrupted(|| self.os.stat_at(self.fd.as_fd(), name)) {
+            Ok(stat) if stat.identity == expected.identity => {}
             Ok(_) => return Ok(false),
             Err(error) if gone(&error) => return Ok(false),
             Err(error) => return Err(io("look at", error)),
         }
-        match again(|| self.os.unlink(self.fd.as_fd(), name)) {
+        match retry_interrupted(|| self.os.unlink(self.fd.as_fd(), name)) {
             Err(error) if gone(&error) => Ok(false),
             other => other.map(|()| true).map_err(|error| io("remove", error)),
         }
     }
 
-    /// Removes a result that is locked: its data first, so that nothing is visible without its
-    /// sidecar; what a failure leaves is an orphan, which the next sweep knows by its sidecar.
-    /// Says how many bytes were removed; `None` where someone else removed the data.
-    pub(super) fn unlink_result(&self, found: &Found) -> Result<Option<u64>, SpoolError> {
-        let Listed { name, sidecar, .. } = &found.listed;
-        let removed = self.unlink_same(&Piece::Data.of(name), &found.stat)?;
-        // The result itself is gone, which is what was asked for; orphans are swept.
-        let beside = self.unlink_beside(name, sidecar).unwrap_or(0);
+    /// Deletes a locked result. The data goes first, so that nothing is visible without its
+    /// sidecar; after a failure, the next sweep recognises the orphaned sidecar. Returns the number
+    /// of deleted bytes; `None` if another process deleted the data.
+    pub(super) fn unlink_result(&self, found: &OpenedResult) -> Result<Option<u64>, SpoolError> {
+        let ResultInfo { name, sidecar, .. } = &found.listed;
+        let removed = self.unlink_same(&ResultFile::Data.file_name(name), &found.stat)?;
+        // The data is deleted, which was requested; a sweep deletes orphans.
+        let beside = self.unlink_sidecar_and_parts(name, sidecar).unwrap_or(0);
         Ok(removed.then_some(found.stat.bytes + beside))
     }
 
-    /// Removes the parts of a result without data, then its sidecar, and says how many bytes.
-    pub(super) fn unlink_beside(
+    /// Deletes the parts of a result without data, then its sidecar, and returns the number of
+    /// bytes.
+    pub(super) fn unlink_sidecar_and_parts(
         &self,
         name: &FileName,
         sidecar: &Sidecar,
     ) -> Result<u64, SpoolError> {
         let mut bytes = 0;
-        let parts = (1..).take(sidecar.parts.len()).map(Piece::Part);
-        for piece in parts.chain([Piece::Sidecar]) {
-            let beside = piece.of(name);
-            match self.open_ours(&beside) {
+        let parts = (1..).take(sidecar.parts.len()).map(ResultFile::Part);
+        for piece in parts.chain([ResultFile::Sidecar]) {
+            let beside = piece.file_name(name);
+            match self.open_own(&beside) {
                 Ok((_, stat)) => {
                     if self.unlink_same(&beside, &stat)? {
                         bytes += stat.bytes;
@@ -308,23 +319,23 @@ impl Folder {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
-    Now,
-    Before,
+enum Creation {
+    New,
+    Existing,
 }
 
-fn made(result: io::Result<()>) -> io::Result<Made> {
+fn created(result: io::Result<()>) -> io::Result<Creation> {
     match result {
-        Ok(()) => Ok(Made::Now),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Made::Before),
+        Ok(()) => Ok(Creation::New),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Creation::Existing),
         Err(error) => Err(error),
     }
 }
 
-/// Creates the parents of `path` that are missing, with access for their owner.
+/// Creates the missing parents of `path`, accessible to their owner only.
 fn make_parents(os: &dyn Os, path: &Path) -> Result<(), SpoolError> {
     let Some(parent) = path.parent() else { return Ok(()) };
-    let make = || made(again(|| os.make_dir(parent, Sharing::Owner.dir_mode())));
+    let make = || created(retry_interrupted(|| os.make_dir(parent, Sharing::Owner.dir_mode())));
     let result = match make() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make_parents(os, parent)?;
@@ -332,28 +343,28 @@ fn make_parents(os: &dyn Os, path: &Path) -> Result<(), SpoolError> {
         }
         result => result,
     };
-    // One that exists is used as it is, also where it could not be created: a home is on a mount
-    // point that only root writes to.
+    // An existing directory is used even if creating it failed: a home directory may be below a
+    // mount point that only root can write to.
     match result {
         Err(_) if parent.is_dir() => Ok(()),
         result => result.map(drop).map_err(|error| SpoolError::io("make", parent, error)),
     }
 }
 
-/// What a failure to open says about whose it is.
-fn refused(path: &Path, error: io::Error) -> SpoolError {
+/// Converts a failure to open a file or directory.
+fn open_error(path: &Path, error: io::Error) -> SpoolError {
     let foreign = |why| SpoolError::NotOurs { path: path.to_owned(), why };
     match error.kind() {
         io::ErrorKind::PermissionDenied => foreign(Foreign::OtherOwner),
         io::ErrorKind::NotADirectory => foreign(Foreign::WrongKind),
-        _ if error.raw_os_error().is_some_and(|code| NOT_A_FILE.contains(&code)) => {
+        _ if error.raw_os_error().is_some_and(|code| NOT_A_FILE_ERRNOS.contains(&code)) => {
             foreign(Foreign::WrongKind)
         }
         _ => SpoolError::io("open", path, error),
     }
 }
 
-fn absolute(path: &Path) -> Result<(), SpoolError> {
+fn require_absolute(path: &Path) -> Result<(), SpoolError> {
     if path.is_absolute() {
         return Ok(());
     }

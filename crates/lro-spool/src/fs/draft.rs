@@ -12,59 +12,59 @@ use lro_core::records::Envelope;
 use lro_core::{Operation, ResultId};
 
 use super::Shared;
-use super::account::Pending;
-use super::checked_dir::{HEADER_CAP, Locked, SIDECAR_CAP};
-use super::os::{Lock, Os, again};
-use crate::address::{Extension, FileName, PART_CAP, Piece};
-use crate::error::{Limit, SpoolError};
+use super::checked_dir::{LockOutcome, MAX_HEADER_BYTES, MAX_SIDECAR_BYTES};
+use super::os::{Lock, Os, retry_interrupted};
+use super::usage_log::PendingOp;
+use crate::address::{Extension, FileName, MAX_PARTS, ResultFile};
+use crate::error::{SpoolError, SpoolLimit};
 use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
-use crate::spool::{Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch};
+use crate::spool::{Draft, NewResult, PartNumber, PositionedRead, ResultInfo, Scratch};
 
-/// How much is written between two looks at the quotas.
+/// The number of bytes between two quota checks.
 const QUOTA_CHECK_BYTES: u64 = 64 << 20;
-/// How much of a file is written before the system is asked to begin with it.
-const SYNC_AHEAD: u64 = 4 << 20;
-/// How many files are synced at the same time.
-const SYNCED_TOGETHER: usize = 8;
-/// How often a sweeper may be faster than the lock on a new file.
-const CREATE_ATTEMPTS: usize = 16;
-/// Nobody but us reads it, whoever may read results.
-const MODE: u32 = 0o600;
-/// How much is put aside between two looks at the free space.
+/// The number of bytes after which the kernel is asked to begin writeback.
+const SYNC_AHEAD_BYTES: u64 = 4 << 20;
+/// The most files synced at the same time.
+const MAX_CONCURRENT_SYNCS: usize = 8;
+/// The most attempts to lock a new file before a sweeper deletes it.
+const MAX_CREATE_ATTEMPTS: usize = 16;
+/// Scratch files are readable only by their owner, whatever the sharing of results.
+const SCRATCH_MODE: u32 = 0o600;
+/// The number of bytes between two checks of the free space.
 const FREE_SPACE_CHECK_BYTES: u64 = 64 << 20;
-/// How many names may be in use where a file must have one for a moment.
-const ATTEMPTS: usize = 16;
+/// The most names tried where the system has no unnamed files.
+const MAX_NAME_ATTEMPTS: usize = 16;
 
 pub(super) struct DirDraft {
     shared: Arc<Shared>,
     new: NewResult,
     name: FileName,
-    /// The data, then the parts, then the sidecar: the order in which a failure takes them back.
+    /// The data, then the parts, then the sidecar: the order in which a failed draft deletes them.
     files: Vec<PieceFile>,
     roles: Vec<PartRole>,
     unchecked: u64,
-    /// The bytes that the account knows of.
+    /// The number of bytes recorded in the usage log.
     claimed: u64,
     committed: bool,
-    /// A write failed, so the bytes are not all there.
+    /// A write failed, so the data is incomplete.
     failed: bool,
 }
 
 struct PieceFile {
-    piece: Piece,
+    piece: ResultFile,
     file: OwnedFd,
     bytes: u64,
-    /// How much of it the system was asked to make safe.
-    begun: u64,
-    shown: Shown,
+    /// The offset up to which writeback was requested.
+    synced_to: u64,
+    stage: Stage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    /// Under the name of a draft.
-    AsDraft,
+enum Stage {
+    /// Under its draft name.
+    Draft,
     /// Under its final name.
-    AsResult,
+    Published,
 }
 
 impl DirDraft {
@@ -85,17 +85,17 @@ impl DirDraft {
             committed: false,
             failed: false,
         };
-        // Before the first file is there: a writer that dies is known by this.
-        if let Some(account) = &draft.shared.account {
-            let pending = Pending::new(&draft.name, draft.shared.options.scope);
-            account.begin(&pending, draft.expires_at());
+        // Logged before the first file exists, so that a dead writer is detected.
+        if let Some(usage_log) = &draft.shared.usage_log {
+            let pending = PendingOp::new(&draft.name, draft.shared.options.scope);
+            usage_log.begin(&pending, draft.expires_at());
         }
-        draft.add(Piece::Data)?;
+        draft.add(ResultFile::Data)?;
         if draft.new.extension == Extension::Jsonl {
             // Spec F1: line 1 is the header.
             let mut line = json(&draft.new.header);
             line.push(b'\n');
-            let line = draft.bounded(Piece::Data, line, HEADER_CAP)?;
+            let line = draft.check_len(ResultFile::Data, line, MAX_HEADER_BYTES)?;
             draft.append(0, &line)?;
         }
         Ok(draft)
@@ -107,37 +107,33 @@ impl DirDraft {
         self.new.created_at.timestamp_millis().saturating_add(ttl)
     }
 
-    /// Claims what was written since the last time, and makes room for it.
+    /// Records what was written since the last claim, and makes room for it.
     fn claim(&mut self, files: u64) -> Result<(), SpoolError> {
         let written: u64 = self.files.iter().map(|file| file.bytes).sum();
-        if let Some(account) = &self.shared.account {
-            account.claim(&self.new.id.to_string(), written - self.claimed, files);
+        if let Some(usage_log) = &self.shared.usage_log {
+            usage_log.claim(&self.new.id.to_string(), written - self.claimed, files);
             self.claimed = written;
         }
         self.shared.make_room(self.new.created_at)
     }
 
-    /// Creates a file nobody else has, and locks it so that no sweeper takes it for a leftover.
-    fn add(&mut self, piece: Piece) -> Result<(), SpoolError> {
+    /// Creates a file exclusively, and locks it so that no sweeper takes it for a leftover.
+    fn add(&mut self, piece: ResultFile) -> Result<(), SpoolError> {
         let (folder, mode) = (&self.shared.folder, self.shared.options.file_mode());
-        let draft = piece.draft_of(&self.name);
+        let draft = piece.draft_name(&self.name);
         let io = |op, error| SpoolError::io(op, folder.at(&draft), error);
-        for _ in 0..CREATE_ATTEMPTS {
-            let file =
-                again(|| folder.os.create(folder.fd.as_fd(), &draft, mode)).map_err(|error| {
-                    match error.kind() {
-                        io::ErrorKind::AlreadyExists => {
-                            SpoolError::Taken { name: self.name.clone() }
-                        }
-                        _ => io("create", error),
-                    }
+        for _ in 0..MAX_CREATE_ATTEMPTS {
+            let file = retry_interrupted(|| folder.os.create(folder.fd.as_fd(), &draft, mode))
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => SpoolError::Taken { name: self.name.clone() },
+                    _ => io("create", error),
                 })?;
-            // From here on the file goes with the draft.
-            self.files.push(PieceFile { piece, file, bytes: 0, begun: 0, shown: Shown::AsDraft });
+            // From here on, dropping the draft deletes the file.
+            self.files.push(PieceFile { piece, file, bytes: 0, synced_to: 0, stage: Stage::Draft });
             let file = &self.files[self.files.len() - 1].file;
-            if folder.lock_file(file, &draft, Lock::Exclusive)? == Locked::ByUs {
-                // The umask may have taken from the mode, and shall not decide.
-                return again(|| folder.os.set_mode(file.as_fd(), mode))
+            if folder.lock_file(file, &draft, Lock::Exclusive)? == LockOutcome::Acquired {
+                // The umask may have reduced the mode.
+                return retry_interrupted(|| folder.os.set_mode(file.as_fd(), mode))
                     .map_err(|error| io("set permissions of", error));
             }
             self.files.pop();
@@ -153,23 +149,25 @@ impl DirDraft {
 
     fn try_append(&mut self, index: usize, mut bytes: &[u8]) -> Result<(), SpoolError> {
         let shared = &self.shared;
-        let PieceFile { piece, file, bytes: total, begun, .. } = &mut self.files[index];
+        let PieceFile { piece, file, bytes: total, synced_to, .. } = &mut self.files[index];
         while !bytes.is_empty() {
-            let written = again(|| shared.options.os.write(file.as_fd(), bytes))
+            let written = retry_interrupted(|| shared.options.os.write(file.as_fd(), bytes))
                 .and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
-                .map_err(|e| SpoolError::io("write", shared.folder.at(&piece.of(&self.name)), e))?;
+                .map_err(|e| {
+                    SpoolError::io("write", shared.folder.at(&piece.file_name(&self.name)), e)
+                })?;
             bytes = &bytes[written..];
             *total += written as u64;
             self.unchecked += written as u64;
         }
-        if *total - *begun >= SYNC_AHEAD {
-            // Otherwise the disk would idle until the last byte, and the commit wait for all of
-            // them. Only a hint: the commit syncs whatever came of it.
-            let _ = shared.options.os.begin_sync(file.as_fd(), *begun);
-            *begun = *total;
+        if *total - *synced_to >= SYNC_AHEAD_BYTES {
+            // Otherwise the disk would idle until the last byte, and the commit would wait for all
+            // of them. Only a hint: the commit syncs in any case.
+            let _ = shared.options.os.begin_sync(file.as_fd(), *synced_to);
+            *synced_to = *total;
         }
         if self.files.iter().map(|f| f.bytes).sum::<u64>() > shared.options.quota.max_bytes {
-            return Err(SpoolError::Full { limit: Limit::Bytes });
+            return Err(SpoolError::Full { limit: SpoolLimit::Bytes });
         }
         if self.unchecked >= QUOTA_CHECK_BYTES {
             self.unchecked = 0;
@@ -178,45 +176,50 @@ impl DirDraft {
         Ok(())
     }
 
-    /// A file that could not be read back is not begun.
-    fn bounded(&self, piece: Piece, bytes: Vec<u8>, cap: usize) -> Result<Vec<u8>, SpoolError> {
+    /// Fails if the bytes would be too long to be read back.
+    fn check_len(
+        &self,
+        piece: ResultFile,
+        bytes: Vec<u8>,
+        cap: usize,
+    ) -> Result<Vec<u8>, SpoolError> {
         if bytes.len() < cap {
             return Ok(bytes);
         }
         let source = io::Error::new(io::ErrorKind::InvalidInput, "header or envelope too large");
-        Err(SpoolError::io("write", self.shared.folder.at(&piece.of(&self.name)), source))
+        Err(SpoolError::io("write", self.shared.folder.at(&piece.file_name(&self.name)), source))
     }
 
-    /// Makes all files safe, then gives them their names: the data last, so that it is never seen
-    /// without its sidecar.
-    fn show(&mut self) -> Result<(), SpoolError> {
-        for batch in self.files.chunks(SYNCED_TOGETHER) {
+    /// Syncs all files, then renames them: the data last, so that it is never visible without its
+    /// sidecar.
+    fn publish(&mut self) -> Result<(), SpoolError> {
+        for batch in self.files.chunks(MAX_CONCURRENT_SYNCS) {
             sync_together(&*self.shared.folder.os, batch)
-                .map_err(|(piece, e)| self.shown_error("sync", piece, e))?;
+                .map_err(|(piece, e)| self.publish_error("sync", piece, e))?;
         }
         for index in (0..self.files.len()).rev() {
             let piece = self.files[index].piece;
-            if piece == Piece::Data {
-                // The sidecar's name is a claim that others count, and so is the line in the
-                // account: of several writers the last to make its claim sees those of all the
-                // others, and their sizes.
+            if piece == ResultFile::Data {
+                // Other writers count the name of the sidecar and the line in the usage log: of
+                // several concurrent writers, the last one to record its claim sees the sizes of
+                // all others.
                 self.claim(1)?;
             }
             let folder = &self.shared.folder;
-            let (from, to) = (piece.draft_of(&self.name), piece.of(&self.name));
-            again(|| folder.os.rename(folder.fd.as_fd(), &from, &to))
-                .map_err(|e| self.shown_error("rename", piece, e))?;
-            self.files[index].shown = Shown::AsResult;
+            let (from, to) = (piece.draft_name(&self.name), piece.file_name(&self.name));
+            retry_interrupted(|| folder.os.rename(folder.fd.as_fd(), &from, &to))
+                .map_err(|e| self.publish_error("rename", piece, e))?;
+            self.files[index].stage = Stage::Published;
         }
         let folder = &self.shared.folder;
-        again(|| folder.os.sync_dir(folder.fd.as_fd()))
-            .map_err(|e| self.shown_error("sync", Piece::Data, e))
+        retry_interrupted(|| folder.os.sync_dir(folder.fd.as_fd()))
+            .map_err(|e| self.publish_error("sync", ResultFile::Data, e))
     }
 
-    fn shown_error(&self, op: &'static str, piece: Piece, error: io::Error) -> SpoolError {
+    fn publish_error(&self, op: &'static str, piece: ResultFile, error: io::Error) -> SpoolError {
         match error.kind() {
             io::ErrorKind::AlreadyExists => SpoolError::Taken { name: self.name.clone() },
-            _ => SpoolError::io(op, self.shared.folder.at(&piece.of(&self.name)), error),
+            _ => SpoolError::io(op, self.shared.folder.at(&piece.file_name(&self.name)), error),
         }
     }
 }
@@ -227,9 +230,9 @@ impl Draft for DirDraft {
     }
 
     fn add_part(&mut self, role: PartRole) -> Result<PartNumber, SpoolError> {
-        let number = u16::try_from(self.files.len()).ok().filter(|n| *n <= PART_CAP);
-        let number = number.ok_or(SpoolError::Full { limit: Limit::Files })?;
-        self.add(Piece::Part(number))?;
+        let number = u16::try_from(self.files.len()).ok().filter(|n| *n <= MAX_PARTS);
+        let number = number.ok_or(SpoolError::Full { limit: SpoolLimit::Files })?;
+        self.add(ResultFile::Part(number))?;
         self.roles.push(role);
         Ok(PartNumber(number))
     }
@@ -237,7 +240,9 @@ impl Draft for DirDraft {
     fn write_part(&mut self, part: PartNumber, bytes: &[u8]) -> Result<(), SpoolError> {
         let index = usize::from(part.0);
         if index == 0 || index >= self.files.len() {
-            return Err(SpoolError::NotFound { asked: Piece::Part(part.0).of(&self.name) });
+            return Err(SpoolError::NotFound {
+                asked: ResultFile::Part(part.0).file_name(&self.name),
+            });
         }
         self.append(index, bytes)
     }
@@ -246,7 +251,7 @@ impl Draft for DirDraft {
         mut self: Box<Self>,
         form: StoredForm,
         envelope: Option<Envelope>,
-    ) -> Result<Listed, SpoolError> {
+    ) -> Result<ResultInfo, SpoolError> {
         if self.failed {
             let source = io::Error::other("an earlier write failed");
             return Err(SpoolError::io(
@@ -258,16 +263,16 @@ impl Draft for DirDraft {
         let parts = self.roles.iter().zip(&self.files[1..]);
         let parts = parts.map(|(role, file)| FurtherPart::new(*role, file.bytes)).collect();
         let sidecar = Sidecar::new(&self.new, form, envelope, self.files[0].bytes, parts);
-        let written = self.bounded(Piece::Sidecar, json(&sidecar), SIDECAR_CAP)?;
-        self.add(Piece::Sidecar)?;
+        let written = self.check_len(ResultFile::Sidecar, json(&sidecar), MAX_SIDECAR_BYTES)?;
+        self.add(ResultFile::Sidecar)?;
         self.append(self.files.len() - 1, &written)?;
-        self.show()?;
+        self.publish()?;
         self.committed = true;
-        if let Some(account) = &self.shared.account {
-            account.end(&self.new.id.to_string());
+        if let Some(usage_log) = &self.shared.usage_log {
+            usage_log.end(&self.new.id.to_string());
         }
         let path = self.shared.folder.at(&self.name.to_string());
-        Ok(Listed::new(self.name.clone(), Some(path), sidecar))
+        Ok(ResultInfo::new(self.name.clone(), Some(path), sidecar))
     }
 }
 
@@ -278,30 +283,30 @@ impl Drop for DirDraft {
             return;
         }
         let mut gone = true;
-        for PieceFile { piece, shown, .. } in &self.files {
-            let name = match shown {
-                Shown::AsDraft => piece.draft_of(&self.name),
-                Shown::AsResult => piece.of(&self.name),
+        for PieceFile { piece, stage, .. } in &self.files {
+            let name = match stage {
+                Stage::Draft => piece.draft_name(&self.name),
+                Stage::Published => piece.file_name(&self.name),
             };
-            // What stays is hidden or an orphan, unlocked from now on, and cleared by the next start.
-            gone &= match again(|| folder.os.unlink(folder.fd.as_fd(), &name)) {
+            // What remains is hidden or an orphan, now unlocked, and the next start deletes it.
+            gone &= match retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), &name)) {
                 Ok(()) => true,
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
             };
         }
-        if let Some(account) = &self.shared.account
+        if let Some(usage_log) = &self.shared.usage_log
             && gone
         {
-            account.abandon(&self.new.id.to_string());
+            usage_log.abandon(&self.new.id.to_string());
         }
     }
 }
 
-/// Makes some files safe at once: a file system that is asked for several at the same time commits
-/// its journal once, and each commit is what a small result waits for.
-fn sync_together(os: &dyn Os, files: &[PieceFile]) -> Result<(), (Piece, io::Error)> {
+/// Syncs several files concurrently: the file system then commits its journal once, and that commit
+/// is what a small result waits for.
+fn sync_together(os: &dyn Os, files: &[PieceFile]) -> Result<(), (ResultFile, io::Error)> {
     let sync = |file: &PieceFile| {
-        again(|| os.sync_data(file.file.as_fd())).map_err(|error| (file.piece, error))
+        retry_interrupted(|| os.sync_data(file.file.as_fd())).map_err(|error| (file.piece, error))
     };
     let Some((first, others)) = files.split_first() else { return Ok(()) };
     thread::scope(|scope| {
@@ -313,7 +318,7 @@ fn sync_together(os: &dyn Os, files: &[PieceFile]) -> Result<(), (Piece, io::Err
         for (file, thread) in others {
             let other = match thread {
                 Ok(thread) => thread.join().expect("a call to the system does not panic"),
-                // No thread to be had: one after the other then.
+                // Without a thread, syncs one after the other.
                 Err(_) => sync(file),
             };
             synced = synced.and(other);
@@ -337,45 +342,48 @@ impl DirScratch {
     pub(super) fn begin(shared: Arc<Shared>) -> Result<Self, SpoolError> {
         let folder = &shared.folder;
         let io = |op, error| SpoolError::io(op, &folder.path, error);
-        let file = match again(|| folder.os.create_unnamed(folder.fd.as_fd(), MODE)) {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => named_for_a_moment(&shared),
+        let file = match retry_interrupted(|| {
+            folder.os.create_unnamed(folder.fd.as_fd(), SCRATCH_MODE)
+        }) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => create_then_unlink(&shared),
             other => other.map_err(|error| io("create a file in", error)),
         }?;
-        // The umask may have taken from the mode, and shall not decide.
-        again(|| folder.os.set_mode(file.as_fd(), MODE))
+        // The umask may have reduced the mode.
+        retry_interrupted(|| folder.os.set_mode(file.as_fd(), SCRATCH_MODE))
             .map_err(|error| io("set permissions in", error))?;
         let scratch = Self { shared, file, bytes: 0, unchecked: 0 };
-        scratch.leaves_space()?;
+        scratch.check_free_space()?;
         Ok(scratch)
     }
 
-    fn leaves_space(&self) -> Result<(), SpoolError> {
+    fn check_free_space(&self) -> Result<(), SpoolError> {
         if self.shared.free()? < self.shared.options.quota.min_free_bytes {
-            return Err(SpoolError::Full { limit: Limit::FreeSpace });
+            return Err(SpoolError::Full { limit: SpoolLimit::FreeSpace });
         }
         Ok(())
     }
 }
 
-/// Makes a file and takes its name away at once. Its name is that of a draft: a sweep clears it
-/// should we die in between, and may as well be faster.
-fn named_for_a_moment(shared: &Shared) -> Result<OwnedFd, SpoolError> {
+/// Creates a file under a draft name and unlinks it at once. Should the process die in between, a
+/// sweep deletes it; a concurrent sweep may also be faster.
+fn create_then_unlink(shared: &Shared) -> Result<OwnedFd, SpoolError> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = &shared.folder;
     let operation = Operation::of_tool("scratch");
     let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
-    for _ in 0..ATTEMPTS {
-        // Unique enough: the name is free again in a moment.
+    for _ in 0..MAX_NAME_ATTEMPTS {
+        // Unique enough, since the name is free again immediately.
         let next = u128::from(NEXT.fetch_add(1, Ordering::Relaxed));
         let id = ResultId::new(0, u128::from(std::process::id()) << 48 | next);
-        let name = Piece::Data.draft_of(&FileName::new(&operation, id, Extension::Bin));
+        let name = ResultFile::Data.draft_name(&FileName::new(&operation, id, Extension::Bin));
         let io = |op, error| SpoolError::io(op, folder.at(&name), error);
-        match again(|| folder.os.create(folder.fd.as_fd(), &name, MODE)) {
+        match retry_interrupted(|| folder.os.create(folder.fd.as_fd(), &name, SCRATCH_MODE)) {
             Ok(file) => {
-                let unlink = || again(|| folder.os.unlink(folder.fd.as_fd(), &name));
+                let unlink = || retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), &name));
                 return match unlink() {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        // Once more: the name would stay until the next sweep.
+                        // Tries once more, because the name would otherwise remain until the next
+                        // sweep.
                         let _ = unlink();
                         Err(io("remove", error))
                     }
@@ -395,17 +403,18 @@ impl Scratch for DirScratch {
         let mut at = self.bytes;
         let mut rest = bytes;
         while !rest.is_empty() {
-            // By place: what a failure left behind the end is written over.
-            let written = again(|| self.shared.options.os.write_at(self.file.as_fd(), rest, at))
-                .and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
-                .map_err(io)?;
+            // At an offset, so that it overwrites what a failed write left behind the end.
+            let written =
+                retry_interrupted(|| self.shared.options.os.write_at(self.file.as_fd(), rest, at))
+                    .and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
+                    .map_err(io)?;
             rest = &rest[written..];
             at += written as u64;
         }
         self.unchecked += bytes.len() as u64;
         if self.unchecked >= FREE_SPACE_CHECK_BYTES {
             self.unchecked = 0;
-            self.leaves_space()?;
+            self.check_free_space()?;
         }
         self.bytes = at;
         Ok(())
@@ -420,7 +429,9 @@ impl PositionedRead for DirScratch {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
         let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = left.min(buf.len());
-        again(|| self.shared.options.os.read_at(self.file.as_fd(), &mut buf[..wanted], offset))
-            .map_err(|error| SpoolError::io("read from a file in", &self.shared.folder.path, error))
+        retry_interrupted(|| {
+            self.shared.options.os.read_at(self.file.as_fd(), &mut buf[..wanted], offset)
+        })
+        .map_err(|error| SpoolError::io("read from a file in", &self.shared.folder.path, error))
     }
 }

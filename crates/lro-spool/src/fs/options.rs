@@ -11,18 +11,21 @@ use super::DirSpool;
 use super::os::{Os, RealOs};
 use crate::address::{Address, Scope};
 use crate::error::SpoolError;
-use crate::spool::{Draft, Listed, NewResult, Quota, Scratch, Spool, StoredResult, Swept};
+use crate::spool::{
+    Draft, NewResult, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
+};
 
-/// The specification's `ttl_seconds`, for a file whose sidecar is lost.
+/// The specification's default `ttl_seconds`, for a file whose sidecar is lost.
 const DEFAULT_TTL: Duration = Duration::from_hours(1);
 
-/// What a directory is to us.
+/// How a directory is shared with other programs and users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DirKind {
-    /// Our own: made with access for its owner, refused when others have any.
+    /// Private: created with owner access only, refused if other users have access.
     Private,
-    /// The system's temporary directory or one like it: used as it is, each file checked.
+    /// Shared, such as the temporary directory of the system: used as it is, with checks on each
+    /// file.
     Flat,
 }
 
@@ -30,9 +33,9 @@ pub enum DirKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sharing {
-    /// Their owner.
+    /// The owner.
     Owner,
-    /// Its group as well: for a client that runs as another user.
+    /// The group as well, for a client that runs as another user.
     Group,
 }
 
@@ -49,22 +52,22 @@ impl From<ReadableBy> for Sharing {
     fn from(readable_by: ReadableBy) -> Self {
         match readable_by {
             ReadableBy::Group => Self::Group,
-            // Whatever a later version may add, less is shown rather than more.
+            // Unknown values of later versions grant less access rather than more.
             _ => Self::Owner,
         }
     }
 }
 
-/// What happens when the parent of a private directory is missing.
+/// What happens if the parent of a private directory is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parents {
-    /// Opening fails: a mistyped path must not become a tree of directories.
+    /// Opening fails: a mistyped path must not create a directory tree.
     Required,
-    /// They are created with access for their owner.
+    /// Parents are created with owner access only.
     Created,
 }
 
-/// How to use a directory.
+/// Options of a directory spool.
 #[derive(Debug, Clone)]
 pub struct DirOptions {
     pub(super) kind: DirKind,
@@ -77,7 +80,7 @@ pub struct DirOptions {
 }
 
 impl DirOptions {
-    /// For a directory of our own.
+    /// Options of a private directory.
     pub fn private() -> Self {
         Self {
             kind: DirKind::Private,
@@ -90,37 +93,37 @@ impl DirOptions {
         }
     }
 
-    /// Spec F5: for the system's temporary directory, used as it is.
+    /// Spec F5: options of the temporary directory of the system, used as it is.
     pub fn flat() -> Self {
         Self { kind: DirKind::Flat, ..Self::private() }
     }
 
-    /// One folder of a private directory; sweeps and quotas still see all of them.
+    /// Uses the subdirectory of this scope; sweeps and quotas still cover all scopes.
     pub fn scope(self, scope: Scope) -> Self {
         Self { kind: DirKind::Private, scope: Some(scope), ..self }
     }
 
-    /// Who may read.
+    /// Sets who may read stored files.
     pub fn sharing(self, sharing: Sharing) -> Self {
         Self { sharing, ..self }
     }
 
-    /// Creates missing parents of the directory as well, with access for their owner.
+    /// Creates missing parents of the directory as well, with owner access only.
     pub fn with_parents(self) -> Self {
         Self { parents: Parents::Created, ..self }
     }
 
-    /// How much may be stored.
+    /// Sets the quota.
     pub fn quota(self, quota: Quota) -> Self {
         Self { quota, ..self }
     }
 
-    /// How long a file lives whose sidecar is lost.
+    /// Sets the time to live of files whose sidecar is lost.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
 
-    /// Another operating system.
+    /// Replaces the system calls.
     pub fn os(self, os: Arc<dyn Os>) -> Self {
         Self { os, ..self }
     }
@@ -137,10 +140,10 @@ impl DirOptions {
     }
 }
 
-/// A spool in a directory that may be missing now and there later.
+/// A directory spool that opens its directory on demand, and again after it was deleted.
 ///
-/// A program that runs for weeks must neither refuse to start because its directory cannot be used,
-/// nor fail for ever because something that cleans temporary directories removed it.
+/// A long-running program must neither refuse to start because its directory is unusable, nor fail
+/// forever because a cleaner of temporary directories deleted it.
 #[derive(Debug)]
 pub struct DirOnDemand {
     path: PathBuf,
@@ -149,21 +152,21 @@ pub struct DirOnDemand {
 }
 
 impl DirOnDemand {
-    /// A spool at `path`, which is absolute; nothing is opened yet.
+    /// Creates a spool at the absolute `path` without opening it.
     pub fn new(path: PathBuf, options: DirOptions) -> Self {
         Self { path, options, opened: Mutex::new(None) }
     }
 
-    /// The directory that was named, whether it is there or not.
+    /// The configured directory, existing or not.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// The spool as it is now.
+    /// The open spool.
     pub fn get(&self) -> Result<DirSpool, SpoolError> {
-        // What is in there is whole or not there at all, whoever panicked.
+        // The value is valid even if a thread panicked while holding the lock.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(spool) = opened.as_ref().filter(|spool| !spool.is_gone()) {
+        if let Some(spool) = opened.as_ref().filter(|spool| !spool.is_removed()) {
             return Ok(spool.clone());
         }
         let spool = DirSpool::open(&self.path, self.options.clone())?;
@@ -185,15 +188,15 @@ impl Spool for DirOnDemand {
         self.get()?.open(address, now)
     }
 
-    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
         self.get()?.list()
     }
 
-    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+    fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError> {
         self.get()?.remove(address)
     }
 
-    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+    fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
         self.get()?.sweep(now)
     }
 

@@ -11,19 +11,20 @@ use rustix::fs;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
 
-/// What a directory needs of the operating system.
+/// The system calls of a directory spool.
 ///
 /// # Contract
 ///
-/// As the system calls of these names, with errors as they come: an interrupted call is an error of
-/// kind [`Interrupted`](io::ErrorKind::Interrupted), a short write a smaller number. Nothing follows
-/// a symbolic link in its last component, [`open_dir`](Self::open_dir) with [`Links::Follow`] aside.
+/// Like the system calls of these names, with unmodified errors: an interrupted call returns an
+/// error of kind [`Interrupted`](io::ErrorKind::Interrupted), a short write returns a smaller
+/// number. No call follows a symbolic link in the last path component, except
+/// [`open_dir`](Self::open_dir) with [`SymlinkPolicy::Follow`].
 pub trait Os: fmt::Debug + Send + Sync {
-    /// The user we act as.
+    /// The effective user id.
     fn user(&self) -> u32;
 
     /// Opens a directory by its path.
-    fn open_dir(&self, path: &Path, links: Links) -> io::Result<OwnedFd>;
+    fn open_dir(&self, path: &Path, links: SymlinkPolicy) -> io::Result<OwnedFd>;
 
     /// Creates a directory by its path.
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
@@ -34,113 +35,114 @@ pub trait Os: fmt::Debug + Send + Sync {
     /// Creates a directory within another.
     fn make_dir_at(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<()>;
 
-    /// Creates a file without a name, for writing and reading; an error of kind
-    /// [`Unsupported`](io::ErrorKind::Unsupported) where there is no such thing.
+    /// Creates an unnamed file for reading and writing; fails with
+    /// [`Unsupported`](io::ErrorKind::Unsupported) if the system has none.
     fn create_unnamed(&self, dir: BorrowedFd<'_>, mode: u32) -> io::Result<OwnedFd>;
 
-    /// Creates a file that was not there, for writing and reading.
+    /// Creates a file exclusively, for reading and writing.
     fn create(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd>;
 
-    /// Opens a file to read it and to append to it, creating it where there is none; without waiting
-    /// for the other end of a pipe.
+    /// Opens a file for reading and appending, and creates it if it is missing; does not wait for
+    /// the other end of a pipe.
     fn open_append(&self, dir: BorrowedFd<'_>, name: &str, mode: u32) -> io::Result<OwnedFd>;
 
     /// Opens a file for reading, without waiting for the other end of a pipe.
     fn open(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd>;
 
-    /// Sets permissions, whatever the umask.
+    /// Sets the mode, independently of the umask.
     fn set_mode(&self, file: BorrowedFd<'_>, mode: u32) -> io::Result<()>;
 
-    /// Writes some of the bytes and says how many.
+    /// Writes some of the bytes and returns how many.
     fn write(&self, file: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Writes some of the bytes at `offset` and says how many.
+    /// Writes some of the bytes at `offset` and returns how many.
     fn write_at(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads some bytes from `offset` on.
+    /// Reads some bytes from `offset`.
     fn read_at(&self, file: BorrowedFd<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Asks the system to begin making a file's bytes safe, from `offset` on; it need not.
+    /// Asks the system to begin writeback of a file from `offset`; a hint.
     fn begin_sync(&self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()>;
 
-    /// Makes a file's bytes safe.
+    /// Syncs the data of a file.
     fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Makes a directory's entries safe.
+    /// Syncs the entries of a directory.
     fn sync_dir(&self, dir: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Gives an entry another name, never an occupied one.
+    /// Renames an entry; never replaces another.
     fn rename(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes an entry that is not a directory.
+    /// Deletes an entry that is not a directory.
     fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()>;
 
-    /// Looks at an open file or directory.
+    /// Stats an open file or directory.
     fn stat(&self, file: BorrowedFd<'_>) -> io::Result<Stat>;
 
-    /// Looks at an entry.
+    /// Stats an entry.
     fn stat_at(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<Stat>;
 
-    /// Locks an open file; false where someone else holds a lock and `lock` does not wait.
+    /// Locks an open file; returns false if another process holds the lock and `lock` does not
+    /// wait.
     fn lock(&self, file: BorrowedFd<'_>, lock: Lock) -> io::Result<bool>;
 
-    /// The names in a directory that are text.
+    /// Lists the names in a directory that are valid UTF-8.
     fn names(&self, dir: BorrowedFd<'_>) -> io::Result<Vec<String>>;
 
-    /// The bytes a user may still write to the file system.
+    /// The free space of the file system for this user, in bytes.
     fn free_bytes(&self, dir: BorrowedFd<'_>) -> io::Result<u64>;
 }
 
-/// Whether a link in the last component of a path leads on.
+/// Whether a symbolic link in the last path component is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
-    /// It does: the system's temporary directory may be one.
+pub enum SymlinkPolicy {
+    /// It is followed: the temporary directory of the system may be a link.
     Follow,
     /// It is an error.
     Refuse,
 }
 
-/// Which lock, and whether to wait for it.
+/// The kind of a lock, and whether to wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// As a reader, waiting: a sweeper lets go at once.
+    /// For a reader; waits, since a sweeper releases its lock at once.
     Shared,
-    /// As a writer of a new file, waiting.
+    /// For the writer of a new file; waits.
     Exclusive,
-    /// As a sweeper: not at all where anyone else has one.
+    /// For a sweeper; does not wait.
     ExclusiveNow,
 }
 
-/// What is there.
+/// The metadata of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Its kind.
-    pub kind: Kind,
+    /// Its type.
+    pub kind: FileKind,
     /// Its owner.
     pub owner: u32,
-    /// Its permissions.
+    /// Its mode.
     pub mode: u32,
-    /// The number of its names.
+    /// The number of hard links.
     pub links: u64,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Which one it is: device and inode.
+    /// Its identity: device and inode.
     pub identity: (u64, u64),
 }
 
-/// The kinds that matter here.
+/// A file type, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A link, a pipe, a device.
+    /// A symbolic link, a pipe, a device.
     Other,
 }
 
-/// Repeats a call that a signal interrupted.
-pub(crate) fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Repeats a call while a signal interrupts it.
+pub(crate) fn retry_interrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -149,7 +151,7 @@ pub(crate) fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T>
     }
 }
 
-/// The operating system we run on.
+/// The real operating system, through rustix.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealOs;
 
@@ -174,10 +176,10 @@ impl Os for RealOs {
         rustix::process::geteuid().as_raw()
     }
 
-    fn open_dir(&self, path: &Path, links: Links) -> io::Result<OwnedFd> {
+    fn open_dir(&self, path: &Path, links: SymlinkPolicy) -> io::Result<OwnedFd> {
         let flags = match links {
-            Links::Follow => DIRECTORY,
-            Links::Refuse => DIRECTORY | OFlags::NOFOLLOW,
+            SymlinkPolicy::Follow => DIRECTORY,
+            SymlinkPolicy::Refuse => DIRECTORY | OFlags::NOFOLLOW,
         };
         Ok(fs::open(path, flags, Mode::empty())?)
     }
@@ -196,11 +198,11 @@ impl Os for RealOs {
 
     #[cfg(target_os = "linux")]
     fn create_unnamed(&self, dir: BorrowedFd<'_>, mode: u32) -> io::Result<OwnedFd> {
-        // Exclusive: nobody can give it a name later.
+        // Exclusive, so that no process can link it to a name later.
         const UNNAMED: OFlags =
             OFlags::RDWR.union(OFlags::TMPFILE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
         match fs::openat(dir, ".", UNNAMED, permissions(mode)) {
-            // A file system or a kernel that does not know it sees an attempt to open a directory.
+            // A file system or kernel without support reports an attempt to open a directory.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
                 Err(io::ErrorKind::Unsupported.into())
             }
@@ -243,8 +245,8 @@ impl Os for RealOs {
 
     #[cfg(target_os = "linux")]
     fn begin_sync(&self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
-        // What is dirty is sent to the disk before any of it could be dropped from the cache, and
-        // nothing waits for it. The call that says only that, sync_file_range, rustix has not.
+        // Starts writeback of dirty pages before any can be dropped from the cache, without
+        // waiting. rustix has no `sync_file_range`, the more direct call.
         Ok(fs::fadvise(file, offset, None, fs::Advice::DontNeed)?)
     }
 
@@ -254,8 +256,8 @@ impl Os for RealOs {
     }
 
     fn sync_data(&self, file: BorrowedFd<'_>) -> io::Result<()> {
-        // On Apple's systems fsync leaves the data in the drive's cache. Not every file system there
-        // has the stronger call.
+        // On Apple platforms fsync leaves data in the cache of the drive, and not every file system
+        // there supports the stronger call.
         #[cfg(target_vendor = "apple")]
         return Ok(fs::fcntl_fullfsync(file).or_else(|_| fs::fsync(file))?);
         #[cfg(not(target_vendor = "apple"))]
@@ -268,7 +270,8 @@ impl Os for RealOs {
 
     fn rename(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()> {
         match fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
-            // A file system that cannot: a second name never replaces either.
+            // Without support in the file system: creating a hard link never replaces an entry
+            // either.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 fs::linkat(dir, from, dir, to, AtFlags::empty())?;
                 Ok(fs::unlinkat(dir, from, AtFlags::empty())?)
@@ -337,9 +340,9 @@ fn permissions(mode: u32) -> Mode {
 )]
 fn stat(stat: &fs::Stat) -> Stat {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        _ => Kind::Other,
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::Other,
     };
     Stat {
         kind,

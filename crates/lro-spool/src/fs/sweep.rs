@@ -1,23 +1,24 @@
-//! Sweep: what has expired, what dead writers left, and room for what comes.
+//! Sweeps of a directory: expired results, leftovers of dead writers, and room for new results.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 
 use chrono::{DateTime, Utc};
 
-use super::account::Pending;
-use super::checked_dir::{Folder, Found, Locked};
+use super::checked_dir::{CheckedDir, LockOutcome, OpenedResult};
+use super::usage_log::PendingOp;
 use super::{Shared, results};
-use crate::address::{Entry, FileName, Piece, Scope};
+use crate::address::{DirEntryName, FileName, ResultFile, Scope};
 use crate::error::SpoolError;
-use crate::fs::os::{Kind, Lock, again};
-use crate::spool::{Listed, Swept, Usage};
+use crate::fs::os::{FileKind, Lock, retry_interrupted};
+use crate::spool::{ResultInfo, SweepReport, Usage};
 
 impl Shared {
-    pub(super) fn sweep(&self, now: DateTime<Utc>) -> Swept {
-        let mut swept = Swept { expired: self.gone.take_untold(), ..Swept::default() };
-        let account = self.account.as_ref().filter(|account| account.exists());
-        let began = account.map(|account| (account, account.begin_sweep()));
+    pub(super) fn sweep(&self, now: DateTime<Utc>) -> SweepReport {
+        let mut swept =
+            SweepReport { expired: self.tombstones.take_unreported(), ..SweepReport::default() };
+        let usage_log = self.usage_log.as_ref().filter(|usage_log| usage_log.exists());
+        let began = usage_log.map(|usage_log| (usage_log, usage_log.begin_sweep()));
         self.each_folder(|_, folder| {
             folder.clear_leftovers(&mut swept);
             let mut failures = Vec::new();
@@ -26,7 +27,7 @@ impl Shared {
                 match self.expire(folder, &found, unlink) {
                     Ok(Outcome::Removed) => swept.expired.push(found.listed),
                     Ok(Outcome::InUse) => swept.in_use += 1,
-                    Ok(Outcome::GoneBefore) => {}
+                    Ok(Outcome::AlreadyGone) => {}
                     Err(error) => swept.failures.push(error),
                 }
             });
@@ -34,30 +35,30 @@ impl Shared {
             swept.failures.append(&mut failures);
         });
         swept.expired.sort_by_key(|gone| gone.sidecar.expires_at);
-        // A folder by itself says nothing of the others.
+        // One directory alone says nothing about the other scopes.
         if self.covers_all() {
-            // Where it cannot be counted nothing is relied upon later.
+            // On failure the log has no total, and the next writer counts.
             let _ = self.count(swept.next_expiry, now);
         }
-        if let Some((account, began)) = began {
-            account.end(&began);
+        if let Some((usage_log, began)) = began {
+            usage_log.end(&began);
         }
         swept
     }
 
-    /// Whether the folders that are visited are all that the account is about.
+    /// Whether this spool visits all directories that the usage log covers.
     fn covers_all(&self) -> bool {
         self.root.is_some() || self.options.scope.is_none()
     }
 
-    /// Visits the results of a folder whose time is up; one file is open at a time. Says when the
-    /// next of the others expires, as far as they were looked at.
+    /// Visits the expired results of a directory, with one file open at a time. Returns the next
+    /// expiry of the other results that it examined.
     fn each_expired(
         &self,
-        folder: &Folder,
+        folder: &CheckedDir,
         now: DateTime<Utc>,
         failures: &mut Vec<SpoolError>,
-        mut visit: impl FnMut(Found),
+        mut visit: impl FnMut(OpenedResult),
     ) -> Option<DateTime<Utc>> {
         let names = match folder.results() {
             Ok(names) => names,
@@ -80,42 +81,42 @@ impl Shared {
         next
     }
 
-    /// Removes a result of `scope` that is locked. False where someone else did.
+    /// Deletes a locked result of `scope`. Returns false if another process did.
     pub(super) fn unlink_result(
         &self,
         scope: Option<Scope>,
-        folder: &Folder,
-        found: &Found,
+        folder: &CheckedDir,
+        found: &OpenedResult,
     ) -> Result<bool, SpoolError> {
-        let Some(account) = &self.account else {
+        let Some(usage_log) = &self.usage_log else {
             return Ok(folder.unlink_result(found)?.is_some());
         };
-        let result = Pending::new(&found.listed.name, scope.or(self.options.scope));
-        account.begin_removal(&result);
+        let result = PendingOp::new(&found.listed.name, scope.or(self.options.scope));
+        usage_log.begin_removal(&result);
         let removed = folder.unlink_result(found)?;
-        account.removed(&result.id, removed.unwrap_or(0), u64::from(removed.is_some()));
+        usage_log.end_removal(&result.id, removed.unwrap_or(0), u64::from(removed.is_some()));
         Ok(removed.is_some())
     }
 
     fn expire(
         &self,
-        folder: &Folder,
-        found: &Found,
+        folder: &CheckedDir,
+        found: &OpenedResult,
         unlink: impl FnOnce() -> Result<bool, SpoolError>,
     ) -> Result<Outcome, SpoolError> {
         match folder.lock(found, Lock::ExclusiveNow)? {
-            Locked::ByUs => {}
-            Locked::ByOthers => return Ok(Outcome::InUse),
-            Locked::Gone => return Ok(Outcome::GoneBefore),
+            LockOutcome::Acquired => {}
+            LockOutcome::Contended => return Ok(Outcome::InUse),
+            LockOutcome::Removed => return Ok(Outcome::AlreadyGone),
         }
         if !unlink()? {
-            return Ok(Outcome::GoneBefore);
+            return Ok(Outcome::AlreadyGone);
         }
-        self.gone.remember(&found.listed);
+        self.tombstones.remember(&found.listed);
         Ok(Outcome::Removed)
     }
 
-    /// What all folders hold, drafts included.
+    /// Counts the usage of all scopes, including drafts.
     fn usage(&self) -> Result<Usage, SpoolError> {
         let free = self.free()?;
         let mut usage = Usage { free, ..Usage::default() };
@@ -131,55 +132,55 @@ impl Shared {
     }
 
     pub(super) fn free(&self) -> Result<u64, SpoolError> {
-        again(|| self.options.os.free_bytes(self.folder.fd.as_fd()))
+        retry_interrupted(|| self.options.os.free_bytes(self.folder.fd.as_fd()))
             .map_err(|error| SpoolError::io("measure", &self.folder.path, error))
     }
 
-    /// Counts what all folders hold, and writes it down for those who store something later.
+    /// Counts the usage of all scopes and records the total in the usage log.
     pub(super) fn count(
         &self,
         next_expiry: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
     ) -> Result<Usage, SpoolError> {
-        let Some(account) = &self.account else { return self.usage() };
-        if !account.exists() {
-            // Where nothing was stored, nothing is left.
+        let Some(usage_log) = &self.usage_log else { return self.usage() };
+        if !usage_log.exists() {
+            // An empty directory needs no log.
             let usage = self.usage()?;
             if usage.bytes == 0 {
                 return Ok(usage);
             }
         }
-        let count = account.begin_count();
+        let count = usage_log.begin_count();
         let usage = self.usage()?;
-        account.end_count(&count, (usage.bytes, usage.files), next_expiry, now);
+        usage_log.end_count(&count, (usage.bytes, usage.files), next_expiry, now);
         Ok(usage)
     }
 
-    /// What all folders hold, by the account where it can be relied upon.
-    fn kept_usage(&self, now: DateTime<Utc>) -> Result<Option<Usage>, SpoolError> {
+    /// The usage of all scopes according to the usage log, if it is valid.
+    fn logged_usage(&self, now: DateTime<Utc>) -> Result<Option<Usage>, SpoolError> {
         let free = self.free()?;
-        if !self.options.quota.counts() {
+        if !self.options.quota.is_limited() {
             return Ok(Some(Usage { free, ..Usage::default() }));
         }
-        let balance = self.account.as_ref().and_then(|account| account.balance(now));
+        let balance = self.usage_log.as_ref().and_then(|usage_log| usage_log.usage(now));
         Ok(balance.map(|balance| Usage { bytes: balance.bytes, files: balance.files, free }))
     }
 
-    /// Makes room where a quota is broken: what has expired goes, oldest first, as far as needed.
+    /// Deletes expired results, oldest first, until the quota holds.
     pub(super) fn make_room(&self, now: DateTime<Utc>) -> Result<(), SpoolError> {
-        if let Some(usage) = self.kept_usage(now)?
-            && self.options.quota.broken_by(usage).is_none()
+        if let Some(usage) = self.logged_usage(now)?
+            && self.options.quota.exceeded_by(usage).is_none()
         {
             return Ok(());
         }
         // Nothing is refused before everything was counted.
         let mut usage = self.count(None, now)?;
-        if self.options.quota.broken_by(usage).is_none() {
+        if self.options.quota.exceeded_by(usage).is_none() {
             return Ok(());
         }
         let mut candidates: Vec<(DateTime<Utc>, Option<Scope>, FileName)> = Vec::new();
         self.each_folder(|scope, folder| {
-            // What cannot be looked at is no candidate.
+            // A result that cannot be examined is no candidate.
             self.each_expired(folder, now, &mut Vec::new(), |found| {
                 candidates.push((found.listed.sidecar.expires_at, scope, found.listed.name));
             });
@@ -191,13 +192,13 @@ impl Shared {
                 usage.bytes = usage.bytes.saturating_sub(parts.sum::<u64>() + gone.sidecar.bytes);
                 usage.files = usage.files.saturating_sub(1);
                 usage.free = self.free()?;
-                self.gone.tell_later(gone);
-                if self.options.quota.broken_by(usage).is_none() {
+                self.tombstones.report_later(gone);
+                if self.options.quota.exceeded_by(usage).is_none() {
                     return Ok(());
                 }
             }
         }
-        match self.options.quota.broken_by(usage) {
+        match self.options.quota.exceeded_by(usage) {
             Some(limit) => Err(SpoolError::Full { limit }),
             None => Ok(()),
         }
@@ -207,7 +208,7 @@ impl Shared {
         &self,
         scope: Option<Scope>,
         name: &FileName,
-    ) -> Result<Option<Listed>, SpoolError> {
+    ) -> Result<Option<ResultInfo>, SpoolError> {
         let other = match (&self.root, scope) {
             (Some(root), Some(scope)) => {
                 Some(root.existing_within(&scope.to_string(), &self.options)?)
@@ -224,21 +225,23 @@ impl Shared {
 enum Outcome {
     Removed,
     InUse,
-    GoneBefore,
+    AlreadyGone,
 }
 
-impl Folder {
-    /// Removes drafts whose writer is dead, and sidecars without data.
-    pub(super) fn clear_leftovers(&self, swept: &mut Swept) {
+impl CheckedDir {
+    /// Deletes drafts of dead writers, and sidecars without data.
+    pub(super) fn clear_leftovers(&self, swept: &mut SweepReport) {
         let names = match self.names() {
             Ok(names) => names,
             Err(error) => return swept.failures.push(error),
         };
         let whole: HashSet<FileName> = results(&names).into_iter().collect();
         for text in &names {
-            let cleared = match Entry::parse(text) {
-                Some(Entry { draft: true, .. }) => self.clear_draft(text),
-                Some(Entry { name, piece: Piece::Sidecar, .. }) if !whole.contains(&name) => {
+            let cleared = match DirEntryName::parse(text) {
+                Some(DirEntryName { draft: true, .. }) => self.clear_draft(text),
+                Some(DirEntryName { name, piece: ResultFile::Sidecar, .. })
+                    if !whole.contains(&name) =>
+                {
                     self.clear_orphan(&name)
                 }
                 _ => continue,
@@ -252,65 +255,66 @@ impl Folder {
     }
 
     fn clear_draft(&self, name: &str) -> Result<bool, SpoolError> {
-        let (file, stat) = self.open_ours(name)?;
-        // A writer locks its draft as soon as it has made it, and looks afterwards whether it is
-        // still there.
+        let (file, stat) = self.open_own(name)?;
+        // A writer locks its draft immediately after creating it, and then checks that it still
+        // exists.
         let locked = self.lock_file(&file, name, Lock::ExclusiveNow)?;
-        Ok(locked == Locked::ByUs && self.unlink_same(name, &stat)?)
+        Ok(locked == LockOutcome::Acquired && self.unlink_same(name, &stat)?)
     }
 
-    /// Removes a sidecar and the parts it lists, unless its writer is just about to show the data.
+    /// Deletes a sidecar and its parts, unless its writer is about to rename the data.
     fn clear_orphan(&self, name: &FileName) -> Result<bool, SpoolError> {
-        let beside = Piece::Sidecar.of(name);
-        let (file, _) = self.open_ours(&beside)?;
-        if self.lock_file(&file, &beside, Lock::ExclusiveNow)? != Locked::ByUs {
+        let beside = ResultFile::Sidecar.file_name(name);
+        let (file, _) = self.open_own(&beside)?;
+        if self.lock_file(&file, &beside, Lock::ExclusiveNow)? != LockOutcome::Acquired {
             return Ok(false);
         }
         let sidecar = self.sidecar(name)?;
-        let data = Piece::Data.of(name);
-        match again(|| self.os.stat_at(self.fd.as_fd(), &data)) {
+        let data = ResultFile::Data.file_name(name);
+        match retry_interrupted(|| self.os.stat_at(self.fd.as_fd(), &data)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Ok(_) => return Ok(false),
             Err(error) => return Err(SpoolError::io("look at", self.at(&data), error)),
         }
-        self.unlink_beside(name, &sidecar)?;
+        self.unlink_sidecar_and_parts(name, &sidecar)?;
         Ok(true)
     }
 
-    /// The bytes of our files, and the number of results: those with a sidecar, whose data may be
-    /// about to come, and files of records that lost theirs.
+    /// The size of all files in bytes, and the number of results: those with a sidecar, whose data
+    /// may be about to be renamed, and record files without one.
     ///
-    /// Others rename while we look. What has its final name stays under it; data that is just being
-    /// renamed may be in the list under neither name, and is asked for by both.
+    /// Other processes rename files meanwhile. A final name never changes; data that is just being
+    /// renamed may be listed under neither name, and is looked up under both.
     fn usage(&self) -> Result<(u64, u64), SpoolError> {
-        let entries: Vec<Entry> =
-            self.names()?.iter().filter_map(|name| Entry::parse(name)).collect();
-        let claims = entries.iter().filter(|e| !e.draft && !matches!(e.piece, Piece::Part(_)));
+        let entries: Vec<DirEntryName> =
+            self.names()?.iter().filter_map(|name| DirEntryName::parse(name)).collect();
+        let claims = entries.iter().filter(|e| !e.draft && !matches!(e.piece, ResultFile::Part(_)));
         let claimed: HashSet<&FileName> = claims.map(|e| &e.name).collect();
         let (mut bytes, mut files) = (0, 0);
         for name in &claimed {
-            let (whole, draft) = (Piece::Data.of(name), Piece::Data.draft_of(name));
+            let (whole, draft) =
+                (ResultFile::Data.file_name(name), ResultFile::Data.draft_name(name));
             let mut data = None;
             for name in [&whole, &draft, &whole] {
-                data = data.or(self.bytes_of_ours(name)?);
+                data = data.or(self.own_file_len(name)?);
             }
             bytes += data.unwrap_or(0);
             files += u64::from(data.is_some());
         }
-        for Entry { name, piece, draft } in &entries {
-            if *piece == Piece::Data && claimed.contains(name) {
+        for DirEntryName { name, piece, draft } in &entries {
+            if *piece == ResultFile::Data && claimed.contains(name) {
                 continue;
             }
-            let name = if *draft { piece.draft_of(name) } else { piece.of(name) };
-            bytes += self.bytes_of_ours(&name)?.unwrap_or(0);
+            let name = if *draft { piece.draft_name(name) } else { piece.file_name(name) };
+            bytes += self.own_file_len(&name)?.unwrap_or(0);
         }
         Ok((bytes, files))
     }
 
-    /// The size of an entry, if it is a file of ours.
-    fn bytes_of_ours(&self, name: &str) -> Result<Option<u64>, SpoolError> {
-        match again(|| self.os.stat_at(self.fd.as_fd(), name)) {
-            Ok(stat) if stat.kind == Kind::File && stat.owner == self.os.user() => {
+    /// The size of an entry, if it is a regular file of this user.
+    fn own_file_len(&self, name: &str) -> Result<Option<u64>, SpoolError> {
+        match retry_interrupted(|| self.os.stat_at(self.fd.as_fd(), name)) {
+            Ok(stat) if stat.kind == FileKind::File && stat.owner == self.os.user() => {
                 Ok(Some(stat.bytes))
             }
             Ok(_) => Ok(None),
@@ -320,7 +324,7 @@ impl Folder {
     }
 }
 
-/// Whether a name is older than now; if not, its file need not be opened.
+/// Whether the time in a name is before `now`; otherwise its file need not be opened.
 fn made_before(name: &FileName, now: DateTime<Utc>) -> bool {
     i64::try_from(name.id().unix_ms()).is_ok_and(|made| made <= now.timestamp_millis())
 }

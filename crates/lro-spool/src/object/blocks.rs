@@ -12,50 +12,50 @@ use lro_core::ResultId;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
-use super::bucket::{Failure, Remote};
-use super::index::Stored;
+use super::bucket::{RequestFailure, StoreClient};
+use super::index::StoredEntry;
 use super::key::Keys;
 use super::local_cache::LocalFile;
-use super::{Hold, Shared};
+use super::{ReaderLease, Shared};
 use crate::error::{Damage, SpoolError};
-use crate::spool::{Listed, PartNumber, PositionedRead, StoredResult};
+use crate::spool::{PartNumber, PositionedRead, ResultInfo, StoredResult};
 
-/// What is fetched and checked as one.
-pub(super) const BLOCK: u64 = 1 << 20;
+/// The size of a block, the unit of verification.
+pub(super) const BLOCK_BYTES: u64 = 1 << 20;
 /// The length of a digest in hexadecimal.
-const HEX: usize = 64;
-/// No more blocks than this are fetched at once.
-const RUN: u64 = 4;
-/// How many runs are kept, those on their way aside.
-const KEPT: usize = 2;
-/// How many runs are on their way in a scan that went on for a while.
-const AHEAD: usize = 3;
-/// How many blocks a copy fetches at once.
-const STEP: usize = 8;
+const DIGEST_HEX_LEN: usize = 64;
+/// The most blocks fetched in one request.
+const MAX_RUN_BLOCKS: u64 = 4;
+/// The most runs in the cache, excluding prefetches.
+const MAX_CACHED_RUNS: usize = 2;
+/// The most concurrent prefetches, during a long sequential scan.
+const MAX_PREFETCHES: usize = 3;
+/// The number of blocks per request of a full copy.
+const COPY_STEP_BLOCKS: usize = 8;
 
-/// The digests of a piece that is being written.
+/// Computes the block digests of a piece while it is being written.
 #[derive(Default)]
-pub(super) struct Digests {
+pub(super) struct BlockDigester {
     block: Sha256,
     filled: u64,
     done: String,
 }
 
-impl Digests {
+impl BlockDigester {
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let space = usize::try_from(BLOCK - self.filled).unwrap_or(usize::MAX);
+            let space = usize::try_from(BLOCK_BYTES - self.filled).unwrap_or(usize::MAX);
             let (now, later) = bytes.split_at(space.min(bytes.len()));
             self.block.update(now);
             self.filled += now.len() as u64;
             bytes = later;
-            if self.filled == BLOCK {
+            if self.filled == BLOCK_BYTES {
                 self.close();
             }
         }
     }
 
-    /// All of them, one behind the other.
+    /// The concatenated digests.
     pub(super) fn finish(&mut self) -> String {
         if self.filled > 0 {
             self.close();
@@ -69,17 +69,18 @@ impl Digests {
     }
 }
 
-/// Whether there is a digest for each block of this many bytes.
-pub(super) fn fit(digests: &str, bytes: u64) -> bool {
+/// Whether there is a digest for each block of `bytes` bytes.
+pub(super) fn digests_cover(digests: &str, bytes: u64) -> bool {
     digests.is_ascii()
-        && bytes.div_ceil(BLOCK).checked_mul(HEX as u64) == Some(digests.len() as u64)
+        && bytes.div_ceil(BLOCK_BYTES).checked_mul(DIGEST_HEX_LEN as u64)
+            == Some(digests.len() as u64)
 }
 
-/// Whether `bytes` are the blocks from number `first` on.
-pub(super) fn check(digests: &str, first: u64, bytes: &[u8]) -> Result<(), Damage> {
-    let block = usize::try_from(BLOCK).unwrap_or(usize::MAX);
+/// Verifies that `bytes` are the blocks from number `first`.
+pub(super) fn verify_blocks(digests: &str, first: u64, bytes: &[u8]) -> Result<(), Damage> {
+    let block = usize::try_from(BLOCK_BYTES).unwrap_or(usize::MAX);
     let first = usize::try_from(first).unwrap_or(usize::MAX);
-    let expected = digests.as_bytes().chunks(HEX).skip(first);
+    let expected = digests.as_bytes().chunks(DIGEST_HEX_LEN).skip(first);
     for (bytes, expected) in bytes.chunks(block).zip(expected) {
         if sha256(bytes).as_bytes() != expected {
             return Err(Damage::Changed);
@@ -89,7 +90,7 @@ pub(super) fn check(digests: &str, first: u64, bytes: &[u8]) -> Result<(), Damag
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(HEX);
+    let mut hex = String::with_capacity(DIGEST_HEX_LEN);
     push_hex(&mut hex, &Sha256::digest(bytes));
     hex
 }
@@ -102,110 +103,110 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// One piece of a stored result.
+/// One piece of a stored result: its data or a part.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) remote: Arc<Remote>,
+pub(super) struct RemotePiece {
+    pub(super) client: Arc<StoreClient>,
     pub(super) keys: Keys,
     pub(super) id: ResultId,
-    pub(super) stored: Arc<Stored>,
+    pub(super) stored: Arc<StoredEntry>,
     pub(super) index: usize,
     pub(super) bytes: u64,
 }
 
-/// Blocks that were fetched together.
+/// Consecutive blocks fetched in one request.
 #[derive(Debug, Clone)]
-struct Run {
+struct BlockRun {
     first: u64,
     count: u64,
     bytes: Bytes,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Blocks {
-    runs: VecDeque<Run>,
-    /// The block behind the last one that was fetched.
+pub(super) struct BlockCache {
+    runs: VecDeque<BlockRun>,
+    /// The block after the last one fetched.
     next: u64,
-    /// How many to fetch at once when that one is asked for.
-    ahead: u64,
-    /// How many runs may be on their way.
-    deep: usize,
-    on_their_way: VecDeque<OnItsWay>,
+    /// The number of blocks to fetch if the scan continues there.
+    next_run_blocks: u64,
+    /// The number of concurrent prefetches allowed.
+    prefetch_depth: usize,
+    prefetches: VecDeque<Prefetch>,
 }
 
 #[derive(Debug)]
-struct OnItsWay {
+struct Prefetch {
     first: u64,
     count: u64,
-    answer: JoinHandle<Result<Bytes, SpoolError>>,
+    task: JoinHandle<Result<Bytes, SpoolError>>,
 }
 
-impl Drop for OnItsWay {
+impl Drop for Prefetch {
     fn drop(&mut self) {
-        self.answer.abort();
+        self.task.abort();
     }
 }
 
-impl Piece {
+impl RemotePiece {
     fn blocks(&self) -> u64 {
-        self.bytes.div_ceil(BLOCK)
+        self.bytes.div_ceil(BLOCK_BYTES)
     }
 
-    /// Fetches blocks. Bytes that are not those that were written are asked for again, since it may
-    /// be the way that changed them; after that they are no longer asked for.
+    /// Fetches and verifies blocks. Damaged bytes are fetched again, in case the transfer damaged
+    /// them, up to the retry limit.
     pub(super) async fn fetch(&self, first: u64, count: u64) -> Result<Bytes, SpoolError> {
         let id = self.id;
         let key = self.keys.data(id, &self.stored.nonce, self.index);
-        let range = first * BLOCK..((first + count) * BLOCK).min(self.bytes);
+        let range = first * BLOCK_BYTES..((first + count) * BLOCK_BYTES).min(self.bytes);
         let digests = self.stored.digests.get(self.index).map_or("", String::as_str);
         let damaged = |why| SpoolError::Damaged { name: id.reference().to_string(), why };
-        let mut attempts = self.remote.attempts();
+        let mut attempts = self.client.attempts();
         loop {
-            let failure = match self.remote.range(&attempts, &key, range.clone()).await {
-                Ok(bytes) => match check(digests, first, &bytes) {
+            let failure = match self.client.range(&attempts, &key, range.clone()).await {
+                Ok(bytes) => match verify_blocks(digests, first, &bytes) {
                     Ok(()) => return Ok(bytes),
-                    Err(_) if attempts.once_more().await => continue,
+                    Err(_) if attempts.wait_for_retry().await => continue,
                     Err(why) => return Err(damaged(why)),
                 },
                 Err(failure) => failure,
             };
-            if attempts.again(&failure).await {
+            if attempts.should_retry(&failure).await {
                 continue;
             }
             if failure.is_missing() {
-                // The result itself may be gone, and then nothing is damaged.
+                // If the result was deleted meanwhile, nothing is damaged.
                 let index = self.keys.index(id);
-                return Err(match self.remote.size(&index).await? {
+                return Err(match self.client.size(&index).await? {
                     None => SpoolError::NotFound { asked: id.reference().to_string() },
                     Some(_) => damaged(Damage::Missing),
                 });
             }
-            return Err(match self.remote.size(&key).await {
+            return Err(match self.client.size(&key).await {
                 Ok(Some(there)) if there < self.bytes => damaged(Damage::Short),
-                _ => failure.doing("read", &key),
+                _ => failure.into_spool_error("read", &key),
             });
         }
     }
 }
 
-impl Blocks {
-    /// Reads what is there from `offset` on, up to the end of what was fetched together.
+impl BlockCache {
+    /// Reads from `offset`, up to the end of the run.
     pub(super) fn read_at(
         &mut self,
-        piece: &Arc<Piece>,
+        piece: &Arc<RemotePiece>,
         offset: u64,
         buf: &mut [u8],
     ) -> Result<usize, SpoolError> {
         if offset >= piece.bytes || buf.is_empty() {
             return Ok(0);
         }
-        let block = offset / BLOCK;
-        let here = |run: &Run| (run.first..run.first + run.count).contains(&block);
+        let block = offset / BLOCK_BYTES;
+        let here = |run: &BlockRun| (run.first..run.first + run.count).contains(&block);
         let run = match self.runs.iter().find(|run| here(run)) {
             Some(run) => run.clone(),
             None => self.get(piece, block, offset, buf.len() as u64)?,
         };
-        let from = usize::try_from(offset - run.first * BLOCK).unwrap_or(usize::MAX);
+        let from = usize::try_from(offset - run.first * BLOCK_BYTES).unwrap_or(usize::MAX);
         let bytes = run.bytes.get(from..).unwrap_or_default();
         let read = bytes.len().min(buf.len());
         buf[..read].copy_from_slice(&bytes[..read]);
@@ -214,46 +215,52 @@ impl Blocks {
 
     fn get(
         &mut self,
-        piece: &Arc<Piece>,
+        piece: &Arc<RemotePiece>,
         block: u64,
         offset: u64,
         len: u64,
-    ) -> Result<Run, SpoolError> {
-        let remote = Arc::clone(&piece.remote);
-        let here = |run: &OnItsWay| (run.first..run.first + run.count).contains(&block);
-        // What was passed over is not waited for.
-        while self.on_their_way.front().is_some_and(|run| !here(run)) {
-            self.on_their_way.pop_front();
+    ) -> Result<BlockRun, SpoolError> {
+        let client = Arc::clone(&piece.client);
+        let here = |run: &Prefetch| (run.first..run.first + run.count).contains(&block);
+        // Drops prefetches that were skipped.
+        while self.prefetches.front().is_some_and(|run| !here(run)) {
+            self.prefetches.pop_front();
         }
-        let (first, count, bytes) = if let Some(mut run) = self.on_their_way.pop_front() {
-            self.deep = (self.deep + 1).min(AHEAD);
-            let answer = remote.wait(&mut run.answer);
-            let lost = |error| Failure::Store(error).doing("read", piece.keys.all());
-            (run.first, run.count, answer.map_err(|error| lost(error.into()))??)
+        let (first, count, bytes) = if let Some(mut run) = self.prefetches.pop_front() {
+            self.prefetch_depth = (self.prefetch_depth + 1).min(MAX_PREFETCHES);
+            let task = client.wait(&mut run.task);
+            let lost =
+                |error| RequestFailure::Store(error).into_spool_error("read", piece.keys.all());
+            (run.first, run.count, task.map_err(|error| lost(error.into()))??)
         } else {
-            self.deep = 1;
-            let wanted = (offset.saturating_add(len)).div_ceil(BLOCK) - block;
-            // One that goes on where the last one ended is likely to go on.
-            let ahead = if block == self.next && block > 0 { self.ahead } else { 1 };
-            let count = wanted.max(ahead).min(RUN).min(piece.blocks() - block);
-            (block, count, remote.wait(piece.fetch(block, count))?)
+            self.prefetch_depth = 1;
+            let wanted = (offset.saturating_add(len)).div_ceil(BLOCK_BYTES) - block;
+            // A read that continues the last one is likely to continue again.
+            let next_run_blocks =
+                if block == self.next && block > 0 { self.next_run_blocks } else { 1 };
+            let count = wanted.max(next_run_blocks).min(MAX_RUN_BLOCKS).min(piece.blocks() - block);
+            (block, count, client.wait(piece.fetch(block, count))?)
         };
-        let goes_on = first == self.next && first > 0;
+        let sequential = first == self.next && first > 0;
         self.next = first + count;
-        self.ahead = if goes_on { (count * 2).min(RUN) } else { count.clamp(2, RUN) };
-        while goes_on && self.on_their_way.len() < self.deep {
-            let last = self.on_their_way.back();
+        self.next_run_blocks = if sequential {
+            (count * 2).min(MAX_RUN_BLOCKS)
+        } else {
+            count.clamp(2, MAX_RUN_BLOCKS)
+        };
+        while sequential && self.prefetches.len() < self.prefetch_depth {
+            let last = self.prefetches.back();
             let first = last.map_or(self.next, |last| last.first + last.count);
-            let count = self.ahead.min(piece.blocks() - first);
+            let count = self.next_run_blocks.min(piece.blocks() - first);
             if count == 0 {
                 break;
             }
             let piece = Arc::clone(piece);
-            let answer = remote.handle().spawn(async move { piece.fetch(first, count).await });
-            self.on_their_way.push_back(OnItsWay { first, count, answer });
+            let task = client.handle().spawn(async move { piece.fetch(first, count).await });
+            self.prefetches.push_back(Prefetch { first, count, task });
         }
-        let run = Run { first, count, bytes };
-        if self.runs.len() == KEPT {
+        let run = BlockRun { first, count, bytes };
+        if self.runs.len() == MAX_CACHED_RUNS {
             self.runs.pop_front();
         }
         self.runs.push_back(run.clone());
@@ -261,61 +268,62 @@ impl Blocks {
     }
 }
 
-/// The data of a result, or one of its parts.
+/// A reader of the data of a result or of one of its parts. It fetches blocks on demand, or the
+/// whole piece if a file is requested.
 pub(super) struct ObjectReader {
     shared: Arc<Shared>,
-    listed: Listed,
-    piece: Arc<Piece>,
-    blocks: Mutex<Blocks>,
-    /// A whole copy, once someone asked for it and there was room.
+    listed: ResultInfo,
+    piece: Arc<RemotePiece>,
+    blocks: Mutex<BlockCache>,
+    /// A full local copy, once requested and if there was room.
     copy: OnceLock<Option<Arc<LocalFile>>>,
-    hold: Arc<Hold>,
+    lease: Arc<ReaderLease>,
 }
 
 impl ObjectReader {
     pub(super) fn new(
         shared: Arc<Shared>,
-        listed: Listed,
-        stored: Arc<Stored>,
-        hold: Hold,
+        listed: ResultInfo,
+        stored: Arc<StoredEntry>,
+        lease: ReaderLease,
     ) -> Self {
-        Self::of_piece(shared, listed, stored, 0, Arc::new(hold))
+        Self::for_piece(shared, listed, stored, 0, Arc::new(lease))
     }
 
-    fn of_piece(
+    fn for_piece(
         shared: Arc<Shared>,
-        listed: Listed,
-        stored: Arc<Stored>,
+        listed: ResultInfo,
+        stored: Arc<StoredEntry>,
         index: usize,
-        hold: Arc<Hold>,
+        lease: Arc<ReaderLease>,
     ) -> Self {
-        let (remote, keys) = (Arc::clone(&shared.remote), shared.keys.clone());
+        let (client, keys) = (Arc::clone(&shared.client), shared.keys.clone());
         let bytes = stored.sizes().nth(index).unwrap_or(0);
-        let piece = Arc::new(Piece { remote, keys, id: listed.id(), stored, index, bytes });
+        let piece = Arc::new(RemotePiece { client, keys, id: listed.id(), stored, index, bytes });
         let (blocks, copy) = (Mutex::default(), OnceLock::new());
-        if let Some(file) = shared.remote.local.copy(&(piece.stored.nonce.clone(), index)) {
-            // Nobody else can have set it.
+        if let Some(file) = shared.client.local.get(&(piece.stored.nonce.clone(), index)) {
+            // Not shared yet, so it is unset.
             let _ = copy.set(Some(file));
         }
-        Self { shared, listed, piece, blocks, copy, hold }
+        Self { shared, listed, piece, blocks, copy, lease }
     }
 
-    /// Fetches everything into a file, two requests at a time.
+    /// Fetches the whole piece into a file, two requests at a time.
     fn fetch_whole(&self) -> Result<Arc<LocalFile>, SpoolError> {
-        let (remote, piece) = (&self.shared.remote, &self.piece);
-        let mut file = remote.local.create()?;
+        let (client, piece) = (&self.shared.client, &self.piece);
+        let mut file = client.local.create()?;
         let mut space = file.reserve(piece.bytes)?;
         let fetch = |first: u64| {
-            let count = (STEP as u64).min(piece.bytes.div_ceil(BLOCK) - first);
+            let count = (COPY_STEP_BLOCKS as u64).min(piece.bytes.div_ceil(BLOCK_BYTES) - first);
             let piece = Arc::clone(piece);
-            remote.handle().spawn(async move { piece.fetch(first, count).await })
+            client.handle().spawn(async move { piece.fetch(first, count).await })
         };
-        let mut firsts = (0..piece.bytes.div_ceil(BLOCK)).step_by(STEP);
+        let mut firsts = (0..piece.bytes.div_ceil(BLOCK_BYTES)).step_by(COPY_STEP_BLOCKS);
         let mut next = firsts.next().map(fetch);
         while let Some(current) = next {
             next = firsts.next().map(fetch);
-            let got = remote.wait(current).unwrap_or_else(|error| {
-                Err(Failure::Store(error.into()).doing("read", piece.keys.all()))
+            let got = client.wait(current).unwrap_or_else(|error| {
+                Err(RequestFailure::Store(error.into()).into_spool_error("read", piece.keys.all()))
             });
             match got {
                 Ok(bytes) => file.append_reserved(&mut space, &bytes)?,
@@ -327,7 +335,7 @@ impl ObjectReader {
                 }
             }
         }
-        Ok(remote.local.keep((piece.stored.nonce.clone(), piece.index), file))
+        Ok(client.local.insert((piece.stored.nonce.clone(), piece.index), file))
     }
 }
 
@@ -340,13 +348,13 @@ impl PositionedRead for ObjectReader {
         if let Some(Some(file)) = self.copy.get() {
             return file.read_at(offset, buf);
         }
-        // A fetch that failed leaves what was there.
+        // A failed fetch leaves the cache unchanged.
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.read_at(&self.piece, offset, buf)
     }
 
-    /// Without room for a copy, or when it cannot be fetched, there is no file; whoever then reads
-    /// is told why.
+    /// Returns no file if there is no room for a copy or it cannot be fetched; reading then reports
+    /// the error.
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
         let copy = self.copy.get_or_init(|| self.fetch_whole().ok());
         copy.as_ref().and_then(|file| file.as_file())
@@ -354,7 +362,7 @@ impl PositionedRead for ObjectReader {
 }
 
 impl StoredResult for ObjectReader {
-    fn listed(&self) -> &Listed {
+    fn listed(&self) -> &ResultInfo {
         &self.listed
     }
 
@@ -366,7 +374,7 @@ impl StoredResult for ObjectReader {
         }
         let (shared, listed) = (Arc::clone(&self.shared), self.listed.clone());
         let stored = Arc::clone(&self.piece.stored);
-        Ok(Box::new(Self::of_piece(shared, listed, stored, index, Arc::clone(&self.hold))))
+        Ok(Box::new(Self::for_piece(shared, listed, stored, index, Arc::clone(&self.lease))))
     }
 }
 
@@ -377,21 +385,21 @@ mod tests {
     #[test]
     fn digests_are_those_of_sha256_whatever_pieces_the_bytes_come_in() {
         let bytes: Vec<u8> = (0..5_000_000u32).map(|n| (n / 999).to_le_bytes()[0]).collect();
-        let mut whole = Digests::default();
+        let mut whole = BlockDigester::default();
         whole.feed(&bytes);
-        let mut pieces = Digests::default();
+        let mut pieces = BlockDigester::default();
         for piece in bytes.chunks(77_777) {
             pieces.feed(piece);
         }
         let digests = whole.finish();
         assert_eq!(digests, pieces.finish());
-        assert!(fit(&digests, bytes.len() as u64) && !fit(&digests, 1));
-        assert_eq!(check(&digests, 1, &bytes[1 << 20..3 << 20]), Ok(()));
-        assert_eq!(check(&digests, 0, &bytes[1 << 20..3 << 20]), Err(Damage::Changed));
+        assert!(digests_cover(&digests, bytes.len() as u64) && !digests_cover(&digests, 1));
+        assert_eq!(verify_blocks(&digests, 1, &bytes[1 << 20..3 << 20]), Ok(()));
+        assert_eq!(verify_blocks(&digests, 0, &bytes[1 << 20..3 << 20]), Err(Damage::Changed));
         let mut other = bytes[4 << 20..].to_vec();
-        assert_eq!(check(&digests, 4, &other), Ok(()));
+        assert_eq!(verify_blocks(&digests, 4, &other), Ok(()));
         other[7] ^= 1;
-        assert_eq!(check(&digests, 4, &other), Err(Damage::Changed));
+        assert_eq!(verify_blocks(&digests, 4, &other), Err(Damage::Changed));
         assert_eq!(
             sha256(b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -16,20 +16,20 @@ use object_store::{MultipartUpload, PutMultipartOptions, PutPayload};
 use tokio::task::JoinSet;
 
 use super::Shared;
-use super::blocks::Digests;
-use super::bucket::{Attempts, Created, Failure, ObjectOptions, Remote};
-use super::index::{ENTRY_CAP, Entry, Stored};
+use super::blocks::BlockDigester;
+use super::bucket::{CreateOutcome, ObjectOptions, RequestFailure, RetryBudget, StoreClient};
+use super::index::{IndexEntry, MAX_ENTRY_BYTES, StoredEntry};
 use super::key::Nonce;
-use crate::address::{Extension, FileName, PART_CAP};
-use crate::error::{Limit, SpoolError};
+use crate::address::{Extension, FileName, MAX_PARTS};
+use crate::error::{SpoolError, SpoolLimit};
 use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
-use crate::spool::{Draft, Listed, NewResult, PartNumber};
+use crate::spool::{Draft, NewResult, PartNumber, ResultInfo};
 
-/// How many pieces are finished at the same time.
+/// The most pieces finished concurrently.
 const MAX_CONCURRENT_PIECES: usize = 4;
-/// How long a draft that is given up waits for what it sent to be taken back.
+/// How long a dropped draft waits for its uploads to be aborted.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many parts of a piece are under way at a time.
+/// The most concurrent part uploads of a piece.
 const MAX_CONCURRENT_PARTS: usize = 3;
 
 pub(super) struct ObjectDraft {
@@ -46,10 +46,10 @@ pub(super) struct ObjectDraft {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// A write failed, so the bytes are not all there.
+    /// A write failed, so the data is incomplete.
     Failed,
-    /// What was sent stays: it is a result, or may become one yet.
-    Kept,
+    /// The index entry may exist, so the bytes must remain.
+    MayBeVisible,
 }
 
 impl ObjectDraft {
@@ -62,14 +62,14 @@ impl ObjectDraft {
         if draft.new.extension == Extension::Jsonl {
             // Spec F1: line 1 is the header.
             let mut line = serde_json::to_vec(&draft.new.header)
-                .map_err(|error| draft.refused(io::Error::other(error)))?;
+                .map_err(|error| draft.write_error(io::Error::other(error)))?;
             line.push(b'\n');
             draft.append(0, &line)?;
         }
         Ok(draft)
     }
 
-    fn refused(&self, source: io::Error) -> SpoolError {
+    fn write_error(&self, source: io::Error) -> SpoolError {
         SpoolError::io("write", self.name.to_string(), source)
     }
 
@@ -78,9 +78,9 @@ impl ObjectDraft {
     }
 
     fn append(&mut self, index: usize, bytes: &[u8]) -> Result<(), SpoolError> {
-        let mut appended = self.pieces[index].write(&self.shared.remote, bytes);
+        let mut appended = self.pieces[index].write(&self.shared.client, bytes);
         if appended.is_ok() && self.bytes() > self.shared.quota.max_bytes {
-            appended = Err(SpoolError::Full { limit: Limit::Bytes });
+            appended = Err(SpoolError::Full { limit: SpoolLimit::Bytes });
         }
         if appended.is_err() {
             self.state = State::Failed;
@@ -88,10 +88,10 @@ impl ObjectDraft {
         appended
     }
 
-    /// Makes the objects of all pieces; what their blocks are.
+    /// Completes the objects of all pieces, and returns their block digests.
     async fn finish(&mut self) -> Result<Vec<String>, SpoolError> {
-        let remote = &self.shared.remote;
-        let finishing = self.pieces.iter_mut().map(|piece| piece.finish(remote));
+        let client = &self.shared.client;
+        let finishing = self.pieces.iter_mut().map(|piece| piece.finish(client));
         let mut finished = stream::iter(finishing).buffered(MAX_CONCURRENT_PIECES);
         let mut digests = Vec::new();
         while let Some(piece) = finished.next().await {
@@ -100,32 +100,36 @@ impl ObjectDraft {
         Ok(digests)
     }
 
-    /// Makes the result visible, by the one object that only one may create.
-    async fn show(&mut self, listed: &Listed, digests: Vec<String>) -> Result<(), SpoolError> {
-        let remote = Arc::clone(&self.shared.remote);
+    /// Publishes the result by exclusively creating its index entry.
+    async fn publish(
+        &mut self,
+        listed: &ResultInfo,
+        digests: Vec<String>,
+    ) -> Result<(), SpoolError> {
+        let client = Arc::clone(&self.shared.client);
         let key = self.shared.keys.index(self.new.id);
-        let stored = Stored::new(listed, self.nonce.clone(), digests);
-        let entry = Entry::Stored(Box::new(stored)).seal();
-        if entry.len() as u64 > ENTRY_CAP {
+        let stored = StoredEntry::new(listed, self.nonce.clone(), digests);
+        let entry = IndexEntry::Stored(Box::new(stored)).seal();
+        if entry.len() as u64 > MAX_ENTRY_BYTES {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "the envelope is too large");
-            return Err(self.refused(source));
+            return Err(self.write_error(source));
         }
-        // From the first attempt on it may become visible, even after it was given up.
-        self.state = State::Kept;
-        let unknown = match remote.create(&key, &entry).await {
-            Ok(Created::ByUs) => return Ok(()),
-            Ok(Created::ByOthers(_)) => {
+        // From the first attempt on, the entry may appear, even after a timeout.
+        self.state = State::MayBeVisible;
+        let unknown = match client.create(&key, &entry).await {
+            Ok(CreateOutcome::Created) => return Ok(()),
+            Ok(CreateOutcome::Existing(_)) => {
                 self.state = State::Failed;
                 return Err(SpoolError::Taken { name: self.name.clone() });
             }
             Err(unknown) => unknown,
         };
-        // Only another object in its place keeps a request that is still under way from making it
-        // visible. Where even that fails the bytes stay, so that what becomes visible is whole, and
-        // a sweep decides.
-        let void = Entry::Void(self.nonce.clone()).seal();
-        match remote.create(&key, &void).await {
-            Ok(Created::ByOthers(there)) if there == entry => Ok(()),
+        // Only another object in its place prevents a request in flight from making the result
+        // visible. If that fails too, the bytes remain, so that a visible result is complete, and a
+        // sweep decides.
+        let void = IndexEntry::Void(self.nonce.clone()).seal();
+        match client.create(&key, &void).await {
+            Ok(CreateOutcome::Existing(there)) if there == entry => Ok(()),
             Ok(_) => {
                 self.state = State::Failed;
                 Err(unknown)
@@ -141,8 +145,8 @@ impl Draft for ObjectDraft {
     }
 
     fn add_part(&mut self, role: PartRole) -> Result<PartNumber, SpoolError> {
-        let number = u16::try_from(self.pieces.len()).ok().filter(|n| *n <= PART_CAP);
-        let number = number.ok_or(SpoolError::Full { limit: Limit::Files })?;
+        let number = u16::try_from(self.pieces.len()).ok().filter(|n| *n <= MAX_PARTS);
+        let number = number.ok_or(SpoolError::Full { limit: SpoolLimit::Files })?;
         let key = self.shared.keys.data(self.new.id, &self.nonce, usize::from(number));
         self.pieces.push(Upload::new(key));
         self.roles.push(role);
@@ -163,7 +167,7 @@ impl Draft for ObjectDraft {
         mut self: Box<Self>,
         form: StoredForm,
         envelope: Option<Envelope>,
-    ) -> Result<Listed, SpoolError> {
+    ) -> Result<ResultInfo, SpoolError> {
         if self.state != State::Open {
             let source = io::Error::other("an earlier write failed");
             return Err(SpoolError::io("commit", self.name.to_string(), source));
@@ -173,10 +177,10 @@ impl Draft for ObjectDraft {
         let parts = self.roles.iter().zip(&self.pieces[1..]);
         let parts = parts.map(|(role, piece)| FurtherPart::new(*role, piece.bytes)).collect();
         let sidecar = Sidecar::new(&self.new, form, envelope, self.pieces[0].bytes, parts);
-        let listed = Listed::new(self.name.clone(), None, sidecar);
-        shared.remote.wait(async {
+        let listed = ResultInfo::new(self.name.clone(), None, sidecar);
+        shared.client.wait(async {
             let digests = self.finish().await?;
-            self.show(&listed, digests).await
+            self.publish(&listed, digests).await
         })?;
         Ok(listed)
     }
@@ -186,175 +190,183 @@ impl Drop for ObjectDraft {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         let (pieces, nonce) = (std::mem::take(&mut self.pieces), self.nonce.clone());
-        if self.state == State::Kept {
-            // Visible or not, the next listing knows.
+        if self.state == State::MayBeVisible {
+            // The next listing shows whether it is visible.
             shared.usage.settle(&nonce);
             shared.end_draft(&nonce);
             return;
         }
         shared.usage.release(&nonce, None);
-        let remote = Arc::clone(&shared.remote);
-        // Goes on behind us where it takes longer; what a dead process leaves is the sweeper's.
-        let undoing = remote.handle().spawn(async move {
+        let client = Arc::clone(&shared.client);
+        // Continues in the background if it takes longer; a sweep deletes what a dead process
+        // leaves.
+        let undoing = client.handle().spawn(async move {
             for piece in pieces {
-                let _ = piece.undo(&shared.remote).await;
+                let _ = piece.undo(&shared.client).await;
             }
             shared.end_draft(&nonce);
         });
-        let _ = remote.wait(async { tokio::time::timeout(ABORT_TIMEOUT, undoing).await });
+        let _ = client.wait(async { tokio::time::timeout(ABORT_TIMEOUT, undoing).await });
     }
 }
 
 pub(super) struct Upload {
     pub(super) key: Path,
     pub(super) bytes: u64,
-    digests: Digests,
+    digests: BlockDigester,
     buffer: Vec<u8>,
     parts: Option<Parts>,
-    /// Whether there may be an object.
-    begun: bool,
+    /// Whether the object may exist.
+    may_exist: bool,
 }
 
 struct Parts {
     upload: Box<dyn MultipartUpload>,
-    under_way: JoinSet<Result<(), Failure>>,
+    in_flight: JoinSet<Result<(), RequestFailure>>,
 }
 
 impl Upload {
     pub(super) fn new(key: Path) -> Self {
-        let (digests, buffer) = (Digests::default(), Vec::new());
-        Self { key, bytes: 0, digests, buffer, parts: None, begun: false }
+        let (digests, buffer) = (BlockDigester::default(), Vec::new());
+        Self { key, bytes: 0, digests, buffer, parts: None, may_exist: false }
     }
 
-    /// Takes over bytes; whole parts are sent.
-    pub(super) fn write(&mut self, remote: &Remote, mut bytes: &[u8]) -> Result<(), SpoolError> {
+    /// Buffers bytes and sends full parts.
+    pub(super) fn write(
+        &mut self,
+        client: &StoreClient,
+        mut bytes: &[u8],
+    ) -> Result<(), SpoolError> {
         self.digests.feed(bytes);
         self.bytes += bytes.len() as u64;
-        let part = remote.options.part_bytes;
+        let part = client.options.part_bytes;
         while self.buffer.len() + bytes.len() >= part {
             let (now, later) = bytes.split_at(part - self.buffer.len());
             self.buffer.extend_from_slice(now);
             bytes = later;
             let full = std::mem::take(&mut self.buffer);
-            remote.wait(self.send(remote, full))?;
+            client.wait(self.send(client, full))?;
         }
         if self.parts.is_some() {
-            // It will be filled; growing it would copy.
+            // The buffer will be filled, and growing it would copy.
             self.buffer.reserve_exact(part.saturating_sub(self.buffer.len()));
         }
         self.buffer.extend_from_slice(bytes);
         Ok(())
     }
 
-    async fn send(&mut self, remote: &Remote, part: Vec<u8>) -> Result<(), SpoolError> {
+    async fn send(&mut self, client: &StoreClient, part: Vec<u8>) -> Result<(), SpoolError> {
         if self.parts.is_none() {
-            self.parts = Some(begin(remote, &self.key).await?);
+            self.parts = Some(begin_multipart(client, &self.key).await?);
         }
-        let Some(Parts { upload, under_way }) = &mut self.parts else { return Ok(()) };
-        while under_way.len() >= MAX_CONCURRENT_PARTS {
-            joined(under_way, &self.key).await?;
+        let Some(Parts { upload, in_flight }) = &mut self.parts else { return Ok(()) };
+        while in_flight.len() >= MAX_CONCURRENT_PARTS {
+            join_part(in_flight, &self.key).await?;
         }
         let sent = upload.put_part(PutPayload::from(part));
-        // Each attempt at it is bounded by the client, and their number by the policy.
-        let limit = remote.options.time_limit * (remote.options.retries + 2);
+        // The client bounds each attempt, and the retry policy their number.
+        let limit = client.options.time_limit * (client.options.retries + 2);
         let sent = async move {
             match tokio::time::timeout(limit, sent).await {
-                Ok(answer) => answer.map_err(Failure::Store),
-                Err(_) => Err(Failure::Time),
+                Ok(answer) => answer.map_err(RequestFailure::Store),
+                Err(_) => Err(RequestFailure::Timeout),
             }
         };
-        under_way.spawn_on(sent, remote.handle());
+        in_flight.spawn_on(sent, client.handle());
         Ok(())
     }
 
-    /// Makes the object, and says what its blocks are. A piece without bytes has none.
-    pub(super) async fn finish(&mut self, remote: &Remote) -> Result<String, SpoolError> {
+    /// Completes the object, and returns its block digests. An empty piece has no object.
+    pub(super) async fn finish(&mut self, client: &StoreClient) -> Result<String, SpoolError> {
         let rest = std::mem::take(&mut self.buffer);
         if self.parts.is_none() {
             if self.bytes > 0 {
-                self.begun = true;
-                remote.put(&self.key, rest.into()).await?;
+                self.may_exist = true;
+                client.put(&self.key, rest.into()).await?;
             }
             return Ok(self.digests.finish());
         }
         if !rest.is_empty() {
-            self.send(remote, rest).await?;
+            self.send(client, rest).await?;
         }
-        if let Some(Parts { upload, under_way }) = &mut self.parts {
-            while !under_way.is_empty() {
-                joined(under_way, &self.key).await?;
+        if let Some(Parts { upload, in_flight }) = &mut self.parts {
+            while !in_flight.is_empty() {
+                join_part(in_flight, &self.key).await?;
             }
-            self.begun = true;
-            complete(remote, &mut **upload, &self.key, self.bytes).await?;
+            self.may_exist = true;
+            complete(client, &mut **upload, &self.key, self.bytes).await?;
         }
         self.parts = None;
         Ok(self.digests.finish())
     }
 
-    /// Takes back what was sent.
-    pub(super) async fn undo(self, remote: &Remote) -> Result<(), SpoolError> {
-        if let Some(Parts { mut upload, mut under_way }) = self.parts {
-            // A part that arrives after the end of its upload would stay for ever.
-            under_way.shutdown().await;
-            let mut attempts = remote.attempts();
+    /// Deletes what was uploaded.
+    pub(super) async fn undo(self, client: &StoreClient) -> Result<(), SpoolError> {
+        if let Some(Parts { mut upload, mut in_flight }) = self.parts {
+            // A part that arrives after the upload was aborted would remain forever.
+            in_flight.shutdown().await;
+            let mut attempts = client.attempts();
             loop {
                 match attempts.attempt(upload.abort()).await {
-                    Err(failure) if attempts.again(&failure).await => {}
+                    Err(failure) if attempts.should_retry(&failure).await => {}
                     _ => break,
                 }
             }
         }
-        if self.begun { remote.delete(&self.key).await } else { Ok(()) }
+        if self.may_exist { client.delete(&self.key).await } else { Ok(()) }
     }
 }
 
-async fn begin(remote: &Remote, key: &Path) -> Result<Parts, SpoolError> {
-    let mut attempts = remote.attempts();
-    let policy = Arc::new(Bounded(remote.options.clone()));
+async fn begin_multipart(client: &StoreClient, key: &Path) -> Result<Parts, SpoolError> {
+    let mut attempts = client.attempts();
+    let policy = Arc::new(BoundedRetry(client.options.clone()));
     loop {
         let options = PutMultipartOptions::default().with_retry_policy(Arc::clone(&policy) as _);
-        match attempts.attempt(remote.store.put_multipart_opts(key, options)).await {
-            Ok(upload) => return Ok(Parts { upload, under_way: JoinSet::new() }),
-            Err(failure) if attempts.again(&failure).await => {}
-            Err(failure) => return Err(failure.doing("write", key)),
+        match attempts.attempt(client.store.put_multipart_opts(key, options)).await {
+            Ok(upload) => return Ok(Parts { upload, in_flight: JoinSet::new() }),
+            Err(failure) if attempts.should_retry(&failure).await => {}
+            Err(failure) => return Err(failure.into_spool_error("write", key)),
         }
     }
 }
 
-/// Waits for one part.
-async fn joined(parts: &mut JoinSet<Result<(), Failure>>, key: &Path) -> Result<(), SpoolError> {
+/// Waits for one part upload.
+async fn join_part(
+    parts: &mut JoinSet<Result<(), RequestFailure>>,
+    key: &Path,
+) -> Result<(), SpoolError> {
     match parts.join_next().await {
         None | Some(Ok(Ok(()))) => Ok(()),
-        Some(Ok(Err(failure))) => Err(failure.doing("write", key)),
-        Some(Err(error)) => Err(Failure::Store(error.into()).doing("write", key)),
+        Some(Ok(Err(failure))) => Err(failure.into_spool_error("write", key)),
+        Some(Err(error)) => Err(RequestFailure::Store(error.into()).into_spool_error("write", key)),
     }
 }
 
-/// Makes an object of the parts. A second request finds no upload where the first one's answer got
-/// lost; then the object is there.
+/// Completes a multipart upload. If the first response was lost, a second request reports an
+/// unknown upload although the object exists.
 async fn complete(
-    remote: &Remote,
+    client: &StoreClient,
     upload: &mut dyn MultipartUpload,
     key: &Path,
     bytes: u64,
 ) -> Result<(), SpoolError> {
-    let mut attempts = remote.attempts();
+    let mut attempts = client.attempts();
     loop {
         let Err(failure) = attempts.attempt(upload.complete()).await else { return Ok(()) };
-        if remote.size(key).await? == Some(bytes) {
+        if client.size(key).await? == Some(bytes) {
             return Ok(());
         }
-        if !attempts.again(&failure).await {
-            return Err(failure.doing("write", key));
+        if !attempts.should_retry(&failure).await {
+            return Err(failure.into_spool_error("write", key));
         }
     }
 }
 
-/// The same number of attempts and the same waits as for any other request.
+/// The retry policy of part uploads: the same number of attempts and waits as for other requests.
 #[derive(Debug)]
-struct Bounded(ObjectOptions);
+struct BoundedRetry(ObjectOptions);
 
-impl RetryPolicy for Bounded {
+impl RetryPolicy for BoundedRetry {
     fn retry<'a, 'b>(
         &'a self,
         context: RetryContext,
@@ -365,7 +377,7 @@ impl RetryPolicy for Bounded {
     {
         Box::pin(async move {
             let before = u32::try_from(context.attempt).unwrap_or(u32::MAX).saturating_sub(1);
-            Attempts::after(&self.0, before).once_more().await
+            RetryBudget::with_retries_used(&self.0, before).wait_for_retry().await
         })
     }
 }

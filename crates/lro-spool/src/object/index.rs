@@ -16,70 +16,70 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::blocks::{fit, sha256};
-use super::key::{Meaning, Nonce};
+use super::blocks::{digests_cover, sha256};
+use super::key::{KeyKind, Nonce};
 use crate::address::FileName;
-use crate::error::{Damage, Limit, SpoolError};
+use crate::error::{Damage, SpoolError, SpoolLimit};
 use crate::sidecar::Sidecar;
 use crate::spool;
-use crate::spool::{Listed, Quota};
+use crate::spool::{Quota, ResultInfo};
 
-/// More than this is not read as an entry.
-pub(super) const ENTRY_CAP: u64 = 64 << 20;
-/// The form this version writes.
-const VERSION: u32 = 1;
-/// How many entries are fetched at the same time.
-const TOGETHER: usize = 8;
-/// How much of entries is remembered.
-const REMEMBERED_BYTES: u64 = 32 << 20;
+/// The largest index entry.
+pub(super) const MAX_ENTRY_BYTES: u64 = 64 << 20;
+/// The format version of entries and tombstones.
+const ENTRY_VERSION: u32 = 1;
+/// The most entries read concurrently.
+const MAX_CONCURRENT_READS: usize = 8;
+/// The size limit of the entry cache.
+const MAX_CACHED_ENTRY_BYTES: u64 = 32 << 20;
 
-/// What stands at the one key by which a result is visible.
+/// The index entry of an id.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Entry {
+pub(super) enum IndexEntry {
     /// A result.
-    Stored(Box<Stored>),
-    /// Nothing, and nobody shall commit a result here: a sweep found the bytes of one that was
-    /// never committed, or a commit was given up.
+    Stored(Box<StoredEntry>),
+    /// A placeholder that prevents a commit: a sweep found uncommitted bytes, or a commit was given
+    /// up.
     Void(Nonce),
 }
 
-/// A result that is whole.
+/// A complete result.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Stored {
+pub(super) struct StoredEntry {
     version: u32,
     name: String,
     pub(super) nonce: Nonce,
     pub(super) sidecar: Sidecar,
-    /// The digests of the blocks of the data, then of each part.
+    /// The block digests of the data, then of each part.
     pub(super) digests: Vec<String>,
 }
 
-/// Says that a result is gone, and for whom it is to tell of it.
+/// Records the deletion of a result. The process that creates it reports the expiry.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Claim {
+pub(super) struct Tombstone {
     version: u32,
     name: String,
     sidecar: Sidecar,
-    pub(super) why: Why,
+    pub(super) why: RemovalReason,
     by: Nonce,
 }
 
-/// Why a result is gone.
+/// Why a result was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Why {
+pub(super) enum RemovalReason {
     Expired,
     Removed,
 }
 
-impl Stored {
-    pub(super) fn new(listed: &Listed, nonce: Nonce, digests: Vec<String>) -> Self {
+impl StoredEntry {
+    pub(super) fn new(listed: &ResultInfo, nonce: Nonce, digests: Vec<String>) -> Self {
         let (name, sidecar) = (listed.name.to_string(), listed.sidecar.clone());
-        Self { version: VERSION, name, nonce, sidecar, digests }
+        Self { version: ENTRY_VERSION, name, nonce, sidecar, digests }
     }
 
-    pub(super) fn listed(&self) -> Result<Listed, SpoolError> {
+    pub(super) fn listed(&self) -> Result<ResultInfo, SpoolError> {
         listed(&self.name, &self.sidecar)
     }
 
@@ -89,9 +89,12 @@ impl Stored {
     }
 
     fn is_sound(&self) -> bool {
-        let fits =
-            self.digests.iter().zip(self.sizes()).all(|(digests, bytes)| fit(digests, bytes));
-        self.version == VERSION
+        let fits = self
+            .digests
+            .iter()
+            .zip(self.sizes())
+            .all(|(digests, bytes)| digests_cover(digests, bytes));
+        self.version == ENTRY_VERSION
             && self.nonce.is_ours()
             && self.sidecar.header.is_ours()
             && self.digests.len() == self.sidecar.parts.len() + 1
@@ -99,7 +102,7 @@ impl Stored {
     }
 }
 
-impl Entry {
+impl IndexEntry {
     pub(super) fn seal(&self) -> Bytes {
         seal(self)
     }
@@ -113,11 +116,17 @@ impl Entry {
     }
 }
 
-impl Claim {
-    pub(super) fn new(listed: &Listed, why: Why) -> Self {
+impl Tombstone {
+    pub(super) fn new(listed: &ResultInfo, why: RemovalReason) -> Self {
         let mut sidecar = listed.sidecar.clone();
         sidecar.envelope = None;
-        Self { version: VERSION, name: listed.name.to_string(), sidecar, why, by: Nonce::new() }
+        Self {
+            version: ENTRY_VERSION,
+            name: listed.name.to_string(),
+            sidecar,
+            why,
+            by: Nonce::new(),
+        }
     }
 
     pub(super) fn seal(&self) -> Bytes {
@@ -128,14 +137,14 @@ impl Claim {
         read(name, bytes)
     }
 
-    pub(super) fn listed(&self) -> Result<Listed, SpoolError> {
+    pub(super) fn listed(&self) -> Result<ResultInfo, SpoolError> {
         listed(&self.name, &self.sidecar)
     }
 }
 
-fn listed(name: &str, sidecar: &Sidecar) -> Result<Listed, SpoolError> {
+fn listed(name: &str, sidecar: &Sidecar) -> Result<ResultInfo, SpoolError> {
     let name: FileName = name.parse().map_err(|_| changed(name))?;
-    Ok(Listed::new(name, None, sidecar.clone()))
+    Ok(ResultInfo::new(name, None, sidecar.clone()))
 }
 
 fn seal(value: &impl Serialize) -> Bytes {
@@ -160,143 +169,142 @@ fn changed(name: &str) -> SpoolError {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Inventory {
-    /// The entries, by age.
+pub(super) struct BucketListing {
+    /// The index entries, by age.
     pub(super) index: BTreeMap<ResultId, ObjectMeta>,
-    /// Bytes of results, of drafts that are being committed, and of those that never were.
-    pub(super) data: BTreeMap<(ResultId, Nonce), Data>,
-    /// When results were taken away.
+    /// Data objects of results, of drafts being committed, and of uncommitted drafts.
+    pub(super) data: BTreeMap<(ResultId, Nonce), DataObjects>,
+    /// The tombstones and their times.
     pub(super) gone: BTreeMap<(ResultId, Nonce), DateTime<Utc>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Data {
+pub(super) struct DataObjects {
     pub(super) keys: Vec<Path>,
     pub(super) bytes: u64,
-    /// When the youngest of them was written.
+    /// When the latest of them was written.
     pub(super) written: DateTime<Utc>,
 }
 
-/// Entries that were read; they never change, so the same one need not be read again.
+/// A cache of index entries. They are immutable, so each version is read once.
 #[derive(Debug, Default)]
-pub(super) struct Entries(Mutex<Remembered>);
+pub(super) struct EntryCache(Mutex<EntryCacheState>);
 
 #[derive(Debug, Default)]
-struct Remembered {
-    entries: HashMap<ResultId, (Version, Arc<Entry>)>,
+struct EntryCacheState {
+    entries: HashMap<ResultId, (Version, Arc<IndexEntry>)>,
     order: VecDeque<(ResultId, u64)>,
     bytes: u64,
 }
 
-/// What tells an entry from another one that took its place.
+/// Distinguishes an entry from a later one at the same key.
 type Version = (DateTime<Utc>, u64, Option<String>);
 
 fn version(meta: &ObjectMeta) -> Version {
     (meta.last_modified, meta.size, meta.e_tag.clone())
 }
 
-impl Entries {
-    fn get(&self, id: ResultId, meta: &ObjectMeta) -> Option<Arc<Entry>> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (seen, entry) = remembered.entries.get(&id)?;
+impl EntryCache {
+    fn get(&self, id: ResultId, meta: &ObjectMeta) -> Option<Arc<IndexEntry>> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seen, entry) = cache.entries.get(&id)?;
         (*seen == version(meta)).then(|| Arc::clone(entry))
     }
 
-    fn put(&self, id: ResultId, meta: &ObjectMeta, entry: &Arc<Entry>) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.entries.insert(id, (version(meta), Arc::clone(entry)));
-        remembered.order.push_back((id, meta.size));
-        remembered.bytes += meta.size;
-        while remembered.bytes > REMEMBERED_BYTES {
-            let Some((oldest, bytes)) = remembered.order.pop_front() else { break };
-            remembered.bytes -= bytes;
-            remembered.entries.remove(&oldest);
+    fn put(&self, id: ResultId, meta: &ObjectMeta, entry: &Arc<IndexEntry>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.entries.insert(id, (version(meta), Arc::clone(entry)));
+        cache.order.push_back((id, meta.size));
+        cache.bytes += meta.size;
+        while cache.bytes > MAX_CACHED_ENTRY_BYTES {
+            let Some((oldest, bytes)) = cache.order.pop_front() else { break };
+            cache.bytes -= bytes;
+            cache.entries.remove(&oldest);
         }
     }
 }
 
 impl Shared {
-    /// Lists what is there, and counts it.
-    pub(super) fn inventory(&self) -> Result<Inventory, SpoolError> {
-        let listing = self.usage.begin();
-        let mut inventory = Inventory::default();
-        for meta in self.remote.wait(self.remote.list(self.keys.all()))? {
-            match self.keys.meaning(&meta.location) {
-                Some(Meaning::Index(id)) => {
-                    inventory.index.insert(id, meta);
+    /// Lists all objects of the tenant, and updates the usage.
+    pub(super) fn list_bucket(&self) -> Result<BucketListing, SpoolError> {
+        let epoch = self.usage.begin();
+        let mut listing = BucketListing::default();
+        for meta in self.client.wait(self.client.list(self.keys.all()))? {
+            match self.keys.parse(&meta.location) {
+                Some(KeyKind::Index(id)) => {
+                    listing.index.insert(id, meta);
                 }
-                Some(Meaning::Data(id, nonce)) => {
-                    let data = inventory.data.entry((id, nonce)).or_default();
+                Some(KeyKind::Data(id, nonce)) => {
+                    let data = listing.data.entry((id, nonce)).or_default();
                     data.bytes += meta.size;
                     data.written = data.written.max(meta.last_modified);
                     data.keys.push(meta.location);
                 }
-                Some(Meaning::Gone(id, nonce)) => {
-                    inventory.gone.insert((id, nonce), meta.last_modified);
+                Some(KeyKind::Tombstone(id, nonce)) => {
+                    listing.gone.insert((id, nonce), meta.last_modified);
                 }
                 None => {}
             }
         }
-        let visible =
-            || inventory.data.iter().filter(|((id, _), _)| inventory.index.contains_key(id));
+        let visible = || listing.data.iter().filter(|((id, _), _)| listing.index.contains_key(id));
         let bytes = visible().map(|(_, data)| data.bytes).sum();
         let seen: HashSet<&Nonce> = visible().map(|((_, nonce), _)| nonce).collect();
-        self.usage.listed(listing, bytes, inventory.index.len() as u64, &seen);
-        Ok(inventory)
+        self.usage.listed(epoch, bytes, listing.index.len() as u64, &seen);
+        Ok(listing)
     }
 
-    /// The entries of a listing, by age; what is gone since is not among them.
-    pub(super) fn entries(
+    /// Reads the entries of a listing, by age, except those deleted since.
+    pub(super) fn read_entries(
         &self,
-        inventory: &Inventory,
-    ) -> Vec<(ResultId, Result<Arc<Entry>, SpoolError>)> {
-        let reading = inventory.index.iter().map(|(id, meta)| async move {
-            if let Some(entry) = self.entries.get(*id, meta) {
+        listing: &BucketListing,
+    ) -> Vec<(ResultId, Result<Arc<IndexEntry>, SpoolError>)> {
+        let reading = listing.index.iter().map(|(id, meta)| async move {
+            if let Some(entry) = self.entry_cache.get(*id, meta) {
                 return Some((*id, Ok(entry)));
             }
-            if meta.size > ENTRY_CAP {
+            if meta.size > MAX_ENTRY_BYTES {
                 return None;
             }
             let entry = match self.entry(*id).await {
                 Ok(entry) => Arc::new(entry?),
                 Err(error) => return Some((*id, Err(error))),
             };
-            self.entries.put(*id, meta, &entry);
+            self.entry_cache.put(*id, meta, &entry);
             Some((*id, Ok(entry)))
         });
-        let reading = stream::iter(reading).buffered(TOGETHER);
-        let entries = self.remote.wait(reading.collect::<Vec<_>>());
+        let reading = stream::iter(reading).buffered(MAX_CONCURRENT_READS);
+        let entries = self.client.wait(reading.collect::<Vec<_>>());
         entries.into_iter().flatten().collect()
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Usage(Mutex<State>);
+pub(super) struct UsageCache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes and results, as of the last listing.
+    /// Bytes and results of the last listing.
     listed: Option<(u64, u64)>,
-    /// Counts listings.
+    /// The number of listings begun.
     epoch: u64,
-    /// The listing that was taken over last.
+    /// The epoch of the listing in use.
     taken: u64,
-    /// What this process stores or has stored and no listing has shown yet.
-    own: HashMap<Nonce, Own>,
+    /// Results of this process that no listing shows yet.
+    own: HashMap<Nonce, UnlistedResult>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct UnlistedResult {
     bytes: u64,
-    /// The listing that was the latest to begin when the result became visible.
+    /// The latest listing that had begun when the result became visible.
     since: Option<u64>,
 }
 
-/// A listing that has begun.
+/// The number of a listing that has begun.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Listing(u64);
+pub(super) struct ListingEpoch(u64);
 
-impl Usage {
+impl UsageCache {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -306,29 +314,40 @@ impl Usage {
         self.state().listed.is_some()
     }
 
-    pub(super) fn begin(&self) -> Listing {
+    pub(super) fn begin(&self) -> ListingEpoch {
         let mut state = self.state();
         state.epoch += 1;
-        Listing(state.epoch)
+        ListingEpoch(state.epoch)
     }
 
-    /// Takes over what a listing showed. What was visible before it began is in it.
-    pub(super) fn listed(&self, listing: Listing, bytes: u64, files: u64, seen: &HashSet<&Nonce>) {
+    /// Applies a listing, which includes everything visible before it began.
+    pub(super) fn listed(
+        &self,
+        listing: ListingEpoch,
+        bytes: u64,
+        files: u64,
+        seen: &HashSet<&Nonce>,
+    ) {
         let mut state = self.state();
-        // One that began earlier and ended later shows less than is known.
+        // A listing that began earlier and ended later is outdated.
         if listing.0 < state.taken {
             return;
         }
         state.taken = listing.0;
         state.listed = Some((bytes, files));
-        let unseen = |nonce: &Nonce, own: &Own| {
+        let unseen = |nonce: &Nonce, own: &UnlistedResult| {
             !seen.contains(nonce) && own.since.is_none_or(|since| since >= listing.0)
         };
         state.own.retain(|nonce, own| unseen(nonce, own));
     }
 
-    /// Counts a draft that is about to be committed, if the quota allows.
-    pub(super) fn reserve(&self, nonce: &Nonce, bytes: u64, quota: Quota) -> Result<(), Limit> {
+    /// Reserves usage for a draft about to be committed, if the quota allows.
+    pub(super) fn reserve(
+        &self,
+        nonce: &Nonce,
+        bytes: u64,
+        quota: Quota,
+    ) -> Result<(), SpoolLimit> {
         let mut state = self.state();
         let (mut total, mut files) = state.listed.unwrap_or_default();
         for own in state.own.values() {
@@ -337,14 +356,14 @@ impl Usage {
         }
         let (bytes_then, files) = (total.saturating_add(bytes), files + 1);
         let usage = spool::Usage { bytes: bytes_then, files, free: u64::MAX };
-        if let Some(limit) = quota.broken_by(usage) {
+        if let Some(limit) = quota.exceeded_by(usage) {
             return Err(limit);
         }
-        state.own.insert(nonce.clone(), Own { bytes, since: None });
+        state.own.insert(nonce.clone(), UnlistedResult { bytes, since: None });
         Ok(())
     }
 
-    /// The draft is visible.
+    /// Marks a draft as visible.
     pub(super) fn settle(&self, nonce: &Nonce) {
         let mut state = self.state();
         let epoch = state.epoch;
@@ -353,7 +372,7 @@ impl Usage {
         }
     }
 
-    /// The draft is given up, or the result is gone.
+    /// Releases the usage of an abandoned draft or a deleted result.
     pub(super) fn release(&self, nonce: &Nonce, visible_bytes: Option<u64>) {
         let mut state = self.state();
         if state.own.remove(nonce).is_some() {
@@ -372,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_listing_that_another_overtook_takes_nothing_back() {
-        let (usage, quota) = (Usage::default(), Quota { max_files: 1, ..Quota::NONE });
+        let (usage, quota) = (UsageCache::default(), Quota { max_files: 1, ..Quota::NONE });
         let early = usage.begin();
         let nonce = Nonce::new();
         usage.reserve(&nonce, 3, quota).expect("room");

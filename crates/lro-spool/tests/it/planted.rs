@@ -78,7 +78,7 @@ fn f25_planted_files_links_and_directories_are_neither_followed_read_nor_deleted
     for n in [9, 10] {
         let taken = put(&spool, id(n), ROWS);
         assert!(
-            matches!(&taken, Err(lro_spool::StoreError::Spool(SpoolError::Taken { .. }))),
+            matches!(&taken, Err(lro_spool::EncodeError::Spool(SpoolError::Taken { .. }))),
             "{taken:?}"
         );
     }

@@ -1,25 +1,24 @@
-//! Account: what a directory holds, kept in a file so that storing a result need not look at all of
-//! them.
+//! The usage log: a running count of what a directory holds, so that storing a result need not
+//! examine every file.
 //!
-//! The file is only ever appended to, a short line at a time, so that no process waits for another
-//! and one that is killed leaves at most an unreadable line. It is a shortcut, never the
-//! last word: it admits results, and nothing is refused before everything was counted. Whatever goes
-//! wrong with it (a line that cannot be read or written, a file of somebody else, a total that is too
-//! old) leads to a count of the directory.
+//! The file is append-only, one short line per write: no process waits for another, and a killed one
+//! leaves at most one unreadable line. The log is an optimisation, never the authority: it only admits
+//! results, and nothing is refused before the directory was counted. Any problem (a line that cannot be
+//! read or written, a file of another user, a total that is too old) leads to a count of the directory.
 //!
-//! Lines, each ended by ` .` so that a torn one is known:
+//! Each line ends with ` .`, so that a torn one is detected:
 //!
 //! - `b ID SCOPE NAME EXPIRES`: a draft begins, of a result that expires then.
-//! - `c ID BYTES FILES`: it claims this much more, which is on disk by now.
-//! - `e ID`: it is over, and what it claimed stays. `x ID`: its writer took it back.
-//! - `d ID SCOPE NAME`: a result is about to be removed. `r ID BYTES FILES`: it was. A sweep writes
-//!   one `d` for all that it removes, is followed by a count, and ends with `e`.
-//! - `n COUNT`: a count of the directory begins. `t COUNT BYTES FILES EXPIRY AT`: what it came to,
-//!   when the next result expires (0 where that is not known), and when it was made.
+//! - `c ID BYTES FILES`: it claims this much more, which is already on disk.
+//! - `e ID`: it ended, and its claims remain. `x ID`: its writer deleted it.
+//! - `d ID SCOPE NAME`: the removal of a result begins. `r ID BYTES FILES`: it ended. A sweep writes one
+//!   `d` for all of its removals, counts the directory, and ends with `e`.
+//! - `n COUNT`: a count of the directory begins. `t COUNT BYTES FILES EXPIRY AT`: its total, the next
+//!   expiry (0 if unknown), and the time of the count.
 //!
-//! What happens during a count may be in its total or not. So claims from its beginning on are added
-//! and removals that began before its end are not subtracted: the account may say too much, never too
-//! little.
+//! A total may or may not include what happens during its count. So claims since its beginning are
+//! added, and removals that began before its end are not subtracted: the log may report too much, never
+//! too little.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,66 +28,66 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
 
-use super::checked_dir::Folder;
+use super::checked_dir::CheckedDir;
 use super::options::DirOptions;
 use crate::address::{FileName, Scope};
 use crate::error::SpoolError;
-use crate::fs::os::{Kind, Os, again};
+use crate::fs::os::{FileKind, Os, retry_interrupted};
 
-/// A longer file is begun again.
-const MAX_BYTES: u64 = 256 * 1024;
-/// An older total is not relied upon. Sweeps count more often than this.
-const MAX_AGE_MS: i64 = 2 * 60 * 60 * 1000;
-/// A sweep is due when the last one is this long ago.
+/// A longer log is restarted.
+const MAX_LOG_BYTES: u64 = 256 * 1024;
+/// The age after which a total is ignored. Sweeps count more often.
+const MAX_TOTAL_AGE_MS: i64 = 2 * 60 * 60 * 1000;
+/// The time after which a sweep is due.
 const SWEEP_INTERVAL_MS: i64 = 10 * 60 * 1000;
-/// Between two sweeps lies so much time per stored result, which is some twenty times what looking
-/// at one takes.
+/// The minimum time between two sweeps per stored result, about twenty times the time to examine
+/// one.
 const SWEEP_PACE_US: u64 = 600;
-/// How much is read at a time: all of it, as a rule.
-const CHUNK: usize = 64 * 1024;
-/// How often the file may be begun again by others while a line is written.
+/// The read size, usually the whole log.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+/// The most retries when other processes restart the log during a write.
 const APPEND_ATTEMPTS: usize = 4;
 
 /// Distinguishes the counts and sweeps of one process.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A name that no other count or sweep in the file has.
-fn unique() -> String {
-    format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+/// An id that no other count or sweep in the log has.
+fn unique_id() -> String {
+    format!("{}-{}", std::process::id(), NEXT_NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The account of a directory.
+/// The usage log of a directory.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct UsageLog {
     os: Arc<dyn Os>,
     dir: OwnedFd,
     name: String,
     file: Mutex<Option<Arc<OwnedFd>>>,
 }
 
-/// What an account says.
+/// The usage according to the log.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Balance {
+pub(super) struct LoggedUsage {
     pub(super) bytes: u64,
     pub(super) files: u64,
-    /// Drafts and removals that were begun and not ended: those who began them live, or died.
-    pub(super) pending: Vec<Pending>,
-    /// When the next result expires at the earliest; 0 where that is not known.
+    /// Drafts and removals that have begun and not ended, of live or dead processes.
+    pub(super) pending: Vec<PendingOp>,
+    /// The earliest expiry of a result, in milliseconds; 0 if unknown.
     expiry: i64,
     counted_at: i64,
 }
 
-/// A draft or a removal that was begun and not ended.
+/// A draft or removal that has begun and not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pending {
+pub(super) struct PendingOp {
     pub(super) id: String,
-    /// The folder of its scope; `-` where there are none.
+    /// The directory of its scope; `-` without scopes.
     pub(super) scope: String,
     pub(super) name: String,
 }
 
-impl Pending {
-    /// The result called `name`, in the folder of `scope`.
+impl PendingOp {
+    /// An operation on the result `name` in `scope`.
     pub(super) fn new(name: &FileName, scope: Option<Scope>) -> Self {
         Self {
             id: name.id().to_string(),
@@ -98,80 +97,80 @@ impl Pending {
     }
 }
 
-impl Account {
-    /// The account in `folder`.
-    pub(super) fn new(folder: &Folder, options: &DirOptions) -> Result<Self, SpoolError> {
+impl UsageLog {
+    /// Opens the usage log in `folder`.
+    pub(super) fn new(folder: &CheckedDir, options: &DirOptions) -> Result<Self, SpoolError> {
         let dir = folder.fd.try_clone();
         let dir = dir.map_err(|error| SpoolError::io("open", &folder.path, error))?;
         let os = Arc::clone(&options.os);
-        // A directory for temporary files has one of each user.
+        // A shared temporary directory has one log per user.
         let name = format!(".atlatl-usage-{}", os.user());
         Ok(Self { os, dir, name, file: Mutex::default() })
     }
 
-    /// What it says; `None` where nothing can be relied upon.
-    pub(super) fn balance(&self, now: DateTime<Utc>) -> Option<Balance> {
-        let balance = Balance::parse(&self.read().ok()??)?;
-        let age = now.timestamp_millis().checked_sub(balance.counted_at)?;
-        (age.unsigned_abs() <= MAX_AGE_MS.unsigned_abs()).then_some(balance)
+    /// The usage; `None` if the log is missing, invalid or too old.
+    pub(super) fn usage(&self, now: DateTime<Utc>) -> Option<LoggedUsage> {
+        let logged_usage = LoggedUsage::parse(&self.read().ok()??)?;
+        let age = now.timestamp_millis().checked_sub(logged_usage.counted_at)?;
+        (age.unsigned_abs() <= MAX_TOTAL_AGE_MS.unsigned_abs()).then_some(logged_usage)
     }
 
-    /// What was begun and not ended; `None` where nothing can be relied upon.
-    pub(super) fn pending(&self) -> Option<Vec<Pending>> {
-        Some(Balance::parse(&self.read().ok()??)?.pending)
+    /// The pending operations; `None` if the log is missing or invalid.
+    pub(super) fn pending(&self) -> Option<Vec<PendingOp>> {
+        Some(LoggedUsage::parse(&self.read().ok()??)?.pending)
     }
 
     /// Begins a draft.
-    pub(super) fn begin(&self, draft: &Pending, expires_at: i64) {
-        let Pending { id, scope, name } = draft;
+    pub(super) fn begin(&self, draft: &PendingOp, expires_at: i64) {
+        let PendingOp { id, scope, name } = draft;
         self.write(&format!("b {id} {scope} {name} {expires_at} .\n"));
     }
 
-    /// Claims more for a draft, which is on disk by now.
+    /// Records more usage of a draft, already on disk.
     pub(super) fn claim(&self, id: &str, bytes: u64, files: u64) {
         self.write(&format!("c {id} {bytes} {files} .\n"));
     }
 
-    /// Ends a draft that is committed, a sweep, or what somebody else began who died.
+    /// Ends a committed draft, a sweep, or an operation of a dead process.
     pub(super) fn end(&self, id: &str) {
         self.write(&format!("e {id} .\n"));
     }
 
-    /// Ends a draft whose files its writer removed.
+    /// Ends a draft whose writer deleted its files.
     pub(super) fn abandon(&self, id: &str) {
         self.write(&format!("x {id} .\n"));
     }
 
-    /// Begins to remove a result.
-    pub(super) fn begin_removal(&self, result: &Pending) {
-        let Pending { id, scope, name } = result;
+    /// Begins the removal of a result.
+    pub(super) fn begin_removal(&self, result: &PendingOp) {
+        let PendingOp { id, scope, name } = result;
         self.write(&format!("d {id} {scope} {name} .\n"));
     }
 
-    /// Takes away what was removed.
-    pub(super) fn removed(&self, id: &str, bytes: u64, files: u64) {
+    /// Ends a removal and subtracts its usage.
+    pub(super) fn end_removal(&self, id: &str, bytes: u64, files: u64) {
         self.write(&format!("r {id} {bytes} {files} .\n"));
     }
 
-    /// Begins a sweep, which [`end`](Self::end) ends.
+    /// Begins a sweep; [`end`](Self::end) ends it.
     pub(super) fn begin_sweep(&self) -> String {
-        let id = format!("sweep-{}", unique());
+        let id = format!("sweep-{}", unique_id());
         self.write(&format!("d {id} - - .\n"));
         id
     }
 
-    /// Whether there is one.
+    /// Whether the log exists.
     pub(super) fn exists(&self) -> bool {
-        again(|| self.os.stat_at(self.dir.as_fd(), &self.name)).is_ok()
+        retry_interrupted(|| self.os.stat_at(self.dir.as_fd(), &self.name)).is_ok()
     }
 
-    /// Begins a count, in a new file where this one cannot be read or has become long.
+    /// Begins a count, in a new log if the current one is invalid or long.
     pub(super) fn begin_count(&self) -> String {
-        let readable = self.read().ok().flatten().is_some_and(|text| Balance::readable(&text));
+        let readable = self.read().ok().flatten().is_some_and(|text| LoggedUsage::readable(&text));
         if !readable {
             self.discard();
         }
-        let count = unique();
+        let count = unique_id();
         self.write(&format!("n {count} .\n"));
         count
     }
@@ -189,7 +188,8 @@ impl Account {
         self.write(&format!("t {count} {bytes} {files} {expiry} {now} .\n"));
     }
 
-    /// Appends a line. Where that fails others would count on an account that lacks it, so it goes.
+    /// Appends a line. On failure the log is deleted, because others would rely on an incomplete
+    /// one.
     fn write(&self, line: &str) {
         if self.append(line).is_err() {
             self.discard();
@@ -199,48 +199,48 @@ impl Account {
     fn append(&self, line: &str) -> io::Result<()> {
         for _ in 0..APPEND_ATTEMPTS {
             let file = self.file()?;
-            // In one call: lines of several processes must not mix.
-            let written = again(|| self.os.write(file.as_fd(), line.as_bytes()))?;
+            // In one call, so that lines of several processes do not interleave.
+            let written = retry_interrupted(|| self.os.write(file.as_fd(), line.as_bytes()))?;
             if written != line.len() {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            // Begun again by somebody else meanwhile: the line belongs into the new file.
-            if again(|| self.os.stat(file.as_fd()))?.links > 0 {
+            // Another process restarted the log: the line belongs into the new file.
+            if retry_interrupted(|| self.os.stat(file.as_fd()))?.links > 0 {
                 return Ok(());
             }
-            self.forget();
+            self.close_file();
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// All of it; `None` where there is none, or too much.
+    /// Reads the log; `None` if it is missing or too long.
     fn read(&self) -> io::Result<Option<String>> {
-        let file = match again(|| self.os.open(self.dir.as_fd(), &self.name)) {
+        let file = match retry_interrupted(|| self.os.open(self.dir.as_fd(), &self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        if self.checked(&file)? > MAX_BYTES {
+        if self.checked_len(&file)? > MAX_LOG_BYTES {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; READ_CHUNK_BYTES];
         loop {
             let at = bytes.len() as u64;
-            match again(|| self.os.read_at(file.as_fd(), &mut chunk, at))? {
+            match retry_interrupted(|| self.os.read_at(file.as_fd(), &mut chunk, at))? {
                 0 => return Ok(String::from_utf8(bytes).ok()),
                 read => bytes.extend_from_slice(&chunk[..read]),
             }
-            // Others may append for ever.
-            if bytes.len() as u64 > 2 * MAX_BYTES {
+            // Other processes may keep appending.
+            if bytes.len() as u64 > 2 * MAX_LOG_BYTES {
                 return Ok(None);
             }
         }
     }
 
-    /// The size of an account, if it is ours alone.
-    fn checked(&self, file: &OwnedFd) -> io::Result<u64> {
-        let stat = again(|| self.os.stat(file.as_fd()))?;
-        let ours = stat.kind == Kind::File
+    /// The size of the log, if it belongs to this user alone.
+    fn checked_len(&self, file: &OwnedFd) -> io::Result<u64> {
+        let stat = retry_interrupted(|| self.os.stat(file.as_fd()))?;
+        let ours = stat.kind == FileKind::File
             && stat.owner == self.os.user()
             && stat.links <= 1
             && stat.mode & 0o022 == 0;
@@ -249,35 +249,36 @@ impl Account {
 
     /// The file to append to.
     fn file(&self) -> io::Result<Arc<OwnedFd>> {
-        let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = &*held {
+        let mut open_file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*open_file {
             return Ok(Arc::clone(file));
         }
-        let file = again(|| self.os.open_append(self.dir.as_fd(), &self.name, 0o600))?;
-        self.checked(&file)?;
+        let file = retry_interrupted(|| self.os.open_append(self.dir.as_fd(), &self.name, 0o600))?;
+        self.checked_len(&file)?;
         let file = Arc::new(file);
-        *held = Some(Arc::clone(&file));
+        *open_file = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    fn forget(&self) {
+    fn close_file(&self) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Removes the file: without one everything is counted.
+    /// Deletes the log: without one, the directory is counted.
     fn discard(&self) {
-        self.forget();
-        // What cannot be removed is too old before long.
-        let _ = again(|| self.os.unlink(self.dir.as_fd(), &self.name));
+        self.close_file();
+        // A log that cannot be deleted soon becomes too old.
+        let _ = retry_interrupted(|| self.os.unlink(self.dir.as_fd(), &self.name));
     }
 }
 
-impl Balance {
+impl LoggedUsage {
     fn readable(text: &str) -> bool {
-        text.len() as u64 <= MAX_BYTES / 2 && text.lines().all(|line| Line::parse(line).is_some())
+        text.len() as u64 <= MAX_LOG_BYTES / 2
+            && text.lines().all(|line| Line::parse(line).is_some())
     }
 
-    /// Adds the lines up; `None` where one cannot be read, or there is no total.
+    /// Adds up the lines; `None` if one is invalid or there is no total.
     fn parse(text: &str) -> Option<Self> {
         if !text.is_empty() && !text.ends_with('\n') {
             return None;
@@ -293,19 +294,20 @@ impl Balance {
         let begin =
             lines.iter().position(|line| matches!(line, Line::Count(named) if *named == count))?;
         let mut claims: HashMap<&str, (u64, u64)> = HashMap::new();
-        let mut open: HashMap<&str, (usize, Pending)> = HashMap::new();
+        let mut open: HashMap<&str, (usize, PendingOp)> = HashMap::new();
         for (i, line) in lines.iter().enumerate() {
             match line {
                 Line::Begin { id, scope, name, expires_at } => {
                     let owned = |text: &str| text.to_owned();
-                    let draft = Pending { id: owned(id), scope: owned(scope), name: owned(name) };
+                    let draft = PendingOp { id: owned(id), scope: owned(scope), name: owned(name) };
                     open.insert(id, (i, draft));
-                    // 0 is a result whose expiry is not known.
+                    // 0 is a result with an unknown expiry.
                     expiry = expiry.min(*expires_at);
                 }
                 Line::Removal { id, scope, name } => {
                     let owned = |text: &str| text.to_owned();
-                    let result = Pending { id: owned(id), scope: owned(scope), name: owned(name) };
+                    let result =
+                        PendingOp { id: owned(id), scope: owned(scope), name: owned(name) };
                     open.insert(id, (i, result));
                 }
                 Line::Claim { id, bytes: more, files: one } if i > begin => {
@@ -324,7 +326,8 @@ impl Balance {
                     files = files.checked_sub(one)?;
                 }
                 Line::Removed { id, bytes: less, files: gone } => {
-                    // One that began before the count ended may be missing in its total already.
+                    // A removal that began before the count ended may already be missing in its
+                    // total.
                     let began = open.remove(id).map(|(began, _)| began);
                     if began.is_some_and(|began| began > end) {
                         bytes = bytes.checked_sub(*less)?;
@@ -334,13 +337,13 @@ impl Balance {
                 _ => {}
             }
         }
-        let mut pending: Vec<(usize, Pending)> = open.into_values().collect();
+        let mut pending: Vec<(usize, PendingOp)> = open.into_values().collect();
         pending.sort_by_key(|(i, _)| *i);
         let pending = pending.into_iter().map(|(_, draft)| draft).collect();
         Some(Self { bytes, files, pending, expiry, counted_at })
     }
 
-    /// Whether something is likely to be there that a sweep would remove.
+    /// Whether a sweep would probably delete something.
     pub(super) fn sweep_is_due(&self, now: DateTime<Utc>) -> bool {
         let now = now.timestamp_millis();
         let age = now.saturating_sub(self.counted_at);
@@ -350,7 +353,7 @@ impl Balance {
     }
 }
 
-/// A line of the file.
+/// A line of the log.
 enum Line<'a> {
     Begin { id: &'a str, scope: &'a str, name: &'a str, expires_at: i64 },
     Claim { id: &'a str, bytes: u64, files: u64 },
@@ -397,7 +400,7 @@ mod tests {
 
     fn sum(lines: &[&str]) -> Option<(u64, u64, usize)> {
         let text = lines.iter().map(|line| format!("{line} .\n")).collect::<Vec<_>>().concat();
-        Balance::parse(&text).map(|b| (b.bytes, b.files, b.pending.len()))
+        LoggedUsage::parse(&text).map(|b| (b.bytes, b.files, b.pending.len()))
     }
 
     #[test]
@@ -422,23 +425,26 @@ mod tests {
     fn g32_what_happens_during_a_count_is_never_too_little() {
         let lines = ["n 1-0", "c a 5 1", "d q s x", "t 1-0 100 3 0 7", "r q 50 1"];
         assert_eq!(sum(&lines), Some((105, 4, 0)));
-        // A count that never ended counts for nothing.
+        // A count that never ended is ignored.
         let lines = ["n 1-0", "t 1-0 100 3 0 7", "n 2-0", "c a 5 1"];
         assert_eq!(sum(&lines), Some((105, 4, 0)));
         assert_eq!(sum(&["t 9-9 0 0 0 7"]), None, "a total without its beginning");
-        assert_eq!(Balance::parse("n 1-0 .\nt 1-0 100 3 0 7 .\nc a 5"), None, "a torn line");
+        assert_eq!(LoggedUsage::parse("n 1-0 .\nt 1-0 100 3 0 7 .\nc a 5"), None, "a torn line");
     }
 
     #[test]
     fn g32_a_sweep_is_due_when_something_expired_or_the_last_is_long_ago() {
         let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
-        let balance =
-            |files, expiry| Balance { files, expiry, counted_at: 0, ..Balance::default() };
-        assert!(!balance(10_000, 90_000_000).sweep_is_due(at(599_999)));
-        assert!(balance(10_000, 90_000_000).sweep_is_due(at(600_000)));
-        assert!(balance(0, 500).sweep_is_due(at(500)) && !balance(0, 500).sweep_is_due(at(499)));
-        assert!(!balance(10_000, 500).sweep_is_due(at(5_999)), "not all the time");
-        assert!(balance(10_000, 500).sweep_is_due(at(6_000)));
-        assert!(balance(0, 500).sweep_is_due(at(-1)), "a clock that was set back");
+        let logged_usage =
+            |files, expiry| LoggedUsage { files, expiry, counted_at: 0, ..LoggedUsage::default() };
+        assert!(!logged_usage(10_000, 90_000_000).sweep_is_due(at(599_999)));
+        assert!(logged_usage(10_000, 90_000_000).sweep_is_due(at(600_000)));
+        assert!(
+            logged_usage(0, 500).sweep_is_due(at(500))
+                && !logged_usage(0, 500).sweep_is_due(at(499))
+        );
+        assert!(!logged_usage(10_000, 500).sweep_is_due(at(5_999)), "not all the time");
+        assert!(logged_usage(10_000, 500).sweep_is_due(at(6_000)));
+        assert!(logged_usage(0, 500).sweep_is_due(at(-1)), "a clock that was set back");
     }
 }
