@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_told_from_a_text() {
+    fn a_name_is_distinguished_from_a_text() {
         assert_eq!(name_end(r#"  "a": 1,"#), Some(5));
         assert_eq!(name_end(r#""a\"": "b: c""#), Some(5));
         for none in [r#"  "a","#, "{", "", "\"", r#"  "a"#] {

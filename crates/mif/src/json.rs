@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_key_is_told_among_few_and_many() {
+    fn a_duplicate_key_is_detected_among_few_and_many() {
         for n in [2, FEW_KEYS - 1, FEW_KEYS, FEW_KEYS + 1, FEW_KEYS + 2, 3 * FEW_KEYS] {
             for again in [0, n / 2, n - 1] {
                 let keys: Vec<String> = (0..n).map(|key| format!("\"k{key}\":0")).collect();

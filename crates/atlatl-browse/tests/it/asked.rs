@@ -66,7 +66,7 @@ fn a_statement_shows_its_own_columns() {
 }
 
 #[test]
-fn an_error_stands_in_the_last_line_and_what_was_seen_stays() {
+fn an_error_is_in_the_last_line_and_what_was_seen_stays() {
     let mut screen = opened(&products(200), Content::Records, USUAL);
     press(&mut screen, "jj:prize > 10<enter>");
     let why =
@@ -103,7 +103,7 @@ fn an_error_stands_in_the_last_line_and_what_was_seen_stays() {
 }
 
 #[test]
-fn an_answer_that_nobody_waits_for_is_passed_over() {
+fn an_answer_that_is_not_awaited_is_ignored() {
     let mut screen = opened(&products(20), Content::Records, USUAL);
     press(&mut screen, ":id = 1<enter>");
     assert_eq!(press(&mut screen, "<esc>"), Some(Effect::Cancel));

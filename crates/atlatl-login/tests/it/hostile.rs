@@ -28,7 +28,7 @@ async fn a_server_on_the_internet_is_logged_in_at() {
 }
 
 #[tokio::test]
-async fn no_hostile_url_is_fetched_or_opened_wherever_it_stands() {
+async fn no_hostile_url_is_fetched_or_opened_wherever_it_occurs() {
     let here = HttpServer::start(|_, stream| reply(stream, "200 OK", &[], b"{}"));
     let urls = testkit::hostile::urls(here.port());
     assert!(urls.len() >= 60);

@@ -99,7 +99,7 @@ async fn an_endpoint_with_parameters_that_contradict_ours_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_metadata_is_told() {
+async fn a_server_without_metadata_is_reported() {
     let nothing = testkit::http::HttpServer::start(|_, stream| {
         testkit::http::reply(stream, "404 Not Found", &[], b"")
     });
