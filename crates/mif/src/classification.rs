@@ -3,29 +3,29 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Form, MifError, quoted};
-use crate::fields::{Located, Part};
+use crate::error::{MemoryFormat, MifError, quoted};
+use crate::fields::{FieldValue, LocatedNode};
 use crate::value::Value;
 
-/// What kind of memory it is. A closed list: an unknown value is an error.
+/// The type of a memory. A closed list: an unknown value is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MemoryType {
     /// Facts, decisions, preferences.
     Semantic,
-    /// Things that happened.
+    /// Events.
     Episodic,
-    /// How to do something.
+    /// Instructions.
     Procedural,
 }
 
-/// Where a memory is in its life. A closed list: an unknown value is an error.
+/// The lifecycle status of a memory. A closed list: an unknown value is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Status {
     /// In use.
     Active,
-    /// Kept, no longer offered.
+    /// Kept, but no longer offered.
     Archived,
     /// Replaced by another memory.
     Superseded,
@@ -33,13 +33,13 @@ pub enum Status {
     Deleted,
 }
 
-macro_rules! closed_list {
+macro_rules! closed_enum {
     ($type:ident, $path:literal, $expected:literal, $($variant:ident = $name:literal),+) => {
         impl $type {
             /// Every value, in the specification's order.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the word used in every form.
+            /// Returns the name used in every format.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
@@ -62,20 +62,20 @@ macro_rules! closed_list {
             }
         }
 
-        impl Part for $type {
-            fn read(source: Located) -> Result<Self, MifError> {
+        impl FieldValue for $type {
+            fn read(source: LocatedNode) -> Result<Self, MifError> {
                 let text = source.text()?;
                 text.parse().map_err(|_| source.error($expected, quoted(text)))
             }
 
-            fn write(&self, _: Form) -> Value {
+            fn write(&self, _: MemoryFormat) -> Value {
                 Value::String(self.as_str().to_owned())
             }
         }
     };
 }
 
-closed_list!(
+closed_enum!(
     MemoryType,
     "memory_type",
     "semantic, episodic or procedural",
@@ -84,7 +84,7 @@ closed_list!(
     Procedural = "procedural"
 );
 
-closed_list!(
+closed_enum!(
     Status,
     "status",
     "active, archived, superseded or deleted",
@@ -96,12 +96,12 @@ closed_list!(
 
 const EXPECTED_NAMESPACE: &str = "segments of letters, digits, '_' and '-' separated by '/'";
 
-/// A namespace: `seg(/seg)*` where a segment is made of ASCII letters, digits, `_` and `-`.
+/// A namespace: `seg(/seg)*`, where a segment consists of ASCII letters, digits, `_` and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace(String);
 
 impl Namespace {
-    /// The namespaces the specification names. Others are legal.
+    /// The namespaces that the specification defines. Others are legal.
     pub const WELL_KNOWN: [&str; 17] = [
         "_semantic",
         "_semantic/decisions",
@@ -122,7 +122,7 @@ impl Namespace {
         "_system",
     ];
 
-    /// Returns the namespace of a captured memory that named none: the root of its type.
+    /// Returns the default namespace of a captured memory: the root of its type.
     pub fn default_for(memory_type: MemoryType) -> Self {
         Self(format!("_{memory_type}"))
     }
@@ -137,7 +137,7 @@ impl Namespace {
         self.0.split('/')
     }
 
-    /// Tells whether this namespace is `ancestor` or lies below it; whole segments count, so
+    /// Tells whether this namespace is `ancestor` or below it. Whole segments are compared, so
     /// `_semantic/decisions-old` is not within `_semantic/decisions`.
     pub fn is_within(&self, ancestor: &Self) -> bool {
         self.0
@@ -168,13 +168,13 @@ impl fmt::Display for Namespace {
     }
 }
 
-impl Part for Namespace {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Namespace {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         text.parse().map_err(|_| source.error(EXPECTED_NAMESPACE, quoted(text)))
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::String(self.0.clone())
     }
 }

@@ -4,21 +4,21 @@
 //! `memoryType`), so each key is recognised under all its spellings wherever it occurs; each format
 //! writes its own. `#[serde(flatten)]` would be shorter, but it supports neither spellings nor lines.
 
-use crate::error::{Form, MifError, Position, quoted};
-use crate::value::{Map, Node, NodeKind, Number, Value, into_map};
+use crate::error::{MemoryFormat, MifError, TextPosition, quoted};
+use crate::value::{JsonNumber, Map, Node, NodeKind, Value, into_map};
 
 /// A known key and its spellings.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
+pub(crate) struct FieldKey {
     /// The spelling of JSON and of front matter.
     pub(crate) json: &'static str,
     /// The spelling of JSON-LD.
     pub(crate) json_ld: &'static str,
-    /// Other spellings that are understood and never written.
+    /// Other spellings that are read and never written.
     pub(crate) also: &'static [&'static str],
 }
 
-impl Key {
+impl FieldKey {
     pub(crate) const fn same(name: &'static str) -> Self {
         Self { json: name, json_ld: name, also: &[] }
     }
@@ -32,10 +32,10 @@ impl Key {
         self
     }
 
-    pub(crate) fn in_form(&self, form: Form) -> &'static str {
+    pub(crate) fn in_format(&self, form: MemoryFormat) -> &'static str {
         match form {
-            Form::JsonLd => self.json_ld,
-            Form::Json | Form::Markdown => self.json,
+            MemoryFormat::JsonLd => self.json_ld,
+            MemoryFormat::Json | MemoryFormat::Markdown => self.json,
         }
     }
 
@@ -44,20 +44,20 @@ impl Key {
     }
 }
 
-/// A part of a memory that can be read from a node and written in each form.
-pub(crate) trait Part: Sized {
-    fn read(source: Located) -> Result<Self, MifError>;
-    fn write(&self, form: Form) -> Value;
+/// A value that can be read from a node and written in each format.
+pub(crate) trait FieldValue: Sized {
+    fn read(source: LocatedNode) -> Result<Self, MifError>;
+    fn write(&self, form: MemoryFormat) -> Value;
 }
 
 /// A node with its path from the root.
 #[derive(Debug)]
-pub(crate) struct Located {
+pub(crate) struct LocatedNode {
     pub(crate) path: String,
     pub(crate) node: Node,
 }
 
-impl Located {
+impl LocatedNode {
     pub(crate) fn error(&self, expected: impl Into<String>, found: impl Into<String>) -> MifError {
         MifError::Field {
             at: self.node.at,
@@ -72,14 +72,14 @@ impl Located {
     }
 
     pub(crate) fn text(&self) -> Result<&str, MifError> {
-        match (&self.node.kind, &self.node.plain) {
+        match (&self.node.kind, &self.node.plain_text) {
             (NodeKind::String(s), _) => Ok(s),
-            (_, Some(plain)) => Ok(plain),
+            (_, Some(plain_text)) => Ok(plain_text),
             _ => Err(self.mismatch("a string")),
         }
     }
 
-    /// The text itself, where it need not be copied.
+    /// Returns the text without a copy if possible.
     pub(crate) fn into_text(self) -> Result<String, MifError> {
         match self.node.kind {
             NodeKind::String(text) => Ok(text),
@@ -87,14 +87,14 @@ impl Located {
         }
     }
 
-    pub(crate) fn number(&self) -> Result<&Number, MifError> {
+    pub(crate) fn number(&self) -> Result<&JsonNumber, MifError> {
         match &self.node.kind {
             NodeKind::Number(n) => Ok(n),
             _ => Err(self.mismatch("a number")),
         }
     }
 
-    pub(crate) fn list<T: Part>(self) -> Result<Vec<T>, MifError> {
+    pub(crate) fn list<T: FieldValue>(self) -> Result<Vec<T>, MifError> {
         let NodeKind::Array(items) = self.node.kind else { return Err(self.mismatch("an array")) };
         items
             .into_iter()
@@ -111,16 +111,16 @@ impl Located {
     }
 }
 
-/// The entries of an object that have not been understood yet.
+/// The entries of an object that are not read yet.
 #[derive(Debug)]
 pub(crate) struct Fields {
     path: String,
-    at: Option<Position>,
+    at: Option<TextPosition>,
     entries: Vec<(String, Node)>,
 }
 
 impl Fields {
-    pub(crate) fn has(&self, key: &Key) -> bool {
+    pub(crate) fn has(&self, key: &FieldKey) -> bool {
         self.entries.iter().any(|(name, _)| key.matches(name))
     }
 
@@ -128,9 +128,9 @@ impl Fields {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Takes a key's value; an explicit `null` stays behind under the key's JSON spelling, so that
-    /// it is written again, and counts as absent.
-    fn take(&mut self, key: &Key) -> Result<Option<Located>, MifError> {
+    /// Takes the value of a key. An explicit `null` counts as absent and remains under the key's
+    /// JSON spelling, so that it is written again.
+    fn take(&mut self, key: &FieldKey) -> Result<Option<LocatedNode>, MifError> {
         let mut found = self.entries.iter().enumerate().filter(|(_, (n, _))| key.matches(n));
         let Some((i, _)) = found.next() else { return Ok(None) };
         if let Some((_, (second, node))) = found.next() {
@@ -146,37 +146,47 @@ impl Fields {
             return Ok(None);
         }
         let (name, node) = self.entries.remove(i);
-        Ok(Some(Located { path: self.path_of(&name), node }))
+        Ok(Some(LocatedNode { path: self.path_of(&name), node }))
     }
 
-    pub(crate) fn optional<T: Part>(&mut self, key: &Key) -> Result<Option<T>, MifError> {
+    pub(crate) fn optional<T: FieldValue>(
+        &mut self,
+        key: &FieldKey,
+    ) -> Result<Option<T>, MifError> {
         self.take(key)?.map(T::read).transpose()
     }
 
-    pub(crate) fn required<T: Part>(&mut self, key: &Key, form: Form) -> Result<T, MifError> {
+    pub(crate) fn required<T: FieldValue>(
+        &mut self,
+        key: &FieldKey,
+        form: MemoryFormat,
+    ) -> Result<T, MifError> {
         match self.optional(key)? {
             Some(value) => Ok(value),
             None => Err(MifError::Field {
                 at: self.at,
-                path: self.path_of(key.in_form(form)),
+                path: self.path_of(key.in_format(form)),
                 expected: "a value, the field is required".to_owned(),
                 found: if self.has(key) { "null" } else { "nothing" }.to_owned(),
             }),
         }
     }
 
-    pub(crate) fn list<T: Part>(&mut self, key: &Key) -> Result<Option<Vec<T>>, MifError> {
-        self.take(key)?.map(Located::list).transpose()
+    pub(crate) fn list<T: FieldValue>(
+        &mut self,
+        key: &FieldKey,
+    ) -> Result<Option<Vec<T>>, MifError> {
+        self.take(key)?.map(LocatedNode::list).transpose()
     }
 
-    /// Drops an entry that says nothing the form does not say by itself.
-    pub(crate) fn forget(&mut self, name: &str, value: &str) {
+    /// Drops an entry that the format implies.
+    pub(crate) fn drop_default(&mut self, name: &str, value: &str) {
         self.entries.retain(|(n, node)| {
             n != name || !matches!(&node.kind, NodeKind::String(s) if s == value)
         });
     }
 
-    /// Puts an entry in that stood elsewhere in the document.
+    /// Inserts an entry from elsewhere in the document.
     pub(crate) fn insert(&mut self, name: &str, node: Node) -> Result<(), MifError> {
         if let Some((_, other)) = self.entries.iter().find(|(n, _)| n == name) {
             return Err(MifError::Field {
@@ -195,106 +205,107 @@ impl Fields {
     }
 }
 
-impl Part for String {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for String {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         source.into_text()
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::String(self.clone())
     }
 }
 
-impl Part for bool {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for bool {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         match source.node.kind {
             NodeKind::Bool(b) => Ok(b),
             _ => Err(source.mismatch("true or false")),
         }
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::Bool(*self)
     }
 }
 
-impl Part for u64 {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for u64 {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         const EXPECTED: &str = "an integer from 0 to 18446744073709551615";
         let number = source.number().map_err(|_| source.mismatch(EXPECTED))?;
         number.as_u64().ok_or_else(|| source.mismatch(EXPECTED))
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::from(*self)
     }
 }
 
-impl Part for Number {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for JsonNumber {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         source.number().cloned()
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::Number(self.clone())
     }
 }
 
-impl Part for Value {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Value {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         Ok(source.node.into())
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         self.clone()
     }
 }
 
-impl Part for Map {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Map {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         Ok(source.fields()?.rest())
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::Object(self.clone())
     }
 }
 
 pub(crate) struct ObjectWriter {
-    form: Form,
+    form: MemoryFormat,
     map: Map,
-    known: Vec<Key>,
+    known: Vec<FieldKey>,
 }
 
 impl ObjectWriter {
-    pub(crate) fn new(form: Form) -> Self {
+    pub(crate) fn new(form: MemoryFormat) -> Self {
         Self { form, map: Map::new(), known: Vec::new() }
     }
 
-    pub(crate) fn put<T: Part>(&mut self, key: &Key, value: &T) {
+    pub(crate) fn put<T: FieldValue>(&mut self, key: &FieldKey, value: &T) {
         self.optional(key, Some(value));
     }
 
-    pub(crate) fn optional<T: Part>(&mut self, key: &Key, value: Option<&T>) {
+    pub(crate) fn optional<T: FieldValue>(&mut self, key: &FieldKey, value: Option<&T>) {
         self.known.push(*key);
         if let Some(value) = value {
-            self.map.insert(key.in_form(self.form).to_owned(), value.write(self.form));
+            self.map.insert(key.in_format(self.form).to_owned(), value.write(self.form));
         }
     }
 
-    pub(crate) fn list<T: Part>(&mut self, key: &Key, items: Option<&Vec<T>>) {
+    pub(crate) fn list<T: FieldValue>(&mut self, key: &FieldKey, items: Option<&Vec<T>>) {
         let items = items.map(|items| {
             Value::Array(items.iter().map(|item| item.write(self.form)).collect::<Vec<_>>())
         });
         self.optional(key, items.as_ref());
     }
 
-    /// Appends the unknown keys. A known field that has a value wins over an unknown key of the
-    /// same name; the explicit `null` of a known field gets the form's spelling.
+    /// Appends the unknown keys. A known field with a value takes precedence over an unknown key of
+    /// the same name; the explicit `null` of a known field is written in the spelling of the
+    /// format.
     pub(crate) fn rest(mut self, other: &Map) -> Map {
         for (name, value) in other {
             let known = self.known.iter().find(|key| value.is_null() && key.json == name);
-            let name = known.map_or(name.as_str(), |key| key.in_form(self.form));
+            let name = known.map_or(name.as_str(), |key| key.in_format(self.form));
             if !self.map.contains_key(name) {
                 self.map.insert(name.to_owned(), value.clone());
             }
@@ -303,11 +314,11 @@ impl ObjectWriter {
     }
 }
 
-/// Gives an enum with a `Custom(String)` variant its names and its [`Part`](crate::fields::Part).
-macro_rules! open_list {
+/// Implements the names of an enum with a `Custom(String)` variant, which keeps unknown names.
+macro_rules! extensible_enum {
     ($type:ident, $($variant:ident = $name:literal),+) => {
         impl $type {
-            /// Returns the name as JSON and front matter write it.
+            /// Returns the name in JSON and front matter.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -334,19 +345,20 @@ macro_rules! open_list {
     };
 }
 
-/// The same, for lists whose names are spelled alike in every form.
-macro_rules! open_list_part {
+/// Implements [`FieldValue`](crate::fields::FieldValue) for extensible enums that have the same
+/// spelling in every format.
+macro_rules! extensible_enum_value {
     ($($type:ident),+) => {$(
-        impl crate::fields::Part for $type {
-            fn read(source: crate::fields::Located) -> Result<Self, crate::error::MifError> {
+        impl crate::fields::FieldValue for $type {
+            fn read(source: crate::fields::LocatedNode) -> Result<Self, crate::error::MifError> {
                 source.text().map(Self::from)
             }
 
-            fn write(&self, _: crate::error::Form) -> crate::value::Value {
+            fn write(&self, _: crate::error::MemoryFormat) -> crate::value::Value {
                 crate::value::Value::String(self.as_str().to_owned())
             }
         }
     )+};
 }
 
-pub(crate) use {open_list, open_list_part};
+pub(crate) use {extensible_enum, extensible_enum_value};

@@ -14,35 +14,35 @@ use std::collections::HashSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-use crate::error::{Form, MifError, Position, quoted};
-use crate::fields::Located;
-use crate::memory::{Detail, MEMORY_TYPE, Memory};
-use crate::value::{MAX_DEPTH, Map, Node, NodeKind, Value};
+use crate::error::{MemoryFormat, MifError, TextPosition, quoted};
+use crate::fields::LocatedNode;
+use crate::memory::{DetailLevel, MEMORY_TYPE, Memory};
+use crate::value::{MAX_NESTING_DEPTH, Map, Node, NodeKind, Value};
 
 impl Memory {
-    /// Reads the JSON form.
+    /// Reads the JSON format.
     ///
-    /// Every digit of a number is kept. A key given twice is an error.
+    /// Every digit of a number is kept. A duplicate key is an error.
     pub fn from_json(text: &str) -> Result<Self, MifError> {
-        let node = read(text, Form::Json)?;
-        Self::read(Located { path: String::new(), node }.fields()?, Form::Json)
+        let node = read(text, MemoryFormat::Json)?;
+        Self::read(LocatedNode { path: String::new(), node }.fields()?, MemoryFormat::Json)
     }
 
-    /// Reads a JSON value; errors have no line then.
+    /// Reads a JSON value. Errors have no position.
     pub fn from_value(value: &Value) -> Result<Self, MifError> {
         let node = Node::from(value);
-        Self::read(Located { path: String::new(), node }.fields()?, Form::Json)
+        Self::read(LocatedNode { path: String::new(), node }.fields()?, MemoryFormat::Json)
     }
 
-    /// Writes the JSON form on one line.
+    /// Writes the JSON format on one line.
     pub fn to_json(&self) -> String {
-        self.to_line(Detail::Full)
+        self.to_line(DetailLevel::Full)
     }
 }
 
 impl Serialize for Memory {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Value::Object(self.at(Detail::Full)).serialize(serializer)
+        Value::Object(self.at(DetailLevel::Full)).serialize(serializer)
     }
 }
 
@@ -55,31 +55,31 @@ impl<'de> Deserialize<'de> for Memory {
     }
 }
 
-/// The context written where the memory brought none of its own.
+/// The default `@context`.
 pub(crate) const CONTEXT: &str = "https://mif-spec.dev/schema/context.jsonld";
-/// The type written where the memory brought none of its own.
+/// The default `@type`.
 pub(crate) const TYPE: &str = "Memory";
 
 impl Memory {
-    /// Reads the JSON-LD form.
+    /// Reads the JSON-LD format.
     ///
-    /// Keys are taken at their word: the context is kept, not expanded, because expanding needs
-    /// the network and would rename the keys of others.
+    /// The context is kept, not expanded: expansion needs the network and would rename unknown
+    /// keys.
     pub fn from_json_ld(text: &str) -> Result<Self, MifError> {
-        let node = read(text, Form::JsonLd)?;
-        Self::read(Located { path: String::new(), node }.fields()?, Form::JsonLd)
+        let node = read(text, MemoryFormat::JsonLd)?;
+        Self::read(LocatedNode { path: String::new(), node }.fields()?, MemoryFormat::JsonLd)
     }
 
-    /// Returns the JSON-LD form as a value.
+    /// Returns the JSON-LD format as a value.
     pub fn to_json_ld_value(&self) -> Value {
         let context = self.other.get("@context").cloned().unwrap_or_else(|| CONTEXT.into());
         let type_ = self.other.get("@type").cloned().unwrap_or_else(|| TYPE.into());
-        let is_concept = names_concept(&type_);
+        let writes_concept = is_concept_type(&type_);
         let mut document = Map::new();
         document.insert("@context".to_owned(), context);
         document.insert("@type".to_owned(), type_);
-        for (key, value) in self.write(Form::JsonLd) {
-            let key = if is_concept && key == MEMORY_TYPE.json_ld {
+        for (key, value) in self.write(MemoryFormat::JsonLd) {
+            let key = if writes_concept && key == MEMORY_TYPE.json_ld {
                 "conceptType".to_owned()
             } else {
                 key
@@ -89,28 +89,28 @@ impl Memory {
         Value::Object(document)
     }
 
-    /// Writes the JSON-LD form, indented.
+    /// Writes the JSON-LD format, indented.
     pub fn to_json_ld(&self) -> String {
         format!("{:#}\n", self.to_json_ld_value())
     }
 }
 
-fn names_concept(type_: &Value) -> bool {
+fn is_concept_type(type_: &Value) -> bool {
     match type_ {
         Value::String(name) => matches!(name.as_str(), "Concept" | "mif:Concept"),
-        Value::Array(names) => names.iter().any(names_concept),
+        Value::Array(names) => names.iter().any(is_concept_type),
         _ => false,
     }
 }
 
-/// How many keys an object has that needs no set to tell whether one is given twice.
-const FEW_KEYS: usize = 24;
+/// Up to this many keys, duplicates are found by a linear search instead of a set.
+const LINEAR_SEARCH_MAX_KEYS: usize = 24;
 
-/// Reads one JSON document; `form` only names it in errors.
-pub(crate) fn read(text: &str, form: Form) -> Result<Node, MifError> {
+/// Parses one JSON document; `form` only appears in errors.
+pub(crate) fn read(text: &str, form: MemoryFormat) -> Result<Node, MifError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader =
-        Reader { text, pos: 0, marked: 0, mark: Position { line: 1, column: 1 }, form };
+        Reader { text, pos: 0, marked: 0, mark: TextPosition { line: 1, column: 1 }, form };
     reader.skip_space();
     let node = reader.value(0)?;
     reader.skip_space();
@@ -123,11 +123,11 @@ pub(crate) fn read(text: &str, form: Form) -> Result<Node, MifError> {
 struct Reader<'a> {
     text: &'a str,
     pos: usize,
-    /// `mark` is the position of byte `marked`; it only moves forward, so that positions cost one
-    /// pass over the text however many are asked for.
+    /// `mark` is the position of byte `marked`. It only moves forward, so that all positions
+    /// together cost one pass over the text.
     marked: usize,
-    mark: Position,
-    form: Form,
+    mark: TextPosition,
+    form: MemoryFormat,
 }
 
 impl Reader<'_> {
@@ -135,21 +135,21 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.pos).copied()
     }
 
-    fn here(&mut self) -> Position {
-        // A character begins at every byte that does not continue one.
+    fn here(&mut self) -> TextPosition {
+        // Counts the bytes that begin a character.
         let passed = &self.text.as_bytes()[self.marked..self.pos];
         self.mark.column += passed.iter().filter(|byte| byte.cast_signed() >= -0x40).count();
         self.marked = self.pos;
         self.mark
     }
 
-    /// Marks the beginning of a line, behind a line break that was passed.
+    /// Marks the beginning of a line, after a line break.
     fn new_line(&mut self) {
-        self.mark = Position { line: self.mark.line + 1, column: 1 };
+        self.mark = TextPosition { line: self.mark.line + 1, column: 1 };
         self.marked = self.pos;
     }
 
-    fn error(&self, at: Position, expected: &str, found: String) -> MifError {
+    fn error(&self, at: TextPosition, expected: &str, found: String) -> MifError {
         MifError::Syntax { form: self.form, at, expected: expected.to_owned(), found }
     }
 
@@ -174,8 +174,8 @@ impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Node, MifError> {
         let at = self.here();
         let kind = match self.peek() {
-            Some(b'{' | b'[') if depth == MAX_DEPTH => {
-                let expected = format!("at most {MAX_DEPTH} levels of nesting");
+            Some(b'{' | b'[') if depth == MAX_NESTING_DEPTH => {
+                let expected = format!("at most {MAX_NESTING_DEPTH} levels of nesting");
                 return Err(self.error(at, &expected, "one more".to_owned()));
             }
             Some(b'{') => NodeKind::Object(self.object(depth + 1)?),
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Ok(kind)
     }
 
-    fn number(&mut self, at: Position) -> Result<NodeKind, MifError> {
+    fn number(&mut self, at: TextPosition) -> Result<NodeKind, MifError> {
         let rest = &self.text[self.pos..];
         let end = rest
             .bytes()
@@ -220,12 +220,12 @@ impl Reader<'_> {
         loop {
             match self.peek() {
                 Some(b'"') => break,
-                // Whatever follows the backslash cannot end the string; a character of several
-                // bytes may be stepped into, which is harmless since only ASCII is looked for.
+                // The byte after a backslash cannot end the string. It may be inside a multi-byte
+                // character, which is harmless, since only ASCII is searched for.
                 Some(b'\\') if self.pos + 1 < self.text.len() => {
                     escaped = true;
                     self.pos += 2;
-                    // No escape, and told as such at the end.
+                    // An invalid escape, reported at the end of the string.
                     if self.text.as_bytes()[self.pos - 1] == b'\n' {
                         self.new_line();
                     }
@@ -271,8 +271,8 @@ impl Reader<'_> {
 
     fn object(&mut self, depth: usize) -> Result<Vec<(String, Node)>, MifError> {
         let mut entries: Vec<(String, Node)> = Vec::new();
-        // Keys are compared one by one while they are few, which is quicker than a set; a document
-        // of a million keys still takes no longer for each.
+        // A linear search is faster for few keys; with a set, the cost per key stays constant in a
+        // document of a million keys.
         let mut seen = HashSet::new();
         self.pos += 1;
         self.skip_space();
@@ -287,10 +287,10 @@ impl Reader<'_> {
             }
             let at = self.here();
             let key = self.string()?;
-            if entries.len() == FEW_KEYS {
+            if entries.len() == LINEAR_SEARCH_MAX_KEYS {
                 seen.extend(entries.iter().map(|(key, _)| key.clone()));
             }
-            let again = if entries.len() < FEW_KEYS {
+            let again = if entries.len() < LINEAR_SEARCH_MAX_KEYS {
                 entries.iter().any(|(other, _)| *other == key)
             } else {
                 !seen.insert(key.clone())
@@ -331,15 +331,16 @@ mod tests {
             " \"x\" ",
             "0.125",
         ] {
-            let ours = serde_json::Value::from(Value::from(read(text, Form::Json).unwrap()));
+            let ours =
+                serde_json::Value::from(Value::from(read(text, MemoryFormat::Json).unwrap()));
             assert_eq!(ours, serde_json::from_str::<serde_json::Value>(text).unwrap());
         }
     }
 
     #[test]
     fn keeps_every_digit_and_every_key() {
-        let text = r#"{"$serde_json::private::Number":"12","b":1E05,"a":-0.10,"c":123456789012345678901234567890}"#;
-        assert_eq!(Value::from(read(text, Form::Json).unwrap()).to_string(), text);
+        let text = r#"{"$serde_json::private::JsonNumber":"12","b":1E05,"a":-0.10,"c":123456789012345678901234567890}"#;
+        assert_eq!(Value::from(read(text, MemoryFormat::Json).unwrap()).to_string(), text);
     }
 
     #[test]
@@ -364,19 +365,26 @@ mod tests {
             "NaN",
             "\"\\u12\"",
         ] {
-            assert!(read(text, Form::Json).is_err(), "{text:?} was accepted");
+            assert!(read(text, MemoryFormat::Json).is_err(), "{text:?} was accepted");
         }
     }
 
     #[test]
     fn a_duplicate_key_is_detected_among_few_and_many() {
-        for n in [2, FEW_KEYS - 1, FEW_KEYS, FEW_KEYS + 1, FEW_KEYS + 2, 3 * FEW_KEYS] {
+        for n in [
+            2,
+            LINEAR_SEARCH_MAX_KEYS - 1,
+            LINEAR_SEARCH_MAX_KEYS,
+            LINEAR_SEARCH_MAX_KEYS + 1,
+            LINEAR_SEARCH_MAX_KEYS + 2,
+            3 * LINEAR_SEARCH_MAX_KEYS,
+        ] {
             for again in [0, n / 2, n - 1] {
                 let keys: Vec<String> = (0..n).map(|key| format!("\"k{key}\":0")).collect();
                 let text = format!("{{{}}}", keys.join(","));
-                assert!(read(&text, Form::Json).is_ok(), "{n} keys");
+                assert!(read(&text, MemoryFormat::Json).is_ok(), "{n} keys");
                 let text = format!("{{{},\"k{again}\":1}}", keys.join(","));
-                assert!(read(&text, Form::Json).is_err(), "{n} keys and k{again} again");
+                assert!(read(&text, MemoryFormat::Json).is_err(), "{n} keys and k{again} again");
             }
         }
     }
@@ -389,16 +397,18 @@ mod tests {
             ("\n\n x", 3, 2),
             ("[\"é\\\n日", 2, 2),
         ] {
-            let Err(MifError::Syntax { at, .. }) = read(text, Form::Json) else { panic!("{text}") };
-            assert_eq!(at, Position { line, column }, "{text}");
+            let Err(MifError::Syntax { at, .. }) = read(text, MemoryFormat::Json) else {
+                panic!("{text}")
+            };
+            assert_eq!(at, TextPosition { line, column }, "{text}");
         }
     }
 
     #[test]
     fn bounds_nesting() {
         let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
-        assert!(read(&deep(MAX_DEPTH), Form::Json).is_ok());
-        assert!(read(&deep(MAX_DEPTH + 1), Form::Json).is_err());
-        assert!(read(&"[".repeat(1_000_000), Form::Json).is_err());
+        assert!(read(&deep(MAX_NESTING_DEPTH), MemoryFormat::Json).is_ok());
+        assert!(read(&deep(MAX_NESTING_DEPTH + 1), MemoryFormat::Json).is_err());
+        assert!(read(&"[".repeat(1_000_000), MemoryFormat::Json).is_err());
     }
 }

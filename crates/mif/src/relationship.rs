@@ -1,46 +1,49 @@
 //! Links from a memory to entities and to other memories.
 
-use crate::error::{Form, MifError};
-use crate::fields::{Key, Located, ObjectWriter, Part, open_list, open_list_part};
+use crate::error::{MemoryFormat, MifError};
+use crate::fields::{
+    FieldKey, FieldValue, LocatedNode, ObjectWriter, extensible_enum, extensible_enum_value,
+};
 use crate::provenance::UnitInterval;
 use crate::value::{Map, NodeKind, Value};
 
-const RELATIONSHIP_TYPE: Key = Key::new("type", "relationshipType").also(&["relationship_type"]);
-const TARGET: Key = Key::same("target");
-const RELATIONSHIP_STRENGTH: Key = Key::same("strength");
-const METADATA: Key = Key::same("metadata");
+const RELATIONSHIP_TYPE: FieldKey =
+    FieldKey::new("type", "relationshipType").also(&["relationship_type"]);
+const TARGET: FieldKey = FieldKey::same("target");
+const RELATIONSHIP_STRENGTH: FieldKey = FieldKey::same("strength");
+const METADATA: FieldKey = FieldKey::same("metadata");
 
 /// A directed, typed link from a memory to a target.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Relationship {
-    /// What the link says.
+    /// The type of the link.
     pub relationship_type: RelationshipType,
-    /// Where it points.
-    pub target: Reference,
-    /// How strong it is.
+    /// The target.
+    pub target: NodeReference,
+    /// The strength.
     pub strength: Option<UnitInterval>,
-    /// Anything else about the link.
+    /// Additional metadata.
     pub metadata: Option<Map>,
-    /// Keys this version does not know.
+    /// Keys that this version does not know.
     pub other: Map,
 }
 
 impl Relationship {
-    /// Makes a link without strength or metadata.
-    pub fn new(relationship_type: RelationshipType, target: Reference) -> Self {
+    /// Creates a link without strength or metadata.
+    pub fn new(relationship_type: RelationshipType, target: NodeReference) -> Self {
         Self { relationship_type, target, strength: None, metadata: None, other: Map::new() }
     }
 }
 
-/// What a relationship says. JSON spells `relates-to`, JSON-LD `RelatesTo`; both are understood
-/// everywhere.
+/// The type of a relationship. JSON spells `relates-to`, JSON-LD `RelatesTo`; every format accepts
+/// both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RelationshipType {
-    /// Has to do with the target.
+    /// Relates to the target.
     RelatesTo,
-    /// Was made from the target.
+    /// Was derived from the target.
     DerivedFrom,
     /// Replaces the target.
     Supersedes,
@@ -48,11 +51,11 @@ pub enum RelationshipType {
     ConflictsWith,
     /// Is a part of the target.
     PartOf,
-    /// Carries the target out.
+    /// Implements the target.
     Implements,
     /// Uses the target.
     Uses,
-    /// Was made by the target.
+    /// Was created by the target.
     CreatedBy,
     /// Is mentioned in the target.
     MentionedIn,
@@ -60,7 +63,7 @@ pub enum RelationshipType {
     Custom(String),
 }
 
-open_list!(
+extensible_enum!(
     RelationshipType,
     RelatesTo = "relates-to",
     DerivedFrom = "derived-from",
@@ -85,32 +88,33 @@ const JSON_LD_NAMES: [(RelationshipType, &str); 9] = [
     (RelationshipType::MentionedIn, "MentionedIn"),
 ];
 
-impl Part for RelationshipType {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for RelationshipType {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         let known = JSON_LD_NAMES.into_iter().find(|(_, name)| *name == text);
         Ok(known.map_or_else(|| Self::from(text), |(relationship_type, _)| relationship_type))
     }
 
-    fn write(&self, form: Form) -> Value {
-        let known = JSON_LD_NAMES.iter().find(|(known, _)| form == Form::JsonLd && known == self);
+    fn write(&self, form: MemoryFormat) -> Value {
+        let known =
+            JSON_LD_NAMES.iter().find(|(known, _)| form == MemoryFormat::JsonLd && known == self);
         Value::from(known.map_or(self.as_str(), |(_, name)| name))
     }
 }
 
-impl Part for Relationship {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Relationship {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let mut fields = source.fields()?;
         Ok(Self {
-            relationship_type: fields.required(&RELATIONSHIP_TYPE, Form::Json)?,
-            target: fields.required(&TARGET, Form::Json)?,
+            relationship_type: fields.required(&RELATIONSHIP_TYPE, MemoryFormat::Json)?,
+            target: fields.required(&TARGET, MemoryFormat::Json)?,
             strength: fields.optional(&RELATIONSHIP_STRENGTH)?,
             metadata: fields.optional(&METADATA)?,
             other: fields.rest(),
         })
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         let mut object = ObjectWriter::new(form);
         object.put(&RELATIONSHIP_TYPE, &self.relationship_type);
         object.put(&TARGET, &self.target);
@@ -120,32 +124,32 @@ impl Part for Relationship {
     }
 }
 
-const ENTITY_ID: Key = Key::new("id", "entity").also(&["@id"]);
-const ENTITY_TYPE: Key = Key::new("entity_type", "entityType");
-const ENTITY_NAME: Key = Key::same("name");
-const ENTITY_ROLE: Key = Key::same("role");
+const ENTITY_ID: FieldKey = FieldKey::new("id", "entity").also(&["@id"]);
+const ENTITY_TYPE: FieldKey = FieldKey::new("entity_type", "entityType");
+const ENTITY_NAME: FieldKey = FieldKey::same("name");
+const ENTITY_ROLE: FieldKey = FieldKey::same("role");
 
-/// A person, an organisation, a technology … that a memory mentions.
+/// An entity that a memory mentions: a person, an organisation, a technology …
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Entity {
-    /// Usually `urn:mif:entity:<type>:<slug>`.
-    pub id: Option<Reference>,
-    /// What it is.
+    /// The identifier, usually `urn:mif:entity:<type>:<slug>`.
+    pub id: Option<NodeReference>,
+    /// The type.
     pub entity_type: Option<EntityType>,
-    /// What it is called.
+    /// The name.
     pub name: Option<String>,
-    /// What part it plays in the memory.
+    /// Its role in the memory.
     pub role: Option<String>,
-    /// Keys this version does not know.
+    /// Keys that this version does not know.
     pub other: Map,
 }
 
-/// What an entity is.
+/// The type of an entity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntityType {
-    /// A human being.
+    /// A person.
     Person,
     /// A company, a team.
     Organization,
@@ -159,7 +163,7 @@ pub enum EntityType {
     Custom(String),
 }
 
-open_list!(
+extensible_enum!(
     EntityType,
     Person = "Person",
     Organization = "Organization",
@@ -167,10 +171,10 @@ open_list!(
     Concept = "Concept",
     File = "File"
 );
-open_list_part!(EntityType);
+extensible_enum_value!(EntityType);
 
-impl Part for Entity {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Entity {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let mut fields = source.fields()?;
         Ok(Self {
             id: fields.optional(&ENTITY_ID)?,
@@ -181,7 +185,7 @@ impl Part for Entity {
         })
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         let mut object = ObjectWriter::new(form);
         object.optional(&ENTITY_ID, self.id.as_ref());
         object.optional(&ENTITY_TYPE, self.entity_type.as_ref());
@@ -191,37 +195,37 @@ impl Part for Entity {
     }
 }
 
-const REFERENCE_ID: Key = Key::same("@id");
+const REFERENCE_ID: FieldKey = FieldKey::same("@id");
 
-/// The identifier of something else. JSON writes it as a string, JSON-LD as `{"@id": …}`.
+/// A reference to an entity or another memory. JSON writes a string, JSON-LD `{"@id": …}`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Reference {
+pub struct NodeReference {
     /// The identifier, usually a URN.
     pub id: String,
-    /// Further keys of the JSON-LD object.
+    /// Additional keys of the JSON-LD object.
     pub other: Map,
 }
 
-impl From<&str> for Reference {
+impl From<&str> for NodeReference {
     fn from(id: &str) -> Self {
         Self { id: id.to_owned(), other: Map::new() }
     }
 }
 
-impl Part for Reference {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for NodeReference {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         if matches!(source.node.kind, NodeKind::Object(_)) {
             let mut fields = source.fields()?;
-            let id = fields.required(&REFERENCE_ID, Form::JsonLd)?;
+            let id = fields.required(&REFERENCE_ID, MemoryFormat::JsonLd)?;
             return Ok(Self { id, other: fields.rest() });
         }
         let id = source.text().map_err(|_| source.mismatch("a string or {\"@id\": …}"))?;
         Ok(Self::from(id))
     }
 
-    fn write(&self, form: Form) -> Value {
-        if form != Form::JsonLd && self.other.is_empty() {
+    fn write(&self, form: MemoryFormat) -> Value {
+        if form != MemoryFormat::JsonLd && self.other.is_empty() {
             return Value::String(self.id.clone());
         }
         let mut object = ObjectWriter::new(form);

@@ -5,43 +5,45 @@ use std::str::FromStr;
 
 use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
 
-use crate::error::{Form, MifError, quoted};
-use crate::fields::{Key, Located, ObjectWriter, Part, open_list, open_list_part};
+use crate::error::{MemoryFormat, MifError, quoted};
+use crate::fields::{
+    FieldKey, FieldValue, LocatedNode, ObjectWriter, extensible_enum, extensible_enum_value,
+};
 use crate::provenance::UnitInterval;
 use crate::value::{Map, Value};
 
-const VALID_FROM: Key = Key::new("valid_from", "validFrom");
-const VALID_UNTIL: Key = Key::new("valid_until", "validUntil");
-const RECORDED_AT: Key = Key::new("recorded_at", "recordedAt");
-const TTL: Key = Key::same("ttl");
-const DECAY: Key = Key::same("decay");
-const ACCESS_COUNT: Key = Key::new("access_count", "accessCount");
-const LAST_ACCESSED: Key = Key::new("last_accessed", "lastAccessed");
+const VALID_FROM: FieldKey = FieldKey::new("valid_from", "validFrom");
+const VALID_UNTIL: FieldKey = FieldKey::new("valid_until", "validUntil");
+const RECORDED_AT: FieldKey = FieldKey::new("recorded_at", "recordedAt");
+const TTL: FieldKey = FieldKey::same("ttl");
+const DECAY: FieldKey = FieldKey::same("decay");
+const ACCESS_COUNT: FieldKey = FieldKey::new("access_count", "accessCount");
+const LAST_ACCESSED: FieldKey = FieldKey::new("last_accessed", "lastAccessed");
 
-/// When a memory holds, and how it is used.
+/// The temporal fields of a memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Temporal {
-    /// From when what it says is true.
+    /// The start of its validity.
     pub valid_from: Option<Timestamp>,
-    /// Until when.
+    /// The end of its validity.
     pub valid_until: Option<Timestamp>,
-    /// When it was written down.
+    /// When it was recorded.
     pub recorded_at: Option<Timestamp>,
-    /// How long it is kept.
+    /// The time to live.
     pub ttl: Option<IsoDuration>,
-    /// How its weight falls with time.
+    /// Its decay.
     pub decay: Option<Decay>,
-    /// How often it was read.
+    /// The number of accesses.
     pub access_count: Option<u64>,
-    /// When it was last read.
+    /// When it was last accessed.
     pub last_accessed: Option<Timestamp>,
-    /// Keys this version does not know.
+    /// Keys that this version does not know.
     pub other: Map,
 }
 
-impl Part for Temporal {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Temporal {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let mut fields = source.fields()?;
         Ok(Self {
             valid_from: fields.optional(&VALID_FROM)?,
@@ -55,7 +57,7 @@ impl Part for Temporal {
         })
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         let mut object = ObjectWriter::new(form);
         object.optional(&VALID_FROM, self.valid_from.as_ref());
         object.optional(&VALID_UNTIL, self.valid_until.as_ref());
@@ -68,57 +70,57 @@ impl Part for Temporal {
     }
 }
 
-const DECAY_MODEL: Key = Key::same("model");
-const HALF_LIFE: Key = Key::new("half_life", "halfLife");
-const STRENGTH: Key = Key::new("strength", "currentStrength").also(&["current_strength"]);
-const LAST_REINFORCED: Key = Key::new("last_reinforced", "lastReinforced");
+const DECAY_MODEL: FieldKey = FieldKey::same("model");
+const HALF_LIFE: FieldKey = FieldKey::new("half_life", "halfLife");
+const STRENGTH: FieldKey = FieldKey::new("strength", "currentStrength").also(&["current_strength"]);
+const LAST_REINFORCED: FieldKey = FieldKey::new("last_reinforced", "lastReinforced");
 
-/// How the weight of a memory falls with time.
+/// How the strength of a memory decays.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Decay {
-    /// The shape of the fall.
+    /// The decay model.
     pub model: Option<DecayModel>,
-    /// After how long half of the weight is left.
+    /// The half-life.
     pub half_life: Option<IsoDuration>,
-    /// The strength its last writer computed; kept, never used for computing.
+    /// The strength computed by the last writer; kept, never used.
     pub strength: Option<UnitInterval>,
-    /// When it was last confirmed.
+    /// When it was last reinforced.
     pub last_reinforced: Option<Timestamp>,
-    /// Keys this version does not know.
+    /// Keys that this version does not know.
     pub other: Map,
 }
 
-/// The shape of the fall. Whatever the shape, half is left after one half-life.
+/// A decay model. In every model, half of the strength is left after one half-life.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecayModel {
-    /// No fall: always 1.
+    /// No decay: always 1.
     None,
-    /// In a straight line, reaching 0 after two half-lives.
+    /// Linear, reaching 0 after two half-lives.
     Linear,
     /// `0.5^(t / half_life)`.
     Exponential,
     /// Halved at the end of each half-life, constant in between.
     Step,
-    /// A model of a newer version; counts as no fall.
+    /// A model of a newer version; treated as no decay.
     Custom(String),
 }
 
-open_list!(
+extensible_enum!(
     DecayModel,
     None = "none",
     Linear = "linear",
     Exponential = "exponential",
     Step = "step"
 );
-open_list_part!(DecayModel);
+extensible_enum_value!(DecayModel);
 
 impl Decay {
     /// Computes the strength at `now`, from the last reinforcement or else from `created`.
     ///
-    /// It is computed afresh each time, never from a stored strength, so that asking often does
-    /// not make a memory fade. Without a model or a positive half-life, and before the last
+    /// It is computed from scratch each time, never from a stored strength, so that frequent reads
+    /// do not weaken a memory. Without a model or a positive half-life, and before the last
     /// reinforcement (clocks differ), it is 1.
     pub fn strength_at(&self, now: DateTime<FixedOffset>, created: &Timestamp) -> f64 {
         let since = self.last_reinforced.as_ref().unwrap_or(created).instant();
@@ -137,8 +139,8 @@ impl Decay {
     }
 }
 
-impl Part for Decay {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Decay {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let mut fields = source.fields()?;
         Ok(Self {
             model: fields.optional(&DECAY_MODEL)?,
@@ -149,7 +151,7 @@ impl Part for Decay {
         })
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         let mut object = ObjectWriter::new(form);
         object.optional(&DECAY_MODEL, self.model.as_ref());
         object.optional(&HALF_LIFE, self.half_life.as_ref());
@@ -162,10 +164,10 @@ impl Part for Decay {
 const EXPECTED_DURATION: &str = "an ISO 8601 duration such as P30D or PT12H";
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// A duration such as `P30D`, `P1Y6M` or `PT0.5S`, with its text.
+/// An ISO 8601 duration such as `P30D`, `P1Y6M` or `PT0.5S`, with its text.
 ///
-/// Only the last part may have a fraction, and signs are not accepted. Equality is equality of
-/// the text: `P7D` and `P1W` last equally long and are not equal.
+/// Only the last component may have a fraction, and signs are not accepted. Equality compares the
+/// text: `P7D` and `P1W` are equally long and not equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IsoDuration {
     text: String,
@@ -178,8 +180,8 @@ impl IsoDuration {
         &self.text
     }
 
-    /// Returns the length in seconds. A year counts as 365 days and a month as 30: without a
-    /// starting date they have no exact length, and decay and expiry need none.
+    /// Returns the length in seconds. A year counts as 365 days and a month as 30: without a start
+    /// date they have no exact length, and decay and expiry need none.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
@@ -219,8 +221,8 @@ fn parse_duration(text: &str) -> Option<f64> {
     total.is_finite().then_some(total)
 }
 
-/// Adds up `1Y6M`-like text; the units must come in the order given. Also tells whether the last
-/// part had a fraction.
+/// Adds up text such as `1Y6M`, with units in the order of `units`. Also returns whether the last
+/// component has a fraction.
 fn sum_units(mut text: &str, units: &[(char, f64)]) -> Option<(f64, bool)> {
     let mut units = units.iter();
     let mut total = 0.0;
@@ -247,22 +249,22 @@ impl fmt::Display for IsoDuration {
     }
 }
 
-impl Part for IsoDuration {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for IsoDuration {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         text.parse().map_err(|_| source.error(EXPECTED_DURATION, quoted(text)))
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::String(self.text.clone())
     }
 }
 
 const EXPECTED_TIME: &str = "an RFC 3339 time such as 2026-01-15T10:30:00Z";
 
-/// An RFC 3339 time that keeps its text: rewriting `+02:00` or `.500` would lose what was said.
+/// An RFC 3339 time that keeps its text: rewriting `+02:00` or `.500` would lose information.
 ///
-/// Equality is equality of the text; compare [`instant`](Self::instant)s for time.
+/// Equality compares the text; compare [`instant`](Self::instant)s for time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Timestamp {
     text: String,
@@ -305,13 +307,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
-impl Part for Timestamp {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Timestamp {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         text.parse().map_err(|_| source.error(EXPECTED_TIME, quoted(text)))
     }
 
-    fn write(&self, _: Form) -> Value {
+    fn write(&self, _: MemoryFormat) -> Value {
         Value::String(self.text.clone())
     }
 }

@@ -9,15 +9,15 @@ use std::fmt::Write as _;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
-use crate::error::{Form, MifError, Position, quoted};
-use crate::value::{MAX_DEPTH, Map, Node, NodeKind, Number, Value};
+use crate::error::{MemoryFormat, MifError, TextPosition, quoted};
+use crate::value::{JsonNumber, MAX_NESTING_DEPTH, Map, Node, NodeKind, Value};
 
 /// The meaning of a plain scalar under the YAML 1.2 core schema.
 #[derive(Debug, PartialEq)]
 pub(super) enum Plain {
     Null,
     Bool(bool),
-    Number(Number),
+    Number(JsonNumber),
     /// A number that JSON cannot express (`.inf`, `.nan`, or hexadecimal beyond 128 bits).
     NotJson,
     Text,
@@ -51,7 +51,7 @@ pub(super) fn resolve(text: &str) -> Plain {
 
 /// Reads `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, which is wider than JSON's
 /// grammar: `+1`, `007`, `.5` and `5.` are numbers too.
-fn decimal(text: &str, unsigned: &str) -> Option<Number> {
+fn decimal(text: &str, unsigned: &str) -> Option<JsonNumber> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
@@ -72,8 +72,8 @@ fn decimal(text: &str, unsigned: &str) -> Option<Number> {
     format!("{sign}{whole}{point}{fraction}{exponent}").parse().ok()
 }
 
-/// Tells whether a text may stand unquoted. Narrower than YAML allows: only what no YAML version
-/// reads as anything but this text, and what a person would not stumble over.
+/// Tells whether a text needs no quotes. Stricter than YAML: only texts that every YAML version
+/// reads as themselves and that do not confuse people.
 pub(super) fn is_safe_plain(text: &str) -> bool {
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     // A word that begins or ends with a dash is an indicator to some parsers (`[a -]`).
@@ -92,14 +92,14 @@ pub(super) fn is_safe_plain(text: &str) -> bool {
         && !YAML_1_1_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// Words that readers of YAML 1.1 take for booleans.
+/// Words that YAML 1.1 parsers read as booleans.
 const YAML_1_1_WORDS: [&str; 6] = ["y", "n", "yes", "no", "on", "off"];
 
-/// Reads one YAML document whose first line is line `first_line` of the text it was cut from.
-/// An empty document is an empty object.
+/// Parses one YAML document; `first_line` is its first line within the surrounding text. An empty
+/// document is an empty object.
 pub(crate) fn read(text: &str, first_line: usize) -> Result<Node, MifError> {
     let mut reader = Reader { parser: Parser::new_from_str(text), first_line };
-    let start = Position { line: first_line, column: 1 };
+    let start = TextPosition { line: first_line, column: 1 };
     let mut root = None;
     loop {
         let (event, at) = reader.next()?;
@@ -115,9 +115,9 @@ pub(crate) fn read(text: &str, first_line: usize) -> Result<Node, MifError> {
     Ok(root.unwrap_or_else(|| Node::new(start, NodeKind::Object(Vec::new()))))
 }
 
-fn error(at: Position, expected: &str, found: impl Into<String>) -> MifError {
+fn error(at: TextPosition, expected: &str, found: impl Into<String>) -> MifError {
     let (expected, found) = (expected.to_owned(), found.into());
-    MifError::Syntax { form: Form::Markdown, at, expected, found }
+    MifError::Syntax { form: MemoryFormat::Markdown, at, expected, found }
 }
 
 struct Reader<'a> {
@@ -126,16 +126,16 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Position), MifError> {
+    fn next(&mut self) -> Result<(Event<'a>, TextPosition), MifError> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, self.position(span))),
             Some(Err(problem)) => Err(self.syntax(&problem)),
-            None => Ok((Event::StreamEnd, Position { line: self.first_line, column: 1 })),
+            None => Ok((Event::StreamEnd, TextPosition { line: self.first_line, column: 1 })),
         }
     }
 
-    fn position(&self, span: Span) -> Position {
-        Position { line: span.start.line() + self.first_line - 1, column: span.start.col() + 1 }
+    fn position(&self, span: Span) -> TextPosition {
+        TextPosition { line: span.start.line() + self.first_line - 1, column: span.start.col() + 1 }
     }
 
     fn syntax(&self, problem: &ScanError) -> MifError {
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         error(at, "valid YAML", problem.info())
     }
 
-    fn node(&mut self, event: Event<'a>, at: Position, depth: usize) -> Result<Node, MifError> {
+    fn node(&mut self, event: Event<'a>, at: TextPosition, depth: usize) -> Result<Node, MifError> {
         let (anchor, tag) = match &event {
             Event::Scalar(_, _, anchor, tag)
             | Event::SequenceStart(anchor, tag)
@@ -159,10 +159,10 @@ impl<'a> Reader<'a> {
             return Err(error(at, "a value without a tag", found));
         }
         match event {
-            Event::Scalar(text, ScalarStyle::Plain, ..) => Self::plain(&text, at),
+            Event::Scalar(text, ScalarStyle::Plain, ..) => Self::plain_text(&text, at),
             Event::Scalar(text, ..) => Ok(Node::new(at, NodeKind::String(text.into_owned()))),
-            _ if depth == MAX_DEPTH => {
-                let expected = format!("at most {MAX_DEPTH} levels of nesting");
+            _ if depth == MAX_NESTING_DEPTH => {
+                let expected = format!("at most {MAX_NESTING_DEPTH} levels of nesting");
                 Err(error(at, &expected, "one more"))
             }
             Event::SequenceStart(..) => self.sequence(at, depth + 1),
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn plain(text: &str, at: Position) -> Result<Node, MifError> {
+    fn plain_text(text: &str, at: TextPosition) -> Result<Node, MifError> {
         let kind = match resolve(text) {
             Plain::Null => NodeKind::Null,
             Plain::Bool(value) => NodeKind::Bool(value),
@@ -180,12 +180,12 @@ impl<'a> Reader<'a> {
                 return Err(error(at, "a number that JSON can express", quoted(text)));
             }
         };
-        let plain =
+        let plain_text =
             matches!(kind, NodeKind::Bool(_) | NodeKind::Number(_)).then(|| text.to_owned());
-        Ok(Node { at: Some(at), kind, plain })
+        Ok(Node { at: Some(at), kind, plain_text })
     }
 
-    fn sequence(&mut self, at: Position, depth: usize) -> Result<Node, MifError> {
+    fn sequence(&mut self, at: TextPosition, depth: usize) -> Result<Node, MifError> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -195,13 +195,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn mapping(&mut self, at: Position, depth: usize) -> Result<Node, MifError> {
+    fn mapping(&mut self, at: TextPosition, depth: usize) -> Result<Node, MifError> {
         let mut entries = Vec::new();
         let mut seen = HashSet::new();
         loop {
             let key = match self.next()? {
                 (Event::MappingEnd, _) => return Ok(Node::new(at, NodeKind::Object(entries))),
-                // A key is its text, whatever it would mean as a value.
+                // A key is its text, even if it looks like another type.
                 (Event::Scalar(key, _, 0, None), key_at) => {
                     if !seen.insert(key.to_string()) {
                         let found = format!("a second {}", quoted(&key));
@@ -217,12 +217,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// From this depth on values are written in flow style, on one line.
+/// From this depth on, values are written in flow style on one line.
 const FLOW_DEPTH: usize = 4;
-/// YAML lets an implicit key be 1024 characters long.
-const LONGEST_IMPLICIT_KEY: usize = 1000;
+/// The longest key without an explicit `?`; YAML allows 1024 characters.
+const MAX_IMPLICIT_KEY_LEN: usize = 1000;
 
-/// Writes the object as a YAML block mapping, each line ended.
+/// Writes an object as a YAML block mapping, with a line break after each line.
 pub(crate) fn write(map: &Map) -> String {
     let mut out = String::new();
     if map.is_empty() {
@@ -239,7 +239,7 @@ fn block_mapping(out: &mut String, map: &Map, indent: usize, depth: usize) {
             pad(out, indent);
         }
         let key = scalar_text(name);
-        if key.len() > LONGEST_IMPLICIT_KEY {
+        if key.len() > MAX_IMPLICIT_KEY_LEN {
             let _ = writeln!(out, "? {key}");
             pad(out, indent);
             out.push(':');
@@ -304,7 +304,7 @@ fn flow(out: &mut String, value: &Value) {
             for (i, (name, item)) in map.iter().enumerate() {
                 out.push_str(if i == 0 { "" } else { ", " });
                 let key = scalar_text(name);
-                let explicit = if key.len() > LONGEST_IMPLICIT_KEY { "? " } else { "" };
+                let explicit = if key.len() > MAX_IMPLICIT_KEY_LEN { "? " } else { "" };
                 let _ = write!(out, "{explicit}{key}: ");
                 flow(out, item);
             }
@@ -313,8 +313,8 @@ fn flow(out: &mut String, value: &Value) {
     }
 }
 
-/// Writes a text so that it reads back as itself: unquoted where that is beyond doubt, otherwise
-/// in double quotes on one line.
+/// Writes a text so that it reads back as itself: unquoted if that is safe, otherwise in double
+/// quotes on one line.
 fn scalar_text(text: &str) -> String {
     if is_safe_plain(text) {
         return text.to_owned();
@@ -338,8 +338,8 @@ fn scalar_text(text: &str) -> String {
     out
 }
 
-/// Characters YAML does not allow unescaped, takes for line breaks, or strips; all of them below
-/// U+10000, so that four digits do.
+/// Characters that YAML forbids unescaped, treats as line breaks, or strips; all below U+10000, so
+/// that four digits suffice.
 fn is_unprintable(c: char) -> bool {
     matches!(
         c,
