@@ -9,44 +9,44 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::error::{LoginError, shown};
+use crate::error::{LoginError, sanitize};
 use crate::token::Secret;
 
-/// The path that the authority sends the browser to.
-pub(crate) const PATH: &str = "/callback";
-/// A request's head is no longer.
-const LARGEST_HEAD: usize = 16 * 1024;
-/// Browsers open connections that they do not use; more than these nobody needs.
+/// The path of the redirect URI.
+pub(crate) const CALLBACK_PATH: &str = "/callback";
+/// The longest request head.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The most concurrent connections; browsers open some that they do not use.
 const MAX_CONNECTIONS: usize = 32;
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a request to the loopback listener was.
+/// A parsed request to the loopback listener.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Callback {
-    /// The authority gave a code.
+    /// The authorization server issued a code.
     Granted {
-        /// To be exchanged for tokens.
+        /// The code, to be exchanged for tokens.
         code: Secret,
-        /// Who the authority says it is (RFC 9207).
+        /// The `iss` parameter (RFC 9207).
         issuer: Option<String>,
     },
-    /// The authority, or the person, said no.
+    /// The authorization server or the person denied the request.
     Denied {
-        /// Its words, neutralised.
+        /// The error of the server, sanitized.
         said: String,
-        /// Who the authority says it is.
+        /// The `iss` parameter.
         issuer: Option<String>,
     },
-    /// Anything else. It changes nothing: every page in the browser can send it.
+    /// Any other request. It changes nothing: every page in the browser can send one.
     NotOurs {
-        /// The status it is answered with.
+        /// The HTTP status of the response.
         status: u16,
     },
 }
 
-/// Reads the first line of an HTTP request. Only one that brings our `state` is ours.
-pub fn read_callback(head: &[u8], state: &str) -> Callback {
+/// Parses the first line of an HTTP request. Only a request with our `state` is accepted.
+pub fn parse_callback(head: &[u8], state: &str) -> Callback {
     let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let Ok(line) = str::from_utf8(line) else { return Callback::NotOurs { status: 400 } };
     let words: Vec<&str> = line.split(' ').collect();
@@ -58,15 +58,15 @@ pub fn read_callback(head: &[u8], state: &str) -> Callback {
         return Callback::NotOurs { status: 405 };
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    if path != PATH {
+    if path != CALLBACK_PATH {
         return Callback::NotOurs { status: 404 };
     }
-    of_query(query, state).unwrap_or(Callback::NotOurs { status: 400 })
+    parse_query(query, state).unwrap_or(Callback::NotOurs { status: 400 })
 }
 
-fn of_query(query: &str, state: &str) -> Option<Callback> {
+fn parse_query(query: &str, state: &str) -> Option<Callback> {
     let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
-    // A parameter that stands twice is two stories: neither is believed (RFC 6749, 3.1).
+    // A duplicate parameter is ambiguous, so the request is refused (RFC 6749, 3.1).
     let one = |name: &str| -> Option<Option<String>> {
         let mut values = pairs.iter().filter(|(key, _)| key == name).map(|(_, value)| value);
         let first = values.next().map(|value| value.clone().into_owned());
@@ -79,7 +79,7 @@ fn of_query(query: &str, state: &str) -> Option<Callback> {
     match (one("error")?, one("code")?) {
         (Some(error), None) => {
             let description = one("error_description")?.unwrap_or_default();
-            let said = shown(format!("{error} {description}").trim_end());
+            let said = sanitize(format!("{error} {description}").trim_end());
             Some(Callback::Denied { said, issuer })
         }
         (None, Some(code)) if !code.is_empty() => {
@@ -89,17 +89,17 @@ fn of_query(query: &str, state: &str) -> Option<Callback> {
     }
 }
 
-/// Bound, and not yet asked.
+/// A bound loopback listener.
 pub(crate) struct Listener {
     socket: TcpListener,
     port: u16,
 }
 
-/// A browser that waits to be told how it ended.
-pub(crate) struct Waiting(TcpStream);
+/// A browser connection that waits for the response.
+pub(crate) struct PendingBrowser(TcpStream);
 
 impl Listener {
-    /// On a port of the system's choice, unless one is given.
+    /// Binds `port`, or a free port.
     pub(crate) async fn bind(port: Option<u16>) -> Result<Self, LoginError> {
         let bound = async {
             let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await?;
@@ -109,25 +109,25 @@ impl Listener {
         bound.await.map_err(|source| LoginError::Listen { source })
     }
 
-    /// Where the authority has to send the browser.
+    /// The redirect URI.
     pub(crate) fn redirect_uri(&self) -> String {
-        format!("http://127.0.0.1:{}{PATH}", self.port)
+        format!("http://127.0.0.1:{}{CALLBACK_PATH}", self.port)
     }
 
-    /// Waits for a request that brings `state`. Others are answered and change nothing.
-    pub(crate) async fn wait(self, state: &str) -> (Callback, Waiting) {
-        let mut conversations = JoinSet::new();
+    /// Waits for a request with `state`. Others get a response and change nothing.
+    pub(crate) async fn wait(self, state: &str) -> (Callback, PendingBrowser) {
+        let mut connections = JoinSet::new();
         loop {
-            let room = conversations.len() < MAX_CONNECTIONS;
+            let room = connections.len() < MAX_CONNECTIONS;
             tokio::select! {
                 accepted = self.socket.accept(), if room => {
-                    // A connection that is gone before it is taken is no fault.
+                    // A connection may be closed before it is accepted.
                     if let Ok((stream, _)) = accepted {
                         let state = state.to_owned();
-                        conversations.spawn(async move { converse(stream, &state).await });
+                        connections.spawn(async move { handle_connection(stream, &state).await });
                     }
                 }
-                Some(ended) = conversations.join_next() => {
+                Some(ended) = connections.join_next() => {
                     if let Ok(Some(callback)) = ended {
                         return callback;
                     }
@@ -137,36 +137,39 @@ impl Listener {
     }
 }
 
-impl Waiting {
-    /// Tells the browser how it ended. Whether it listens is its business.
-    pub(crate) async fn tell(mut self, error: Option<&LoginError>) {
+impl PendingBrowser {
+    /// Sends the outcome of the login to the browser. Failures to write are ignored.
+    pub(crate) async fn respond(mut self, error: Option<&LoginError>) {
         let answer = match error {
-            None => page("200 OK", "You are logged in", "You can close this tab."),
-            Some(error) => page("400 Bad Request", "The login failed", &error.to_string()),
+            None => html_response("200 OK", "You are logged in", "You can close this tab."),
+            Some(error) => html_response("400 Bad Request", "The login failed", &error.to_string()),
         };
         let _ = timeout(READ_TIMEOUT, self.0.write_all(&answer)).await;
         let _ = timeout(READ_TIMEOUT, self.0.shutdown()).await;
     }
 }
 
-async fn converse(mut stream: TcpStream, state: &str) -> Option<(Callback, Waiting)> {
-    let head = timeout(READ_TIMEOUT, head(&mut stream)).await.ok()?.ok()?;
-    let status = match read_callback(&head, state) {
+async fn handle_connection(
+    mut stream: TcpStream,
+    state: &str,
+) -> Option<(Callback, PendingBrowser)> {
+    let head = timeout(READ_TIMEOUT, read_head(&mut stream)).await.ok()?.ok()?;
+    let status = match parse_callback(&head, state) {
         Callback::NotOurs { status: 404 } => "404 Not Found",
         Callback::NotOurs { status: 405 } => "405 Method Not Allowed",
         Callback::NotOurs { .. } => "400 Bad Request",
-        callback => return Some((callback, Waiting(stream))),
+        callback => return Some((callback, PendingBrowser(stream))),
     };
-    let answer = page(status, "Nothing here", "This address waits for a login.");
+    let answer = html_response(status, "Nothing here", "This address waits for a login.");
     let _ = timeout(READ_TIMEOUT, stream.write_all(&answer)).await;
     None
 }
 
-async fn head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut head, mut chunk) = (Vec::new(), [0; 2048]);
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let read = stream.read(&mut chunk).await?;
-        if read == 0 || head.len() + read > LARGEST_HEAD {
+        if read == 0 || head.len() + read > MAX_HEAD_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         head.extend_from_slice(&chunk[..read]);
@@ -174,15 +177,15 @@ async fn head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// A whole HTTP answer: `status` as in `200 OK`, a heading of ours, and a text of anybody's.
-pub(crate) fn page(status: &str, heading: &str, text: &str) -> Vec<u8> {
+/// A complete HTTP response: `status` such as `200 OK`, a heading, and an untrusted text.
+pub(crate) fn html_response(status: &str, heading: &str, text: &str) -> Vec<u8> {
     let body = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Atlatl</title>\n\
          <h1>{}</h1>\n<p>{}</p>\n</html>\n",
-        escaped(heading),
-        escaped(text)
+        escape_html(heading),
+        escape_html(text)
     );
-    // The address holds a code: it goes into no cache, and to no other site.
+    // The URL contains a code: the response is not cached, and no referrer is sent.
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n\
          Content-Length: {}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n\
@@ -193,7 +196,7 @@ pub(crate) fn page(status: &str, heading: &str, text: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -213,7 +216,7 @@ mod tests {
     use super::*;
 
     fn read(target: &str) -> Callback {
-        read_callback(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes(), "s1")
+        parse_callback(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes(), "s1")
     }
 
     #[test]
@@ -251,15 +254,15 @@ mod tests {
             assert_eq!(read(target), Callback::NotOurs { status }, "{target}");
         }
         let post = b"POST /callback?code=c&state=s1 HTTP/1.1\r\n\r\n";
-        assert_eq!(read_callback(post, "s1"), Callback::NotOurs { status: 405 });
-        assert_eq!(read_callback(b"", ""), Callback::NotOurs { status: 400 });
+        assert_eq!(parse_callback(post, "s1"), Callback::NotOurs { status: 405 });
+        assert_eq!(parse_callback(b"", ""), Callback::NotOurs { status: 400 });
         let stateless = b"GET /callback?code=c&state= HTTP/1.1\r\n\r\n";
-        assert_eq!(read_callback(stateless, ""), Callback::NotOurs { status: 400 });
+        assert_eq!(parse_callback(stateless, ""), Callback::NotOurs { status: 400 });
     }
 
     #[test]
     fn foreign_text_is_text() {
-        let page = String::from_utf8(page("200 OK", "a", "<script src='x'>\"&")).unwrap();
+        let page = String::from_utf8(html_response("200 OK", "a", "<script src='x'>\"&")).unwrap();
         assert!(page.contains("&lt;script src=&#39;x&#39;&gt;&quot;&amp;"), "{page}");
         assert!(!page.contains("<script"));
     }

@@ -6,126 +6,126 @@ use std::{fmt, io};
 use thiserror::Error;
 use url::Url;
 
-/// What is shown of a text at most.
-const LIMIT: usize = 300;
+/// The most characters of an untrusted text that are shown.
+const MAX_SANITIZED_CHARS: usize = 300;
 
-/// Why there is no token. No text in it holds a secret, and foreign text is neutralised.
+/// Why there is no token. Messages contain no secrets, and untrusted text is sanitized.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoginError {
-    /// A person has to log in.
+    /// A person must log in.
     #[error(
         "{server} wants a login: run `atlatl login {}`, or give a key with --header",
-        quoted(server.as_str())
+        shell_quote(server.as_str())
     )]
     Needed {
         /// The server.
         server: Url,
     },
-    /// A person has to log in for more.
+    /// A person must log in with more scopes.
     #[error("{server} wants further rights: run `{}`", upgrade(server, scopes))]
     Scope {
         /// The server.
         server: Url,
-        /// What it asked for, where that can be typed safely.
+        /// The missing scopes, if they are safe to type.
         scopes: Vec<String>,
     },
-    /// A server or its authority broke a rule.
-    // It says all that there is to say: as a cause it would be said twice.
+    /// A server or its authorization server violated a rule.
+    // Not the source of this error: its message would be printed twice.
     #[error("refused: {0}")]
-    Refused(Refusal),
-    /// The authority, or the person there, said no.
+    Refused(RuleViolation),
+    /// The authorization server or the person denied the request.
     #[error("the authorization server said no: {said}")]
     Denied {
-        /// Its words, neutralised.
+        /// The error of the server, sanitized.
         said: String,
     },
-    /// A server could not be asked, or gave no clear answer. Tokens that are kept stay.
+    /// A server was unreachable or its response was inconclusive. Stored tokens remain.
     #[error("{asked} gave no answer that helps ({why}); no login was changed, try again")]
     Unreachable {
-        /// Host and path of what was asked.
+        /// Host and path of the request.
         asked: String,
-        /// What went wrong, neutralised.
+        /// The cause, sanitized.
         why: String,
     },
-    /// Nobody came back from the browser in time.
+    /// The callback timed out.
     #[error("no login within {minutes} minutes")]
     TimedOut {
-        /// How long was waited.
+        /// The time limit.
         minutes: u64,
     },
-    /// Another process refreshes, for too long.
+    /// Another process holds the lock for too long.
     #[error("another process has held {} for {seconds} s", path.display())]
     Busy {
-        /// The lock.
+        /// The lock file.
         path: PathBuf,
-        /// How long was waited.
+        /// The time limit.
         seconds: u64,
     },
-    /// A directory or file for tokens is not private.
+    /// A directory or file for tokens is accessible to others.
     #[error("{} {why}: {mend}", path.display())]
     NotPrivate {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
-        /// The command that mends it.
+        /// The command that fixes it.
         mend: String,
     },
-    /// A file does not hold a login.
+    /// A file does not contain a login.
     #[error("{} does not hold a login: remove it and log in again", path.display())]
     Damaged {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
     },
     /// The file system failed.
     #[error("{} cannot be used", path.display())]
     File {
-        /// Which file or directory.
+        /// Its path.
         path: PathBuf,
-        /// How it failed.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No redirect can be received.
+    /// The callback listener could not be bound.
     #[error("no address on loopback to listen on")]
     Listen {
-        /// How it failed.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-impl From<Refusal> for LoginError {
-    fn from(refusal: Refusal) -> Self {
+impl From<RuleViolation> for LoginError {
+    fn from(refusal: RuleViolation) -> Self {
         Self::Refused(refusal)
     }
 }
 
 fn upgrade(server: &Url, scopes: &[String]) -> String {
-    let login = format!("atlatl login {}", quoted(server.as_str()));
+    let login = format!("atlatl login {}", shell_quote(server.as_str()));
     if scopes.is_empty() { login } else { format!("{login} --scope \"{}\"", scopes.join(" ")) }
 }
 
-/// A rule that a server or authority broke.
+/// A rule for servers and authorization servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
-    /// Only `https`, and `http` between loopback addresses.
+    /// Only `https`; `http` only between loopback addresses.
     Transport,
-    /// A URL that a server gave leads to a public address, or stays on loopback.
+    /// A URL from a server leads to a public address, or stays on loopback.
     Address,
-    /// A URL holds no user name, no password, and is not absurdly long.
+    /// A URL contains neither user name nor password, and is not too long.
     Form,
     /// Authorization server metadata is published (RFC 9728, RFC 8414).
     Metadata,
-    /// The issuer in metadata and callback is the one that was asked for (RFC 8414, RFC 9207).
+    /// The issuer in metadata and callback is the expected one (RFC 8414, RFC 9207).
     Issuer,
     /// The protected resource is the server itself (RFC 9728, RFC 8707).
     Resource,
-    /// The authority supports PKCE with `S256`.
+    /// The authorization server supports PKCE with `S256`.
     Pkce,
     /// A token is a bearer token in printable ASCII.
     Token,
-    /// An answer is of a bounded size and no redirect to another origin.
+    /// A response is limited in size and no redirect to another origin.
     Answer,
 }
 
@@ -147,45 +147,45 @@ impl Rule {
     }
 }
 
-/// A broken rule, with what was seen.
+/// A violated rule, with the input that violated it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RuleViolation {
     rule: Rule,
-    seen: String,
+    evidence: String,
 }
 
-impl Refusal {
-    /// `rule` was broken by `seen`, which may be anybody's text.
-    pub(crate) fn new(rule: Rule, seen: &str) -> Self {
-        Self { rule, seen: shown(seen) }
+impl RuleViolation {
+    /// Creates a violation of `rule`; `evidence` may be untrusted.
+    pub(crate) fn new(rule: Rule, evidence: &str) -> Self {
+        Self { rule, evidence: sanitize(evidence) }
     }
 
-    /// The rule that was broken.
+    /// The violated rule.
     pub fn rule(&self) -> Rule {
         self.rule
     }
 
-    /// What was seen, made harmless for the eye and cut.
-    pub fn seen(&self) -> &str {
-        &self.seen
+    /// The input that violated the rule, sanitized and truncated.
+    pub fn evidence(&self) -> &str {
+        &self.evidence
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RuleViolation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}; seen: {}", self.rule.text(), self.seen)
+        write!(formatter, "{}; seen: {}", self.rule.text(), self.evidence)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for RuleViolation {}
 
-/// `text` with hidden characters made visible, on one line, cut where it is long.
-pub(crate) fn shown(text: &str) -> String {
-    lro_core::excerpt(text, LIMIT).replace(['\r', '\n', '\t'], " ")
+/// Returns `text` with invisible characters escaped, on one line, truncated.
+pub(crate) fn sanitize(text: &str) -> String {
+    lro_core::excerpt(text, MAX_SANITIZED_CHARS).replace(['\r', '\n', '\t'], " ")
 }
 
-/// `text` as one word of a shell's command line.
-pub(crate) fn quoted(text: &str) -> String {
+/// Quotes `text` as one word for a shell.
+pub(crate) fn shell_quote(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/:._~%-+=,@".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
@@ -199,13 +199,13 @@ mod tests {
 
     #[test]
     fn foreign_text_neither_steers_nor_floods() {
-        assert_eq!(shown("a\u{1b}[2J\r\nb\u{202e}"), "a<U+001B>[2J  b<U+202E>");
-        assert_eq!(shown(&"x".repeat(9_999)).chars().count(), LIMIT + 1);
+        assert_eq!(sanitize("a\u{1b}[2J\r\nb\u{202e}"), "a<U+001B>[2J  b<U+202E>");
+        assert_eq!(sanitize(&"x".repeat(9_999)).chars().count(), MAX_SANITIZED_CHARS + 1);
     }
 
     #[test]
     fn words_are_quoted_for_the_shell_where_it_would_read_them() {
-        assert_eq!(quoted("https://mcp.example.com/mcp"), "https://mcp.example.com/mcp");
-        assert_eq!(quoted("https://h/$(touch x);'"), r"'https://h/$(touch x);'\'''");
+        assert_eq!(shell_quote("https://mcp.example.com/mcp"), "https://mcp.example.com/mcp");
+        assert_eq!(shell_quote("https://h/$(touch x);'"), r"'https://h/$(touch x);'\'''");
     }
 }

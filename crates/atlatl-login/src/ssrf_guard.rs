@@ -10,41 +10,41 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use crate::error::{Refusal, Rule};
+use crate::error::{Rule, RuleViolation};
 use crate::http_transport::Reach;
 
 const MAX_URL_LEN: usize = 4096;
-/// Names that never mean a public host. A name with no dot is looked up in the local domain.
+/// Names that are never public. A name without a dot is resolved in the local domain.
 const PRIVATE_SUFFIXES: &[&str] = &["internal", "local", "localdomain", "home.arpa", "lan"];
 
-/// What URLs are measured by: the server that the person named.
+/// The URL policy for one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     server: Url,
 }
 
 impl Policy {
-    /// For `server`, which has to be one that secrets may be sent to.
-    pub(crate) fn for_server(server: &Url) -> Result<Self, Refusal> {
+    /// Creates the policy for `server`, which must be safe to send secrets to.
+    pub(crate) fn for_server(server: &Url) -> Result<Self, RuleViolation> {
         let policy = Self { server: server.clone() };
         policy.check(server)?;
         Ok(policy)
     }
 
-    /// Checks a URL, and says which addresses its name may resolve to.
-    pub(crate) fn check(&self, url: &Url) -> Result<Reach, Refusal> {
-        let broken = |rule| Err(Refusal::new(rule, url.as_str()));
+    /// Checks a URL, and returns which addresses its name may resolve to.
+    pub(crate) fn check(&self, url: &Url) -> Result<Reach, RuleViolation> {
+        let broken = |rule| Err(RuleViolation::new(rule, url.as_str()));
         let Some(host) = url.host() else { return broken(Rule::Transport) };
         if !url.username().is_empty() || url.password().is_some() {
-            // Not the URL: it may hold a person's password.
-            return Err(Refusal::new(Rule::Form, "a URL with a user name"));
+            // Without the URL, which may contain a password.
+            return Err(RuleViolation::new(Rule::Form, "a URL with a user name"));
         }
         if url.as_str().len() > MAX_URL_LEN {
             return broken(Rule::Form);
         }
-        let class = Class::of_host(&host);
-        let ours = self.server.host().map(|host| Class::of_host(&host));
-        let beside = class == Class::Loopback && ours == Some(Class::Loopback);
+        let class = HostClass::from_host(&host);
+        let ours = self.server.host().map(|host| HostClass::from_host(&host));
+        let beside = class == HostClass::Loopback && ours == Some(HostClass::Loopback);
         if url.scheme() != "https" && !(url.scheme() == "http" && beside) {
             return broken(Rule::Transport);
         }
@@ -52,24 +52,25 @@ impl Policy {
             return Ok(Reach::Anywhere);
         }
         match class {
-            Class::Public => Ok(Reach::Public),
-            Class::Loopback if beside => Ok(Reach::Loopback),
-            Class::Loopback | Class::Private => broken(Rule::Address),
+            HostClass::Public => Ok(Reach::Public),
+            HostClass::Loopback if beside => Ok(Reach::Loopback),
+            HostClass::Loopback | HostClass::Private => broken(Rule::Address),
         }
     }
 
-    /// Parses and checks a URL that a stranger wrote.
-    pub(crate) fn parse(&self, text: &str) -> Result<Url, Refusal> {
-        // `Url` drops or replaces them, other parsers do not: two would see two hosts.
+    /// Parses and checks an untrusted URL.
+    pub(crate) fn parse(&self, text: &str) -> Result<Url, RuleViolation> {
+        // `Url` drops or replaces these characters and other parsers do not: they would see
+        // different hosts.
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
-            return Err(Refusal::new(Rule::Form, text));
+            return Err(RuleViolation::new(Rule::Form, text));
         }
-        let url = Url::parse(text).map_err(|_| Refusal::new(Rule::Form, text))?;
+        let url = Url::parse(text).map_err(|_| RuleViolation::new(Rule::Form, text))?;
         self.check(&url)?;
         Ok(url)
     }
 
-    /// Whether `resource` is the server, or a part of its path from the root.
+    /// Whether `resource` is the server, or a parent of its path.
     pub(crate) fn is_resource(&self, resource: &str) -> bool {
         let Ok(url) = Url::parse(resource) else { return false };
         let path = url.path().trim_end_matches('/');
@@ -82,28 +83,28 @@ impl Policy {
     }
 }
 
-/// Where an address or name leads.
+/// The class of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// The internet; a name may still resolve to something else.
+pub(crate) enum HostClass {
+    /// The internet; a name may still resolve to another address.
     Public,
     /// This machine.
     Loopback,
-    /// A private network, a cloud's metadata service, or no place at all.
+    /// A private network, a cloud metadata service, or an unroutable address.
     Private,
 }
 
-impl Class {
-    /// Of a URL's host.
-    pub(crate) fn of_host(host: &Host<&str>) -> Self {
+impl HostClass {
+    /// Classifies the host of a URL.
+    pub(crate) fn from_host(host: &Host<&str>) -> Self {
         match host {
-            Host::Ipv4(address) => Self::classify((*address).into()),
-            Host::Ipv6(address) => Self::classify((*address).into()),
-            Host::Domain(name) => Self::of_name(name),
+            Host::Ipv4(address) => Self::from_ip((*address).into()),
+            Host::Ipv6(address) => Self::from_ip((*address).into()),
+            Host::Domain(name) => Self::from_name(name),
         }
     }
 
-    fn of_name(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let within = |suffix: &str| {
             name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'))
@@ -117,15 +118,15 @@ impl Class {
         }
     }
 
-    /// Of an address.
-    pub(crate) fn classify(address: IpAddr) -> Self {
+    /// Classifies an address.
+    pub(crate) fn from_ip(address: IpAddr) -> Self {
         match address {
-            IpAddr::V4(address) => Self::of_v4(address),
-            IpAddr::V6(address) => Self::of_v6(address),
+            IpAddr::V4(address) => Self::from_v4(address),
+            IpAddr::V6(address) => Self::from_v6(address),
         }
     }
 
-    fn of_v4(address: Ipv4Addr) -> Self {
+    fn from_v4(address: Ipv4Addr) -> Self {
         let [a, b, c, _] = address.octets();
         if address.is_loopback() {
             return Self::Loopback;
@@ -145,33 +146,33 @@ impl Class {
         if special { Self::Private } else { Self::Public }
     }
 
-    fn of_v6(address: Ipv6Addr) -> Self {
+    fn from_v6(address: Ipv6Addr) -> Self {
         if address.is_loopback() {
             return Self::Loopback;
         }
         let segments = address.segments();
         let v4 =
             |at: usize| Ipv4Addr::from(u32::from(segments[at]) << 16 | u32::from(segments[at + 1]));
-        // An IPv4 address within: whoever routes it routes it there.
+        // An embedded IPv4 address is routed as such.
         match segments {
             [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
-                return Self::of_v4(v4(6));
+                return Self::from_v4(v4(6));
             }
-            [0x2002, ..] => return Self::of_v4(v4(1)),
+            [0x2002, ..] => return Self::from_v4(v4(1)),
             _ => {}
         }
-        // Only global unicast is public; in it, Teredo and documentation are not.
+        // Only global unicast is public, except Teredo and documentation addresses.
         let global = segments[0] & 0xe000 == 0x2000;
         let special = segments[0] == 0x2001 && (segments[1] < 0x200 || segments[1] == 0xdb8);
         if global && !special { Self::Public } else { Self::Private }
     }
 }
 
-/// The machine's resolver, filtered.
+/// The resolver of the system, filtered by address.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Filtered(pub(crate) Reach);
+pub(crate) struct FilteredResolver(pub(crate) Reach);
 
-impl Resolve for Filtered {
+impl Resolve for FilteredResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.0;
         let host = name.as_str().to_owned();
@@ -181,7 +182,7 @@ impl Resolve for Filtered {
                 tokio::task::spawn_blocking(move || (&*asked, 0).to_socket_addrs()).await??;
             let addresses: Vec<SocketAddr> = found.filter(|at| allows(reach, *at)).collect();
             if addresses.is_empty() {
-                return Err(Refusal::new(Rule::Address, &host).into());
+                return Err(RuleViolation::new(Rule::Address, &host).into());
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -191,8 +192,8 @@ impl Resolve for Filtered {
 fn allows(reach: Reach, address: SocketAddr) -> bool {
     match reach {
         Reach::Anywhere => true,
-        Reach::Public => Class::classify(address.ip()) == Class::Public,
-        Reach::Loopback => Class::classify(address.ip()) == Class::Loopback,
+        Reach::Public => HostClass::from_ip(address.ip()) == HostClass::Public,
+        Reach::Loopback => HostClass::from_ip(address.ip()) == HostClass::Loopback,
     }
 }
 
@@ -245,17 +246,17 @@ mod tests {
         }
     }
 
-    fn class(address: &str) -> Class {
-        Class::classify(address.parse().unwrap())
+    fn class(address: &str) -> HostClass {
+        HostClass::from_ip(address.parse().unwrap())
     }
 
     #[test]
     fn only_public_addresses_are_public() {
         for public in ["1.1.1.1", "172.15.0.1", "172.32.0.1", "100.63.1.1", "2606:4700::1111"] {
-            assert_eq!(class(public), Class::Public, "{public}");
+            assert_eq!(class(public), HostClass::Public, "{public}");
         }
         for here in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(class(here), Class::Loopback, "{here}");
+            assert_eq!(class(here), HostClass::Loopback, "{here}");
         }
         for private in [
             "0.0.0.0",
@@ -283,30 +284,30 @@ mod tests {
             "::10.0.0.1",
             "64:ff9b:1::1",
         ] {
-            assert_eq!(class(private), Class::Private, "{private}");
+            assert_eq!(class(private), HostClass::Private, "{private}");
         }
     }
 
     #[test]
     fn names_that_mean_this_machine_or_network_are_known() {
-        let class = |name| Class::of_host(&Host::Domain(name));
+        let class = |name| HostClass::from_host(&Host::Domain(name));
         for here in ["localhost", "LOCALHOST.", "a.localhost", "localhost."] {
-            assert_eq!(class(here), Class::Loopback, "{here}");
+            assert_eq!(class(here), HostClass::Loopback, "{here}");
         }
         for private in
             ["metadata", "metadata.google.internal", "printer.local", "intranet", "a.lan."]
         {
-            assert_eq!(class(private), Class::Private, "{private}");
+            assert_eq!(class(private), HostClass::Private, "{private}");
         }
         for public in ["mcp.example.com", "notlocalhost.com", "xlocal.org", "internal.example.com"]
         {
-            assert_eq!(class(public), Class::Public, "{public}");
+            assert_eq!(class(public), HostClass::Public, "{public}");
         }
     }
 
     #[tokio::test]
     async fn a_name_that_resolves_to_this_machine_is_not_reached_from_outside() {
-        let resolve = |reach| Filtered(reach).resolve("localhost".parse().unwrap());
+        let resolve = |reach| FilteredResolver(reach).resolve("localhost".parse().unwrap());
         assert!(resolve(Reach::Public).await.is_err());
         for reach in [Reach::Loopback, Reach::Anywhere] {
             assert!(resolve(reach).await.unwrap().all(|at| at.ip().is_loopback()));

@@ -5,16 +5,16 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::error::{Refusal, Rule};
+use crate::error::{Rule, RuleViolation};
 
-/// Longer ones do not fit into a header.
+/// The longest token that fits into a header.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
-/// A token with less to live is refreshed before it is used.
-const MARGIN_SECONDS: u64 = 60;
+/// A token that expires sooner is refreshed before use.
+const REFRESH_MARGIN_SECONDS: u64 = 60;
 
 /// A token response (RFC 6749, 5.1).
 #[derive(Debug, Deserialize)]
-pub(crate) struct Granted {
+pub(crate) struct TokenResponse {
     pub(crate) access_token: Secret,
     token_type: String,
     #[serde(default)]
@@ -25,28 +25,28 @@ pub(crate) struct Granted {
     pub(crate) scope: Option<String>,
 }
 
-impl Granted {
-    /// Reads one. What was read is never part of an error: it holds secrets.
-    pub(crate) fn read(json: &[u8]) -> Result<Self, Refusal> {
-        let granted: Self = serde_json::from_slice(json)
-            .map_err(|_| Refusal::new(Rule::Token, "an answer that is no token response"))?;
-        if !granted.token_type.eq_ignore_ascii_case("bearer") {
-            return Err(Refusal::new(Rule::Token, &granted.token_type));
+impl TokenResponse {
+    /// Parses a token response. Errors never quote it, because it contains secrets.
+    pub(crate) fn read(json: &[u8]) -> Result<Self, RuleViolation> {
+        let response: Self = serde_json::from_slice(json)
+            .map_err(|_| RuleViolation::new(Rule::Token, "an answer that is no token response"))?;
+        if !response.token_type.eq_ignore_ascii_case("bearer") {
+            return Err(RuleViolation::new(Rule::Token, &response.token_type));
         }
-        let secrets = [Some(&granted.access_token), granted.refresh_token.as_ref()];
+        let secrets = [Some(&response.access_token), response.refresh_token.as_ref()];
         if secrets.into_iter().flatten().all(is_printable) {
-            return Ok(granted);
+            return Ok(response);
         }
-        Err(Refusal::new(Rule::Token, "a token with other characters"))
+        Err(RuleViolation::new(Rule::Token, "a token with other characters"))
     }
 
-    /// The scopes, where the authority says which.
+    /// The granted scopes, if present.
     pub(crate) fn scopes(&self) -> Option<Vec<String>> {
         self.scope.as_deref().map(scopes_in)
     }
 }
 
-/// The well-formed scopes in a text (RFC 6749, 3.3); others are left out, and so is what is many.
+/// The well-formed scopes in a text (RFC 6749, 3.3), at most 64; others are omitted.
 pub(crate) fn scopes_in(text: &str) -> Vec<String> {
     let is_scope = |token: &&str| {
         token.len() <= 256 && token.bytes().all(|b| matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
@@ -61,7 +61,7 @@ fn is_printable(token: &Secret) -> bool {
         && token.bytes().all(|b| (0x21..=0x7e).contains(&b))
 }
 
-/// How a client proves at the token endpoint that it is itself.
+/// Where the client secret is sent at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SecretIn {
@@ -69,9 +69,9 @@ pub(crate) enum SecretIn {
     Body,
 }
 
-/// A login at one server. The endpoints are those that were checked when it was made.
+/// A stored login at one server, with the endpoints that were checked when it was created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct StoredLogin {
     pub(crate) server: Url,
     pub(crate) issuer: String,
     pub(crate) resource: String,
@@ -92,7 +92,7 @@ pub(crate) struct Kept {
     pub(crate) received_at: u64,
 }
 
-impl Kept {
+impl StoredLogin {
     pub(crate) fn bearer(&self) -> Bearer {
         Bearer::new(self.access_token.clone())
     }
@@ -101,10 +101,10 @@ impl Kept {
         self.expires_in.map(|seconds| self.received_at.saturating_add(seconds))
     }
 
-    /// Whether the token is good for a while. One of a short life is good for half of it, else it
-    /// would be refreshed at every use.
+    /// Whether the token is valid for a while. A short-lived token counts as fresh for half of its
+    /// life, otherwise it would be refreshed at every use.
     pub(crate) fn is_fresh(&self, now: u64) -> bool {
-        let margin = self.expires_in.map_or(0, |life| MARGIN_SECONDS.min(life / 2));
+        let margin = self.expires_in.map_or(0, |life| REFRESH_MARGIN_SECONDS.min(life / 2));
         self.lives_beyond(now.saturating_add(margin))
     }
 
@@ -117,27 +117,27 @@ impl Kept {
         self.expires_at().is_none_or(|end| end > moment)
     }
 
-    /// The same login with new tokens. What the answer leaves out stays (RFC 6749, 6).
-    pub(crate) fn renewed(&self, granted: Granted, now: u64) -> Self {
-        let scopes = granted.scopes().unwrap_or_else(|| self.scopes.clone());
+    /// Returns the login with new tokens. Omitted fields keep their value (RFC 6749, 6).
+    pub(crate) fn with_tokens(&self, response: TokenResponse, now: u64) -> Self {
+        let scopes = response.scopes().unwrap_or_else(|| self.scopes.clone());
         Self {
             scopes,
-            access_token: granted.access_token,
-            refresh_token: granted.refresh_token.or_else(|| self.refresh_token.clone()),
-            expires_in: granted.expires_in,
+            access_token: response.access_token,
+            refresh_token: response.refresh_token.or_else(|| self.refresh_token.clone()),
+            expires_in: response.expires_in,
             received_at: now,
             ..self.clone()
         }
     }
 }
 
-/// Seconds since 1970, by the machine's clock.
+/// The current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// A text that is never printed. The one way to its content is [`Secret::expose`].
+/// A secret text that is never printed. [`Secret::expose`] is the only access.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -148,7 +148,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for a request or a file of mode 0600, and for nothing else.
+    /// Returns the text, for a request or a file of mode 0600 only.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -160,7 +160,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// An access token, to be sent to its server.
+/// An access token for its server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bearer(Secret);
 
@@ -173,12 +173,12 @@ impl Bearer {
         &self.0
     }
 
-    /// The token in what the header `Authorization` held.
+    /// Parses the value of an `Authorization` header.
     pub fn of_header(value: &str) -> Option<Self> {
         value.strip_prefix("Bearer ").map(|token| Self(Secret::new(token)))
     }
 
-    /// What the header `Authorization` holds: `Bearer …`, in printable ASCII.
+    /// The value of the `Authorization` header: `Bearer …`, in printable ASCII.
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0.expose())
     }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn only_bearer_tokens_that_fit_a_header_are_taken() {
         let right = r#"{"access_token":"a","token_type":"bearer","expires_in":9,"scope":"x y"}"#;
-        assert_eq!(Granted::read(right.as_bytes()).unwrap().scopes().unwrap(), ["x", "y"]);
+        assert_eq!(TokenResponse::read(right.as_bytes()).unwrap().scopes().unwrap(), ["x", "y"]);
         for wrong in [
             r#"{"access_token":"a","token_type":"DPoP"}"#,
             r#"{"access_token":"","token_type":"Bearer"}"#,
@@ -207,7 +207,11 @@ mod tests {
             r#"{"token_type":"Bearer"}"#,
             "[]",
         ] {
-            assert_eq!(Granted::read(wrong.as_bytes()).unwrap_err().rule(), Rule::Token, "{wrong}");
+            assert_eq!(
+                TokenResponse::read(wrong.as_bytes()).unwrap_err().rule(),
+                Rule::Token,
+                "{wrong}"
+            );
         }
     }
 

@@ -19,49 +19,50 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use crate::error::{LoginError, quoted};
-use crate::token::Kept;
+use crate::error::{LoginError, shell_quote};
+use crate::token::StoredLogin;
 
-/// What a file that is being written begins with.
-const PART: &str = ".part-";
-/// A login takes two kilobytes; more than this was not written by us.
-const LARGEST: u64 = 256 * 1024;
-/// Longer than an authority may take to answer.
+/// The name prefix of files that are being written.
+const PART_PREFIX: &str = ".part-";
+/// The largest login file; a login takes about two kilobytes.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
+/// Longer than the time limit of a refresh request.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where logins lie.
+/// The directory of logins.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder {
+pub(crate) struct LoginDir {
     path: PathBuf,
 }
 
-/// A login and the file it lies in.
+/// A login and its file name.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct LoginFile {
     pub(crate) file: String,
-    pub(crate) kept: Kept,
+    pub(crate) login: StoredLogin,
 }
 
-impl Folder {
+impl LoginDir {
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// All logins. Reading makes no directory.
-    pub(crate) fn all(&self) -> Result<Vec<Found>, LoginError> {
-        self.found(|name| !name.starts_with(PART))
+    /// Reads all logins. Does not create the directory.
+    pub(crate) fn all(&self) -> Result<Vec<LoginFile>, LoginError> {
+        self.read_matching(|name| !name.starts_with(PART_PREFIX))
     }
 
-    /// Those at `server`, the newest first: one, unless a process was killed between two steps.
-    pub(crate) fn of(&self, server: &ServerKey) -> Result<Vec<Found>, LoginError> {
+    /// Reads the logins at `server`, newest first: one, unless a process was killed between two
+    /// steps.
+    pub(crate) fn at_server(&self, server: &ServerKey) -> Result<Vec<LoginFile>, LoginError> {
         let stem = server.stem();
-        let mut found = self.found(|name| name.starts_with(&stem))?;
-        found.retain(|found| ServerKey::from_url(&found.kept.server) == *server);
-        found.sort_by_key(|found| std::cmp::Reverse(found.kept.received_at));
+        let mut found = self.read_matching(|name| name.starts_with(&stem))?;
+        found.retain(|found| ServerKey::from_url(&found.login.server) == *server);
+        found.sort_by_key(|found| std::cmp::Reverse(found.login.received_at));
         Ok(found)
     }
 
-    fn found(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Found>, LoginError> {
+    fn read_matching(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<LoginFile>, LoginError> {
         let Some(dir) = PrivateDir::open(&self.path)? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for file in dir.names()? {
@@ -69,40 +70,40 @@ impl Folder {
             if !is_login || !wanted(&file) {
                 continue;
             }
-            // One that was removed meanwhile is none.
+            // The file was deleted meanwhile.
             let Some(content) = dir.read(&file)? else { continue };
-            let kept = serde_json::from_slice(&content)
+            let login = serde_json::from_slice(&content)
                 .map_err(|_| LoginError::Damaged { path: dir.path(&file) })?;
-            all.push(Found { file, kept });
+            all.push(LoginFile { file, login });
         }
         Ok(all)
     }
 
-    /// Makes the folder, and waits until nobody else changes logins at `server`.
-    pub(crate) async fn lock(&self, server: &ServerKey) -> Result<Locked, LoginError> {
+    /// Creates the directory, and waits for the exclusive lock on the logins at `server`.
+    pub(crate) async fn lock(&self, server: &ServerKey) -> Result<LockedLogins, LoginError> {
         let dir = PrivateDir::make(&self.path)?;
-        let lock = Lock::acquire(&dir, &format!("{}.lock", server.stem())).await?;
-        Ok(Locked { dir, server: server.clone(), _lock: lock })
+        let lock = LoginLock::acquire(&dir, &format!("{}.lock", server.stem())).await?;
+        Ok(LockedLogins { dir, server: server.clone(), _lock: lock })
     }
 }
 
-/// The right to change the logins at one server.
+/// Exclusive access to the logins at one server.
 #[derive(Debug)]
-pub(crate) struct Locked {
+pub(crate) struct LockedLogins {
     dir: PrivateDir,
     server: ServerKey,
-    _lock: Lock,
+    _lock: LoginLock,
 }
 
-impl Locked {
-    /// Keeps a login, in place of any other at the same server.
-    pub(crate) fn keep(&self, kept: &Kept) -> Result<(), LoginError> {
-        let file = self.server.file(&kept.issuer);
+impl LockedLogins {
+    /// Stores a login and replaces any other at the same server.
+    pub(crate) fn store(&self, login: &StoredLogin) -> Result<(), LoginError> {
+        let file = self.server.file(&login.issuer);
         let stem = self.server.stem();
-        let part = format!("{PART}{stem}");
-        // Whoever wrote it was killed: nobody writes beside us.
+        let part = format!("{PART_PREFIX}{stem}");
+        // Its writer was killed: only the holder of the lock writes.
         self.dir.remove(&part)?;
-        let content = serde_json::to_vec_pretty(kept).map_err(|error| LoginError::File {
+        let content = serde_json::to_vec_pretty(login).map_err(|error| LoginError::File {
             path: self.dir.path(&file),
             source: error.into(),
         })?;
@@ -116,13 +117,13 @@ impl Locked {
         Ok(())
     }
 
-    /// Removes a login; whether it was there.
-    pub(crate) fn remove(&self, found: &Found) -> Result<bool, LoginError> {
+    /// Deletes a login; returns whether it existed.
+    pub(crate) fn remove(&self, found: &LoginFile) -> Result<bool, LoginError> {
         self.dir.remove(&found.file)
     }
 }
 
-/// An open directory that only its owner can enter.
+/// An open directory that only its owner can access.
 #[derive(Debug)]
 pub(crate) struct PrivateDir {
     fd: OwnedFd,
@@ -130,14 +131,14 @@ pub(crate) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens it; nothing where there is none.
+    /// Opens the directory; `None` if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, LoginError> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let fd = match fs::open(path, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(foreign(path, "is no directory of ours", &remove(path)));
+                return Err(foreign(path, "is no directory of ours", &remove_command(path)));
             }
             Err(errno) => return Err(failed(path, errno.into())),
         };
@@ -145,9 +146,9 @@ impl PrivateDir {
         Ok(Some(Self { fd, path: path.to_owned() }))
     }
 
-    /// Opens it, and makes it where there is none.
+    /// Opens the directory, and creates it if it is missing.
     pub(crate) fn make(path: &Path) -> Result<Self, LoginError> {
-        // What is in its place, if it is no directory, is told below in better words.
+        // `open` reports anything that is not a directory with a better message.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         if let Err(source) = made
             && source.kind() != io::ErrorKind::AlreadyExists
@@ -161,7 +162,7 @@ impl PrivateDir {
         self.path.join(name)
     }
 
-    /// The names in it.
+    /// Lists the file names.
     pub(crate) fn names(&self) -> Result<Vec<String>, LoginError> {
         let failed = |errno: Errno| failed(&self.path, errno.into());
         let mut names = Vec::new();
@@ -174,18 +175,18 @@ impl PrivateDir {
         Ok(names)
     }
 
-    /// The content of a file; nothing where there is none.
+    /// Reads a file; `None` if it is missing.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, LoginError> {
-        // Not waiting: a pipe in its place would never answer.
+        // Non-blocking, because a pipe in its place would block forever.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let Some(file) = self.open_file(name, flags)? else { return Ok(None) };
         let mut content = Vec::new();
-        let read = File::from(file).take(LARGEST).read_to_end(&mut content);
+        let read = File::from(file).take(MAX_FILE_BYTES).read_to_end(&mut content);
         read.map_err(|source| failed(&self.path(name), source))?;
         Ok(Some(content))
     }
 
-    /// Opens a file that is there and private.
+    /// Opens an existing private file.
     pub(crate) fn open_file(
         &self,
         name: &str,
@@ -197,7 +198,7 @@ impl PrivateDir {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => {
-                return Err(foreign(&path, "is a link", &remove(&path)));
+                return Err(foreign(&path, "is a link", &remove_command(&path)));
             }
             Err(errno) => return Err(failed(&path, errno.into())),
         };
@@ -205,8 +206,8 @@ impl PrivateDir {
         Ok(Some(fd))
     }
 
-    /// Writes a file as a whole: whoever reads sees the old content or the new one, also after a
-    /// crash. `part` is its name until then.
+    /// Writes a file atomically: readers see the old or the new content, also after a crash. `part`
+    /// is its temporary name.
     pub(crate) fn replace(&self, name: &str, part: &str, content: &[u8]) -> Result<(), LoginError> {
         let failed = |errno: Errno| failed(&self.path(name), errno.into());
         let flags =
@@ -219,7 +220,7 @@ impl PrivateDir {
             file.write_all(content)?;
             file.sync_all()?;
             fs::renameat(&self.fd, part, &self.fd, name)?;
-            // The new name, too, has to outlive a crash.
+            // Makes the rename durable.
             Ok(fs::fsync(&self.fd)?)
         };
         written().map_err(|source| {
@@ -228,7 +229,7 @@ impl PrivateDir {
         })
     }
 
-    /// Removes a file; whether there was one.
+    /// Deletes a file; returns whether it existed.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, LoginError> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -241,46 +242,50 @@ impl PrivateDir {
 fn check(fd: &OwnedFd, path: &Path, kind: FileType, mode: &str) -> Result<(), LoginError> {
     let stat = fs::fstat(fd).map_err(|errno| failed(path, errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != kind {
-        return Err(foreign(path, "is of another kind", &remove(path)));
+        return Err(foreign(path, "is of another kind", &remove_command(path)));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(foreign(path, "belongs to another user", &format!("rm -r {}", word(path))));
+        return Err(foreign(
+            path,
+            "belongs to another user",
+            &format!("rm -r {}", shell_path(path)),
+        ));
     }
     if stat.st_mode & 0o077 != 0 {
         return Err(foreign(
             path,
             "is open to other users",
-            &format!("chmod {mode} {}", word(path)),
+            &format!("chmod {mode} {}", shell_path(path)),
         ));
     }
     Ok(())
 }
 
-fn foreign(path: &Path, why: &'static str, mend: &str) -> LoginError {
-    LoginError::NotPrivate { path: path.to_owned(), why, mend: format!("run `{mend}`") }
+fn foreign(path: &Path, why: &'static str, command: &str) -> LoginError {
+    LoginError::NotPrivate { path: path.to_owned(), why, mend: format!("run `{command}`") }
 }
 
-fn remove(path: &Path) -> String {
-    format!("rm {}", word(path))
+fn remove_command(path: &Path) -> String {
+    format!("rm {}", shell_path(path))
 }
 
-fn word(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
+fn shell_path(path: &Path) -> String {
+    shell_quote(&path.to_string_lossy())
 }
 
 fn failed(path: &Path, source: io::Error) -> LoginError {
     LoginError::File { path: path.to_owned(), source }
 }
 
-/// Held while it lives. The kernel releases it too when the process is killed.
+/// An exclusive file lock. The kernel releases it when the process is killed.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct LoginLock {
     _fd: OwnedFd,
 }
 
-impl Lock {
-    /// Waits for it, without holding a thread. The file stays: removing it would give two processes
-    /// a lock each, on two files of one name.
+impl LoginLock {
+    /// Acquires the lock without blocking a thread. The lock file is never deleted: two processes
+    /// could otherwise hold locks on two files of the same name.
     pub(crate) async fn acquire(dir: &PrivateDir, name: &str) -> Result<Self, LoginError> {
         let path = dir.path(name);
         let failed = |errno: Errno| LoginError::File { path: path.clone(), source: errno.into() };
@@ -303,13 +308,13 @@ impl Lock {
     }
 }
 
-/// A server: scheme, host, port and path, without what does not tell servers apart.
+/// The identity of a server: scheme, host, port and path, normalized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerKey(Url);
 
 impl ServerKey {
     pub(crate) fn from_url(server: &Url) -> Self {
-        // The parser has made scheme and host lower case and dropped the scheme's own port.
+        // The parser lower-cased scheme and host and dropped the default port.
         let mut url = server.clone();
         url.set_query(None);
         url.set_fragment(None);
@@ -322,12 +327,12 @@ impl ServerKey {
         &self.0
     }
 
-    /// What its files begin with. Never the text itself: a server chooses that.
+    /// The prefix of its file names: a digest, because the URL is untrusted.
     pub(crate) fn stem(&self) -> String {
         digest(self.0.as_str())
     }
 
-    /// The name of the file of its login at `issuer`.
+    /// The file name of its login at `issuer`.
     pub(crate) fn file(&self, issuer: &str) -> String {
         format!("{}-{}.json", self.stem(), digest(issuer))
     }

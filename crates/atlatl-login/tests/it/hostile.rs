@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atlatl_login::{Carrier as _, Exchange, Internet, Reach};
+use atlatl_login::{HttpTransport as _, NetworkTransport, Reach, TransportRequest};
 use testkit::http::{HttpServer, reply};
 
 use crate::public::{AUTHORITY, Public, up_to_the_browser};
@@ -68,7 +68,13 @@ async fn a_name_that_resolves_to_this_machine_is_not_fetched() {
     let ask = |reach| {
         let url = format!("http://localhost:{}/x", here.port()).parse().unwrap();
         let (headers, body) = (http::HeaderMap::new(), Vec::new());
-        Internet.carry(Exchange { method: http::Method::GET, url, headers, body, reach })
+        NetworkTransport.send(TransportRequest {
+            method: http::Method::GET,
+            url,
+            headers,
+            body,
+            reach,
+        })
     };
     assert!(ask(Reach::Public).await.is_err());
     assert_eq!(here.asked().len(), 0);

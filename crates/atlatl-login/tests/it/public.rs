@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use atlatl_login::{Carried, Carrier, Exchange, Internet};
+use atlatl_login::{HttpTransport, NetworkTransport, TransportFuture, TransportRequest};
 use http::{Response, header::WWW_AUTHENTICATE};
 use serde_json::{Value, json};
 use url::Url;
@@ -43,8 +43,8 @@ impl Public {
 
     /// The challenge points there.
     pub(crate) fn pointing(mut self, url: &str) -> Self {
-        let quoted = url.replace('\\', "\\\\").replace('"', "\\\"");
-        self.challenge = format!("Bearer resource_metadata=\"{quoted}\"");
+        let escaped = url.replace('\\', "\\\\").replace('"', "\\\"");
+        self.challenge = format!("Bearer resource_metadata=\"{escaped}\"");
         self
     }
 
@@ -63,12 +63,12 @@ impl Public {
     }
 }
 
-impl Carrier for Public {
-    fn carry(&self, exchange: Exchange) -> Carried<'_> {
+impl HttpTransport for Public {
+    fn send(&self, exchange: TransportRequest) -> TransportFuture<'_> {
         self.asked.lock().unwrap().push(exchange.url.clone());
         let host = exchange.url.host_str().unwrap_or_default();
         if !["mcp.example.com", "as.example.com"].contains(&host) {
-            return Box::pin(async move { Internet.carry(exchange).await });
+            return Box::pin(async move { NetworkTransport.send(exchange).await });
         }
         Box::pin(async move {
             if exchange.url.as_str() == SERVER {
