@@ -8,11 +8,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::cell::{Cell, Kind};
-use crate::rows::{Column, Content, GAP, Place, Row};
-use crate::screen::{Direction, Look, Mode, Record, Screen};
+use crate::rows::{COLUMN_GAP, Column, ColumnSpan, Row, RowContent};
+use crate::screen::{ColorMode, Direction, Mode, Record, Screen};
 use crate::text::{end_of, fit, grouped, width};
 
-const KEYS: [(&str, &str); 15] = [
+const HELP_KEYS: [(&str, &str); 15] = [
     ("\u{2191} \u{2193}  j k", "a record up, down"),
     ("PgUp PgDn  space b", "a page up, down"),
     ("g G", "the first, the last"),
@@ -30,8 +30,8 @@ const KEYS: [(&str, &str); 15] = [
     ("q  Ctrl-C", "quit"),
 ];
 
-/// Draws a screen. The default colours are the terminal's own, so that it is read well on a dark
-/// and on a light one.
+/// Draws a screen. The default colours are the terminal's own, so that it is readable on dark and
+/// light backgrounds.
 pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     let area = frame.area();
     let styles = Styles::new(screen.look);
@@ -65,7 +65,7 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     }
 }
 
-/// The few styles there are.
+/// The text styles.
 #[derive(Debug, Clone, Copy)]
 struct Styles {
     plain: Style,
@@ -77,11 +77,11 @@ struct Styles {
 }
 
 impl Styles {
-    fn new(look: Look) -> Self {
+    fn new(look: ColorMode) -> Self {
         let plain = Style::new();
         let accent = match look {
-            Look::Colour => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
-            Look::Plain => plain.add_modifier(Modifier::BOLD),
+            ColorMode::Colour => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+            ColorMode::Plain => plain.add_modifier(Modifier::BOLD),
         };
         Self {
             plain,
@@ -99,13 +99,13 @@ fn line(area: Rect, y: u16) -> Rect {
     Rect { y: area.y + y, height: 1.min(area.height), ..area }
 }
 
-/// The rest of an area, some lines down.
+/// The rest of an area below some lines.
 fn below(area: Rect, lines: u16) -> Rect {
     let lines = lines.min(area.height);
     Rect { y: area.y + lines, height: area.height - lines, ..area }
 }
 
-/// Writes text into a line from a column on, and says which column is behind it.
+/// Writes text into a line at a column, and returns the column after it.
 fn write(buffer: &mut Buffer, line: Rect, x: usize, text: &str, style: Style) -> usize {
     let Ok(from) = u16::try_from(x) else { return x };
     if line.height == 0 || from >= line.width {
@@ -117,9 +117,9 @@ fn write(buffer: &mut Buffer, line: Rect, x: usize, text: &str, style: Style) ->
 }
 
 fn draw_table(screen: &Screen, styles: Styles, mut area: Rect, buffer: &mut Buffer) {
-    let places = screen.body().columns.places(screen.first_column, screen.table_room());
+    let spans = screen.row_set().columns.layout(screen.first_column, screen.table_room());
     if screen.bars().heading {
-        heading(screen, &places, styles, line(area, 0), buffer);
+        draw_heading(screen, &spans, styles, line(area, 0), buffer);
         area = below(area, 1);
     }
     if screen.page.is_empty() && area.height > 0 && !screen.is_busy() {
@@ -131,12 +131,12 @@ fn draw_table(screen: &Screen, styles: Styles, mut area: Rect, buffer: &mut Buff
         let number = row.number + 1;
         let margin = screen.margin();
         let under_cursor = screen.top + usize::from(y) == screen.cursor;
-        let digits = fit(&number.to_string(), margin.saturating_sub(GAP)).into_owned();
-        let x = margin.saturating_sub(GAP + width(&digits));
+        let digits = fit(&number.to_string(), margin.saturating_sub(COLUMN_GAP)).into_owned();
+        let x = margin.saturating_sub(COLUMN_GAP + width(&digits));
         write(buffer, at, x, &digits, styles.faint);
-        match screen.body().content {
-            Content::Records => cells(screen, row, &places, styles, at, buffer),
-            Content::Text => text(screen, row, styles, at, buffer),
+        match screen.row_set().content {
+            RowContent::Records => draw_cells(screen, row, &spans, styles, at, buffer),
+            RowContent::Text => draw_text(screen, row, styles, at, buffer),
         }
         if under_cursor {
             buffer.set_style(at, styles.cursor);
@@ -144,29 +144,34 @@ fn draw_table(screen: &Screen, styles: Styles, mut area: Rect, buffer: &mut Buff
     }
 }
 
-fn heading(screen: &Screen, places: &[Place], styles: Styles, at: Rect, buffer: &mut Buffer) {
+fn draw_heading(
+    screen: &Screen,
+    spans: &[ColumnSpan],
+    styles: Styles,
+    at: Rect,
+    buffer: &mut Buffer,
+) {
     let margin = screen.margin();
-    let x = margin.saturating_sub(GAP + 1);
+    let x = margin.saturating_sub(COLUMN_GAP + 1);
     write(buffer, at, x, "#", styles.faint);
-    for place in places {
-        let Some(column) = screen.body().columns.get(place.column) else { continue };
-        let mark = match &screen.sorted {
-            Some(sorted) if sorted.column == place.column => match sorted.direction {
+    for span in spans {
+        let Some(column) = screen.row_set().columns.get(span.column) else { continue };
+        let mark = match &screen.sort_order {
+            Some(sort_order) if sort_order.column == span.column => match sort_order.direction {
                 Direction::Up => "\u{2191}",
                 Direction::Down => "\u{2193}",
             },
             _ => "",
         };
-        let title = fit(&column.title, place.width.saturating_sub(mark.chars().count()));
+        let title = fit(&column.title, span.width.saturating_sub(mark.chars().count()));
         let title = format!("{title}{mark}");
-        let before =
-            if column.is_numeric() { place.width.saturating_sub(width(&title)) } else { 0 };
-        let style = if place.column == screen.column { styles.accent } else { styles.heading };
-        let style = if place.column == screen.column { style.patch(underlined()) } else { style };
-        write(buffer, at, margin + place.x + before, &title, style);
+        let before = if column.is_numeric() { span.width.saturating_sub(width(&title)) } else { 0 };
+        let style = if span.column == screen.column { styles.accent } else { styles.heading };
+        let style = if span.column == screen.column { style.patch(underlined()) } else { style };
+        write(buffer, at, margin + span.x + before, &title, style);
     }
-    let last = places.last().map_or(0, |place| place.column + 1);
-    if last < screen.body().columns.len() && at.width > 0 {
+    let last = spans.last().map_or(0, |span| span.column + 1);
+    if last < screen.row_set().columns.len() && at.width > 0 {
         write(buffer, at, usize::from(at.width) - 1, "\u{203a}", styles.accent);
     }
     if screen.first_column > 0 && margin > 0 {
@@ -178,33 +183,41 @@ fn underlined() -> Style {
     Style::new().add_modifier(Modifier::UNDERLINED)
 }
 
-fn cells(
+fn draw_cells(
     screen: &Screen,
     row: &Row,
-    places: &[Place],
+    spans: &[ColumnSpan],
     styles: Styles,
     at: Rect,
     buffer: &mut Buffer,
 ) {
-    for place in places {
-        let Some(Some(Cell { kind, text })) = row.cells.get(place.column) else { continue };
-        let shown = fit(text, place.width);
-        let numeric = screen.body().columns.get(place.column).is_some_and(Column::is_numeric);
+    for span in spans {
+        let Some(Some(Cell { kind, text })) = row.cells.get(span.column) else { continue };
+        let shown = fit(text, span.width);
+        let numeric = screen.row_set().columns.get(span.column).is_some_and(Column::is_numeric);
         let right = *kind == Kind::Number || (*kind == Kind::Word && numeric);
-        let before = if right { place.width.saturating_sub(width(&shown)) } else { 0 };
+        let before = if right { span.width.saturating_sub(width(&shown)) } else { 0 };
         let style = if *kind == Kind::Word { styles.faint } else { styles.plain };
-        marked(screen, &shown, screen.margin() + place.x + before, style, styles, at, buffer);
+        write_with_matches(
+            screen,
+            &shown,
+            screen.margin() + span.x + before,
+            style,
+            styles,
+            at,
+            buffer,
+        );
     }
 }
 
-fn text(screen: &Screen, row: &Row, styles: Styles, at: Rect, buffer: &mut Buffer) {
+fn draw_text(screen: &Screen, row: &Row, styles: Styles, at: Rect, buffer: &mut Buffer) {
     let skipped = end_of(&row.text, screen.shift);
     let shown = fit(&row.text[skipped..], screen.table_room());
-    marked(screen, &shown, screen.margin(), styles.plain, styles, at, buffer);
+    write_with_matches(screen, &shown, screen.margin(), styles.plain, styles, at, buffer);
 }
 
-/// Writes a text, with what was searched for made visible in it.
-fn marked(
+/// Writes a text and highlights matches of the search pattern.
+fn write_with_matches(
     screen: &Screen,
     text: &str,
     x: usize,
@@ -215,13 +228,13 @@ fn marked(
 ) {
     write(buffer, at, x, text, style);
     let Some(pattern) = &screen.pattern else { return };
-    for place in pattern.places(text) {
-        let from = x + width(&text[..place.start]);
-        write(buffer, at, from, &text[place], styles.found);
+    for span in pattern.find_in(text) {
+        let from = x + width(&text[..span.start]);
+        write(buffer, at, from, &text[span], styles.found);
     }
 }
 
-/// What is seen of how many: "1–20 of 5,000".
+/// The visible range, such as "1–20 of 5,000".
 fn visible_range(screen: &Screen) -> String {
     let count = screen.count();
     if count == 0 {
@@ -241,14 +254,14 @@ fn draw_record(record: &Record, screen: &Screen, styles: Styles, area: Rect, buf
             let from = row.len() - row.trim_start().len();
             write(buffer, at, from, &row[from..end], styles.heading);
         }
-        for place in screen.pattern.iter().flat_map(|pattern| pattern.places(row)) {
-            let from = width(&row[..place.start]);
-            write(buffer, at, from, &row[place.clone()], styles.found);
+        for span in screen.pattern.iter().flat_map(|pattern| pattern.find_in(row)) {
+            let from = width(&row[..span.start]);
+            write(buffer, at, from, &row[span.clone()], styles.found);
         }
     }
 }
 
-/// The end of a member's name, where a row begins with one.
+/// The end of a member name, if a row begins with one.
 fn name_end(row: &str) -> Option<usize> {
     let trimmed = row.trim_start();
     let inner = trimmed.strip_prefix('"')?;
@@ -263,10 +276,10 @@ fn name_end(row: &str) -> Option<usize> {
 }
 
 fn draw_help(styles: Styles, area: Rect, buffer: &mut Buffer) {
-    let key_width = KEYS.iter().map(|(key, _)| width(key)).max().unwrap_or(0);
-    let text_width = KEYS.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
+    let key_width = HELP_KEYS.iter().map(|(key, _)| width(key)).max().unwrap_or(0);
+    let text_width = HELP_KEYS.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
     let wide = u16::try_from(key_width + text_width + 6).unwrap_or(u16::MAX).min(area.width);
-    let high = u16::try_from(KEYS.len() + 2).unwrap_or(u16::MAX).min(area.height);
+    let high = u16::try_from(HELP_KEYS.len() + 2).unwrap_or(u16::MAX).min(area.height);
     let window = Rect {
         x: area.x + (area.width - wide) / 2,
         y: area.y + (area.height - high) / 2,
@@ -278,7 +291,7 @@ fn draw_help(styles: Styles, area: Rect, buffer: &mut Buffer) {
         write(buffer, line(window, y), 0, &blank, styles.plain);
     }
     let framed = high > 4;
-    let rows = KEYS.iter().take(usize::from(if framed { high - 2 } else { high }));
+    let rows = HELP_KEYS.iter().take(usize::from(if framed { high - 2 } else { high }));
     for (y, (key, text)) in (u16::from(framed)..).zip(rows) {
         let at = line(window, y);
         let room = usize::from(wide).saturating_sub(key_width + 6);

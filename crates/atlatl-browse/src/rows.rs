@@ -5,74 +5,74 @@ use std::io;
 
 use crate::cell::{Cell, Kind};
 use crate::fields::fields;
-use crate::lines::{Line, Lines, Source, fill};
+use crate::lines::{Line, Lines, RowSource, fill};
 use crate::text::{harmless, unescape, width};
 
-/// The most of a line that is ever held: of a longer one the beginning is shown, searched and
+/// The most bytes of a line that are loaded: of a longer line, the beginning is shown, searched and
 /// sorted by.
 pub(crate) const MAX_LINE_LEN: usize = 4 << 20;
-/// What is read of a line for the table.
-const HEAD: usize = 64 << 10;
-/// Records that decide how wide the columns are, and the most bytes that are read for that.
-const SAMPLE: usize = 200;
+/// The number of bytes of a line that are read for the table.
+const TABLE_LINE_BYTES: usize = 64 << 10;
+/// The number of records that determine the column widths, and the most bytes read for that.
+const SAMPLE_RECORDS: usize = 200;
 const SAMPLE_BYTES: usize = 2 << 20;
-/// What is read at once where lines are read one after the other.
-const WINDOW: u64 = 256 << 10;
-/// More columns than this are left to the record view.
+/// The read size for consecutive lines.
+const READ_WINDOW_BYTES: u64 = 256 << 10;
+/// The most columns; the record view shows all fields.
 const MAX_COLUMNS: usize = 1000;
-/// The widest that a column is made while others wait for room.
-const USUAL: usize = 32;
-/// The widest that a column ever wants to be.
-const WIDEST: usize = 400;
-/// What stands between two columns.
-pub(crate) const GAP: usize = 2;
-/// The column of records that are no objects.
-const VALUE: &str = "value";
+/// The maximum width of a column while others need room.
+const PREFERRED_COLUMN_WIDTH: usize = 32;
+/// The maximum width of a column.
+const MAX_COLUMN_WIDTH: usize = 400;
+/// The gap between two columns.
+pub(crate) const COLUMN_GAP: usize = 2;
+/// The title of the column for records that are not objects.
+const VALUE_COLUMN: &str = "value";
 
-/// What the lines are.
+/// The content of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "they are records or they are not")]
-pub enum Content {
-    /// A JSON value each.
+pub enum RowContent {
+    /// One JSON value per line.
     Records,
     /// Text.
     Text,
 }
 
-/// Lines and what is known of them.
-pub(crate) struct Body {
-    source: Box<dyn Source>,
+/// The lines of a source with their columns.
+pub(crate) struct RowSet {
+    source: Box<dyn RowSource>,
     pub(crate) lines: Lines,
     pub(crate) columns: Columns,
-    pub(crate) content: Content,
+    pub(crate) content: RowContent,
     sampled: bool,
 }
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
-    /// From 0.
+    /// The line number, from 0.
     pub(crate) number: usize,
-    /// Of a record.
+    /// The cells of a record.
     pub(crate) cells: Cells,
-    /// Of a text.
+    /// The text of a line that is not a record.
     pub(crate) text: String,
 }
 
-impl Body {
-    pub(crate) fn new(source: Box<dyn Source>, begin: u64, content: Content) -> Self {
+impl RowSet {
+    pub(crate) fn new(source: Box<dyn RowSource>, begin: u64, content: RowContent) -> Self {
         let lines = Lines::new(&*source, begin);
         Self { source, lines, columns: Columns::default(), content, sampled: false }
     }
 
-    /// Looks for further lines.
+    /// Indexes more lines.
     pub(crate) fn index(&mut self) -> io::Result<()> {
         self.lines.more(&*self.source)?;
-        if !self.sampled && self.content == Content::Records && self.lines.count() > 0 {
+        if !self.sampled && self.content == RowContent::Records && self.lines.count() > 0 {
             self.sampled = true;
             let mut bytes = 0;
-            for number in 0..self.lines.count().min(SAMPLE) {
-                let line = self.lines.line(&*self.source, number, HEAD)?;
+            for number in 0..self.lines.count().min(SAMPLE_RECORDS) {
+                let line = self.lines.line(&*self.source, number, TABLE_LINE_BYTES)?;
                 self.columns.cells(&line.bytes, line.cut);
                 bytes += line.bytes.len();
                 if bytes > SAMPLE_BYTES {
@@ -88,13 +88,13 @@ impl Body {
     }
 
     pub(crate) fn row(&mut self, number: usize) -> io::Result<Row> {
-        let Line { bytes, cut } = self.line(number, HEAD)?;
+        let Line { bytes, cut } = self.line(number, TABLE_LINE_BYTES)?;
         Ok(match self.content {
-            Content::Records => {
+            RowContent::Records => {
                 let cells = self.columns.cells(&bytes, cut);
                 Row { number, cells, text: String::new() }
             }
-            Content::Text => {
+            RowContent::Text => {
                 let mut text = String::from_utf8_lossy(&bytes).replace('\t', "    ");
                 if cut {
                     text.push_str(crate::text::CUT);
@@ -104,20 +104,19 @@ impl Body {
         })
     }
 
-    /// Calls `each` with the lines of these numbers and their place among them, until it says that
-    /// it has enough.
+    /// Calls `each` with the index and content of these lines, until it returns false.
     pub(crate) fn each(
         &self,
         numbers: &[usize],
         mut each: impl FnMut(usize, &[u8]) -> bool,
     ) -> io::Result<()> {
         let (mut at, mut window) = (0_u64, Vec::new());
-        for (place, &number) in numbers.iter().enumerate() {
+        for (index, &number) in numbers.iter().enumerate() {
             let mut span = self.lines.span(number);
             span.end = span.end.min(span.start + MAX_LINE_LEN as u64);
             if span.start < at || span.end > at + window.len() as u64 {
-                let next = numbers.get(place + 1).copied();
-                let length = (span.end - span.start).max(WINDOW);
+                let next = numbers.get(index + 1).copied();
+                let length = (span.end - span.start).max(READ_WINDOW_BYTES);
                 let (from, length) = if next == Some(number + 1) {
                     (span.start, length)
                 } else if next.is_some() && next == number.checked_sub(1) {
@@ -136,7 +135,7 @@ impl Body {
                 usize::try_from(to.saturating_sub(at)).unwrap_or(usize::MAX).min(window.len())
             };
             let line = &window[cut(span.start)..cut(span.end)];
-            if !each(place, line.strip_suffix(b"\r").unwrap_or(line)) {
+            if !each(index, line.strip_suffix(b"\r").unwrap_or(line)) {
                 break;
             }
         }
@@ -144,12 +143,12 @@ impl Body {
     }
 }
 
-/// A field.
+/// A column: a field of the records.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
-    /// As it is written in the records.
+    /// The name as written in the records.
     pub(crate) name: Box<[u8]>,
-    /// Fit to be shown.
+    /// The title for display.
     pub(crate) title: String,
     wanted: usize,
     numbers: usize,
@@ -157,24 +156,24 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Whether it holds numbers in the first place.
+    /// Whether it holds mostly numbers.
     pub(crate) fn is_numeric(&self) -> bool {
         self.numbers > self.others
     }
 }
 
-/// All fields seen so far.
+/// The fields seen so far, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     list: Vec<Column>,
     by_name: HashMap<Box<[u8]>, usize>,
-    /// The column of values that are no objects.
+    /// The column of records that are not objects.
     value: Option<usize>,
 }
 
-/// A column's place on the screen.
+/// The position of a column on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ColumnSpan {
     pub(crate) column: usize,
     /// From the left edge of the table.
     pub(crate) x: usize,
@@ -193,13 +192,13 @@ impl Columns {
         self.list.get(column)
     }
 
-    /// Whether a column is that of records that are no objects.
+    /// Whether this is the column for records that are not objects.
     pub(crate) fn is_plain(&self, column: usize) -> bool {
         self.value == Some(column)
     }
 
-    /// Takes the cells of a record, and adds the fields that nobody knew. Columns become wider where
-    /// its values want it, and never narrower: what is on the screen should move little.
+    /// Returns the cells of a record, and adds new fields. Columns grow with their values and never
+    /// shrink, so that the screen moves little.
     pub(crate) fn cells(&mut self, record: &[u8], cut: bool) -> Cells {
         let mut cells: Cells = vec![None; self.list.len()];
         let object = fields(record, |name, value| {
@@ -207,13 +206,13 @@ impl Columns {
             let cell = Cell::of_json(value);
             self.measure(column, &cell);
             cells.resize(self.list.len(), None);
-            // The first of several members with one name, as the table has room for one.
+            // Of several members with the same name, shows the first.
             cells[column].get_or_insert(cell);
             true
         });
         if !object {
             let value = *self.value.get_or_insert_with(|| {
-                self.list.push(Column::new(VALUE.as_bytes()));
+                self.list.push(Column::new(VALUE_COLUMN.as_bytes()));
                 self.list.len() - 1
             });
             let cell = Cell::of_json(record.trim_ascii());
@@ -243,7 +242,7 @@ impl Columns {
 
     fn measure(&mut self, column: usize, cell: &Cell) {
         let column = &mut self.list[column];
-        column.wanted = column.wanted.max(width(&cell.text).min(WIDEST));
+        column.wanted = column.wanted.max(width(&cell.text).min(MAX_COLUMN_WIDTH));
         match cell.kind {
             Kind::Number => column.numbers += 1,
             Kind::Word => {}
@@ -251,54 +250,55 @@ impl Columns {
         }
     }
 
-    /// The columns from `first` on that have room in `room` columns of the screen.
-    pub(crate) fn places(&self, first: usize, room: usize) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Lays out the columns from `first` within `room` screen columns.
+    pub(crate) fn layout(&self, first: usize, room: usize) -> Vec<ColumnSpan> {
+        let mut spans = Vec::new();
         let mut x = 0;
         for (column, field) in self.list.iter().enumerate().skip(first) {
-            let width = field.wanted.min(USUAL).min(room);
-            // The last one may be cut, while enough of it is seen.
-            if x > 0 && x + width.min(USUAL / 4) > room {
+            let width = field.wanted.min(PREFERRED_COLUMN_WIDTH).min(room);
+            // The last column may be truncated if enough of it is visible.
+            if x > 0 && x + width.min(PREFERRED_COLUMN_WIDTH / 4) > room {
                 break;
             }
-            places.push(Place { column, x, width: width.min(room - x) });
-            x += width + GAP;
+            spans.push(ColumnSpan { column, x, width: width.min(room - x) });
+            x += width + COLUMN_GAP;
             if x >= room {
                 break;
             }
         }
-        let shown_all = places.last().is_some_and(|place| place.column + 1 == self.list.len());
-        let used = x.saturating_sub(GAP);
+        let shown_all = spans.last().is_some_and(|span| span.column + 1 == self.list.len());
+        let used = x.saturating_sub(COLUMN_GAP);
         if shown_all && used < room {
-            self.widen(&mut places, room - used);
+            self.widen(&mut spans, room - used);
         }
-        places
+        spans
     }
 
-    /// Gives room that is left to the columns that are cut.
-    fn widen(&self, places: &mut [Place], mut spare: usize) {
+    /// Distributes the remaining room to truncated columns.
+    fn widen(&self, spans: &mut [ColumnSpan], mut spare: usize) {
         let mut moved = 0;
-        let wants = places.iter().filter(|p| self.list[p.column].wanted > p.width).count();
+        let wants = spans.iter().filter(|p| self.list[p.column].wanted > p.width).count();
         let mut share = if wants == 0 { 0 } else { spare.div_ceil(wants) };
-        for place in places {
-            place.x += moved;
-            let wanted = self.list[place.column].wanted;
-            let more = wanted.saturating_sub(place.width).min(share).min(spare);
-            place.width += more;
+        for span in spans {
+            span.x += moved;
+            let wanted = self.list[span.column].wanted;
+            let more = wanted.saturating_sub(span.width).min(share).min(spare);
+            span.width += more;
             moved += more;
             spare -= more;
             share = share.min(spare);
         }
     }
 
-    /// The first column to show so that `cursor` is seen, when `first` was the first before.
+    /// The first column to show so that `cursor` is visible, starting from `first`.
     pub(crate) fn follow(&self, first: usize, cursor: usize, room: usize) -> usize {
         let mut first = first.min(cursor);
         loop {
-            let places = self.places(first, room);
-            let seen = places.iter().find(|place| place.column == cursor);
-            let whole =
-                |place: &&Place| place.width >= self.list[cursor].wanted.min(USUAL).min(room);
+            let spans = self.layout(first, room);
+            let seen = spans.iter().find(|span| span.column == cursor);
+            let whole = |span: &&ColumnSpan| {
+                span.width >= self.list[cursor].wanted.min(PREFERRED_COLUMN_WIDTH).min(room)
+            };
             if first >= cursor || seen.as_ref().is_some_and(whole) {
                 return first;
             }
@@ -309,9 +309,9 @@ impl Columns {
 
 impl Column {
     fn new(name: &[u8]) -> Self {
-        let title = harmless(&unescape(name, WIDEST)).into_owned();
-        // With room for the arrow of a sort.
-        let wanted = (width(&title) + 1).min(WIDEST);
+        let title = harmless(&unescape(name, MAX_COLUMN_WIDTH)).into_owned();
+        // With room for the sort arrow.
+        let wanted = (width(&title) + 1).min(MAX_COLUMN_WIDTH);
         Self { name: name.into(), title, wanted, numbers: 0, others: 0 }
     }
 }
@@ -329,10 +329,10 @@ mod tests {
         ) {
             let source = b"0\n11\n222\n\n4\n5\n6\n7\n8".to_vec();
             let texts = ["0", "11", "222", "", "4", "5", "6", "7", "8"];
-            let mut body = Body::new(Box::new(source), 0, Content::Text);
-            body.index().unwrap();
+            let mut row_set = RowSet::new(Box::new(source), 0, RowContent::Text);
+            row_set.index().unwrap();
             let mut seen = Vec::new();
-            body.each(&wanted, |_, line| {
+            row_set.each(&wanted, |_, line| {
                 seen.push(String::from_utf8(line.to_vec()).unwrap());
                 true
             }).unwrap();
@@ -375,16 +375,16 @@ mod tests {
                 .map(|(i, length)| format!("\"c{i}\":\"{}\"", "x".repeat(*length)))
                 .collect();
             columns.cells(format!("{{{}}}", fields.join(",")).as_bytes(), false);
-            let places = columns.places(first, room);
+            let spans = columns.layout(first, room);
             let mut x = 0;
-            for place in &places {
-                prop_assert!(place.x >= x && place.x + place.width <= room);
-                x = place.x + place.width;
+            for span in &spans {
+                prop_assert!(span.x >= x && span.x + span.width <= room);
+                x = span.x + span.width;
             }
             let cursor = first.min(lengths.len() - 1);
             let first = columns.follow(0, cursor, room);
             prop_assert!(first <= cursor);
-            let seen = columns.places(first, room).iter().any(|place| place.column == cursor);
+            let seen = columns.layout(first, room).iter().any(|span| span.column == cursor);
             prop_assert!(seen || room == 0);
         }
     }

@@ -320,8 +320,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::value::Value;
     use super::*;
+    use crate::value::Value;
 
     #[test]
     fn agrees_with_serde_json() {

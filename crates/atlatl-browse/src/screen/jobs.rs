@@ -4,35 +4,35 @@ use super::{Job, Screen};
 use crate::cell::Key;
 use crate::fields::fields;
 use crate::lines::Pattern;
-use crate::rows::Content;
+use crate::rows::RowContent;
 
-/// What is looked at between two looks at the keyboard.
+/// The most lines and bytes searched per step.
 const SEARCH_STEP_LINES: usize = 4096;
 const SEARCH_STEP_BYTES: usize = 2 << 20;
-/// What is read between two looks at the keyboard.
+/// The most lines and bytes read per sort step.
 const SORT_STEP_LINES: usize = 8192;
 const SORT_STEP_BYTES: usize = 4 << 20;
-/// What the keys may take in memory.
+/// The memory limit of sort keys.
 const MAX_SORT_KEY_BYTES: usize = 256 << 20;
 
-/// A search that goes on.
-pub(super) struct Searching {
+/// A search in progress.
+pub(super) struct SearchJob {
     pattern: Pattern,
     forward: bool,
-    /// The next position to look at.
+    /// The next position to examine.
     at: usize,
-    /// How many positions are left, and how many there were.
+    /// The number of positions left, and in total.
     left: usize,
     pub(super) all: usize,
     wrapped: bool,
 }
 
-impl Searching {
+impl SearchJob {
     pub(super) fn done(&self) -> usize {
         self.all - self.left
     }
 
-    /// Goes on behind `done` positions.
+    /// Advances by `done` positions.
     fn advance(&mut self, done: usize) {
         self.left -= done;
         for _ in 0..done {
@@ -49,7 +49,7 @@ impl Searching {
 }
 
 impl Screen {
-    /// Looks for what was typed, from the line under the cursor on.
+    /// Starts a search at the cursor.
     pub(super) fn search(&mut self, typed: &str) {
         match Pattern::new(typed) {
             Some(pattern) => {
@@ -77,18 +77,18 @@ impl Screen {
             return;
         }
         let at = self.cursor;
-        let mut search = Searching { pattern, forward, at, left: all, all, wrapped: false };
+        let mut search = SearchJob { pattern, forward, at, left: all, all, wrapped: false };
         if skip > 0 {
-            // The line under the cursor comes last.
+            // The line under the cursor is examined last.
             search.advance(skip);
             search.left = all;
         }
         self.job = Some(Job::Search(search));
     }
 
-    pub(super) fn search_on(&mut self, mut search: Searching) {
+    pub(super) fn continue_search(&mut self, mut search: SearchJob) {
         if search.all != self.count() {
-            // Begun while the lines were still being counted.
+            // The search began while the lines were still being indexed.
             search.left += self.count().saturating_sub(search.all);
             search.all = self.count();
         }
@@ -99,17 +99,17 @@ impl Screen {
         };
         let numbers: Vec<usize> = (0..piece).map(|place| self.number(position(place))).collect();
         let (mut found, mut done, mut bytes) = (None, 0, 0);
-        let body = self.body();
-        let looked = body.each(&numbers, |place, line| {
+        let row_set = self.row_set();
+        let looked = row_set.each(&numbers, |place, line| {
             done = place + 1;
             bytes += line.len();
-            if search.pattern.is_in(line, body.content) {
+            if search.pattern.matches_line(line, row_set.content) {
                 found = Some(position(place));
             }
             found.is_none() && bytes < SEARCH_STEP_BYTES
         });
         if let Err(error) = looked {
-            return self.trouble(&error);
+            return self.show_read_error(&error);
         }
         if let Some(position) = found {
             self.cursor = position;
@@ -121,7 +121,7 @@ impl Screen {
         }
         search.advance(done);
         if search.left == 0 {
-            let typed = crate::text::harmless(&search.pattern.typed).into_owned();
+            let typed = crate::text::harmless(&search.pattern.text).into_owned();
             self.message = Some(format!("nothing matches {typed}"));
         } else {
             self.job = Some(Job::Search(search));
@@ -129,79 +129,81 @@ impl Screen {
     }
 }
 
-/// Which way.
+/// The sort direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Up,
     Down,
 }
 
-/// An order of records.
-pub(crate) struct Sorted {
+/// A sort order of records.
+pub(crate) struct SortOrder {
     pub(crate) column: usize,
     pub(crate) direction: Direction,
     pub(crate) order: Vec<u32>,
-    /// How many at the end have no value.
+    /// The number of records without a value, at the end.
     missing: usize,
 }
 
-/// A sort that goes on.
-pub(super) struct Sorting {
+/// A sort in progress.
+pub(super) struct SortJob {
     column: usize,
-    /// Nothing for the column of records that are no objects.
+    /// `None` for the column of records that are not objects.
     name: Option<Box<[u8]>>,
     keys: Vec<(Key, u32)>,
     bytes: usize,
 }
 
-impl Sorting {
+impl SortJob {
     pub(super) fn done(&self) -> usize {
         self.keys.len()
     }
 }
 
 impl Screen {
-    /// Up, then down, then as it was.
+    /// Cycles through ascending, descending and stored order.
     pub(super) fn sort(&mut self) {
         let column = self.column;
-        if self.body().content == Content::Text {
+        if self.row_set().content == RowContent::Text {
             self.message = Some("sorting needs records, and this result has none".to_owned());
             return;
         }
-        match &mut self.sorted {
-            Some(sorted) if sorted.column == column && sorted.direction == Direction::Up => {
-                let present = sorted.order.len() - sorted.missing;
-                sorted.order[..present].reverse();
-                sorted.direction = Direction::Down;
-                self.begin_again();
+        match &mut self.sort_order {
+            Some(sort_order)
+                if sort_order.column == column && sort_order.direction == Direction::Up =>
+            {
+                let present = sort_order.order.len() - sort_order.missing;
+                sort_order.order[..present].reverse();
+                sort_order.direction = Direction::Down;
+                self.reset_view();
             }
-            Some(sorted) if sorted.column == column => {
-                self.sorted = None;
-                self.begin_again();
+            Some(sort_order) if sort_order.column == column => {
+                self.sort_order = None;
+                self.reset_view();
             }
             _ => {
-                let columns = &self.body().columns;
+                let columns = &self.row_set().columns;
                 let Some(field) = columns.get(column) else { return };
                 let name = (!columns.is_plain(column)).then(|| field.name.clone());
-                let sorting = Sorting { column, name, keys: Vec::new(), bytes: 0 };
+                let sorting = SortJob { column, name, keys: Vec::new(), bytes: 0 };
                 self.job = Some(Job::Sort(sorting));
             }
         }
     }
 
-    fn begin_again(&mut self) {
-        // A search goes by positions, which are others now.
+    fn reset_view(&mut self) {
+        // A search depends on positions, which have changed.
         self.job = None;
         (self.cursor, self.top) = (0, 0);
         self.version += 1;
     }
 
-    pub(super) fn sort_on(&mut self, mut sort: Sorting) {
+    pub(super) fn continue_sort(&mut self, mut sort: SortJob) {
         let (from, all) = (sort.keys.len(), self.count());
         let to = all.min(from + SORT_STEP_LINES);
         let numbers: Vec<usize> = (from..to).map(|position| self.stored_number(position)).collect();
         let mut bytes = 0;
-        let read = self.body().each(&numbers, |place, line| {
+        let read = self.row_set().each(&numbers, |place, line| {
             bytes += line.len();
             let key = key(line, sort.name.as_deref());
             sort.bytes += size_of::<(Key, u32)>() + key.heap();
@@ -209,7 +211,7 @@ impl Screen {
             bytes < SORT_STEP_BYTES
         });
         if let Err(error) = read {
-            return self.trouble(&error);
+            return self.show_read_error(&error);
         }
         if sort.bytes > MAX_SORT_KEY_BYTES || u32::try_from(all).is_err() {
             let advice =
@@ -217,7 +219,7 @@ impl Screen {
             self.message = Some(advice.to_owned());
             return;
         }
-        // Pieces in order make the last step a merge.
+        // Sorted steps make the final sort a merge.
         sort.keys[from..].sort_by(|one, two| one.0.compare(&two.0, false));
         if sort.keys.len() < all {
             self.job = Some(Job::Sort(sort));
@@ -226,13 +228,13 @@ impl Screen {
         sort.keys.sort_by(|one, two| one.0.compare(&two.0, false));
         let missing = sort.keys.iter().rev().take_while(|(key, _)| *key == Key::Missing).count();
         let order = sort.keys.into_iter().map(|(_, number)| number).collect();
-        self.sorted =
-            Some(Sorted { column: sort.column, direction: Direction::Up, order, missing });
-        self.begin_again();
+        self.sort_order =
+            Some(SortOrder { column: sort.column, direction: Direction::Up, order, missing });
+        self.reset_view();
     }
 }
 
-/// The key of a record in a column.
+/// The sort key of a record.
 fn key(line: &[u8], name: Option<&[u8]>) -> Key {
     let mut found = None;
     let object = fields(line, |field, value| {

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 
 mod any_keys;
-mod asked;
+mod failures;
+mod harness;
 mod hostile;
-mod looks;
-mod seen;
-mod troubled;
+mod queries;
+mod views;

@@ -1,12 +1,12 @@
 //! What is seen at the usual size.
 
-use atlatl_browse::Content;
+use atlatl_browse::RowContent;
 
-use crate::seen::{USUAL, opened, press, products, text};
+use crate::harness::{USUAL, opened, press, products, text};
 
 #[test]
 fn a_table_of_records() {
-    let screen = opened(&products(5000), Content::Records, USUAL);
+    let screen = opened(&products(5000), RowContent::Records, USUAL);
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 5000 records · expires in 23 h
        #   id  name        price   stock  tags       note
@@ -38,7 +38,7 @@ fn a_table_of_records() {
 #[test]
 fn a_wide_screen_gives_cut_columns_more_room() {
     let size = (140, 40);
-    let screen = opened(&products(9), Content::Records, size);
+    let screen = opened(&products(9), RowContent::Records, size);
     insta::assert_snapshot!(text(&screen, size), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 9 records · 1.2 MB · expires in 23 h
     #   id  name        price   stock  tags       note
@@ -85,7 +85,7 @@ fn a_wide_screen_gives_cut_columns_more_room() {
 
 #[test]
 fn a_record_is_seen_whole() {
-    let mut screen = opened(&products(5000), Content::Records, USUAL);
+    let mut screen = opened(&products(5000), RowContent::Records, USUAL);
     press(&mut screen, "G<enter><left>");
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 5000 records · expires in 23 h
@@ -117,7 +117,7 @@ fn a_record_is_seen_whole() {
 
 #[test]
 fn a_search_goes_to_the_next_match() {
-    let mut screen = opened(&products(5000), Content::Records, USUAL);
+    let mut screen = opened(&products(5000), RowContent::Records, USUAL);
     press(&mut screen, "/éclair<enter>nn");
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 5000 records · expires in 23 h
@@ -154,7 +154,7 @@ fn a_search_goes_to_the_next_match() {
 
 #[test]
 fn records_are_sorted_up_then_down_then_as_stored() {
-    let mut screen = opened(&products(200), Content::Records, USUAL);
+    let mut screen = opened(&products(200), RowContent::Records, USUAL);
     press(&mut screen, "lls");
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 200 records · expires in 23 h
@@ -193,7 +193,7 @@ fn records_are_sorted_up_then_down_then_as_stored() {
 
 #[test]
 fn what_is_missing_comes_last_whichever_way_it_is_sorted() {
-    let mut screen = opened(&products(200), Content::Records, USUAL);
+    let mut screen = opened(&products(200), RowContent::Records, USUAL);
     for keys in ["llls", "s"] {
         press(&mut screen, keys);
         press(&mut screen, "G");
@@ -209,7 +209,7 @@ fn what_is_missing_comes_last_whichever_way_it_is_sorted() {
 fn a_text_is_a_pager_without_columns() {
     let lines = (1..=100).map(|n| format!("line {n} of a log\tand more\n")).collect::<Vec<_>>();
     let lines = lines.concat();
-    let mut screen = opened(&lines, Content::Text, (60, 10));
+    let mut screen = opened(&lines, RowContent::Text, (60, 10));
     press(&mut screen, "/line 42<enter>");
     insta::assert_snapshot!(text(&screen, (60, 10)), @"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products
@@ -233,7 +233,7 @@ fn a_text_is_a_pager_without_columns() {
 
 #[test]
 fn an_empty_result_says_so() {
-    let mut screen = opened("", Content::Records, (50, 6));
+    let mut screen = opened("", RowContent::Records, (50, 6));
     press(&mut screen, "jG<enter>sn/x<enter>");
     press(&mut screen, "j");
     insta::assert_snapshot!(text(&screen, (50, 6)), @"
@@ -248,7 +248,7 @@ fn an_empty_result_says_so() {
 
 #[test]
 fn the_keys_are_explained() {
-    let mut screen = opened(&products(50), Content::Records, USUAL);
+    let mut screen = opened(&products(50), RowContent::Records, USUAL);
     press(&mut screen, "?");
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 50 records · expires in 23 h
@@ -282,7 +282,7 @@ fn the_keys_are_explained() {
 
 #[test]
 fn a_tiny_terminal_is_survived() {
-    let mut screen = opened(&products(50), Content::Records, (20, 5));
+    let mut screen = opened(&products(50), RowContent::Records, (20, 5));
     press(&mut screen, "jjl");
     insta::assert_snapshot!(text(&screen, (20, 5)), @"
     lro:01KA2Z3T4V5W6X7…
@@ -303,7 +303,7 @@ fn a_tiny_terminal_is_survived() {
 #[test]
 fn columns_beyond_the_edge_are_reached() {
     let fields: Vec<String> = (0..40).map(|n| format!("\"column_{n}\":{n}")).collect();
-    let mut screen = opened(&format!("{{{}}}\n", fields.join(",")), Content::Records, USUAL);
+    let mut screen = opened(&format!("{{{}}}\n", fields.join(",")), RowContent::Records, USUAL);
     press(&mut screen, &"l".repeat(45));
     let shown = text(&screen, USUAL);
     let heading = shown.lines().nth(1).unwrap();

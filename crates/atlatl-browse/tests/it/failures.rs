@@ -2,9 +2,9 @@
 
 use std::{cell::Cell, io, rc::Rc};
 
-use atlatl_browse::{Content, Look, Screen, Source};
+use atlatl_browse::{ColorMode, RowContent, RowSource, Screen};
 
-use crate::seen::{USUAL, about, finish, press, products, text};
+use crate::harness::{USUAL, about, finish, press, products, text};
 
 /// Bytes that can be taken away.
 struct Fragile {
@@ -12,7 +12,7 @@ struct Fragile {
     gone: Rc<Cell<bool>>,
 }
 
-impl Source for Fragile {
+impl RowSource for Fragile {
     fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -28,7 +28,8 @@ impl Source for Fragile {
 fn fragile(count: usize) -> (Screen, Rc<Cell<bool>>) {
     let gone = Rc::new(Cell::new(false));
     let source = Fragile { bytes: products(count).into_bytes(), gone: Rc::clone(&gone) };
-    let screen = Screen::new(Box::new(source), 0, Content::Records, about("records"), Look::Plain);
+    let screen =
+        Screen::new(Box::new(source), 0, RowContent::Records, about("records"), ColorMode::Plain);
     (screen, gone)
 }
 
@@ -66,11 +67,11 @@ fn the_first_records_are_there_before_the_last_are_counted() {
     let shown = text(&screen, USUAL);
     assert!(shown.contains("indexing") && shown.contains("Lamp"), "{shown}");
     // Keys do what they say meanwhile; what needs all records waits for them.
-    screen.update(atlatl_browse::Key::Down);
+    screen.update(atlatl_browse::KeyPress::Down);
     for key in "/no such thing".chars() {
-        screen.update(atlatl_browse::Key::Char(key));
+        screen.update(atlatl_browse::KeyPress::Char(key));
     }
-    screen.update(atlatl_browse::Key::Enter);
+    screen.update(atlatl_browse::KeyPress::Enter);
     finish(&mut screen);
     assert!(text(&screen, USUAL).contains("nothing matches"));
     press(&mut screen, "G");

@@ -1,18 +1,18 @@
 //! SQL: what is asked for, and what an answer does.
 
-use atlatl_browse::{Answer, Ask, Content, Effect, Rows};
+use atlatl_browse::{RowContent, RowKind, ScreenCommand, SqlRequest, SqlRows};
 
-use crate::seen::{USUAL, opened, press, products, text};
+use crate::harness::{USUAL, opened, press, products, text};
 
 #[test]
 fn a_condition_leaves_the_records_it_holds_for() {
-    let mut screen = opened(&products(200), Content::Records, USUAL);
+    let mut screen = opened(&products(200), RowContent::Records, USUAL);
     let effect = press(&mut screen, ":price > 10 and name like 'a%'<enter>");
     let statement = "SELECT _n FROM results WHERE (price > 10 and name like 'a%'\n)".to_owned();
-    assert_eq!(effect, Some(Effect::Ask(Ask { statement, rows: Rows::Numbers })));
+    assert_eq!(effect, Some(ScreenCommand::Ask(SqlRequest { statement, rows: RowKind::Numbers })));
     assert!(screen.is_asking() && text(&screen, USUAL).contains("asking"));
     let lines = b"{\"_n\":3}\n{\"_n\":199}\n{\"_n\":9999}\n".to_vec();
-    screen.answered(Ok(Answer { lines, more: None }));
+    screen.answered(Ok(SqlRows { lines, more: None }));
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products · 200 records · expires in 23 h
       #   id  name        price   stock  tags       note
@@ -47,11 +47,11 @@ fn a_condition_leaves_the_records_it_holds_for() {
 
 #[test]
 fn a_statement_shows_its_own_columns() {
-    let mut screen = opened(&products(200), Content::Records, (60, 8));
+    let mut screen = opened(&products(200), RowContent::Records, (60, 8));
     let effect = press(&mut screen, ":select name, count(*) as n from results group by 1<enter>");
-    assert!(matches!(effect, Some(Effect::Ask(Ask { rows: Rows::Any, .. }))));
+    assert!(matches!(effect, Some(ScreenCommand::Ask(SqlRequest { rows: RowKind::Any, .. }))));
     let lines = b"{\"name\":\"Fan\",\"n\":28}\n{\"name\":\"Lamp\",\"n\":29}\n".to_vec();
-    screen.answered(Ok(Answer { lines, more: Some("1,000".to_owned()) }));
+    screen.answered(Ok(SqlRows { lines, more: Some("1,000".to_owned()) }));
     press(&mut screen, "lss");
     insta::assert_snapshot!(text(&screen, (60, 8)), @"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products
@@ -67,7 +67,7 @@ fn a_statement_shows_its_own_columns() {
 
 #[test]
 fn an_error_is_in_the_last_line_and_what_was_seen_stays() {
-    let mut screen = opened(&products(200), Content::Records, USUAL);
+    let mut screen = opened(&products(200), RowContent::Records, USUAL);
     press(&mut screen, "jj:prize > 10<enter>");
     let why =
         "the query cannot be run: no such column: prize\u{1b}[2J. Nearest columns: \"price\".";
@@ -104,21 +104,21 @@ fn an_error_is_in_the_last_line_and_what_was_seen_stays() {
 
 #[test]
 fn an_answer_that_is_not_awaited_is_ignored() {
-    let mut screen = opened(&products(20), Content::Records, USUAL);
+    let mut screen = opened(&products(20), RowContent::Records, USUAL);
     press(&mut screen, ":id = 1<enter>");
-    assert_eq!(press(&mut screen, "<esc>"), Some(Effect::Cancel));
+    assert_eq!(press(&mut screen, "<esc>"), Some(ScreenCommand::Cancel));
     let before = text(&screen, USUAL);
-    screen.answered(Ok(Answer::default()));
+    screen.answered(Ok(SqlRows::default()));
     assert_eq!(text(&screen, USUAL), before);
     assert_eq!(press(&mut screen, ":<enter>"), None);
-    assert_eq!(press(&mut screen, "<^c>"), Some(Effect::Quit));
+    assert_eq!(press(&mut screen, "<^c>"), Some(ScreenCommand::Quit));
 }
 
 #[test]
 fn a_filter_that_nothing_passes_says_so() {
-    let mut screen = opened(&products(20), Content::Records, (60, 6));
+    let mut screen = opened(&products(20), RowContent::Records, (60, 6));
     press(&mut screen, ":id = 100<enter>");
-    screen.answered(Ok(Answer::default()));
+    screen.answered(Ok(SqlRows::default()));
     press(&mut screen, "jGs<enter>");
     insta::assert_snapshot!(text(&screen, (60, 6)), @"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use atlatl_browse::{About, Content, Effect, Key, Look, Screen, draw};
+use atlatl_browse::{ColorMode, HeaderInfo, KeyPress, RowContent, Screen, ScreenCommand, draw};
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
 
 pub(crate) const USUAL: (u16, u16) = (80, 24);
 
-pub(crate) fn about(holds: &str) -> About {
-    About {
+pub(crate) fn about(holds: &str) -> HeaderInfo {
+    HeaderInfo {
         reference: "lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D".to_owned(),
         tool: "list_products".to_owned(),
         holds: holds.to_owned(),
@@ -35,11 +35,11 @@ pub(crate) fn products(count: usize) -> String {
     })
 }
 
-pub(crate) fn opened(lines: &str, content: Content, (width, height): (u16, u16)) -> Screen {
-    let what = if content == Content::Records { "records" } else { "text" };
+pub(crate) fn opened(lines: &str, content: RowContent, (width, height): (u16, u16)) -> Screen {
+    let what = if content == RowContent::Records { "records" } else { "text" };
     let holds = format!("{} {what}", lines.lines().count());
     let source = Box::new(lines.as_bytes().to_vec());
-    let mut screen = Screen::new(source, 0, content, about(&holds), Look::Colour);
+    let mut screen = Screen::new(source, 0, content, about(&holds), ColorMode::Colour);
     screen.resize(width, height);
     finish(&mut screen);
     screen
@@ -51,14 +51,14 @@ pub(crate) fn finish(screen: &mut Screen) {
 
 /// Presses keys: characters as they are, others by name in angle brackets. Says what the last of
 /// them wants done.
-pub(crate) fn press(screen: &mut Screen, keys: &str) -> Option<Effect> {
+pub(crate) fn press(screen: &mut Screen, keys: &str) -> Option<ScreenCommand> {
     let mut effect = None;
     let mut rest = keys;
     while let Some(c) = rest.chars().next() {
         let named = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
         let (key, behind) = match named {
             Some((name, behind)) => (by_name(name), behind),
-            None => (Key::Char(c), &rest[c.len_utf8()..]),
+            None => (KeyPress::Char(c), &rest[c.len_utf8()..]),
         };
         effect = screen.update(key);
         finish(screen);
@@ -67,17 +67,17 @@ pub(crate) fn press(screen: &mut Screen, keys: &str) -> Option<Effect> {
     effect
 }
 
-fn by_name(name: &str) -> Key {
+fn by_name(name: &str) -> KeyPress {
     match name {
-        "up" => Key::Up,
-        "down" => Key::Down,
-        "left" => Key::Left,
-        "right" => Key::Right,
-        "pgdn" => Key::PageDown,
-        "enter" => Key::Enter,
-        "esc" => Key::Esc,
-        "lt" => Key::Char('<'),
-        "^c" => Key::Ctrl('c'),
+        "up" => KeyPress::Up,
+        "down" => KeyPress::Down,
+        "left" => KeyPress::Left,
+        "right" => KeyPress::Right,
+        "pgdn" => KeyPress::PageDown,
+        "enter" => KeyPress::Enter,
+        "esc" => KeyPress::Esc,
+        "lt" => KeyPress::Char('<'),
+        "^c" => KeyPress::Ctrl('c'),
         other => panic!("no key is called {other}"),
     }
 }
