@@ -73,7 +73,7 @@ struct Styles {
     faint: Style,
     accent: Style,
     cursor: Style,
-    found: Style,
+    highlight: Style,
 }
 
 impl Styles {
@@ -89,7 +89,7 @@ impl Styles {
             faint: plain.add_modifier(Modifier::DIM),
             accent,
             cursor: plain.add_modifier(Modifier::REVERSED),
-            found: plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            highlight: plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
         }
     }
 }
@@ -230,7 +230,7 @@ fn write_with_matches(
     let Some(pattern) = &screen.pattern else { return };
     for span in pattern.find_in(text) {
         let from = x + width(&text[..span.start]);
-        write(buffer, at, from, &text[span], styles.found);
+        write(buffer, at, from, &text[span], styles.highlight);
     }
 }
 
@@ -256,7 +256,7 @@ fn draw_record(record: &Record, screen: &Screen, styles: Styles, area: Rect, buf
         }
         for span in screen.pattern.iter().flat_map(|pattern| pattern.find_in(row)) {
             let from = width(&row[..span.start]);
-            write(buffer, at, from, &row[span.clone()], styles.found);
+            write(buffer, at, from, &row[span.clone()], styles.highlight);
         }
     }
 }

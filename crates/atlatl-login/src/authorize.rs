@@ -166,7 +166,7 @@ async fn identity(
     }
     if authority.metadata.registration_endpoint.is_none() {
         return Err(LoginError::Denied {
-            said: "it registers no clients: name one that it knows with --client-id".to_owned(),
+            message: "it registers no clients: name one that it knows with --client-id".to_owned(),
         });
     }
     let registered = manager.register_client(CLIENT_NAME, redirect, scopes).await;
@@ -224,8 +224,8 @@ async fn exchange(
         Callback::Denied { issuer: Some(other), .. } if other != authority.issuer => {
             return Err(RuleViolation::new(Rule::Issuer, &other).into());
         }
-        Callback::Denied { said, .. } => return Err(LoginError::Denied { said }),
-        Callback::NotOurs { .. } => return Err(LoginError::Denied { said: String::new() }),
+        Callback::Denied { message, .. } => return Err(LoginError::Denied { message }),
+        Callback::NotOurs { .. } => return Err(LoginError::Denied { message: String::new() }),
     };
     let token = manager
         .exchange_code_for_token_with_issuer(code.expose(), &authorization.state, issuer.as_deref())

@@ -34,7 +34,7 @@ pub enum Callback {
     /// The authorization server or the person denied the request.
     Denied {
         /// The error of the server, sanitized.
-        said: String,
+        message: String,
         /// The `iss` parameter.
         issuer: Option<String>,
     },
@@ -79,8 +79,8 @@ fn parse_query(query: &str, state: &str) -> Option<Callback> {
     match (one("error")?, one("code")?) {
         (Some(error), None) => {
             let description = one("error_description")?.unwrap_or_default();
-            let said = sanitize(format!("{error} {description}").trim_end());
-            Some(Callback::Denied { said, issuer })
+            let message = sanitize(format!("{error} {description}").trim_end());
+            Some(Callback::Denied { message, issuer })
         }
         (None, Some(code)) if !code.is_empty() => {
             Some(Callback::Granted { code: Secret::new(code), issuer })
@@ -229,7 +229,7 @@ mod tests {
         );
         assert_eq!(
             read("/callback?error=access_denied&error_description=no%1b[2J&state=s1"),
-            Callback::Denied { said: "access_denied no<U+001B>[2J".to_owned(), issuer: None }
+            Callback::Denied { message: "access_denied no<U+001B>[2J".to_owned(), issuer: None }
         );
     }
 

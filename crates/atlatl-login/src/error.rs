@@ -35,16 +35,16 @@ pub enum LoginError {
     #[error("refused: {0}")]
     Refused(RuleViolation),
     /// The authorization server or the person denied the request.
-    #[error("the authorization server said no: {said}")]
+    #[error("the authorization server said no: {message}")]
     Denied {
         /// The error of the server, sanitized.
-        said: String,
+        message: String,
     },
     /// A server was unreachable or its response was inconclusive. Stored tokens remain.
-    #[error("{asked} gave no answer that helps ({why}); no login was changed, try again")]
+    #[error("{endpoint} gave no answer that helps ({why}); no login was changed, try again")]
     Unreachable {
         /// Host and path of the request.
-        asked: String,
+        endpoint: String,
         /// The cause, sanitized.
         why: String,
     },

@@ -149,12 +149,12 @@ impl GuardedClient {
     ) -> Result<Response<Vec<u8>>, LoginError> {
         let url = self.policy.parse(url)?;
         let reach = self.policy.check(&url)?;
-        let asked = host_and_path(&url);
+        let endpoint = host_and_path(&url);
         let answer =
             self.transport.send(TransportRequest { method, url, headers, body, reach }).await;
         let answer = answer.map_err(|error| match refusal_in(error.as_ref()) {
             Some(refusal) => refusal.into(),
-            None => LoginError::Unreachable { asked, why: last_cause(error.as_ref()) },
+            None => LoginError::Unreachable { endpoint, why: last_cause(error.as_ref()) },
         })?;
         self.check_resource(answer.body())?;
         Ok(answer)
@@ -208,7 +208,7 @@ impl OAuthHttpClient for GuardedClient {
             match answer {
                 Ok(answer) => {
                     if is_post && !answer.status().is_success() {
-                        self.record_failure(LoginError::Denied { said: error_text(&answer) });
+                        self.record_failure(LoginError::Denied { message: error_text(&answer) });
                     }
                     Ok(answer)
                 }

@@ -104,8 +104,8 @@ impl ServerLogin {
 
     /// The runtime shut down or the task panicked: the login on disk is unchanged.
     fn cut_short(&self) -> LoginError {
-        let asked = self.server.url().host_str().unwrap_or_default().to_owned();
-        LoginError::Unreachable { asked, why: "the refresh was cut short".to_owned() }
+        let endpoint = self.server.url().host_str().unwrap_or_default().to_owned();
+        LoginError::Unreachable { endpoint, why: "the refresh was cut short".to_owned() }
     }
 
     /// Returns a token other than `stale`: one that another process received meanwhile, or a new
@@ -186,11 +186,11 @@ pub(crate) async fn refresh(
     if status.is_success() {
         return Ok(RefreshOutcome::Granted(TokenResponse::read(answer.body())?));
     }
-    let said: Option<OAuthErrorBody> = serde_json::from_slice(answer.body()).ok();
-    match said.as_ref().map(|said| &*said.error) {
+    let body: Option<OAuthErrorBody> = serde_json::from_slice(answer.body()).ok();
+    match body.as_ref().map(|body| &*body.error) {
         Some("invalid_grant") => Ok(RefreshOutcome::Rejected),
         Some("invalid_client" | "unauthorized_client") => Ok(RefreshOutcome::ClientUnknown),
-        _ => Err(unreachable_error(&login.token_endpoint, status, said)),
+        _ => Err(unreachable_error(&login.token_endpoint, status, body)),
     }
 }
 
@@ -218,7 +218,7 @@ fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, LoginError> {
     let pair = format!("{}:{}", encoded(id), encoded(secret.expose()));
     HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(pair))).map_err(|_| {
         // Base64 is ASCII, so this cannot fail; an error is still better than a panic.
-        LoginError::Denied { said: "a client secret that fits no header".to_owned() }
+        LoginError::Denied { message: "a client secret that fits no header".to_owned() }
     })
 }
 
@@ -226,12 +226,12 @@ fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, LoginError> {
 fn unreachable_error(
     endpoint: &Url,
     status: StatusCode,
-    said: Option<OAuthErrorBody>,
+    body: Option<OAuthErrorBody>,
 ) -> LoginError {
-    let said = said.map(|said| format!(": {} {}", said.error, said.error_description));
+    let message = body.map(|body| format!(": {} {}", body.error, body.error_description));
     LoginError::Unreachable {
-        asked: endpoint.host_str().unwrap_or_default().to_owned(),
-        why: sanitize(&format!("status {}{}", status.as_u16(), said.unwrap_or_default())),
+        endpoint: endpoint.host_str().unwrap_or_default().to_owned(),
+        why: sanitize(&format!("status {}{}", status.as_u16(), message.unwrap_or_default())),
     }
 }
 

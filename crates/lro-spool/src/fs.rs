@@ -195,8 +195,8 @@ impl Spool for DirSpool {
         now: DateTime<Utc>,
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
         let found = self.0.find(address)?;
-        if found.listed.sidecar.is_expired(found.listed.id(), now) {
-            return Err(found.listed.expired_error());
+        if found.info.sidecar.is_expired(found.info.id(), now) {
+            return Err(found.info.expired_error());
         }
         if self.0.folder.lock(&found, Lock::Shared)? != LockOutcome::Acquired {
             return Err(self.0.not_found(address));
@@ -208,7 +208,7 @@ impl Spool for DirSpool {
         let mut all = Vec::new();
         for name in self.0.folder.results()? {
             match self.0.folder.examine(&name, self.0.options.ttl) {
-                Ok(found) => all.push(found.listed),
+                Ok(found) => all.push(found.info),
                 Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -221,9 +221,9 @@ impl Spool for DirSpool {
         let found = self.0.find(address)?;
         match self.0.folder.lock(&found, Lock::ExclusiveNow)? {
             LockOutcome::Acquired if self.0.unlink_result(None, &self.0.folder, &found)? => {
-                Ok(found.listed)
+                Ok(found.info)
             }
-            LockOutcome::Contended => Err(SpoolError::InUse { name: found.listed.name }),
+            LockOutcome::Contended => Err(SpoolError::InUse { name: found.info.name }),
             LockOutcome::Acquired | LockOutcome::Removed => Err(self.0.not_found(address)),
         }
     }
@@ -350,7 +350,7 @@ struct DirReader {
     /// Holds the lock until the last reader of any part is dropped.
     data: Arc<OwnedFd>,
     bytes: u64,
-    listed: ResultInfo,
+    info: ResultInfo,
 }
 
 struct PartReader {
@@ -363,8 +363,8 @@ struct PartReader {
 
 impl DirReader {
     fn new(shared: Arc<Shared>, found: OpenedResult) -> Self {
-        let OpenedResult { file, stat, listed } = found;
-        Self { shared, data: Arc::new(file), bytes: stat.bytes, listed }
+        let OpenedResult { file, stat, info } = found;
+        Self { shared, data: Arc::new(file), bytes: stat.bytes, info }
     }
 }
 
@@ -387,7 +387,7 @@ impl PositionedRead for DirReader {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
-        self.shared.read_at(&self.data, &self.listed.name, offset, buf)
+        self.shared.read_at(&self.data, &self.info.name, offset, buf)
     }
 
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
@@ -397,12 +397,12 @@ impl PositionedRead for DirReader {
 
 impl StoredResult for DirReader {
     fn listed(&self) -> &ResultInfo {
-        &self.listed
+        &self.info
     }
 
     fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError> {
-        let name = ResultFile::Part(part.0).file_name(&self.listed.name);
-        if part.0 == 0 || usize::from(part.0) > self.listed.sidecar.parts.len() {
+        let name = ResultFile::Part(part.0).file_name(&self.info.name);
+        if part.0 == 0 || usize::from(part.0) > self.info.sidecar.parts.len() {
             return Err(SpoolError::NotFound { asked: name });
         }
         let (file, stat) = self.shared.folder.open_own(&name)?;

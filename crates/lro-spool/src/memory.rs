@@ -37,7 +37,7 @@ struct State {
 /// The data, then the parts. Each reader holds a reference.
 #[derive(Debug)]
 struct StoredFiles {
-    listed: ResultInfo,
+    info: ResultInfo,
     files: Vec<Arc<Vec<u8>>>,
 }
 
@@ -70,7 +70,7 @@ impl State {
         let id = address.id();
         let named = |name: &FileName| !matches!(address, Address::Name(asked) if asked != name);
         match (self.stored.get(&id), self.tombstones.get(&id)) {
-            (Some(stored), _) if named(&stored.listed.name) => Ok(stored),
+            (Some(stored), _) if named(&stored.info.name) => Ok(stored),
             (_, Some(gone)) if named(&gone.name) => Err(gone.expired_error()),
             _ => Err(SpoolError::NotFound { asked: address.to_string() }),
         }
@@ -85,8 +85,8 @@ impl State {
         let mut expired: Vec<_> = self
             .stored
             .values()
-            .filter(|s| s.listed.sidecar.is_expired(s.listed.id(), now))
-            .map(|s| (s.listed.sidecar.expires_at, s.listed.id()))
+            .filter(|s| s.info.sidecar.is_expired(s.info.id(), now))
+            .map(|s| (s.info.sidecar.expires_at, s.info.id()))
             .collect();
         expired.sort_unstable();
         let (mut gone, mut in_use) = (Vec::new(), 0);
@@ -97,8 +97,8 @@ impl State {
             if self.stored.get(&id).is_some_and(|s| Arc::strong_count(s) > 1) {
                 in_use += 1;
             } else if let Some(stored) = self.stored.remove(&id) {
-                self.tombstones.insert(id, stored.listed.clone());
-                gone.push(stored.listed.clone());
+                self.tombstones.insert(id, stored.info.clone());
+                gone.push(stored.info.clone());
             }
         }
         (gone, in_use)
@@ -134,25 +134,25 @@ impl Spool for MemorySpool {
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
         let state = self.0.state();
         let stored = state.find(address)?;
-        if stored.listed.sidecar.is_expired(stored.listed.id(), now) {
-            return Err(stored.listed.expired_error());
+        if stored.info.sidecar.is_expired(stored.info.id(), now) {
+            return Err(stored.info.expired_error());
         }
         Ok(Box::new(MemoryReader { stored: Arc::clone(stored), index: 0 }))
     }
 
     fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
-        Ok(self.0.state().stored.values().map(|stored| stored.listed.clone()).collect())
+        Ok(self.0.state().stored.values().map(|stored| stored.info.clone()).collect())
     }
 
     fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError> {
         let mut state = self.0.state();
         let stored = state.find(address)?;
-        let listed = stored.listed.clone();
+        let info = stored.info.clone();
         if Arc::strong_count(stored) > 1 {
-            return Err(SpoolError::InUse { name: listed.name });
+            return Err(SpoolError::InUse { name: info.name });
         }
-        state.stored.remove(&listed.id());
-        Ok(listed)
+        state.stored.remove(&info.id());
+        Ok(info)
     }
 
     fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
@@ -226,11 +226,11 @@ impl Draft for MemoryDraft {
         let sizes = files[1..].iter().map(|file| file.len() as u64);
         let parts = roles.iter().zip(sizes).map(|(r, bytes)| FurtherPart::new(*r, bytes)).collect();
         let sidecar = Sidecar::new(&new, form, envelope, files[0].len() as u64, parts);
-        let listed = ResultInfo::new(name, None, sidecar);
+        let info = ResultInfo::new(name, None, sidecar);
         let more = files.iter().map(|file| file.len() as u64).sum();
         let mut state = shared.state();
         if state.stored.contains_key(&new.id) {
-            return Err(SpoolError::Taken { name: listed.name });
+            return Err(SpoolError::Taken { name: info.name });
         }
         let broken = |state: &State| state.broken(shared.quota, more);
         let (mut gone, _) = state.expire(new.created_at, |state| broken(state).is_some());
@@ -239,8 +239,8 @@ impl Draft for MemoryDraft {
             return Err(SpoolError::Full { limit });
         }
         let files = files.into_iter().map(Arc::new).collect();
-        state.stored.insert(new.id, Arc::new(StoredFiles { listed: listed.clone(), files }));
-        Ok(listed)
+        state.stored.insert(new.id, Arc::new(StoredFiles { info: info.clone(), files }));
+        Ok(info)
     }
 }
 
@@ -268,7 +268,7 @@ fn copy_from(bytes: &[u8], offset: u64, buf: &mut [u8]) -> usize {
 
 impl StoredResult for MemoryReader {
     fn listed(&self) -> &ResultInfo {
-        &self.stored.listed
+        &self.stored.info
     }
 
     fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError> {

@@ -99,11 +99,11 @@ impl Spool for ObjectSpool {
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
         // Takes the lease before the lookup, so that a later removal sees the reader.
         let lease = self.0.leases.acquire(address.id());
-        let (listed, stored) = self.0.find(address)?;
-        if listed.sidecar.is_expired(listed.id(), now) {
-            return Err(listed.expired_error());
+        let (info, stored) = self.0.find(address)?;
+        if info.sidecar.is_expired(info.id(), now) {
+            return Err(info.expired_error());
         }
-        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), listed, Arc::new(stored), lease)))
+        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), info, Arc::new(stored), lease)))
     }
 
     fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
@@ -111,7 +111,7 @@ impl Spool for ObjectSpool {
         let mut all = Vec::new();
         for (_, entry) in self.0.read_entries(&listing) {
             match entry.as_deref() {
-                Ok(IndexEntry::Stored(stored)) => all.push(stored.listed()?),
+                Ok(IndexEntry::Stored(stored)) => all.push(stored.result_info()?),
                 // Opening it reports the damage, and so does a sweep.
                 Ok(IndexEntry::Void(_))
                 | Err(SpoolError::NotFound { .. } | SpoolError::Damaged { .. }) => {}
@@ -126,14 +126,14 @@ impl Spool for ObjectSpool {
         let id = address.id();
         let in_use = |name| SpoolError::InUse { name };
         let removal = self.0.leases.begin_removal(id);
-        let (listed, stored) = self.0.find(address)?;
+        let (info, stored) = self.0.find(address)?;
         let _removal = match removal {
             Ok(removal) => removal,
-            Err(Busy::InUse) => return Err(in_use(listed.name)),
+            Err(Busy::InUse) => return Err(in_use(info.name)),
             Err(Busy::BeingRemoved) => return Err(self.0.missing(address)),
         };
-        if self.0.delete_result(&listed, &stored, RemovalReason::Removed)? {
-            Ok(listed)
+        if self.0.delete_result(&info, &stored, RemovalReason::Removed)? {
+            Ok(info)
         } else {
             Err(SpoolError::NotFound { asked: address.to_string() })
         }
@@ -158,11 +158,11 @@ impl Shared {
         let id = address.id();
         match self.client.wait(self.entry(id))? {
             Some(IndexEntry::Stored(stored)) => {
-                let listed = stored.listed()?;
-                if matches!(address, Address::Name(asked) if *asked != listed.name) {
+                let info = stored.result_info()?;
+                if matches!(address, Address::Name(asked) if *asked != info.name) {
                     return Err(SpoolError::NotFound { asked: address.to_string() });
                 }
-                Ok((listed, *stored))
+                Ok((info, *stored))
             }
             Some(IndexEntry::Void(_)) | None => Err(self.missing(address)),
         }
@@ -175,7 +175,7 @@ impl Shared {
         let name = id.reference().to_string();
         let entry = IndexEntry::read(&name, &bytes)?;
         if let IndexEntry::Stored(stored) = &entry
-            && stored.listed()?.id() != id
+            && stored.result_info()?.id() != id
         {
             return Err(SpoolError::NotFound { asked: name });
         }
@@ -191,20 +191,20 @@ impl Shared {
         if let Some(expired) = self.tombstones.expired(id) {
             return expired;
         }
-        let claims = self.client.wait(async {
-            let mut claims = Vec::new();
+        let tombstones = self.client.wait(async {
+            let mut tombstones = Vec::new();
             for meta in self.client.list(&self.keys.tombstone_prefix(id)).await? {
                 if let Some(bytes) = self.client.get(&meta.location, MAX_ENTRY_BYTES).await? {
-                    claims.push(Tombstone::read(&asked, &bytes)?);
+                    tombstones.push(Tombstone::read(&asked, &bytes)?);
                 }
             }
-            Ok::<_, SpoolError>(claims)
+            Ok::<_, SpoolError>(tombstones)
         });
         // Reporting the expiry is best effort: if the tombstones cannot be read, the result is
         // reported as not found.
         let expired =
-            claims.unwrap_or_default().into_iter().find(|c| c.why == RemovalReason::Expired);
-        match expired.and_then(|claim| claim.listed().ok()) {
+            tombstones.unwrap_or_default().into_iter().find(|c| c.why == RemovalReason::Expired);
+        match expired.and_then(|tombstone| tombstone.result_info().ok()) {
             Some(gone) if gone.id() == id && named(&gone) => gone.expired_error(),
             _ => SpoolError::NotFound { asked },
         }

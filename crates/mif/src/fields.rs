@@ -273,12 +273,12 @@ impl FieldValue for Map {
 pub(crate) struct ObjectWriter {
     form: MemoryFormat,
     map: Map,
-    known: Vec<FieldKey>,
+    known_keys: Vec<FieldKey>,
 }
 
 impl ObjectWriter {
     pub(crate) fn new(form: MemoryFormat) -> Self {
-        Self { form, map: Map::new(), known: Vec::new() }
+        Self { form, map: Map::new(), known_keys: Vec::new() }
     }
 
     pub(crate) fn put<T: FieldValue>(&mut self, key: &FieldKey, value: &T) {
@@ -286,7 +286,7 @@ impl ObjectWriter {
     }
 
     pub(crate) fn optional<T: FieldValue>(&mut self, key: &FieldKey, value: Option<&T>) {
-        self.known.push(*key);
+        self.known_keys.push(*key);
         if let Some(value) = value {
             self.map.insert(key.in_format(self.form).to_owned(), value.write(self.form));
         }
@@ -304,8 +304,8 @@ impl ObjectWriter {
     /// format.
     pub(crate) fn rest(mut self, other: &Map) -> Map {
         for (name, value) in other {
-            let known = self.known.iter().find(|key| value.is_null() && key.json == name);
-            let name = known.map_or(name.as_str(), |key| key.in_format(self.form));
+            let known_keys = self.known_keys.iter().find(|key| value.is_null() && key.json == name);
+            let name = known_keys.map_or(name.as_str(), |key| key.in_format(self.form));
             if !self.map.contains_key(name) {
                 self.map.insert(name.to_owned(), value.clone());
             }

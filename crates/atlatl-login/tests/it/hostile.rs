@@ -24,7 +24,7 @@ async fn a_server_on_the_internet_is_logged_in_at() {
     let network = Arc::new(Public::new());
     let url = up_to_the_browser(Arc::clone(&network)).await.unwrap();
     assert!(url.as_str().starts_with("https://as.example.com/authorize?"), "{url}");
-    assert!(network.asked.lock().unwrap().len() >= 4);
+    assert!(network.requests.lock().unwrap().len() >= 4);
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn no_hostile_url_is_fetched_or_opened_wherever_it_occurs() {
         for (place, put) in PLACES {
             let network = Arc::new(put(Public::new(), url));
             let ended = up_to_the_browser(Arc::clone(&network)).await;
-            for asked in network.asked.lock().unwrap().iter() {
+            for asked in network.requests.lock().unwrap().iter() {
                 let known = ["https://mcp.example.com/", "https://as.example.com/"];
                 let within = known.iter().any(|origin| asked.as_str().starts_with(origin));
                 assert!(within, "{place} {url:?}: asked {asked}");

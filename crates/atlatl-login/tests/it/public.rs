@@ -17,7 +17,7 @@ pub(crate) const AUTHORITY: &str = "https://as.example.com";
 pub(crate) struct Public {
     pages: BTreeMap<String, Value>,
     challenge: String,
-    pub(crate) asked: Mutex<Vec<Url>>,
+    pub(crate) requests: Mutex<Vec<Url>>,
 }
 
 impl Public {
@@ -38,7 +38,7 @@ impl Public {
             ("https://as.example.com/register", registered),
         ];
         let pages = pages.into_iter().map(|(url, page)| (url.to_owned(), page)).collect();
-        Self { pages, challenge: "Bearer".to_owned(), asked: Mutex::default() }
+        Self { pages, challenge: "Bearer".to_owned(), requests: Mutex::default() }
     }
 
     /// The challenge points there.
@@ -65,7 +65,7 @@ impl Public {
 
 impl HttpTransport for Public {
     fn send(&self, exchange: TransportRequest) -> TransportFuture<'_> {
-        self.asked.lock().unwrap().push(exchange.url.clone());
+        self.requests.lock().unwrap().push(exchange.url.clone());
         let host = exchange.url.host_str().unwrap_or_default();
         if !["mcp.example.com", "as.example.com"].contains(&host) {
             return Box::pin(async move { NetworkTransport.send(exchange).await });

@@ -36,7 +36,7 @@ pub(super) struct CheckedDir {
 pub(super) struct OpenedResult {
     pub(super) file: OwnedFd,
     pub(super) stat: Stat,
-    pub(super) listed: ResultInfo,
+    pub(super) info: ResultInfo,
 }
 
 /// The result of locking a file.
@@ -200,8 +200,8 @@ impl CheckedDir {
         } else {
             sidecar.ok_or_else(foreign)?
         };
-        let listed = ResultInfo::new(name.clone(), Some(self.at(&data)), sidecar);
-        Ok(OpenedResult { file, stat, listed })
+        let info = ResultInfo::new(name.clone(), Some(self.at(&data)), sidecar);
+        Ok(OpenedResult { file, stat, info })
     }
 
     /// Reads the sidecar of a result, if this program wrote it.
@@ -248,7 +248,7 @@ impl CheckedDir {
 
     /// Locks a result.
     pub(super) fn lock(&self, found: &OpenedResult, lock: Lock) -> Result<LockOutcome, SpoolError> {
-        self.lock_file(&found.file, &found.listed.name.to_string(), lock)
+        self.lock_file(&found.file, &found.info.name.to_string(), lock)
     }
 
     pub(super) fn lock_file(
@@ -286,7 +286,7 @@ impl CheckedDir {
     /// sidecar; after a failure, the next sweep recognises the orphaned sidecar. Returns the number
     /// of deleted bytes; `None` if another process deleted the data.
     pub(super) fn unlink_result(&self, found: &OpenedResult) -> Result<Option<u64>, SpoolError> {
-        let ResultInfo { name, sidecar, .. } = &found.listed;
+        let ResultInfo { name, sidecar, .. } = &found.info;
         let removed = self.unlink_same(&ResultFile::Data.file_name(name), &found.stat)?;
         // The data is deleted, which was requested; a sweep deletes orphans.
         let beside = self.unlink_sidecar_and_parts(name, sidecar).unwrap_or(0);

@@ -22,10 +22,10 @@ impl Shared {
         self.each_folder(|_, folder| {
             folder.clear_leftovers(&mut swept);
             let mut failures = Vec::new();
-            let next = self.each_expired(folder, now, &mut failures, |found| {
-                let unlink = || Ok(folder.unlink_result(&found)?.is_some());
-                match self.expire(folder, &found, unlink) {
-                    Ok(Outcome::Removed) => swept.expired.push(found.listed),
+            let next = self.each_expired(folder, now, &mut failures, |opened| {
+                let unlink = || Ok(folder.unlink_result(&opened)?.is_some());
+                match self.expire(folder, &opened, unlink) {
+                    Ok(Outcome::Removed) => swept.expired.push(opened.info),
                     Ok(Outcome::InUse) => swept.in_use += 1,
                     Ok(Outcome::AlreadyGone) => {}
                     Err(error) => swept.failures.push(error),
@@ -70,9 +70,9 @@ impl Shared {
         let mut next = None;
         for name in names.iter().filter(|name| made_before(name, now)) {
             match folder.examine(name, self.options.ttl) {
-                Ok(found) if found.listed.sidecar.is_expired(name.id(), now) => visit(found),
-                Ok(found) => {
-                    next = next.into_iter().chain([found.listed.sidecar.expires_at]).min();
+                Ok(opened) if opened.info.sidecar.is_expired(name.id(), now) => visit(opened),
+                Ok(opened) => {
+                    next = next.into_iter().chain([opened.info.sidecar.expires_at]).min();
                 }
                 Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
                 Err(error) => failures.push(error),
@@ -86,14 +86,14 @@ impl Shared {
         &self,
         scope: Option<Scope>,
         folder: &CheckedDir,
-        found: &OpenedResult,
+        opened: &OpenedResult,
     ) -> Result<bool, SpoolError> {
         let Some(usage_log) = &self.usage_log else {
-            return Ok(folder.unlink_result(found)?.is_some());
+            return Ok(folder.unlink_result(opened)?.is_some());
         };
-        let result = PendingOp::new(&found.listed.name, scope.or(self.options.scope));
+        let result = PendingOp::new(&opened.info.name, scope.or(self.options.scope));
         usage_log.begin_removal(&result);
-        let removed = folder.unlink_result(found)?;
+        let removed = folder.unlink_result(opened)?;
         usage_log.end_removal(&result.id, removed.unwrap_or(0), u64::from(removed.is_some()));
         Ok(removed.is_some())
     }
@@ -101,10 +101,10 @@ impl Shared {
     fn expire(
         &self,
         folder: &CheckedDir,
-        found: &OpenedResult,
+        opened: &OpenedResult,
         unlink: impl FnOnce() -> Result<bool, SpoolError>,
     ) -> Result<Outcome, SpoolError> {
-        match folder.lock(found, Lock::ExclusiveNow)? {
+        match folder.lock(opened, Lock::ExclusiveNow)? {
             LockOutcome::Acquired => {}
             LockOutcome::Contended => return Ok(Outcome::InUse),
             LockOutcome::Removed => return Ok(Outcome::AlreadyGone),
@@ -112,7 +112,7 @@ impl Shared {
         if !unlink()? {
             return Ok(Outcome::AlreadyGone);
         }
-        self.tombstones.remember(&found.listed);
+        self.tombstones.remember(&opened.info);
         Ok(Outcome::Removed)
     }
 
@@ -181,8 +181,8 @@ impl Shared {
         let mut candidates: Vec<(DateTime<Utc>, Option<Scope>, FileName)> = Vec::new();
         self.each_folder(|scope, folder| {
             // A result that cannot be examined is no candidate.
-            self.each_expired(folder, now, &mut Vec::new(), |found| {
-                candidates.push((found.listed.sidecar.expires_at, scope, found.listed.name));
+            self.each_expired(folder, now, &mut Vec::new(), |opened| {
+                candidates.push((opened.info.sidecar.expires_at, scope, opened.info.name));
             });
         });
         candidates.sort_by_key(|(expires_at, ..)| *expires_at);
@@ -216,9 +216,10 @@ impl Shared {
             _ => None,
         };
         let folder = other.as_ref().unwrap_or(&self.folder);
-        let found = folder.examine(name, self.options.ttl)?;
-        let outcome = self.expire(folder, &found, || self.unlink_result(scope, folder, &found))?;
-        Ok(matches!(outcome, Outcome::Removed).then_some(found.listed))
+        let opened = folder.examine(name, self.options.ttl)?;
+        let outcome =
+            self.expire(folder, &opened, || self.unlink_result(scope, folder, &opened))?;
+        Ok(matches!(outcome, Outcome::Removed).then_some(opened.info))
     }
 }
 

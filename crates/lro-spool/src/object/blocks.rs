@@ -272,7 +272,7 @@ impl BlockCache {
 /// whole piece if a file is requested.
 pub(super) struct ObjectReader {
     shared: Arc<Shared>,
-    listed: ResultInfo,
+    info: ResultInfo,
     piece: Arc<RemotePiece>,
     blocks: Mutex<BlockCache>,
     /// A full local copy, once requested and if there was room.
@@ -283,29 +283,29 @@ pub(super) struct ObjectReader {
 impl ObjectReader {
     pub(super) fn new(
         shared: Arc<Shared>,
-        listed: ResultInfo,
+        info: ResultInfo,
         stored: Arc<StoredEntry>,
         lease: ReaderLease,
     ) -> Self {
-        Self::for_piece(shared, listed, stored, 0, Arc::new(lease))
+        Self::for_piece(shared, info, stored, 0, Arc::new(lease))
     }
 
     fn for_piece(
         shared: Arc<Shared>,
-        listed: ResultInfo,
+        info: ResultInfo,
         stored: Arc<StoredEntry>,
         index: usize,
         lease: Arc<ReaderLease>,
     ) -> Self {
         let (client, keys) = (Arc::clone(&shared.client), shared.keys.clone());
         let bytes = stored.sizes().nth(index).unwrap_or(0);
-        let piece = Arc::new(RemotePiece { client, keys, id: listed.id(), stored, index, bytes });
+        let piece = Arc::new(RemotePiece { client, keys, id: info.id(), stored, index, bytes });
         let (blocks, copy) = (Mutex::default(), OnceLock::new());
         if let Some(file) = shared.client.local.get(&(piece.stored.nonce.clone(), index)) {
             // Not shared yet, so it is unset.
             let _ = copy.set(Some(file));
         }
-        Self { shared, listed, piece, blocks, copy, lease }
+        Self { shared, info, piece, blocks, copy, lease }
     }
 
     /// Fetches the whole piece into a file, two requests at a time.
@@ -363,18 +363,18 @@ impl PositionedRead for ObjectReader {
 
 impl StoredResult for ObjectReader {
     fn listed(&self) -> &ResultInfo {
-        &self.listed
+        &self.info
     }
 
     fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError> {
         let index = usize::from(part.0);
-        if index == 0 || index > self.listed.sidecar.parts.len() {
-            let asked = format!("part {} of {}", part.0, self.listed.name);
+        if index == 0 || index > self.info.sidecar.parts.len() {
+            let asked = format!("part {} of {}", part.0, self.info.name);
             return Err(SpoolError::NotFound { asked });
         }
-        let (shared, listed) = (Arc::clone(&self.shared), self.listed.clone());
+        let (shared, info) = (Arc::clone(&self.shared), self.info.clone());
         let stored = Arc::clone(&self.piece.stored);
-        Ok(Box::new(Self::for_piece(shared, listed, stored, index, Arc::clone(&self.lease))))
+        Ok(Box::new(Self::for_piece(shared, info, stored, index, Arc::clone(&self.lease))))
     }
 }
 

@@ -101,14 +101,10 @@ impl ObjectDraft {
     }
 
     /// Publishes the result by exclusively creating its index entry.
-    async fn publish(
-        &mut self,
-        listed: &ResultInfo,
-        digests: Vec<String>,
-    ) -> Result<(), SpoolError> {
+    async fn publish(&mut self, info: &ResultInfo, digests: Vec<String>) -> Result<(), SpoolError> {
         let client = Arc::clone(&self.shared.client);
         let key = self.shared.keys.index(self.new.id);
-        let stored = StoredEntry::new(listed, self.nonce.clone(), digests);
+        let stored = StoredEntry::new(info, self.nonce.clone(), digests);
         let entry = IndexEntry::Stored(Box::new(stored)).seal();
         if entry.len() as u64 > MAX_ENTRY_BYTES {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "the envelope is too large");
@@ -177,12 +173,12 @@ impl Draft for ObjectDraft {
         let parts = self.roles.iter().zip(&self.pieces[1..]);
         let parts = parts.map(|(role, piece)| FurtherPart::new(*role, piece.bytes)).collect();
         let sidecar = Sidecar::new(&self.new, form, envelope, self.pieces[0].bytes, parts);
-        let listed = ResultInfo::new(self.name.clone(), None, sidecar);
+        let info = ResultInfo::new(self.name.clone(), None, sidecar);
         shared.client.wait(async {
             let digests = self.finish().await?;
-            self.publish(&listed, digests).await
+            self.publish(&info, digests).await
         })?;
-        Ok(listed)
+        Ok(info)
     }
 }
 

@@ -74,13 +74,13 @@ pub(super) enum RemovalReason {
 }
 
 impl StoredEntry {
-    pub(super) fn new(listed: &ResultInfo, nonce: Nonce, digests: Vec<String>) -> Self {
-        let (name, sidecar) = (listed.name.to_string(), listed.sidecar.clone());
+    pub(super) fn new(info: &ResultInfo, nonce: Nonce, digests: Vec<String>) -> Self {
+        let (name, sidecar) = (info.name.to_string(), info.sidecar.clone());
         Self { version: ENTRY_VERSION, name, nonce, sidecar, digests }
     }
 
-    pub(super) fn listed(&self) -> Result<ResultInfo, SpoolError> {
-        listed(&self.name, &self.sidecar)
+    pub(super) fn result_info(&self) -> Result<ResultInfo, SpoolError> {
+        result_info(&self.name, &self.sidecar)
     }
 
     /// The sizes of the data and of each part.
@@ -117,16 +117,10 @@ impl IndexEntry {
 }
 
 impl Tombstone {
-    pub(super) fn new(listed: &ResultInfo, why: RemovalReason) -> Self {
-        let mut sidecar = listed.sidecar.clone();
+    pub(super) fn new(info: &ResultInfo, why: RemovalReason) -> Self {
+        let mut sidecar = info.sidecar.clone();
         sidecar.envelope = None;
-        Self {
-            version: ENTRY_VERSION,
-            name: listed.name.to_string(),
-            sidecar,
-            why,
-            by: Nonce::new(),
-        }
+        Self { version: ENTRY_VERSION, name: info.name.to_string(), sidecar, why, by: Nonce::new() }
     }
 
     pub(super) fn seal(&self) -> Bytes {
@@ -137,12 +131,12 @@ impl Tombstone {
         read(name, bytes)
     }
 
-    pub(super) fn listed(&self) -> Result<ResultInfo, SpoolError> {
-        listed(&self.name, &self.sidecar)
+    pub(super) fn result_info(&self) -> Result<ResultInfo, SpoolError> {
+        result_info(&self.name, &self.sidecar)
     }
 }
 
-fn listed(name: &str, sidecar: &Sidecar) -> Result<ResultInfo, SpoolError> {
+fn result_info(name: &str, sidecar: &Sidecar) -> Result<ResultInfo, SpoolError> {
     let name: FileName = name.parse().map_err(|_| changed(name))?;
     Ok(ResultInfo::new(name, None, sidecar.clone()))
 }
@@ -249,7 +243,7 @@ impl Shared {
         let visible = || listing.data.iter().filter(|((id, _), _)| listing.index.contains_key(id));
         let bytes = visible().map(|(_, data)| data.bytes).sum();
         let seen: HashSet<&Nonce> = visible().map(|((_, nonce), _)| nonce).collect();
-        self.usage.listed(epoch, bytes, listing.index.len() as u64, &seen);
+        self.usage.apply_listing(epoch, bytes, listing.index.len() as u64, &seen);
         Ok(listing)
     }
 
@@ -284,11 +278,11 @@ pub(super) struct UsageCache(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// Bytes and results of the last listing.
-    listed: Option<(u64, u64)>,
+    info: Option<(u64, u64)>,
     /// The number of listings begun.
     epoch: u64,
     /// The epoch of the listing in use.
-    taken: u64,
+    applied: u64,
     /// Results of this process that no listing shows yet.
     own: HashMap<Nonce, UnlistedResult>,
 }
@@ -311,7 +305,7 @@ impl UsageCache {
     }
 
     pub(super) fn is_known(&self) -> bool {
-        self.state().listed.is_some()
+        self.state().info.is_some()
     }
 
     pub(super) fn begin(&self) -> ListingEpoch {
@@ -321,7 +315,7 @@ impl UsageCache {
     }
 
     /// Applies a listing, which includes everything visible before it began.
-    pub(super) fn listed(
+    pub(super) fn apply_listing(
         &self,
         listing: ListingEpoch,
         bytes: u64,
@@ -330,11 +324,11 @@ impl UsageCache {
     ) {
         let mut state = self.state();
         // A listing that began earlier and ended later is outdated.
-        if listing.0 < state.taken {
+        if listing.0 < state.applied {
             return;
         }
-        state.taken = listing.0;
-        state.listed = Some((bytes, files));
+        state.applied = listing.0;
+        state.info = Some((bytes, files));
         let unseen = |nonce: &Nonce, own: &UnlistedResult| {
             !seen.contains(nonce) && own.since.is_none_or(|since| since >= listing.0)
         };
@@ -349,7 +343,7 @@ impl UsageCache {
         quota: Quota,
     ) -> Result<(), SpoolLimit> {
         let mut state = self.state();
-        let (mut total, mut files) = state.listed.unwrap_or_default();
+        let (mut total, mut files) = state.info.unwrap_or_default();
         for own in state.own.values() {
             total = total.saturating_add(own.bytes);
             files += 1;
@@ -378,7 +372,7 @@ impl UsageCache {
         if state.own.remove(nonce).is_some() {
             return;
         }
-        if let (Some(gone), Some((bytes, files))) = (visible_bytes, &mut state.listed) {
+        if let (Some(gone), Some((bytes, files))) = (visible_bytes, &mut state.info) {
             *bytes = bytes.saturating_sub(gone);
             *files = files.saturating_sub(1);
         }
@@ -397,8 +391,8 @@ mod tests {
         usage.reserve(&nonce, 3, quota).expect("room");
         usage.settle(&nonce);
         let late = usage.begin();
-        usage.listed(late, 3, 1, &HashSet::from([&nonce]));
-        usage.listed(early, 0, 0, &HashSet::new());
+        usage.apply_listing(late, 3, 1, &HashSet::from([&nonce]));
+        usage.apply_listing(early, 0, 0, &HashSet::new());
         assert!(usage.reserve(&Nonce::new(), 3, quota).is_err(), "there is one already");
     }
 }

@@ -80,28 +80,28 @@ impl Shared {
             }
             return;
         }
-        let Ok(listed) = stored.listed() else { return };
-        if !listed.sidecar.is_expired(id, now) {
+        let Ok(info) = stored.result_info() else { return };
+        if !info.sidecar.is_expired(id, now) {
             return;
         }
-        match self.expire(&listed, stored) {
-            Ok(Outcome::Deleted) => swept.expired.push(listed),
+        match self.expire(&info, stored) {
+            Ok(Outcome::Deleted) => swept.expired.push(info),
             Ok(Outcome::InUse) => swept.in_use += 1,
             Ok(Outcome::DeletedElsewhere) => {}
             Err(error) => swept.failures.push(error),
         }
     }
 
-    fn expire(&self, listed: &ResultInfo, stored: &StoredEntry) -> Result<Outcome, SpoolError> {
-        let _removal = match self.leases.begin_removal(listed.id()) {
+    fn expire(&self, info: &ResultInfo, stored: &StoredEntry) -> Result<Outcome, SpoolError> {
+        let _removal = match self.leases.begin_removal(info.id()) {
             Ok(removal) => removal,
             Err(Busy::InUse) => return Ok(Outcome::InUse),
             Err(Busy::BeingRemoved) => return Ok(Outcome::DeletedElsewhere),
         };
-        if !self.delete_result(listed, stored, RemovalReason::Expired)? {
+        if !self.delete_result(info, stored, RemovalReason::Expired)? {
             return Ok(Outcome::DeletedElsewhere);
         }
-        self.tombstones.remember(listed);
+        self.tombstones.remember(info);
         Ok(Outcome::Deleted)
     }
 
@@ -109,14 +109,17 @@ impl Shared {
     /// tombstone. Without a grace period the data is deleted at once, otherwise by a later sweep.
     pub(super) fn delete_result(
         &self,
-        listed: &ResultInfo,
+        info: &ResultInfo,
         stored: &StoredEntry,
         why: RemovalReason,
     ) -> Result<bool, SpoolError> {
-        let id = listed.id();
-        let claim = Tombstone::new(listed, why).seal();
+        let id = info.id();
+        let tombstone = Tombstone::new(info, why).seal();
         let key = self.keys.tombstone(id, &stored.nonce);
-        if !matches!(self.client.wait(self.client.create(&key, &claim))?, CreateOutcome::Created) {
+        if !matches!(
+            self.client.wait(self.client.create(&key, &tombstone))?,
+            CreateOutcome::Created
+        ) {
             return Ok(false);
         }
         // With a clock ahead of ours, the tombstone of another process may have been created and
@@ -242,9 +245,9 @@ impl Shared {
         candidates.sort_by_key(|(expires_at, _)| *expires_at);
         for (_, entry) in candidates {
             let IndexEntry::Stored(stored) = &*entry else { continue };
-            let Ok(listed) = stored.listed() else { continue };
-            if let Ok(Outcome::Deleted) = self.expire(&listed, stored) {
-                self.tombstones.report_later(listed);
+            let Ok(info) = stored.result_info() else { continue };
+            if let Ok(Outcome::Deleted) = self.expire(&info, stored) {
+                self.tombstones.report_later(info);
                 match reserve() {
                     Ok(()) => return Ok(()),
                     Err(still) => limit = still,
