@@ -13,7 +13,7 @@ use crate::error::{LoginError, sanitize};
 use crate::token::Secret;
 
 /// The path of the redirect URI.
-pub(crate) const CALLBACK_PATH: &str = "/callback";
+const CALLBACK_PATH: &str = "/callback";
 /// The longest request head.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The most concurrent connections; browsers open some that they do not use.
@@ -178,7 +178,7 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// A complete HTTP response: `status` such as `200 OK`, a heading, and an untrusted text.
-pub(crate) fn html_response(status: &str, heading: &str, text: &str) -> Vec<u8> {
+fn html_response(status: &str, heading: &str, text: &str) -> Vec<u8> {
     let body = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Atlatl</title>\n\
          <h1>{}</h1>\n<p>{}</p>\n</html>\n",

@@ -152,7 +152,7 @@ impl ServerLogin {
 }
 
 /// The outcome of a refresh.
-pub(crate) enum RefreshOutcome {
+enum RefreshOutcome {
     /// New tokens.
     Granted(TokenResponse),
     /// The refresh token is no longer valid.
@@ -170,7 +170,7 @@ struct OAuthErrorBody {
 }
 
 /// Requests new tokens, once.
-pub(crate) async fn refresh(
+async fn refresh(
     client: &GuardedClient,
     login: &StoredLogin,
     token: &Secret,
@@ -196,7 +196,7 @@ pub(crate) async fn refresh(
 
 /// Posts a form to an endpoint of the authorization server, with the client credentials of the
 /// login.
-pub(crate) async fn post_as_client(
+async fn post_as_client(
     client: &GuardedClient,
     login: &StoredLogin,
     endpoint: &Url,
@@ -253,7 +253,7 @@ pub(crate) async fn revoke(client: &GuardedClient, login: &StoredLogin) -> Optio
 }
 
 /// The scopes that a challenge reports as missing.
-pub(crate) fn missing_scopes(challenge: &str, server: &Url) -> Option<Vec<String>> {
+fn missing_scopes(challenge: &str, server: &Url) -> Option<Vec<String>> {
     let challenge: String = challenge.chars().take(8192).collect();
     let params = WWWAuthenticateParams::parse(&challenge, server);
     params

@@ -85,7 +85,7 @@ impl Policy {
 
 /// The class of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HostClass {
+enum HostClass {
     /// The internet; a name may still resolve to another address.
     Public,
     /// This machine.
@@ -96,7 +96,7 @@ pub(crate) enum HostClass {
 
 impl HostClass {
     /// Classifies the host of a URL.
-    pub(crate) fn from_host(host: &Host<&str>) -> Self {
+    fn from_host(host: &Host<&str>) -> Self {
         match host {
             Host::Ipv4(address) => Self::from_ip((*address).into()),
             Host::Ipv6(address) => Self::from_ip((*address).into()),
@@ -119,7 +119,7 @@ impl HostClass {
     }
 
     /// Classifies an address.
-    pub(crate) fn from_ip(address: IpAddr) -> Self {
+    fn from_ip(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::from_v4(address),
             IpAddr::V6(address) => Self::from_v6(address),

@@ -118,21 +118,21 @@ impl LockedLogins {
     }
 
     /// Deletes a login; returns whether it existed.
-    pub(crate) fn remove(&self, found: &LoginFile) -> Result<bool, LoginError> {
-        self.dir.remove(&found.file)
+    pub(crate) fn remove(&self, login: &LoginFile) -> Result<bool, LoginError> {
+        self.dir.remove(&login.file)
     }
 }
 
 /// An open directory that only its owner can access.
 #[derive(Debug)]
-pub(crate) struct PrivateDir {
+struct PrivateDir {
     fd: OwnedFd,
     path: PathBuf,
 }
 
 impl PrivateDir {
     /// Opens the directory; `None` if it is missing.
-    pub(crate) fn open(path: &Path) -> Result<Option<Self>, LoginError> {
+    fn open(path: &Path) -> Result<Option<Self>, LoginError> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let fd = match fs::open(path, flags, Mode::empty()) {
             Ok(fd) => fd,
@@ -147,7 +147,7 @@ impl PrivateDir {
     }
 
     /// Opens the directory, and creates it if it is missing.
-    pub(crate) fn make(path: &Path) -> Result<Self, LoginError> {
+    fn make(path: &Path) -> Result<Self, LoginError> {
         // `open` reports anything that is not a directory with a better message.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         if let Err(source) = made
@@ -158,12 +158,12 @@ impl PrivateDir {
         Self::open(path)?.ok_or_else(|| failed(path, io::ErrorKind::NotFound.into()))
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Lists the file names.
-    pub(crate) fn names(&self) -> Result<Vec<String>, LoginError> {
+    fn names(&self) -> Result<Vec<String>, LoginError> {
         let failed = |errno: Errno| failed(&self.path, errno.into());
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(&self.fd).map_err(failed)? {
@@ -176,7 +176,7 @@ impl PrivateDir {
     }
 
     /// Reads a file; `None` if it is missing.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, LoginError> {
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, LoginError> {
         // Non-blocking, because a pipe in its place would block forever.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let Some(file) = self.open_file(name, flags)? else { return Ok(None) };
@@ -187,11 +187,7 @@ impl PrivateDir {
     }
 
     /// Opens an existing private file.
-    pub(crate) fn open_file(
-        &self,
-        name: &str,
-        flags: OFlags,
-    ) -> Result<Option<OwnedFd>, LoginError> {
+    fn open_file(&self, name: &str, flags: OFlags) -> Result<Option<OwnedFd>, LoginError> {
         let path = self.path(name);
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR) {
@@ -208,7 +204,7 @@ impl PrivateDir {
 
     /// Writes a file atomically: readers see the old or the new content, also after a crash. `part`
     /// is its temporary name.
-    pub(crate) fn replace(&self, name: &str, part: &str, content: &[u8]) -> Result<(), LoginError> {
+    fn replace(&self, name: &str, part: &str, content: &[u8]) -> Result<(), LoginError> {
         let failed = |errno: Errno| failed(&self.path(name), errno.into());
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -230,7 +226,7 @@ impl PrivateDir {
     }
 
     /// Deletes a file; returns whether it existed.
-    pub(crate) fn remove(&self, name: &str) -> Result<bool, LoginError> {
+    fn remove(&self, name: &str) -> Result<bool, LoginError> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -279,14 +275,14 @@ fn failed(path: &Path, source: io::Error) -> LoginError {
 
 /// An exclusive file lock. The kernel releases it when the process is killed.
 #[derive(Debug)]
-pub(crate) struct LoginLock {
+struct LoginLock {
     _fd: OwnedFd,
 }
 
 impl LoginLock {
     /// Acquires the lock without blocking a thread. The lock file is never deleted: two processes
     /// could otherwise hold locks on two files of the same name.
-    pub(crate) async fn acquire(dir: &PrivateDir, name: &str) -> Result<Self, LoginError> {
+    async fn acquire(dir: &PrivateDir, name: &str) -> Result<Self, LoginError> {
         let path = dir.path(name);
         let failed = |errno: Errno| LoginError::File { path: path.clone(), source: errno.into() };
         let fd = dir

@@ -301,7 +301,7 @@ fn restores_exactly(
 }
 
 /// Writes to a draft, directly or on a background thread.
-pub(crate) struct DraftWriter {
+struct DraftWriter {
     state: WriterState,
     written: u64,
 }
@@ -325,16 +325,12 @@ struct Chunk {
 }
 
 impl DraftWriter {
-    pub(crate) fn new(draft: Box<dyn Draft>) -> Self {
+    fn new(draft: Box<dyn Draft>) -> Self {
         Self { state: WriterState::Direct(draft), written: 0 }
     }
 
     /// Appends `bytes` to the data or to a part, and clears the buffer.
-    pub(crate) fn write(
-        &mut self,
-        part: Option<PartNumber>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), SpoolError> {
+    fn write(&mut self, part: Option<PartNumber>, bytes: &mut Vec<u8>) -> Result<(), SpoolError> {
         self.written += bytes.len() as u64;
         if self.written > BACKGROUND_THRESHOLD_BYTES && matches!(self.state, WriterState::Direct(_))
         {
@@ -355,7 +351,7 @@ impl DraftWriter {
     }
 
     /// Waits until everything is written, and returns the draft.
-    pub(crate) fn finish(self) -> Result<Box<dyn Draft>, SpoolError> {
+    fn finish(self) -> Result<Box<dyn Draft>, SpoolError> {
         match self.state {
             WriterState::Direct(draft) => Ok(draft),
             WriterState::Background(mut behind) => behind.join(),

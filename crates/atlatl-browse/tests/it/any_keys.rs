@@ -1,4 +1,4 @@
-//! Any keys on any records.
+//! Random keys on random records.
 
 use atlatl_browse::{ColorMode, KeyPress, RowContent, Screen, ScreenCommand, SqlRows};
 use proptest::prelude::*;

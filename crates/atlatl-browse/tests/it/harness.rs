@@ -1,4 +1,4 @@
-//! A screen with records in memory, and what is seen of it.
+//! A screen with records in memory, and its rendered text.
 
 use std::fmt::Write as _;
 

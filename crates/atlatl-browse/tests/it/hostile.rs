@@ -1,4 +1,4 @@
-//! Records that would like to steer the terminal.
+//! Records that try to control the terminal.
 
 use atlatl_browse::{ColorMode, HeaderInfo, RowContent, Screen};
 

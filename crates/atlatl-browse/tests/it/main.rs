@@ -1,4 +1,4 @@
-//! The screen as a person sees it, without a terminal.
+//! The screen without a terminal.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 

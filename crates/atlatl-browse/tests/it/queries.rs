@@ -1,4 +1,4 @@
-//! SQL: what is asked for, and what an answer does.
+//! SQL filters: the request, and the effect of its result.
 
 use atlatl_browse::{RowContent, RowKind, ScreenCommand, SqlRequest, SqlRows};
 

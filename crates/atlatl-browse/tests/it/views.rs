@@ -1,4 +1,4 @@
-//! What is seen at the usual size.
+//! Snapshots of the screen at the usual size.
 
 use atlatl_browse::RowContent;
 

@@ -1,4 +1,4 @@
-//! What comes to the listener that waits for the browser.
+//! Requests to the callback listener.
 
 use std::{
     io::{Read as _, Write as _},

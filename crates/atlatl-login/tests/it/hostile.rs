@@ -1,4 +1,4 @@
-//! URLs that lead astray, in every place where a server may name one.
+//! Hostile URLs, in every place where a server can name one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A login from the first request to the file.
+//! A login from the first request to the stored file.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 

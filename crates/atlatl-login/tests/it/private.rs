@@ -1,4 +1,4 @@
-//! Folders and files that others could read or have planted.
+//! Directories and files that others could read or have planted.
 
 use std::{
     fs,

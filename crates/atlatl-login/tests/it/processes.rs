@@ -1,4 +1,4 @@
-//! Many processes, one login.
+//! Many processes share one login.
 
 use std::{
     env, fs,

@@ -1,4 +1,4 @@
-//! A server on the internet, as far as the client can tell: names that need no network.
+//! A server with a public name, without a network.
 
 use std::{
     collections::BTreeMap,

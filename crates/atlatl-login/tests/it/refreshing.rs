@@ -1,4 +1,4 @@
-//! Tokens that expire.
+//! Refresh of expiring tokens.
 
 use std::{fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Authorities that break one rule each.
+//! Authorization servers that violate one rule each.
 
 use atlatl_login::{LoginError, LoginRequest, Rule, login};
 use testkit::authority::{Authority, Fault, visit_in_background};

@@ -21,7 +21,7 @@ use crate::error::{Damage, SpoolError};
 use crate::spool::{PartNumber, PositionedRead, ResultInfo, StoredResult};
 
 /// The size of a block, the unit of verification.
-pub(super) const BLOCK_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: u64 = 1 << 20;
 /// The length of a digest in hexadecimal.
 const DIGEST_HEX_LEN: usize = 64;
 /// The most blocks fetched in one request.
@@ -77,7 +77,7 @@ pub(super) fn digests_cover(digests: &str, bytes: u64) -> bool {
 }
 
 /// Verifies that `bytes` are the blocks from number `first`.
-pub(super) fn verify_blocks(digests: &str, first: u64, bytes: &[u8]) -> Result<(), Damage> {
+fn verify_blocks(digests: &str, first: u64, bytes: &[u8]) -> Result<(), Damage> {
     let block = usize::try_from(BLOCK_BYTES).unwrap_or(usize::MAX);
     let first = usize::try_from(first).unwrap_or(usize::MAX);
     let expected = digests.as_bytes().chunks(DIGEST_HEX_LEN).skip(first);
@@ -105,13 +105,13 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
 
 /// One piece of a stored result: its data or a part.
 #[derive(Debug)]
-pub(super) struct RemotePiece {
-    pub(super) client: Arc<StoreClient>,
-    pub(super) keys: Keys,
-    pub(super) id: ResultId,
-    pub(super) stored: Arc<StoredEntry>,
-    pub(super) index: usize,
-    pub(super) bytes: u64,
+struct RemotePiece {
+    client: Arc<StoreClient>,
+    keys: Keys,
+    id: ResultId,
+    stored: Arc<StoredEntry>,
+    index: usize,
+    bytes: u64,
 }
 
 /// Consecutive blocks fetched in one request.
@@ -122,8 +122,9 @@ struct BlockRun {
     bytes: Bytes,
 }
 
+/// The blocks of a piece that were read last, and the prefetches of a sequential scan.
 #[derive(Debug, Default)]
-pub(super) struct BlockCache {
+struct BlockCache {
     runs: VecDeque<BlockRun>,
     /// The block after the last one fetched.
     next: u64,
@@ -134,6 +135,7 @@ pub(super) struct BlockCache {
     prefetches: VecDeque<Prefetch>,
 }
 
+/// A run that is being fetched in the background. Dropping it aborts the request.
 #[derive(Debug)]
 struct Prefetch {
     first: u64,
@@ -154,7 +156,7 @@ impl RemotePiece {
 
     /// Fetches and verifies blocks. Damaged bytes are fetched again, in case the transfer damaged
     /// them, up to the retry limit.
-    pub(super) async fn fetch(&self, first: u64, count: u64) -> Result<Bytes, SpoolError> {
+    async fn fetch(&self, first: u64, count: u64) -> Result<Bytes, SpoolError> {
         let id = self.id;
         let key = self.keys.data(id, &self.stored.nonce, self.index);
         let range = first * BLOCK_BYTES..((first + count) * BLOCK_BYTES).min(self.bytes);
@@ -191,7 +193,7 @@ impl RemotePiece {
 
 impl BlockCache {
     /// Reads from `offset`, up to the end of the run.
-    pub(super) fn read_at(
+    fn read_at(
         &mut self,
         piece: &Arc<RemotePiece>,
         offset: u64,
@@ -228,10 +230,10 @@ impl BlockCache {
         }
         let (first, count, bytes) = if let Some(mut run) = self.prefetches.pop_front() {
             self.prefetch_depth = (self.prefetch_depth + 1).min(MAX_PREFETCHES);
-            let task = client.wait(&mut run.task);
+            let fetched = client.wait(&mut run.task);
             let lost =
                 |error| RequestFailure::Store(error).into_spool_error("read", piece.keys.all());
-            (run.first, run.count, task.map_err(|error| lost(error.into()))??)
+            (run.first, run.count, fetched.map_err(|error| lost(error.into()))??)
         } else {
             self.prefetch_depth = 1;
             let wanted = (offset.saturating_add(len)).div_ceil(BLOCK_BYTES) - block;

@@ -206,9 +206,9 @@ impl Drop for ObjectDraft {
     }
 }
 
-pub(super) struct Upload {
-    pub(super) key: Path,
-    pub(super) bytes: u64,
+struct Upload {
+    key: Path,
+    bytes: u64,
     digests: BlockDigester,
     buffer: Vec<u8>,
     parts: Option<Parts>,
@@ -222,17 +222,13 @@ struct Parts {
 }
 
 impl Upload {
-    pub(super) fn new(key: Path) -> Self {
+    fn new(key: Path) -> Self {
         let (digests, buffer) = (BlockDigester::default(), Vec::new());
         Self { key, bytes: 0, digests, buffer, parts: None, may_exist: false }
     }
 
     /// Buffers bytes and sends full parts.
-    pub(super) fn write(
-        &mut self,
-        client: &StoreClient,
-        mut bytes: &[u8],
-    ) -> Result<(), SpoolError> {
+    fn write(&mut self, client: &StoreClient, mut bytes: &[u8]) -> Result<(), SpoolError> {
         self.digests.feed(bytes);
         self.bytes += bytes.len() as u64;
         let part = client.options.part_bytes;
@@ -273,7 +269,7 @@ impl Upload {
     }
 
     /// Completes the object, and returns its block digests. An empty piece has no object.
-    pub(super) async fn finish(&mut self, client: &StoreClient) -> Result<String, SpoolError> {
+    async fn finish(&mut self, client: &StoreClient) -> Result<String, SpoolError> {
         let rest = std::mem::take(&mut self.buffer);
         if self.parts.is_none() {
             if self.bytes > 0 {
@@ -297,7 +293,7 @@ impl Upload {
     }
 
     /// Deletes what was uploaded.
-    pub(super) async fn undo(self, client: &StoreClient) -> Result<(), SpoolError> {
+    async fn undo(self, client: &StoreClient) -> Result<(), SpoolError> {
         if let Some(Parts { mut upload, mut in_flight }) = self.parts {
             // A part that arrives after the upload was aborted would remain forever.
             in_flight.shutdown().await;

@@ -169,7 +169,7 @@ pub(super) struct BucketListing {
     /// Data objects of results, of drafts being committed, and of uncommitted drafts.
     pub(super) data: BTreeMap<(ResultId, Nonce), DataObjects>,
     /// The tombstones and their times.
-    pub(super) gone: BTreeMap<(ResultId, Nonce), DateTime<Utc>>,
+    pub(super) tombstones: BTreeMap<(ResultId, Nonce), DateTime<Utc>>,
 }
 
 #[derive(Debug, Default)]
@@ -235,7 +235,7 @@ impl Shared {
                     data.keys.push(meta.location);
                 }
                 Some(KeyKind::Tombstone(id, nonce)) => {
-                    listing.gone.insert((id, nonce), meta.last_modified);
+                    listing.tombstones.insert((id, nonce), meta.last_modified);
                 }
                 None => {}
             }

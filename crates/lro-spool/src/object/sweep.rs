@@ -49,7 +49,7 @@ impl Shared {
         }
         self.sweep_tombstones(&listing, now, &mut swept);
         for ((id, nonce), data) in &listing.data {
-            let is_gone = listing.gone.contains_key(&(*id, nonce.clone()));
+            let is_gone = listing.tombstones.contains_key(&(*id, nonce.clone()));
             if is_gone || known.contains(nonce) || unread.contains(id) || self.is_draft(nonce) {
                 continue;
             }
@@ -72,10 +72,10 @@ impl Shared {
         now: DateTime<Utc>,
         swept: &mut SweepReport,
     ) {
-        let claimed = listing.gone.get(&(id, stored.nonce.clone()));
-        if let Some(claimed) = claimed {
+        let deleted_at = listing.tombstones.get(&(id, stored.nonce.clone()));
+        if let Some(deleted_at) = deleted_at {
             // The deleting process died before it deleted the entry, or is about to.
-            if is_older(*claimed, self.client.options.orphan_after, now) {
+            if is_older(*deleted_at, self.client.options.orphan_after, now) {
                 swept.failures.extend(self.delete(&self.keys.index(id)).err());
             }
             return;
@@ -125,16 +125,16 @@ impl Shared {
         // With a clock ahead of ours, the tombstone of another process may have been created and
         // deleted since the entry was read. That process deleted the entry first, so the entry is
         // read once more.
-        let seen = self.client.wait(self.entry(id));
-        if !matches!(&seen, Ok(Some(IndexEntry::Stored(there))) if there.nonce == stored.nonce) {
+        let entry = self.client.wait(self.entry(id));
+        if !matches!(&entry, Ok(Some(IndexEntry::Stored(there))) if there.nonce == stored.nonce) {
             let _ = self.delete(&key);
-            return seen.map(|_| false);
+            return entry.map(|_| false);
         }
         // This process reports it; a later sweep deletes an entry or data that remains.
-        let shown = self.delete(&self.keys.index(id));
+        let unpublished = self.delete(&self.keys.index(id));
         self.usage.release(&stored.nonce, Some(stored.sizes().sum()));
         self.client.local.evict(&stored.nonce);
-        if shown.is_ok() && self.client.options.grace.is_zero() {
+        if unpublished.is_ok() && self.client.options.grace.is_zero() {
             for (piece, bytes) in stored.sizes().enumerate() {
                 if bytes > 0 {
                     let _ = self.delete(&self.keys.data(id, &stored.nonce, piece));
@@ -152,9 +152,9 @@ impl Shared {
         swept: &mut SweepReport,
     ) {
         let options = &self.client.options;
-        for ((id, nonce), taken) in &listing.gone {
+        for ((id, nonce), deleted_at) in &listing.tombstones {
             let data = listing.data.get(&(*id, nonce.clone()));
-            if !is_older(*taken, options.grace, now) {
+            if !is_older(*deleted_at, options.grace, now) {
                 continue;
             }
             if let Some(data) = data {
@@ -167,7 +167,7 @@ impl Shared {
             }
             // The next sweep needs the tombstone to delete a remaining entry.
             let entry = listing.index.contains_key(id);
-            if !entry && is_older(*taken, options.remember.max(options.grace), now) {
+            if !entry && is_older(*deleted_at, options.remember.max(options.grace), now) {
                 swept.failures.extend(self.delete(&self.keys.tombstone(*id, nonce)).err());
             }
         }
@@ -237,7 +237,7 @@ impl Shared {
             let Ok(entry) = entry else { continue };
             if let IndexEntry::Stored(stored) = &*entry
                 && stored.sidecar.is_expired(id, now)
-                && !listing.gone.contains_key(&(id, stored.nonce.clone()))
+                && !listing.tombstones.contains_key(&(id, stored.nonce.clone()))
             {
                 candidates.push((stored.sidecar.expires_at, Arc::clone(&entry)));
             }

@@ -1,4 +1,4 @@
-//! What a directory holds, kept: cheap to ask, right in the end, and believed only where it may be.
+//! The usage log: cheap to read, eventually exact, and used only while it is valid.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,4 +1,4 @@
-//! A crowd: many writers, readers and sweepers in one directory.
+//! Many concurrent writers, readers and sweepers in one directory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Lives: how long, counted from when, and what a sweep leaves alone.
+//! Expiry: time to live, start of the count, and what a sweep leaves alone.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Faults: each call of the operating system fails in turn.
+//! Each system call fails in turn.
 
 use std::path::Path;
 use std::process::Command;

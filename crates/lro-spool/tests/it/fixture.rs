@@ -1,4 +1,4 @@
-//! What the tests share: a time, identities, a result to store.
+//! Shared fixtures: a time, ids, a result to store.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

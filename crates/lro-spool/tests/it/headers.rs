@@ -1,4 +1,4 @@
-//! Headers and sidecars as someone may have left them: a file is refused, or opened with its bytes.
+//! Arbitrary headers and sidecars: a file is refused, or opened with its bytes.
 
 use std::fs;
 

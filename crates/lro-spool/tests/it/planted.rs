@@ -1,4 +1,4 @@
-//! What a second user puts in a shared directory under our names.
+//! Files that a second user plants in a shared directory under our names.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

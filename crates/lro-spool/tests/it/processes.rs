@@ -1,4 +1,4 @@
-//! Many processes in one directory: they store, read back and sweep, and know nothing of each other.
+//! Many independent processes that store, read and sweep in one directory.
 
 mod ledger;
 mod observer;

@@ -1,4 +1,4 @@
-//! The real operating system, watched: a test is asked before each call and after it.
+//! The real operating system, with a hook before and after each call.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Reading what was written gives the same memory, in each form and across forms.
+//! Reading what was written gives the same memory, in each format and across formats.
 
 use mif::{Memory, Value};
 use proptest::{prelude::*, test_runner::Config};

@@ -1,4 +1,4 @@
-//! Faults of the store itself: each outcome has its type, and nothing is visible that is not whole.
+//! Faults of the store: each outcome has its error type, and nothing incomplete is visible.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

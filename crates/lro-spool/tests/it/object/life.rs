@@ -1,4 +1,4 @@
-//! The life of a result with several processes on one bucket, and what they leave.
+//! The lifecycle of a result with several processes on one bucket, and their leftovers.
 
 use std::sync::{Arc, Barrier};
 use std::thread;

@@ -1,4 +1,4 @@
-//! What is fetched: the blocks that are needed, and a copy where a file is asked for.
+//! Reads fetch only the blocks they need, and a full copy if a file is requested.
 
 use std::fs::File;
 use std::io::Read;

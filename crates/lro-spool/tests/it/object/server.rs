@@ -1,4 +1,4 @@
-//! A real S3 server, and a network that breaks.
+//! A real S3 server behind an unreliable network.
 
 use std::thread;
 use std::time::Duration;

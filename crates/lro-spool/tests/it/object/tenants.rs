@@ -1,4 +1,4 @@
-//! Tenants: in one bucket, and without a way to each other.
+//! Isolation of tenants in one bucket.
 
 use std::sync::Arc;
 use std::time::Duration;

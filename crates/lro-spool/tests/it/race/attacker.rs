@@ -1,4 +1,4 @@
-//! Attacker: a process that puts traps under our names as fast as it can.
+//! A process that plants traps under our names as fast as it can.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};

@@ -1,4 +1,4 @@
-//! Canary: a result outside the spool, perfect in every way but its place.
+//! A valid result outside the spool, which must never be touched.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
