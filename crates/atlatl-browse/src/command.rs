@@ -1,67 +1,67 @@
-//! Commands that a screen asks its caller to run, such as a query.
+//! Keys that go into a screen, and commands that it asks its caller to run.
 
-/// What a screen wants done.
+/// A command that the caller of a screen has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever runs a screen has to do all of it")]
-pub enum Effect {
-    /// It is over.
+#[expect(clippy::exhaustive_enums, reason = "the caller of a screen handles every command")]
+pub enum ScreenCommand {
+    /// Quit.
     Quit,
-    /// A statement is to be answered, with [`Screen::answered`](crate::Screen::answered).
-    Ask(Ask),
-    /// Nobody waits for the answer any more.
+    /// Run a statement, and pass its result to [`Screen::answered`](crate::Screen::answered).
+    Ask(SqlRequest),
+    /// Cancel the running statement.
     Cancel,
 }
 
-/// A statement over the table `results`.
+/// A SQL statement over the table `results`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "there is nothing else to say")]
-pub struct Ask {
+pub struct SqlRequest {
     /// The statement.
     pub statement: String,
-    /// What its rows are.
-    pub rows: Rows,
+    /// The kind of its rows.
+    pub rows: RowKind,
 }
 
-/// What the rows of an answer are.
+/// The kind of the rows of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is nothing else to ask for")]
-pub enum Rows {
-    /// Numbers of records, from 1: a condition was typed.
+pub enum RowKind {
+    /// Record numbers, from 1: the person typed a condition.
     Numbers,
-    /// Whatever the statement makes: a whole one was typed.
+    /// Any rows: the person typed a whole statement.
     Any,
 }
 
-/// What a statement gave.
+/// The result of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "there is nothing else to say")]
-pub struct Answer {
+pub struct SqlRows {
     /// A JSON value per line.
     pub lines: Vec<u8>,
-    /// How many rows there are in all, where more were made than given.
+    /// The total number of rows, if not all are included.
     pub more: Option<String>,
 }
 
-impl Ask {
-    /// What a person typed: a condition, or a whole statement.
+impl SqlRequest {
+    /// Parses typed text: a condition or a whole statement.
     pub(crate) fn parse(typed: &str) -> Self {
         let typed = typed.trim().trim_end_matches(';').trim_end();
-        // A column may begin with a keyword: `with_tax`, `select.x`.
+        // A column name may begin with a keyword: `with_tax`, `select.x`.
         let end = typed.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(typed.len());
         let word = &typed[..end];
         if word.eq_ignore_ascii_case("select") || word.eq_ignore_ascii_case("with") {
-            return Self { statement: typed.to_owned(), rows: Rows::Any };
+            return Self { statement: typed.to_owned(), rows: RowKind::Any };
         }
         let lower = word.eq_ignore_ascii_case("where");
         let condition = if lower { typed[word.len()..].trim_start() } else { typed };
-        // The bracket stands on a line of its own, where no comment hides it.
+        // The bracket is on its own line, so that no comment hides it.
         let statement = format!("SELECT _n FROM results WHERE ({condition}\n)");
-        Self { statement, rows: Rows::Numbers }
+        Self { statement, rows: RowKind::Numbers }
     }
 }
 
-impl Answer {
-    /// The numbers of records in it, made to begin at 0.
+impl SqlRows {
+    /// The record numbers in the result, from 0.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         let number = |line: &[u8]| {
             let digits: Vec<u8> =
@@ -72,6 +72,40 @@ impl Answer {
     }
 }
 
+/// A key press that a screen handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyPress {
+    /// A character.
+    Char(char),
+    /// A character with Ctrl.
+    Ctrl(char),
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+    /// Left.
+    Left,
+    /// Right.
+    Right,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// Home.
+    Home,
+    /// End.
+    End,
+    /// Return.
+    Enter,
+    /// Escape.
+    Esc,
+    /// Deletes the character before the cursor.
+    Backspace,
+    /// Deletes the character after the cursor.
+    Delete,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,25 +113,25 @@ mod tests {
     #[test]
     fn a_condition_becomes_a_statement_and_a_statement_stays() {
         let asked = |typed: &str| {
-            let ask = Ask::parse(typed);
+            let ask = SqlRequest::parse(typed);
             (ask.statement, ask.rows)
         };
         let condition = "SELECT _n FROM results WHERE (a > 1\n)".to_owned();
-        assert_eq!(asked(" a > 1; "), (condition.clone(), Rows::Numbers));
-        assert_eq!(asked("where a > 1"), (condition, Rows::Numbers));
+        assert_eq!(asked(" a > 1; "), (condition.clone(), RowKind::Numbers));
+        assert_eq!(asked("where a > 1"), (condition, RowKind::Numbers));
         let whole = "Select a from results".to_owned();
-        assert_eq!(asked("Select a from results"), (whole, Rows::Any));
-        assert_eq!(asked("WITH(x) as (select 1) select *").1, Rows::Any);
+        assert_eq!(asked("Select a from results"), (whole, RowKind::Any));
+        assert_eq!(asked("WITH(x) as (select 1) select *").1, RowKind::Any);
         for condition in ["selected = 1", "with_tax > 3", "where_n > 3", "select.x = 1", "with2=1"]
         {
             let statement = format!("SELECT _n FROM results WHERE ({condition}\n)");
-            assert_eq!(asked(condition), (statement, Rows::Numbers));
+            assert_eq!(asked(condition), (statement, RowKind::Numbers));
         }
     }
 
     #[test]
     fn numbers_are_taken_out_of_rows() {
         let lines = b"{\"_n\":1}\n{\"_n\":12}\n{\"_n\":0}\n{\"_n\":99999999999}\n\n".to_vec();
-        assert_eq!(Answer { lines, more: None }.numbers(), [0, 11]);
+        assert_eq!(SqlRows { lines, more: None }.numbers(), [0, 11]);
     }
 }

@@ -1,19 +1,37 @@
-//! Drawing: a screen as a picture.
+//! Draws a screen: the table, the record view, the help window.
 
 mod header_footer;
-mod help;
-mod record;
-mod table;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::screen::{Look, Mode, Screen};
+use crate::cell::{Cell, Kind};
+use crate::rows::{COLUMN_GAP, Column, ColumnSpan, Row, RowContent};
+use crate::screen::{ColorMode, Direction, Mode, Record, Screen};
+use crate::text::{end_of, fit, grouped, width};
 
-/// Draws a screen. The default colours are the terminal's own, so that it is read well on a dark
-/// and on a light one.
+const HELP_KEYS: [(&str, &str); 15] = [
+    ("\u{2191} \u{2193}  j k", "a record up, down"),
+    ("PgUp PgDn  space b", "a page up, down"),
+    ("g G", "the first, the last"),
+    ("\u{2190} \u{2192}  h l", "the column to the left, right"),
+    ("Enter", "the whole record; again or Esc: back"),
+    ("\u{2190} \u{2192}  p n", "there: the record before, behind"),
+    ("/", "search: text or regular expression"),
+    ("n N", "the next match, the one before"),
+    ("s", "sort by this column: up, down, as stored"),
+    (":", "SQL: a condition, such as price > 10,"),
+    ("", "or a statement: select \u{2026} from results"),
+    ("\u{2191}", "while typing: what was typed last"),
+    ("Esc", "back to all records; ends what takes long"),
+    ("?", "this"),
+    ("q  Ctrl-C", "quit"),
+];
+
+/// Draws a screen. The default colours are the terminal's own, so that it is readable on dark and
+/// light backgrounds.
 pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     let area = frame.area();
     let styles = Styles::new(screen.look);
@@ -28,11 +46,11 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
         inner.height = inner.height.saturating_sub(1);
     }
     match &screen.mode {
-        Mode::Record(record) => record::draw(record, screen, styles, inner, buffer),
-        _ => table::draw(screen, styles, inner, buffer),
+        Mode::Record(record) => draw_record(record, screen, styles, inner, buffer),
+        _ => draw_table(screen, styles, inner, buffer),
     }
     if screen.help {
-        help::draw(styles, inner, buffer);
+        draw_help(styles, inner, buffer);
     }
     if bars.status {
         let at = line(area, area.height.saturating_sub(1));
@@ -47,7 +65,7 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     }
 }
 
-/// The few styles there are.
+/// The text styles.
 #[derive(Debug, Clone, Copy)]
 struct Styles {
     plain: Style,
@@ -55,15 +73,15 @@ struct Styles {
     faint: Style,
     accent: Style,
     cursor: Style,
-    found: Style,
+    highlight: Style,
 }
 
 impl Styles {
-    fn new(look: Look) -> Self {
+    fn new(look: ColorMode) -> Self {
         let plain = Style::new();
         let accent = match look {
-            Look::Colour => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
-            Look::Plain => plain.add_modifier(Modifier::BOLD),
+            ColorMode::Colour => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+            ColorMode::Plain => plain.add_modifier(Modifier::BOLD),
         };
         Self {
             plain,
@@ -71,7 +89,7 @@ impl Styles {
             faint: plain.add_modifier(Modifier::DIM),
             accent,
             cursor: plain.add_modifier(Modifier::REVERSED),
-            found: plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            highlight: plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
         }
     }
 }
@@ -81,13 +99,13 @@ fn line(area: Rect, y: u16) -> Rect {
     Rect { y: area.y + y, height: 1.min(area.height), ..area }
 }
 
-/// The rest of an area, some lines down.
+/// The rest of an area below some lines.
 fn below(area: Rect, lines: u16) -> Rect {
     let lines = lines.min(area.height);
     Rect { y: area.y + lines, height: area.height - lines, ..area }
 }
 
-/// Writes text into a line from a column on, and says which column is behind it.
+/// Writes text into a line at a column, and returns the column after it.
 fn write(buffer: &mut Buffer, line: Rect, x: usize, text: &str, style: Style) -> usize {
     let Ok(from) = u16::try_from(x) else { return x };
     if line.height == 0 || from >= line.width {
@@ -96,4 +114,213 @@ fn write(buffer: &mut Buffer, line: Rect, x: usize, text: &str, style: Style) ->
     let room = usize::from(line.width - from);
     let (end, _) = buffer.set_stringn(line.x + from, line.y, text, room, style);
     usize::from(end - line.x)
+}
+
+fn draw_table(screen: &Screen, styles: Styles, mut area: Rect, buffer: &mut Buffer) {
+    let spans = screen.row_set().columns.layout(screen.first_column, screen.table_room());
+    if screen.bars().heading {
+        draw_heading(screen, &spans, styles, line(area, 0), buffer);
+        area = below(area, 1);
+    }
+    if screen.page.is_empty() && area.height > 0 && !screen.is_busy() {
+        let text = if screen.filter.is_some() { "no records match" } else { "nothing is in it" };
+        write(buffer, line(area, 0), screen.margin(), text, styles.faint);
+    }
+    for (y, row) in (0..area.height).zip(&screen.page) {
+        let at = line(area, y);
+        let number = row.number + 1;
+        let margin = screen.margin();
+        let under_cursor = screen.top + usize::from(y) == screen.cursor;
+        let digits = fit(&number.to_string(), margin.saturating_sub(COLUMN_GAP)).into_owned();
+        let x = margin.saturating_sub(COLUMN_GAP + width(&digits));
+        write(buffer, at, x, &digits, styles.faint);
+        match screen.row_set().content {
+            RowContent::Records => draw_cells(screen, row, &spans, styles, at, buffer),
+            RowContent::Text => draw_text(screen, row, styles, at, buffer),
+        }
+        if under_cursor {
+            buffer.set_style(at, styles.cursor);
+        }
+    }
+}
+
+fn draw_heading(
+    screen: &Screen,
+    spans: &[ColumnSpan],
+    styles: Styles,
+    at: Rect,
+    buffer: &mut Buffer,
+) {
+    let margin = screen.margin();
+    let x = margin.saturating_sub(COLUMN_GAP + 1);
+    write(buffer, at, x, "#", styles.faint);
+    for span in spans {
+        let Some(column) = screen.row_set().columns.get(span.column) else { continue };
+        let mark = match &screen.sort_order {
+            Some(sort_order) if sort_order.column == span.column => match sort_order.direction {
+                Direction::Up => "\u{2191}",
+                Direction::Down => "\u{2193}",
+            },
+            _ => "",
+        };
+        let title = fit(&column.title, span.width.saturating_sub(mark.chars().count()));
+        let title = format!("{title}{mark}");
+        let before = if column.is_numeric() { span.width.saturating_sub(width(&title)) } else { 0 };
+        let style = if span.column == screen.column { styles.accent } else { styles.heading };
+        let style = if span.column == screen.column { style.patch(underlined()) } else { style };
+        write(buffer, at, margin + span.x + before, &title, style);
+    }
+    let last = spans.last().map_or(0, |span| span.column + 1);
+    if last < screen.row_set().columns.len() && at.width > 0 {
+        write(buffer, at, usize::from(at.width) - 1, "\u{203a}", styles.accent);
+    }
+    if screen.first_column > 0 && margin > 0 {
+        write(buffer, at, margin - 1, "\u{2039}", styles.accent);
+    }
+}
+
+fn underlined() -> Style {
+    Style::new().add_modifier(Modifier::UNDERLINED)
+}
+
+fn draw_cells(
+    screen: &Screen,
+    row: &Row,
+    spans: &[ColumnSpan],
+    styles: Styles,
+    at: Rect,
+    buffer: &mut Buffer,
+) {
+    for span in spans {
+        let Some(Some(Cell { kind, text })) = row.cells.get(span.column) else { continue };
+        let shown = fit(text, span.width);
+        let numeric = screen.row_set().columns.get(span.column).is_some_and(Column::is_numeric);
+        let right = *kind == Kind::Number || (*kind == Kind::Word && numeric);
+        let before = if right { span.width.saturating_sub(width(&shown)) } else { 0 };
+        let style = if *kind == Kind::Word { styles.faint } else { styles.plain };
+        write_with_matches(
+            screen,
+            &shown,
+            screen.margin() + span.x + before,
+            style,
+            styles,
+            at,
+            buffer,
+        );
+    }
+}
+
+fn draw_text(screen: &Screen, row: &Row, styles: Styles, at: Rect, buffer: &mut Buffer) {
+    let skipped = end_of(&row.text, screen.shift);
+    let shown = fit(&row.text[skipped..], screen.table_room());
+    write_with_matches(screen, &shown, screen.margin(), styles.plain, styles, at, buffer);
+}
+
+/// Writes a text and highlights matches of the search pattern.
+fn write_with_matches(
+    screen: &Screen,
+    text: &str,
+    x: usize,
+    style: Style,
+    styles: Styles,
+    at: Rect,
+    buffer: &mut Buffer,
+) {
+    write(buffer, at, x, text, style);
+    let Some(pattern) = &screen.pattern else { return };
+    for span in pattern.find_in(text) {
+        let from = x + width(&text[..span.start]);
+        write(buffer, at, from, &text[span], styles.highlight);
+    }
+}
+
+/// The visible range, such as "1–20 of 5,000".
+fn visible_range(screen: &Screen) -> String {
+    let count = screen.count();
+    if count == 0 {
+        return "0 of 0".to_owned();
+    }
+    let first = screen.top + 1;
+    let last = (screen.top + screen.page.len()).max(first);
+    let [first, last, count] = [first, last, count].map(|number| grouped(number as u64));
+    format!("{first}\u{2013}{last} of {count}")
+}
+
+fn draw_record(record: &Record, screen: &Screen, styles: Styles, area: Rect, buffer: &mut Buffer) {
+    for (y, row) in (0..area.height).zip(record.rows.iter().skip(record.top)) {
+        let at = line(area, y);
+        write(buffer, at, 0, row, styles.plain);
+        if let Some(end) = name_end(row) {
+            let from = row.len() - row.trim_start().len();
+            write(buffer, at, from, &row[from..end], styles.heading);
+        }
+        for span in screen.pattern.iter().flat_map(|pattern| pattern.find_in(row)) {
+            let from = width(&row[..span.start]);
+            write(buffer, at, from, &row[span.clone()], styles.highlight);
+        }
+    }
+}
+
+/// The end of a member name, if a row begins with one.
+fn name_end(row: &str) -> Option<usize> {
+    let trimmed = row.trim_start();
+    let inner = trimmed.strip_prefix('"')?;
+    let mut escaped = false;
+    let end = inner.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    })?;
+    let end = row.len() - inner.len() + end + 1;
+    row[end..].starts_with(": ").then_some(end)
+}
+
+fn draw_help(styles: Styles, area: Rect, buffer: &mut Buffer) {
+    let key_width = HELP_KEYS.iter().map(|(key, _)| width(key)).max().unwrap_or(0);
+    let text_width = HELP_KEYS.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
+    let wide = u16::try_from(key_width + text_width + 6).unwrap_or(u16::MAX).min(area.width);
+    let high = u16::try_from(HELP_KEYS.len() + 2).unwrap_or(u16::MAX).min(area.height);
+    let window = Rect {
+        x: area.x + (area.width - wide) / 2,
+        y: area.y + (area.height - high) / 2,
+        width: wide,
+        height: high,
+    };
+    let blank = " ".repeat(usize::from(wide));
+    for y in 0..high {
+        write(buffer, line(window, y), 0, &blank, styles.plain);
+    }
+    let framed = high > 4;
+    let rows = HELP_KEYS.iter().take(usize::from(if framed { high - 2 } else { high }));
+    for (y, (key, text)) in (u16::from(framed)..).zip(rows) {
+        let at = line(window, y);
+        let room = usize::from(wide).saturating_sub(key_width + 6);
+        write(buffer, at, 2, key, styles.accent);
+        write(buffer, at, key_width + 4, &fit(text, room), styles.plain);
+    }
+    if framed {
+        let bar = "\u{2500}".repeat(usize::from(wide).saturating_sub(2));
+        for (y, left, right) in [(0, "\u{256d}", "\u{256e}"), (high - 1, "\u{2570}", "\u{256f}")] {
+            write(buffer, line(window, y), 0, &format!("{left}{bar}{right}"), styles.faint);
+        }
+        for y in 1..high - 1 {
+            let at = line(window, y);
+            write(buffer, at, 0, "\u{2502}", styles.faint);
+            write(buffer, at, usize::from(wide).saturating_sub(1), "\u{2502}", styles.faint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_distinguished_from_a_text() {
+        assert_eq!(name_end(r#"  "a": 1,"#), Some(5));
+        assert_eq!(name_end(r#""a\"": "b: c""#), Some(5));
+        for none in [r#"  "a","#, "{", "", "\"", r#"  "a"#] {
+            assert_eq!(name_end(none), None, "{none}");
+        }
+    }
 }

@@ -1,23 +1,24 @@
-//! A stored result as a table: scrolled, searched, sorted, filtered, a record at a time.
+//! A stored result as a table: scroll, search, sort, filter, and view single records.
 //!
-//! State, keys and pictures, and nothing else: no terminal, file, clock or environment. Bytes come
-//! from a [`Source`]; a key goes into [`Screen::update`], which says what is to be done that the
-//! screen cannot do itself; [`Screen::work`] does what takes long a piece at a time, between two
-//! keys; [`draw`] makes the picture.
+//! State, keys and drawing, and nothing else: no terminal, file, clock or environment. Bytes come
+//! from a [`RowSource`]; a key goes into [`Screen::update`], which returns a command for what the
+//! screen cannot do itself; [`Screen::work`] does long work in steps, between two keys; [`draw`] draws
+//! the screen.
 //!
-//! Memory is eight bytes a record, what is on the screen, and while records are sorted their keys.
-//! Whatever the bytes are, none of them steers the terminal.
+//! Memory use is eight bytes per record, the visible rows, and the keys of records while they are
+//! sorted. No content can control the terminal.
 //!
 //! ```
-//! use atlatl_browse::{About, Content, Key, Look, Screen, draw};
+//! use atlatl_browse::{ColorMode, HeaderInfo, KeyPress, RowContent, Screen, draw};
 //! use ratatui::{Terminal, backend::TestBackend};
 //!
 //! let records = b"{\"n\":1,\"name\":\"one\"}\n{\"n\":2,\"name\":\"two\"}\n".to_vec();
-//! let about = About { reference: "lro:01".to_owned(), ..About::default() };
-//! let mut screen = Screen::new(Box::new(records), 0, Content::Records, about, Look::Plain);
+//! let header = HeaderInfo { reference: "lro:01".to_owned(), ..HeaderInfo::default() };
+//! let mut screen =
+//!     Screen::new(Box::new(records), 0, RowContent::Records, header, ColorMode::Plain);
 //! screen.resize(30, 5);
 //! while screen.work() {}
-//! screen.update(Key::Down);
+//! screen.update(KeyPress::Down);
 //! let mut terminal = Terminal::new(TestBackend::new(30, 5))?;
 //! terminal.draw(|frame| draw(&screen, frame))?;
 //! let picture = terminal.backend().to_string();
@@ -26,24 +27,30 @@
 //! ```
 
 mod cell;
-mod columns;
 mod command;
 mod draw;
 mod fields;
-mod key;
 mod lines;
-mod pattern;
 mod pretty;
 mod rows;
 mod screen;
-mod source;
 mod text;
 
-pub use command::{Answer, Ask, Effect, Rows};
+pub use command::{KeyPress, RowKind, ScreenCommand, SqlRequest, SqlRows};
 pub use draw::draw;
-pub use key::Key;
+pub use lines::RowSource;
 pub use pretty::spread;
-pub use rows::Content;
-pub use screen::{About, Look, Screen};
-pub use source::Source;
+pub use rows::RowContent;
+pub use screen::{ColorMode, HeaderInfo, Screen};
 pub use text::grouped;
+// Former names, until their users are renamed.
+#[doc(hidden)]
+pub use {
+    command::{
+        KeyPress as Key, RowKind as Rows, ScreenCommand as Effect, SqlRequest as Ask,
+        SqlRows as Answer,
+    },
+    lines::RowSource as Source,
+    rows::RowContent as Content,
+    screen::{ColorMode as Look, HeaderInfo as About},
+};

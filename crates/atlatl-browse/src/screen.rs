@@ -1,52 +1,45 @@
-//! Screen: what is seen and what a key does to it.
+//! The state of the browser, and what each key does.
 
 mod cursor;
-mod filter;
+mod jobs;
 mod prompt;
-mod record;
-mod search;
-mod sort;
 
-pub(crate) use self::filter::Filter;
-pub(crate) use self::prompt::{Prompt, Purpose};
-pub(crate) use self::record::Record;
-pub(crate) use self::sort::{Direction, Sorted};
+pub(crate) use self::cursor::Record;
+pub(crate) use self::jobs::{Direction, SortOrder};
+use self::jobs::{SearchJob, SortJob};
+pub(crate) use self::prompt::{Filter, Prompt, Purpose};
+use crate::command::KeyPress;
+use crate::command::{ScreenCommand, SqlRequest};
+use crate::lines::{Pattern, RowSource};
+use crate::rows::{Row, RowContent, RowSet};
 
-use self::search::Searching;
-use self::sort::Sorting;
-use crate::command::{Ask, Effect};
-use crate::key::Key;
-use crate::pattern::Pattern;
-use crate::rows::{Body, Content, Row};
-use crate::source::Source;
-
-/// What is said of a result above its records.
+/// The facts in the header line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a line of the screen has room for no more")]
-pub struct About {
-    /// Its reference.
+#[expect(clippy::exhaustive_structs, reason = "a line of the screen has no room for other facts")]
+pub struct HeaderInfo {
+    /// The reference of the result.
     pub reference: String,
-    /// The tool that made it: text from outside.
+    /// The tool: untrusted text.
     pub tool: String,
-    /// What it holds, as "5,000 records".
+    /// The content, such as "5,000 records".
     pub holds: String,
-    /// How large it is.
+    /// The size.
     pub size: String,
-    /// When it expires.
+    /// The expiry.
     pub expires: String,
 }
 
-/// Whether there are colours.
+/// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there are or there are not")]
-pub enum Look {
-    /// One, beside bold and reversed.
+pub enum ColorMode {
+    /// One colour, bold and reversed.
     Colour,
-    /// None.
+    /// No colours.
     Plain,
 }
 
-/// What fills the screen.
+/// The active view.
 #[derive(Debug)]
 pub(crate) enum Mode {
     Table,
@@ -54,53 +47,53 @@ pub(crate) enum Mode {
     Prompt(Prompt),
 }
 
-/// Work that is done a piece at a time.
+/// Work that is done in steps.
 enum Job {
-    Search(Searching),
-    Sort(Sorting),
+    Search(SearchJob),
+    Sort(SortJob),
 }
 
-/// What is seen of a result, and where in it.
+/// The state of the browser: the visible part of a result, and the mode.
 pub struct Screen {
-    pub(crate) about: About,
-    pub(crate) look: Look,
+    pub(crate) about: HeaderInfo,
+    pub(crate) look: ColorMode,
     pub(crate) mode: Mode,
     pub(crate) help: bool,
-    /// Said until the next key.
+    /// Shown until the next key.
     pub(crate) message: Option<String>,
     pub(crate) filter: Option<Filter>,
-    pub(crate) sorted: Option<Sorted>,
+    pub(crate) sort_order: Option<SortOrder>,
     pub(crate) pattern: Option<Pattern>,
-    /// The position under the cursor, and the first one that is seen.
+    /// The position of the cursor, and of the first visible row.
     pub(crate) cursor: usize,
     pub(crate) top: usize,
-    /// The column under the cursor, and the first one that is seen.
+    /// The column of the cursor, and the first visible column.
     pub(crate) column: usize,
     pub(crate) first_column: usize,
-    /// How far a text is moved to the left.
+    /// The horizontal scroll offset of text.
     pub(crate) shift: usize,
     pub(crate) page: Vec<Row>,
-    stored: Body,
+    stored: RowSet,
     size: (u16, u16),
     job: Option<Job>,
-    asking: Option<(String, Ask)>,
-    /// What was typed last for either purpose.
-    typed: [String; 2],
-    /// Which records are seen: counted up when they become others.
+    pending_query: Option<(String, SqlRequest)>,
+    /// The last input for each purpose.
+    history: [String; 2],
+    /// Incremented when other records are shown.
     records: u64,
-    /// What `page` was made from.
-    seen: Option<(usize, usize, u64)>,
+    /// What `page` was loaded for.
+    page_key: Option<(usize, usize, u64)>,
     version: u64,
 }
 
 impl Screen {
-    /// The lines of `source` from the byte `begin` on.
+    /// Creates a screen with the lines of `source` from byte `begin`.
     pub fn new(
-        source: Box<dyn Source>,
+        source: Box<dyn RowSource>,
         begin: u64,
-        content: Content,
-        about: About,
-        look: Look,
+        content: RowContent,
+        about: HeaderInfo,
+        look: ColorMode,
     ) -> Self {
         Self {
             about,
@@ -109,7 +102,7 @@ impl Screen {
             help: false,
             message: None,
             filter: None,
-            sorted: None,
+            sort_order: None,
             pattern: None,
             cursor: 0,
             top: 0,
@@ -117,24 +110,24 @@ impl Screen {
             first_column: 0,
             shift: 0,
             page: Vec::new(),
-            stored: Body::new(source, begin, content),
+            stored: RowSet::new(source, begin, content),
             size: (80, 24),
             job: None,
-            asking: None,
-            typed: [String::new(), String::new()],
+            pending_query: None,
+            history: [String::new(), String::new()],
             records: 0,
-            seen: None,
+            page_key: None,
             version: 0,
         }
     }
 
-    /// Tells it how large it is.
+    /// Sets the size of the screen.
     pub fn resize(&mut self, width: u16, height: u16) {
         self.size = (width, height);
         self.settle();
     }
 
-    /// Tells it when the result expires, as time goes by. Says whether that is news.
+    /// Updates the expiry in the header. Returns whether it changed.
     pub fn expires(&mut self, text: &str) -> bool {
         let news = self.about.expires != text;
         if news {
@@ -143,15 +136,15 @@ impl Screen {
         news
     }
 
-    /// Does what a key says.
-    pub fn update(&mut self, key: Key) -> Option<Effect> {
-        if key == Key::Ctrl('c') {
-            return Some(Effect::Quit);
+    /// Handles a key press.
+    pub fn update(&mut self, key: KeyPress) -> Option<ScreenCommand> {
+        if key == KeyPress::Ctrl('c') {
+            return Some(ScreenCommand::Quit);
         }
         self.message = None;
         let effect = if self.help {
             self.help = false;
-            (key == Key::Char('q')).then_some(Effect::Quit)
+            (key == KeyPress::Char('q')).then_some(ScreenCommand::Quit)
         } else {
             match self.mode {
                 Mode::Table => self.table_key(key),
@@ -163,61 +156,61 @@ impl Screen {
         effect
     }
 
-    /// Does a piece of the work that is to be done; says whether there is more.
+    /// Does one step of pending work; returns whether there is more.
     pub fn work(&mut self) -> bool {
         if !self.stored.lines.is_finished() {
             if let Err(error) = self.stored.index() {
-                self.stored.lines.give_up();
-                self.trouble(&error);
+                self.stored.lines.stop();
+                self.show_read_error(&error);
             }
             if self.stored.lines.cut {
                 let most = crate::lines::MAX_LINES;
                 self.message = Some(format!("only the first {most} lines are shown"));
             }
-            // While it grows, what is on the screen may be less than fits.
+            // While indexing, the page may not be full yet.
             if self.page.len() < self.height() || self.stored.lines.is_finished() {
                 self.version += 1;
             }
         } else if let Some(job) = self.job.take() {
             match job {
-                Job::Search(search) => self.search_on(search),
-                Job::Sort(sort) => self.sort_on(sort),
+                Job::Search(search) => self.continue_search(search),
+                Job::Sort(sort) => self.continue_sort(sort),
             }
         }
         self.settle();
         self.is_busy()
     }
 
-    /// Where the cursor is, from 0, and how many there are to scroll through.
+    /// The cursor position, from 0, and the number of rows.
     pub fn position(&self) -> (usize, usize) {
         (self.cursor, self.count())
     }
 
-    /// Whether there is work to do.
+    /// Whether there is pending work.
     pub fn is_busy(&self) -> bool {
         !self.stored.lines.is_finished() || self.job.is_some()
     }
 
-    fn table_key(&mut self, key: Key) -> Option<Effect> {
+    fn table_key(&mut self, key: KeyPress) -> Option<ScreenCommand> {
         match key {
-            Key::Char('q') => return Some(Effect::Quit),
-            Key::Char('?') => self.help = true,
-            Key::Char('/') => self.prompt(Purpose::Search),
-            Key::Char(':') => self.prompt(Purpose::Filter),
-            Key::Char('n') => self.search_again(true),
-            Key::Char('N') => self.search_again(false),
-            Key::Char('s') => self.sort(),
-            Key::Enter => self.open_record(),
-            Key::Esc => return self.escape(),
+            KeyPress::Char('q') => return Some(ScreenCommand::Quit),
+            KeyPress::Char('?') => self.help = true,
+            KeyPress::Char('/') => self.prompt(Purpose::Search),
+            KeyPress::Char(':') => self.prompt(Purpose::Filter),
+            KeyPress::Char('n') => self.search_again(true),
+            KeyPress::Char('N') => self.search_again(false),
+            KeyPress::Char('s') => self.sort(),
+            KeyPress::Enter => self.open_record(),
+            KeyPress::Esc => return self.escape(),
             key => self.move_by(key),
         }
         None
     }
 
-    /// Ends what goes on; where nothing does, goes back to all records.
-    fn escape(&mut self) -> Option<Effect> {
-        if self.asking.take().is_some() {
-            return Some(Effect::Cancel);
+    /// Cancels the running work, or else shows all records again.
+    fn escape(&mut self) -> Option<ScreenCommand> {
+        if self.pending_query.take().is_some() {
+            return Some(ScreenCommand::Cancel);
         }
         if self.job.take().is_none() && self.filter.take().is_some() {
             self.restart();
@@ -227,10 +220,10 @@ impl Screen {
         None
     }
 
-    /// Begins at the top of other records.
+    /// Resets the view to the top after the records changed.
     fn restart(&mut self) {
         self.job = None;
-        self.sorted = None;
+        self.sort_order = None;
         self.records += 1;
         if let Mode::Record(_) = self.mode {
             self.mode = Mode::Table;
@@ -239,39 +232,39 @@ impl Screen {
         self.version += 1;
     }
 
-    /// The lines that are seen: those of the result, or those of an answer.
-    pub(crate) fn body(&self) -> &Body {
+    /// The visible row set: the result, or the rows of a query.
+    pub(crate) fn row_set(&self) -> &RowSet {
         match &self.filter {
-            Some(Filter::Answer { body, .. }) => body,
+            Some(Filter::Query { row_set, .. }) => row_set,
             _ => &self.stored,
         }
     }
 
-    fn body_mut(&mut self) -> &mut Body {
+    fn row_set_mut(&mut self) -> &mut RowSet {
         match &mut self.filter {
-            Some(Filter::Answer { body, .. }) => body,
+            Some(Filter::Query { row_set, .. }) => row_set,
             _ => &mut self.stored,
         }
     }
 
-    /// How many there are to scroll through.
+    /// The number of rows to scroll through.
     pub(crate) fn count(&self) -> usize {
-        match (&self.sorted, &self.filter) {
-            (Some(sorted), _) => sorted.order.len(),
+        match (&self.sort_order, &self.filter) {
+            (Some(sort_order), _) => sort_order.order.len(),
             (None, Some(Filter::Records { numbers, .. })) => numbers.len(),
-            _ => self.body().lines.count(),
+            _ => self.row_set().lines.count(),
         }
     }
 
-    /// The number of the line at a position.
+    /// The line number at a position.
     pub(crate) fn number(&self, position: usize) -> usize {
-        match &self.sorted {
-            Some(sorted) => sorted.order.get(position).map_or(0, |number| *number as usize),
+        match &self.sort_order {
+            Some(sort_order) => sort_order.order.get(position).map_or(0, |number| *number as usize),
             None => self.stored_number(position),
         }
     }
 
-    /// The same, whatever they are sorted by.
+    /// The line number at a position, ignoring the sort order.
     fn stored_number(&self, position: usize) -> usize {
         match &self.filter {
             Some(Filter::Records { numbers, .. }) => {
@@ -281,12 +274,12 @@ impl Screen {
         }
     }
 
-    /// What goes on, where something does.
-    pub(crate) fn doing(&self) -> Option<String> {
+    /// A description of the running work, if any.
+    pub(crate) fn activity(&self) -> Option<String> {
         if !self.stored.lines.is_finished() {
             return Some(format!("indexing {} %", self.stored.lines.percent()));
         }
-        if self.asking.is_some() {
+        if self.pending_query.is_some() {
             return Some("asking\u{2026} Esc ends it".to_owned());
         }
         let percent = |done: usize, all: usize| (done * 100).checked_div(all).unwrap_or(100);
@@ -296,7 +289,7 @@ impl Screen {
         })
     }
 
-    fn trouble(&mut self, error: &std::io::Error) {
+    fn show_read_error(&mut self, error: &std::io::Error) {
         self.message = Some(format!("the result cannot be read: {error}"));
     }
 }

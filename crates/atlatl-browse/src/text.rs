@@ -1,4 +1,4 @@
-//! Text as a screen can show it: harmless, on one line, cut to a width.
+//! Text for display: sanitized, on one line, fitted to a width.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -6,13 +6,12 @@ use std::fmt::Write as _;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What stands where something was left out.
+/// Marks truncated text.
 pub(crate) const CUT: &str = "\u{2026}";
-/// Marks that may stand on one character; a pile of them would run over other lines.
-const MARKS: usize = 3;
+/// The most combining marks on one character; more would run over other lines.
+const MAX_COMBINING_MARKS: usize = 3;
 
-/// The text with everything escaped that would steer the terminal, reorder what it shows, or leave
-/// its line.
+/// Escapes everything that would control the terminal, reorder the text, or break the line.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     let shown = lro_core::neutralise(text);
     let breaks = |c: char| matches!(c, '\n' | '\t' | '\r');
@@ -27,7 +26,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
             '\t' => clean.push_str("\\t"),
             '\r' => clean.push_str("\\r"),
             // Writing to a String cannot fail.
-            _ if c.width() == Some(0) && marks >= MARKS => {
+            _ if c.width() == Some(0) && marks >= MAX_COMBINING_MARKS => {
                 let _ = write!(clean, "<U+{:04X}>", u32::from(c));
             }
             _ => clean.push(c),
@@ -37,13 +36,13 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// The columns that a text takes, as the screen counts them.
+/// The display width of a text.
 pub(crate) fn width(text: &str) -> usize {
-    // By whole characters, as the screen's cells are filled.
+    // By grapheme clusters, as the screen fills its cells.
     if text.is_ascii() { text.len() } else { text.graphemes(true).map(str::width).sum() }
 }
 
-/// The text in `room` columns: as it is, or cut with a mark.
+/// Fits a text into `room` columns, truncated with a mark if necessary.
 pub(crate) fn fit(text: &str, room: usize) -> Cow<'_, str> {
     if width(text) <= room {
         return Cow::Borrowed(text);
@@ -55,7 +54,7 @@ pub(crate) fn fit(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}{CUT}"))
 }
 
-/// Where the text ends that takes `room` columns at most.
+/// The end of the longest prefix that fits into `room` columns.
 pub(crate) fn end_of(text: &str, room: usize) -> usize {
     let (mut end, mut used) = (0, 0);
     for (at, piece) in text.grapheme_indices(true) {
@@ -68,7 +67,7 @@ pub(crate) fn end_of(text: &str, room: usize) -> usize {
     end
 }
 
-/// A number with its thousands apart.
+/// Formats a number with thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 2);
@@ -81,8 +80,8 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// The characters that the escapes of a JSON string stand for, up to `most` bytes of them. What is
-/// not UTF-8, and half a surrogate pair, is replaced.
+/// Decodes the escapes of a JSON string, up to `most` bytes. Invalid UTF-8 and unpaired surrogates
+/// are replaced.
 pub(crate) fn unescape(bytes: &[u8], most: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut plain = String::with_capacity(text.len().min(most) + 4);
@@ -101,7 +100,7 @@ pub(crate) fn unescape(bytes: &[u8], most: usize) -> String {
     plain
 }
 
-/// The character of the escape that `text` begins with, and the length of the escape.
+/// Decodes the escape at the start of `text`, and returns its length.
 fn escape(text: &str) -> (char, usize) {
     let Some(sign) = text[1..].chars().next() else { return ('\\', 1) };
     let plain = match sign {

@@ -1,8 +1,8 @@
-//! Logging in at remote MCP servers, and staying logged in.
+//! OAuth login at remote MCP servers, with stored and refreshed tokens.
 //!
-//! [`login`] finds the authorization server that an MCP server names, checks it, sends a person
-//! there and keeps the tokens. [`ServerLogin`] gives them out, refreshed where they are about to
-//! expire: one refresh at a time among all processes of a person.
+//! [`login`] discovers and checks the authorization server of an MCP server, sends the person to it,
+//! and stores the tokens. [`ServerLogin`] returns them, refreshed before they expire: one refresh at a
+//! time among all processes of the person.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), atlatl_login::LoginError> {
@@ -20,41 +20,26 @@
 //! # }
 //! ```
 //!
-//! Discovery, PKCE and the exchange of the code are rmcp's. What a server says is never trusted:
-//! every URL passes [a policy](Rule) before it is fetched or shown, redirects do not leave their
-//! origin, answers are bounded. Nothing here reads the environment or a terminal.
+//! rmcp implements discovery, PKCE and the code exchange. Servers are untrusted: every URL must satisfy
+//! [the rules](Rule) before it is fetched or opened, redirects do not leave their origin, and responses
+//! are limited in size. Nothing here reads the environment or a terminal.
 
-mod address;
 mod authorize;
 mod callback;
-mod callback_page;
-mod challenge;
-mod discovery;
 mod error;
-mod folder;
 mod http_transport;
-mod listener;
-mod lock;
 mod logins;
-mod metadata_rules;
-mod policy;
-mod private_dir;
-mod refresh;
-mod resolver;
-mod revoke;
-mod sanitize;
-mod secret;
-mod server;
 mod session;
 mod ssrf_guard;
-mod stored_token;
 mod token;
+mod token_store;
 
 pub use authorize::{LoginRequest, login};
-pub use callback::{Callback, read_callback};
-pub use error::LoginError;
-pub use http_transport::{Carried, Carrier, CarryError, Exchange, Internet, Reach};
-pub use logins::{Forgotten, Login, Logins};
-pub use metadata_rules::{Refusal, Rule};
-pub use secret::{Bearer, Secret};
+pub use callback::{Callback, parse_callback};
+pub use error::{LoginError, Rule, RuleViolation};
+pub use http_transport::{
+    HttpTransport, NetworkTransport, Reach, TransportError, TransportFuture, TransportRequest,
+};
+pub use logins::{Login, Logins, LogoutOutcome};
 pub use session::ServerLogin;
+pub use token::{Bearer, Secret};

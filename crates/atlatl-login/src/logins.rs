@@ -1,119 +1,120 @@
-//! Logins: all that a person has.
+//! All logins of a person.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 use url::Url;
 
 use crate::error::LoginError;
-use crate::folder::Folder;
-use crate::http_transport::{Carrier, Internet};
-use crate::policy::Policy;
-use crate::revoke::revoke;
-use crate::server::ServerKey;
+use crate::http_transport::GuardedClient;
+use crate::http_transport::{HttpTransport, NetworkTransport};
 use crate::session::ServerLogin;
-use crate::ssrf_guard::Guarded;
-use crate::stored_token::Kept;
+use crate::session::revoke;
+use crate::ssrf_guard::Policy;
+use crate::token::StoredLogin;
+use crate::token_store::{LoginDir, ServerKey};
 
 /// A directory of logins: mode 0700, a file of mode 0600 per server and issuer.
 #[derive(Clone)]
 pub struct Logins {
-    pub(crate) folder: Folder,
-    pub(crate) carrier: Arc<dyn Carrier>,
+    pub(crate) folder: LoginDir,
+    pub(crate) transport: Arc<dyn HttpTransport>,
 }
 
 /// A login, without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Login {
-    /// Where.
+    /// The MCP server.
     pub server: Url,
-    /// Who granted it. Its words: neutralise them before they are shown.
+    /// The issuer. Untrusted: escape invisible characters before showing it.
     pub issuer: String,
-    /// What the authority calls this client.
+    /// The client id.
     pub client_id: String,
-    /// What it is good for.
+    /// The granted scopes.
     pub scopes: Vec<String>,
-    /// When the token came, in seconds since 1970.
+    /// When the token was received, in seconds since 1970.
     pub received_at: u64,
-    /// Until when it is good, where the authority says so.
+    /// When the token expires, if the authorization server says so.
     pub expires_at: Option<u64>,
     /// Whether it can be refreshed without a person.
     pub refreshable: bool,
 }
 
-/// What came of logging out.
+/// The outcome of a logout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Forgotten {
-    /// How many logins were removed.
+pub struct LogoutOutcome {
+    /// The number of deleted logins.
     pub removed: usize,
-    /// Why the authority may still honour the tokens.
+    /// Why the tokens may still be valid at the authorization server.
     pub not_revoked: Option<String>,
 }
 
 impl Logins {
-    /// Those in `dir`, which is made when the first is kept.
+    /// The logins in `dir`, which is created with the first login.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { folder: Folder::at(dir.into()), carrier: Arc::new(Internet) }
+        Self { folder: LoginDir::at(dir.into()), transport: Arc::new(NetworkTransport) }
     }
 
-    /// The same, with another way to the network.
-    pub fn through(mut self, carrier: Arc<dyn Carrier>) -> Self {
-        self.carrier = carrier;
+    /// Replaces the HTTP transport.
+    pub fn through(mut self, transport: Arc<dyn HttpTransport>) -> Self {
+        self.transport = transport;
         self
     }
 
-    /// What there is, without secrets, by server.
+    /// Lists all logins without secrets, by server.
     pub fn list(&self) -> Result<Vec<Login>, LoginError> {
         let mut all: Vec<Login> =
-            self.folder.all()?.iter().map(|found| Login::from_stored(&found.kept)).collect();
+            self.folder.all()?.iter().map(|found| Login::from_stored(&found.login)).collect();
         all.sort_by(|a, b| a.server.as_str().cmp(b.server.as_str()));
         Ok(all)
     }
 
-    /// Logs out: removes the login, then asks the authority to revoke it. The order keeps the
-    /// promise even if the authority never answers.
-    pub async fn forget(&self, server: &Url) -> Result<Forgotten, LoginError> {
+    /// Logs out: deletes the login, then asks the authorization server to revoke it. In this order
+    /// the login is gone even if the server never responds.
+    pub async fn forget(&self, server: &Url) -> Result<LogoutOutcome, LoginError> {
         let key = ServerKey::from_url(server);
-        let mut forgotten = Forgotten::default();
-        if self.folder.of(&key)?.is_empty() {
-            return Ok(forgotten);
+        let mut outcome = LogoutOutcome::default();
+        if self.folder.at_server(&key)?.is_empty() {
+            return Ok(outcome);
         }
         let locked = self.folder.lock(&key).await?;
-        let gone = self.folder.of(&key)?;
+        let gone = self.folder.at_server(&key)?;
         for found in &gone {
-            forgotten.removed += usize::from(locked.remove(found)?);
+            outcome.removed += usize::from(locked.remove(found)?);
         }
         drop(locked);
         for found in &gone {
-            let client = self.client(&found.kept.server)?;
-            let why = revoke(&client, &found.kept).await;
-            forgotten.not_revoked = forgotten.not_revoked.or(why);
+            let client = self.client(&found.login.server)?;
+            let why = revoke(&client, &found.login).await;
+            outcome.not_revoked = outcome.not_revoked.or(why);
         }
-        Ok(forgotten)
+        Ok(outcome)
     }
 
-    /// The login at one server, whether there is one or not.
+    /// The login at one server, existing or not.
     pub fn of(&self, server: &Url) -> ServerLogin {
         ServerLogin::new(self.clone(), ServerKey::from_url(server))
     }
 
-    pub(crate) fn client(&self, server: &Url) -> Result<Guarded, LoginError> {
-        Ok(Guarded::new(Policy::for_server(server)?, Arc::clone(&self.carrier)))
+    pub(crate) fn client(&self, server: &Url) -> Result<GuardedClient, LoginError> {
+        Ok(GuardedClient::new(Policy::for_server(server)?, Arc::clone(&self.transport)))
     }
 }
 
 impl Login {
-    pub(crate) fn from_stored(kept: &Kept) -> Self {
+    pub(crate) fn from_stored(stored: &StoredLogin) -> Self {
         Self {
-            server: kept.server.clone(),
-            issuer: kept.issuer.clone(),
-            client_id: kept.client_id.clone(),
-            scopes: kept.scopes.clone(),
-            received_at: kept.received_at,
-            expires_at: kept.expires_at(),
-            refreshable: kept.refresh_token.is_some(),
+            server: stored.server.clone(),
+            issuer: stored.issuer.clone(),
+            client_id: stored.client_id.clone(),
+            scopes: stored.scopes.clone(),
+            received_at: stored.received_at,
+            expires_at: stored.expires_at(),
+            refreshable: stored.refresh_token.is_some(),
         }
     }
 }

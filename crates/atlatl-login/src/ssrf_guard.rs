@@ -1,154 +1,326 @@
-//! An HTTP client that enforces the SSRF policy. All requests of rmcp and of this crate go through
-//! it.
+//! SSRF protection: which URLs may be fetched or opened, and which addresses may be connected to.
+//!
+//! The person named the server; every other URL is untrusted. rmcp checks the hosts of discovered
+//! metadata, but neither the `http` scheme nor the endpoints inside. Addresses are filtered in the DNS
+//! resolver, because a name may resolve to a different address each time: what passes the filter is
+//! what is connected to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
-use http::{HeaderMap, HeaderValue, Method, Response, header};
-use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
-use serde::Deserialize;
-use url::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
 
-use crate::error::LoginError;
-use crate::http_transport::{Carrier, Exchange};
-use crate::metadata_rules::{Refusal, Rule};
-use crate::policy::Policy;
-use crate::sanitize::shown;
+use crate::error::{Rule, RuleViolation};
+use crate::http_transport::Reach;
 
-/// Asks for one server.
-pub(crate) struct Guarded {
-    policy: Policy,
-    carrier: Arc<dyn Carrier>,
-    /// Why the first request that failed did so. rmcp turns every error into a text, which may
-    /// quote an answer and its secrets; this keeps kinds.
-    failed: Mutex<Option<LoginError>>,
+const MAX_URL_LEN: usize = 4096;
+/// Names that are never public. A name without a dot is resolved in the local domain.
+const PRIVATE_SUFFIXES: &[&str] = &["internal", "local", "localdomain", "home.arpa", "lan"];
+
+/// The URL policy for one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    server: Url,
 }
 
-impl Guarded {
-    pub(crate) fn new(policy: Policy, carrier: Arc<dyn Carrier>) -> Self {
-        Self { policy, carrier, failed: Mutex::default() }
+impl Policy {
+    /// Creates the policy for `server`, which must be safe to send secrets to.
+    pub(crate) fn for_server(server: &Url) -> Result<Self, RuleViolation> {
+        let policy = Self { server: server.clone() };
+        policy.check(server)?;
+        Ok(policy)
     }
 
-    /// What failed first since the last time this was asked.
-    pub(crate) fn failure(&self) -> Option<LoginError> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn note(&self, failure: LoginError) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
-    }
-
-    async fn exchange(
-        &self,
-        method: Method,
-        url: &str,
-        headers: HeaderMap,
-        body: Vec<u8>,
-    ) -> Result<Response<Vec<u8>>, LoginError> {
-        let url = self.policy.parse(url)?;
-        let reach = self.policy.check(&url)?;
-        let asked = place(&url);
-        let answer = self.carrier.carry(Exchange { method, url, headers, body, reach }).await;
-        let answer = answer.map_err(|error| match refusal_in(error.as_ref()) {
-            Some(refusal) => refusal.into(),
-            None => LoginError::Unreachable { asked, why: last_cause(error.as_ref()) },
-        })?;
-        self.check_resource(answer.body())?;
-        Ok(answer)
-    }
-
-    /// Protected resource metadata must be about our server. rmcp passes over a document that it
-    /// only guessed at; whoever publishes a wrong one there is told nothing by that.
-    fn check_resource(&self, body: &[u8]) -> Result<(), Refusal> {
-        #[derive(Deserialize)]
-        struct Document {
-            resource: String,
-            #[serde(rename = "authorization_servers")]
-            _authorities: Vec<String>,
+    /// Checks a URL, and returns which addresses its name may resolve to.
+    pub(crate) fn check(&self, url: &Url) -> Result<Reach, RuleViolation> {
+        let broken = |rule| Err(RuleViolation::new(rule, url.as_str()));
+        let Some(host) = url.host() else { return broken(Rule::Transport) };
+        if !url.username().is_empty() || url.password().is_some() {
+            // Without the URL, which may contain a password.
+            return Err(RuleViolation::new(Rule::Form, "a URL with a user name"));
         }
-        match serde_json::from_slice(body) {
-            Ok(Document { resource, .. }) if !self.policy.is_resource(&resource) => {
-                Err(Refusal::new(Rule::Resource, &resource))
+        if url.as_str().len() > MAX_URL_LEN {
+            return broken(Rule::Form);
+        }
+        let class = HostClass::from_host(&host);
+        let ours = self.server.host().map(|host| HostClass::from_host(&host));
+        let beside = class == HostClass::Loopback && ours == Some(HostClass::Loopback);
+        if url.scheme() != "https" && !(url.scheme() == "http" && beside) {
+            return broken(Rule::Transport);
+        }
+        if url.origin() == self.server.origin() {
+            return Ok(Reach::Anywhere);
+        }
+        match class {
+            HostClass::Public => Ok(Reach::Public),
+            HostClass::Loopback if beside => Ok(Reach::Loopback),
+            HostClass::Loopback | HostClass::Private => broken(Rule::Address),
+        }
+    }
+
+    /// Parses and checks an untrusted URL.
+    pub(crate) fn parse(&self, text: &str) -> Result<Url, RuleViolation> {
+        // `Url` drops or replaces these characters and other parsers do not: they would see
+        // different hosts.
+        if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+            return Err(RuleViolation::new(Rule::Form, text));
+        }
+        let url = Url::parse(text).map_err(|_| RuleViolation::new(Rule::Form, text))?;
+        self.check(&url)?;
+        Ok(url)
+    }
+
+    /// Whether `resource` is the server, or a parent of its path.
+    pub(crate) fn is_resource(&self, resource: &str) -> bool {
+        let Ok(url) = Url::parse(resource) else { return false };
+        let path = url.path().trim_end_matches('/');
+        url.origin() == self.server.origin()
+            && self
+                .server
+                .path()
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The class of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HostClass {
+    /// The internet; a name may still resolve to another address.
+    Public,
+    /// This machine.
+    Loopback,
+    /// A private network, a cloud metadata service, or an unroutable address.
+    Private,
+}
+
+impl HostClass {
+    /// Classifies the host of a URL.
+    fn from_host(host: &Host<&str>) -> Self {
+        match host {
+            Host::Ipv4(address) => Self::from_ip((*address).into()),
+            Host::Ipv6(address) => Self::from_ip((*address).into()),
+            Host::Domain(name) => Self::from_name(name),
+        }
+    }
+
+    fn from_name(name: &str) -> Self {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let within = |suffix: &str| {
+            name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'))
+        };
+        if within("localhost") {
+            Self::Loopback
+        } else if !name.contains('.') || PRIVATE_SUFFIXES.iter().any(|suffix| within(suffix)) {
+            Self::Private
+        } else {
+            Self::Public
+        }
+    }
+
+    /// Classifies an address.
+    fn from_ip(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::from_v4(address),
+            IpAddr::V6(address) => Self::from_v6(address),
+        }
+    }
+
+    fn from_v4(address: Ipv4Addr) -> Self {
+        let [a, b, c, _] = address.octets();
+        if address.is_loopback() {
+            return Self::Loopback;
+        }
+        let special = matches!(
+            (a, b, c),
+            (0 | 10 | 224..=255, ..)
+                | (100, 64..=127, _)      // carriers' networks
+                | (169, 254, _)           // link-local, a cloud's metadata
+                | (172, 16..=31, _)
+                | (192, 0, 0 | 2)         // protocol assignments, documentation
+                | (192, 168, _)
+                | (198, 18 | 19, _)       // benchmarks
+                | (198, 51, 100)
+                | (203, 0, 113)
+        );
+        if special { Self::Private } else { Self::Public }
+    }
+
+    fn from_v6(address: Ipv6Addr) -> Self {
+        if address.is_loopback() {
+            return Self::Loopback;
+        }
+        let segments = address.segments();
+        let v4 =
+            |at: usize| Ipv4Addr::from(u32::from(segments[at]) << 16 | u32::from(segments[at + 1]));
+        // An embedded IPv4 address is routed as such.
+        match segments {
+            [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
+                return Self::from_v4(v4(6));
             }
-            _ => Ok(()),
+            [0x2002, ..] => return Self::from_v4(v4(1)),
+            _ => {}
         }
-    }
-
-    /// Sends a form, as to a token endpoint. A redirect is an answer like any other: it is not
-    /// followed.
-    pub(crate) async fn post_form(
-        &self,
-        url: &Url,
-        authorization: Option<HeaderValue>,
-        form: String,
-    ) -> Result<Response<Vec<u8>>, LoginError> {
-        let mut headers = HeaderMap::new();
-        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
-        headers.insert(header::CONTENT_TYPE, kind);
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        if let Some(mut authorization) = authorization {
-            authorization.set_sensitive(true);
-            headers.insert(header::AUTHORIZATION, authorization);
-        }
-        self.exchange(Method::POST, url.as_str(), headers, form.into_bytes()).await
+        // Only global unicast is public, except Teredo and documentation addresses.
+        let global = segments[0] & 0xe000 == 0x2000;
+        let special = segments[0] == 0x2001 && (segments[1] < 0x200 || segments[1] == 0xdb8);
+        if global && !special { Self::Public } else { Self::Private }
     }
 }
 
-impl OAuthHttpClient for Guarded {
-    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        // The redirect policy asked for is passed over on purpose: rmcp follows redirects within an
-        // origin itself, request by request, and a registration is not sent twice.
-        let (head, body) = request.request.into_parts();
+/// The resolver of the system, filtered by address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FilteredResolver(pub(crate) Reach);
+
+impl Resolve for FilteredResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
+        let host = name.as_str().to_owned();
         Box::pin(async move {
-            let is_post = head.method == Method::POST;
-            let answer =
-                self.exchange(head.method, &head.uri.to_string(), head.headers, body).await;
-            match answer {
-                Ok(answer) => {
-                    if is_post && !answer.status().is_success() {
-                        self.note(LoginError::Denied { said: said(&answer) });
-                    }
-                    Ok(answer)
-                }
-                Err(failure) => {
-                    let text = failure.to_string();
-                    self.note(failure);
-                    Err(text.into())
-                }
+            let asked = host.clone();
+            let found =
+                tokio::task::spawn_blocking(move || (&*asked, 0).to_socket_addrs()).await??;
+            let addresses: Vec<SocketAddr> = found.filter(|at| allows(reach, *at)).collect();
+            if addresses.is_empty() {
+                return Err(RuleViolation::new(Rule::Address, &host).into());
             }
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
 
-/// Host and path: a query may hold something that is nobody's business.
-fn place(url: &Url) -> String {
-    shown(&format!("{}{}", url.host_str().unwrap_or_default(), url.path()))
+fn allows(reach: Reach, address: SocketAddr) -> bool {
+    match reach {
+        Reach::Anywhere => true,
+        Reach::Public => HostClass::from_ip(address.ip()) == HostClass::Public,
+        Reach::Loopback => HostClass::from_ip(address.ip()) == HostClass::Loopback,
+    }
 }
 
-fn refusal_in(error: &(dyn std::error::Error + 'static)) -> Option<Refusal> {
-    let mut error = Some(error);
-    while let Some(cause) = error {
-        if let Some(refusal) = cause.downcast_ref::<Refusal>() {
-            return Some(refusal.clone());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(server: &str) -> Policy {
+        Policy::for_server(&server.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_server_is_reached_by_https_or_on_loopback() {
+        for server in ["https://mcp.example.com", "http://127.0.0.1:1", "http://localhost:2/mcp"] {
+            assert!(Policy::for_server(&server.parse().unwrap()).is_ok(), "{server}");
         }
-        error = cause.source();
+        for server in
+            ["http://mcp.example.com", "http://10.0.0.1", "ftp://a.example", "https://u@a.example"]
+        {
+            assert!(Policy::for_server(&server.parse().unwrap()).is_err(), "{server}");
+        }
     }
-    None
-}
 
-/// What an authority says when it says no (RFC 6749, 5.2; RFC 7591, 3.2.2). Nothing else of the
-/// answer: only these two are meant to be read by a person.
-fn said(answer: &Response<Vec<u8>>) -> String {
-    let json: serde_json::Value = serde_json::from_slice(answer.body()).unwrap_or_default();
-    let text = |name| json.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
-    let (error, description) = (text("error"), text("error_description"));
-    shown(format!("status {} {error} {description}", answer.status().as_u16()).trim_end())
-}
-
-/// What an error comes down to. Not what lies between: errors of reqwest hold whole URLs.
-fn last_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
+    #[test]
+    fn a_private_server_that_a_person_named_is_reached_and_its_neighbours_are_not() {
+        let policy = policy("https://10.0.0.5/mcp");
+        assert_eq!(policy.parse("https://10.0.0.5/token").unwrap().port(), None);
+        for other in ["https://10.0.0.6/token", "https://10.0.0.5:8443/token", "https://[::1]/"] {
+            assert_eq!(policy.parse(other).unwrap_err().rule(), Rule::Address, "{other}");
+        }
     }
-    shown(&last.to_string())
+
+    #[test]
+    fn a_resource_is_the_server_or_above_it() {
+        let policy = policy("https://mcp.example.com/a/mcp");
+        for right in [
+            "https://mcp.example.com",
+            "https://mcp.example.com/a/",
+            "https://mcp.example.com/a/mcp",
+        ] {
+            assert!(policy.is_resource(right), "{right}");
+        }
+        for wrong in [
+            "https://example.com/a/mcp",
+            "https://mcp.example.com/a/m",
+            "http://mcp.example.com/a/mcp",
+            "x",
+        ] {
+            assert!(!policy.is_resource(wrong), "{wrong}");
+        }
+    }
+
+    fn class(address: &str) -> HostClass {
+        HostClass::from_ip(address.parse().unwrap())
+    }
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for public in ["1.1.1.1", "172.15.0.1", "172.32.0.1", "100.63.1.1", "2606:4700::1111"] {
+            assert_eq!(class(public), HostClass::Public, "{public}");
+        }
+        for here in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(class(here), HostClass::Loopback, "{here}");
+        }
+        for private in [
+            "0.0.0.0",
+            "10.0.0.1",
+            "100.64.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "192.0.0.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "2001::1",
+            "2001:db8::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+            "::10.0.0.1",
+            "64:ff9b:1::1",
+        ] {
+            assert_eq!(class(private), HostClass::Private, "{private}");
+        }
+    }
+
+    #[test]
+    fn names_that_mean_this_machine_or_network_are_known() {
+        let class = |name| HostClass::from_host(&Host::Domain(name));
+        for here in ["localhost", "LOCALHOST.", "a.localhost", "localhost."] {
+            assert_eq!(class(here), HostClass::Loopback, "{here}");
+        }
+        for private in
+            ["metadata", "metadata.google.internal", "printer.local", "intranet", "a.lan."]
+        {
+            assert_eq!(class(private), HostClass::Private, "{private}");
+        }
+        for public in ["mcp.example.com", "notlocalhost.com", "xlocal.org", "internal.example.com"]
+        {
+            assert_eq!(class(public), HostClass::Public, "{public}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_resolves_to_this_machine_is_not_reached_from_outside() {
+        let resolve = |reach| FilteredResolver(reach).resolve("localhost".parse().unwrap());
+        assert!(resolve(Reach::Public).await.is_err());
+        for reach in [Reach::Loopback, Reach::Anywhere] {
+            assert!(resolve(reach).await.unwrap().all(|at| at.ip().is_loopback()));
+        }
+    }
+
+    #[test]
+    fn addresses_are_filtered_one_by_one() {
+        let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 443);
+        assert!(allows(Reach::Public, at("1.1.1.1")));
+        assert!(!allows(Reach::Public, at("10.0.0.1")) && !allows(Reach::Public, at("::1")));
+        assert!(
+            !allows(Reach::Loopback, at("1.1.1.1")) && !allows(Reach::Loopback, at("10.0.0.1"))
+        );
+    }
 }

@@ -14,20 +14,23 @@ use chrono::{DateTime, Utc};
 use lro_core::records::Found;
 use lro_core::{Detail, OffloadHeader, Operation, ResultId, Tokens};
 
-pub use self::faulty_os::{Fault, FaultyOs, Lasting};
+pub use self::faulty_os::{FaultDuration, FaultyOs, InjectedFault};
+// Former names, until their users are renamed.
+#[doc(hidden)]
+pub use self::faulty_os::{FaultDuration as Lasting, InjectedFault as Fault};
 use crate::{
-    Address, Extension, Limit, NewResult, PartNumber, PartRole, PositionedRead, Quota, Spool,
-    SpoolError, StoreRequest, StoredForm, original, store,
+    Address, Extension, NewResult, PartNumber, PartRole, PositionedRead, Quota, Spool, SpoolError,
+    SpoolLimit, StoreRequest, StoredForm, restore_payload, store,
 };
 
 const NOON: i64 = 1_800_000_000_000;
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Runs every case on an empty spool that `make` gives for a quota.
+/// Runs every case on an empty spool that `make` creates for a quota.
 ///
 /// # Panics
 ///
-/// Panics where the contract does not hold.
+/// Panics if an implementation breaks the contract.
 pub fn run(make: impl Fn(Quota) -> Box<dyn Spool>) {
     let unlimited = || make(Quota::NONE);
     nothing_is_visible_before_the_commit(&*unlimited());
@@ -36,8 +39,8 @@ pub fn run(make: impl Fn(Quota) -> Box<dyn Spool>) {
     parts_are_kept_apart(&*unlimited());
     a_name_is_taken_once(&*unlimited());
     every_address_leads_to_the_result_and_no_other_does(&*unlimited());
-    reading_holds(&*unlimited());
-    expiry_is_exact_and_told_once(&*unlimited());
+    readers_protect_a_result(&*unlimited());
+    expiry_is_exact_and_reported_once(&*unlimited());
     a_clock_set_back_deletes_nothing(&*unlimited());
     results_are_listed_by_age_and_removed_one_by_one(&*unlimited());
     a_quota_of_files_holds(&*make(Quota { max_files: 2, ..Quota::NONE }));
@@ -142,8 +145,8 @@ fn parts_are_kept_apart(spool: &dyn Spool) {
     assert!(draft.write_part(PartNumber(3), b"x").is_err());
     draft.write(b"data").expect("written");
     let listed = draft.commit(StoredForm::Binary, None).expect("committed");
-    let told: Vec<_> = listed.sidecar.parts.iter().map(|part| (part.role, part.bytes)).collect();
-    assert_eq!(told, [(PartRole::Original, 4), (PartRole::Text, 1)]);
+    let parts: Vec<_> = listed.sidecar.parts.iter().map(|part| (part.role, part.bytes)).collect();
+    assert_eq!(parts, [(PartRole::Original, 4), (PartRole::Text, 1)]);
     let reader = spool.open(&id(1).into(), at(0)).expect("opened");
     assert_eq!(all(&*reader), b"data");
     let part = reader.part(one).expect("part 1");
@@ -186,7 +189,7 @@ fn every_address_leads_to_the_result_and_no_other_does(spool: &dyn Spool) {
     }
 }
 
-fn reading_holds(spool: &dyn Spool) {
+fn readers_protect_a_result(spool: &dyn Spool) {
     put(spool, 1, b"long read", at(0)).expect("stored");
     let reader = spool.open(&id(1).into(), at(0)).expect("opened");
     let again = spool.open(&id(1).into(), at(0)).expect("two readers");
@@ -200,7 +203,7 @@ fn reading_holds(spool: &dyn Spool) {
     assert_eq!(spool.sweep(at(3_600_000)).expect("swept").expired.len(), 1);
 }
 
-fn expiry_is_exact_and_told_once(spool: &dyn Spool) {
+fn expiry_is_exact_and_reported_once(spool: &dyn Spool) {
     put(spool, 1, b"older", at(0)).expect("stored");
     put(spool, 2, b"younger", at(1)).expect("stored");
     assert!(spool.open(&id(1).into(), at(3_599_999)).is_ok());
@@ -214,17 +217,17 @@ fn expiry_is_exact_and_told_once(spool: &dyn Spool) {
         if swept == 0 {
             assert!(spool.sweep(at(3_599_999)).expect("swept").expired.is_empty());
             let gone = spool.sweep(at(3_600_000)).expect("swept").expired;
-            assert_eq!(gone.iter().map(crate::Listed::id).collect::<Vec<_>>(), [id(1)]);
+            assert_eq!(gone.iter().map(crate::ResultInfo::id).collect::<Vec<_>>(), [id(1)]);
         }
     }
     let gone = spool.sweep(at(3_600_001)).expect("swept").expired;
-    assert_eq!(gone.iter().map(crate::Listed::id).collect::<Vec<_>>(), [id(2)]);
+    assert_eq!(gone.iter().map(crate::ResultInfo::id).collect::<Vec<_>>(), [id(2)]);
     assert!(spool.sweep(at(i64::from(i32::MAX))).expect("swept").expired.is_empty());
 }
 
 fn a_clock_set_back_deletes_nothing(spool: &dyn Spool) {
     put(spool, 1, b"from the future", at(86_400_000)).expect("stored");
-    // By its name it is of noon, by its creation time of tomorrow.
+    // Named at noon, created tomorrow.
     for now in [at(-NOON), at(-1), at(0), at(3_600_000), at(86_400_000), at(89_999_999)] {
         assert!(spool.sweep(now).expect("swept").expired.is_empty(), "{now}");
         assert!(spool.open(&id(1).into(), now).is_ok(), "{now}");
@@ -237,7 +240,7 @@ fn results_are_listed_by_age_and_removed_one_by_one(spool: &dyn Spool) {
         put(spool, n, b"x", at(0)).expect("stored");
     }
     let ids = || -> Vec<ResultId> {
-        spool.list().expect("listed").iter().map(crate::Listed::id).collect()
+        spool.list().expect("listed").iter().map(crate::ResultInfo::id).collect()
     };
     assert_eq!(ids(), [id(1), id(2), id(3)]);
     assert_eq!(spool.remove(&id(2).into()).expect("removed").id(), id(2));
@@ -250,20 +253,20 @@ fn a_quota_of_files_holds(spool: &dyn Spool) {
     put(spool, 1, b"x", at(0)).expect("stored");
     put(spool, 2, b"x", at(1)).expect("stored");
     let third = put(spool, 3, b"x", at(2));
-    assert!(matches!(third, Err(SpoolError::Full { limit: Limit::Files })), "{third:?}");
-    // One has expired, one has not: the one makes room, and is told of later.
+    assert!(matches!(third, Err(SpoolError::Full { limit: SpoolLimit::Files })), "{third:?}");
+    // The expired result makes room and is reported later.
     put(spool, 4, b"x", at(3_600_000)).expect("room was made");
-    let ids: Vec<_> = spool.list().expect("listed").iter().map(crate::Listed::id).collect();
+    let ids: Vec<_> = spool.list().expect("listed").iter().map(crate::ResultInfo::id).collect();
     assert_eq!(ids, [id(2), id(4)]);
     let gone = spool.sweep(at(0)).expect("swept").expired;
-    assert_eq!(gone.iter().map(crate::Listed::id).collect::<Vec<_>>(), [id(1)]);
-    assert!(spool.sweep(at(0)).expect("swept").expired.is_empty(), "told once");
+    assert_eq!(gone.iter().map(crate::ResultInfo::id).collect::<Vec<_>>(), [id(1)]);
+    assert!(spool.sweep(at(0)).expect("swept").expired.is_empty(), "reported once");
 }
 
 fn a_quota_of_bytes_holds(spool: &dyn Spool) {
     put(spool, 1, &[b'x'; 2000], at(0)).expect("stored");
     let second = put(spool, 2, &[b'x'; 2500], at(1));
-    assert!(matches!(second, Err(SpoolError::Full { limit: Limit::Bytes })), "{second:?}");
+    assert!(matches!(second, Err(SpoolError::Full { limit: SpoolLimit::Bytes })), "{second:?}");
     assert_eq!(spool.list().expect("listed").len(), 1);
     put(spool, 2, &[b'x'; 2500], at(3_600_000)).expect("room was made");
     assert_eq!(spool.list().expect("listed").len(), 1);
@@ -299,7 +302,7 @@ fn payloads_come_back(spool: &dyn Spool) {
         assert_eq!(survey.count, found.records().map_or(0, |records| records.count));
         let reader = spool.open(&listed.name.clone().into(), at(0)).expect("opened");
         let mut whole = Vec::new();
-        original(&*reader, &mut whole).expect("put together");
+        restore_payload(&*reader, &mut whole).expect("put together");
         assert_eq!(whole.escape_ascii().to_string(), payload.escape_ascii().to_string());
         let last = u16::try_from(listed.sidecar.parts.len()).expect("few parts");
         assert_eq!(all(&*reader.part(PartNumber(last)).expect("the text")), b"and a text");

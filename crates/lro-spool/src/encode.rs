@@ -1,67 +1,74 @@
-//! Encodes a payload as header and record lines, or keeps it as it is.
+//! Encodes a payload as header and record lines, or stores it unchanged.
 //!
 //! Companion specification §12. The payload is fed a second time, in chunks of any size; memory
-//! does not grow with it.
+//! does not grow with it. Large payloads are written on a background thread: finding record lines
+//! keeps one core busy and copying them into the page cache another, so that doing both in turn would
+//! add up.
 
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::payload::{self, Payload, Unreadable, each_piece};
+use lro_core::payload::{Payload, Unreadable, each_piece};
 use lro_core::records::{
     Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet, Surveyed,
 };
-use lro_core::{Detail, LinesError, OffloadHeader, Operation, ResultId, Survey, Tokens};
+use lro_core::{Detail, LinesError, OffloadHeader, Operation, ResultId, Survey, Tokens, payload};
 
+use crate::address::Extension;
 use crate::error::SpoolError;
-use crate::name::Extension;
 use crate::sidecar::{PartRole, StoredForm};
-use crate::spool::{Listed, NewResult, PartNumber, Spool};
-use crate::write_behind::Writing;
+use crate::spool::{Draft, NewResult, PartNumber, ResultInfo, Spool};
 
-/// What may stand around a record array and still be kept in the sidecar. Around more, the payload
-/// is kept as it came, so that neither memory nor sidecar grow with it.
-const ENVELOPE_CAP: u64 = 1 << 20;
+/// The most bytes around a record array that are kept in the sidecar. With more, the payload is
+/// stored unchanged, so that neither memory nor the sidecar grows with it.
+const MAX_ENVELOPE_BYTES: u64 = 1 << 20;
+/// A longer query is truncated: the header is one line that every reader loads into memory.
+const MAX_QUERY_CHARS: usize = 8192;
+/// The size of the pieces in which a payload is read.
+const PIECE_BYTES: usize = 256 * 1024;
+/// Payloads larger than this are written on a background thread.
+const BACKGROUND_THRESHOLD_BYTES: u64 = 4 << 20;
+/// The length of the write queue: short enough that chunks are still in the CPU cache when they are
+/// written.
+const MAX_QUEUED_CHUNKS: usize = 8;
 
-/// A longer query is cut: the header is one line that every reader takes into memory.
-const QUERY_CAP: usize = 8192;
-
-/// In which pieces a payload is fed that has arrived.
-const PIECE: usize = 256 * 1024;
-
-/// What is to be stored, besides the payload itself.
+/// The metadata of a payload to be stored.
 #[derive(Debug, Clone)]
 pub struct StoreRequest<'a> {
-    /// The identity it gets.
+    /// The id of the result.
     pub id: ResultId,
-    /// The tool as its server calls it.
+    /// The name of the tool, as its server spells it.
     pub tool: &'a str,
-    /// The server whose tool it is, where there are several.
+    /// The server that the tool belongs to, if there are several.
     pub server: Option<&'a str>,
-    /// Whether the payload is a text, whose white space counts: it is kept beside the records where
-    /// they alone do not give it again.
+    /// Whether white space is significant: if the record lines cannot restore the payload byte for
+    /// byte, a copy is stored beside them.
     pub exact: bool,
-    /// The query, where there was one; its first 8,192 characters are kept.
+    /// The query, if any; its first 8,192 characters are stored.
     pub query: Option<String>,
     /// The detail level of the records.
     pub detail: Detail,
-    /// What the first pass found.
+    /// The result of content detection, the first pass.
     pub found: &'a Found,
-    /// The tokens it would have taken.
+    /// The estimated number of tokens of the payload.
     pub estimated: Tokens,
-    /// The time now.
+    /// The current time.
     pub created_at: DateTime<Utc>,
-    /// How long it shall live.
+    /// The time to live.
     pub ttl: Duration,
 }
 
-/// Why a payload was not stored.
+/// Why a payload could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StoreError {
-    /// The spool refused.
+pub enum EncodeError {
+    /// The spool failed.
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    /// The second pass saw other bytes than the first: find the records again.
+    /// The second pass read other bytes than the first: detect the records again.
     #[error(transparent)]
     PayloadChanged(#[from] PayloadChanged),
     /// The payload could not be read for the second pass.
@@ -69,7 +76,7 @@ pub enum StoreError {
     Unreadable(#[from] Unreadable),
 }
 
-impl From<LinesError> for StoreError {
+impl From<LinesError> for EncodeError {
     fn from(error: LinesError) -> Self {
         match error {
             LinesError::Unreadable(error) => Self::Unreadable(error),
@@ -78,33 +85,33 @@ impl From<LinesError> for StoreError {
     }
 }
 
-/// A payload on its way into a spool. Dropped before [`finish`](Self::finish) it leaves nothing.
+/// Writes a payload to a spool. Dropping it before [`finish`](Self::finish) leaves nothing behind.
 pub struct StoreWriter {
-    writing: Writing,
+    writer: DraftWriter,
     form: StoredForm,
     records: Option<(RecordSet, Box<RecordLines>)>,
-    /// The bytes outside a record array, white space and all.
+    /// The bytes outside the record array, including white space.
     around: Option<Vec<u8>>,
     original: Option<PartNumber>,
     fed: u64,
     expected: u64,
-    /// What the record lines come to.
+    /// The size of the record lines written so far.
     lines: u64,
     out: Vec<u8>,
 }
 
 impl StoreWriter {
-    /// Begins to store a payload.
-    pub fn begin(spool: &dyn Spool, what: StoreRequest<'_>) -> Result<Self, StoreError> {
+    /// Begins a result.
+    pub fn begin(spool: &dyn Spool, what: StoreRequest<'_>) -> Result<Self, EncodeError> {
         Self::begin_surveyed(spool, what, None)
     }
 
-    /// Begins to store a payload whose records may have been surveyed when they were found.
+    /// Begins a result whose records may already have been surveyed during detection.
     pub fn begin_surveyed(
         spool: &dyn Spool,
         what: StoreRequest<'_>,
         surveyed: Option<Surveyed>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, EncodeError> {
         let form = StoredForm::from_content(&what.found.content).ok_or(PayloadChanged)?;
         let records = what.found.records();
         let extension = match form {
@@ -116,7 +123,7 @@ impl StoreWriter {
         let operation = Operation::of_tool(what.tool);
         let header = OffloadHeader::new(
             &operation,
-            what.query.map(|query| query.chars().take(QUERY_CAP).collect()),
+            what.query.map(|query| query.chars().take(MAX_QUERY_CHARS).collect()),
             records.map_or(0, |records| records.count),
             what.estimated,
             what.detail,
@@ -139,7 +146,7 @@ impl StoreWriter {
             }
             _ => None,
         };
-        let kept = around.is_some_and(|bytes| bytes <= ENVELOPE_CAP);
+        let kept = around.is_some_and(|bytes| bytes <= MAX_ENVELOPE_BYTES);
         let original = if form == StoredForm::Table || (around.is_some() && !kept) {
             Some(draft.add_part(PartRole::Original)?)
         } else {
@@ -150,7 +157,7 @@ impl StoreWriter {
             None => RecordLines::new(records),
         };
         Ok(Self {
-            writing: Writing::new(draft),
+            writer: DraftWriter::new(draft),
             form,
             records: records.map(|records| (records.clone(), Box::new(lines(records)))),
             around: kept.then(Vec::new),
@@ -162,16 +169,16 @@ impl StoreWriter {
         })
     }
 
-    /// Takes the next chunk of the payload.
-    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
-        // Several pieces may wait to be written: they are small, whatever the caller's are.
-        chunk.chunks(PIECE).try_for_each(|piece| self.feed_piece(piece))
+    /// Appends the next chunk of the payload.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), EncodeError> {
+        // Several pieces may be queued, so each is small regardless of the size of `chunk`.
+        chunk.chunks(PIECE_BYTES).try_for_each(|piece| self.feed_piece(piece))
     }
 
-    fn feed_piece(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+    fn feed_piece(&mut self, chunk: &[u8]) -> Result<(), EncodeError> {
         if self.original.is_some() {
             self.out.extend_from_slice(chunk);
-            self.writing.write(self.original, &mut self.out)?;
+            self.writer.write(self.original, &mut self.out)?;
         }
         if let Some((records, lines)) = &mut self.records {
             if let (Some(around), RecordForm::Array { span, .. }) =
@@ -186,31 +193,31 @@ impl StoreWriter {
             }
             lines.feed(chunk, &mut self.out)?;
             self.lines += self.out.len() as u64;
-            self.writing.write(None, &mut self.out)?;
+            self.writer.write(None, &mut self.out)?;
         } else {
             self.out.extend_from_slice(chunk);
-            self.writing.write(None, &mut self.out)?;
+            self.writer.write(None, &mut self.out)?;
         }
         self.fed += chunk.len() as u64;
         Ok(())
     }
 
-    /// Ends the payload. Once this returns, the result is safe, and may be spoken of.
-    pub fn finish(self) -> Result<(Listed, Survey), StoreError> {
+    /// Completes the result. When this returns, it is durable and visible.
+    pub fn finish(self) -> Result<(ResultInfo, Survey), EncodeError> {
         self.finish_with(&[])
     }
 
-    /// The same, with texts of the same tool result that say something else.
-    pub fn finish_with(self, texts: &[&str]) -> Result<(Listed, Survey), StoreError> {
+    /// Completes the result, with additional texts of the same tool result.
+    pub fn finish_with(self, texts: &[&str]) -> Result<(ResultInfo, Survey), EncodeError> {
         self.finish_exact(texts, None)
     }
 
-    /// The same, with the payload again where the records alone must give every byte of it.
+    /// Completes the result; `exact` is the payload if every byte of it must be restorable.
     fn finish_exact(
         mut self,
         texts: &[&str],
         exact: Option<&dyn Payload>,
-    ) -> Result<(Listed, Survey), StoreError> {
+    ) -> Result<(ResultInfo, Survey), EncodeError> {
         if self.fed != self.expected {
             return Err(PayloadChanged.into());
         }
@@ -218,23 +225,23 @@ impl StoreWriter {
         if let Some((mut records, lines)) = self.records {
             survey = lines.finish(&mut self.out)?;
             self.lines += self.out.len() as u64;
-            self.writing.write(None, &mut self.out)?;
+            self.writer.write(None, &mut self.out)?;
             if let Some(around) = self.around {
                 if let RecordForm::Array { span, .. } = &mut records.form {
-                    // The records are cut out already: what is left of their place is its start.
+                    // The records are already cut out, so their span is empty.
                     span.end = span.start;
                 }
                 envelope = Some(Envelope::parse(&around, &records).ok_or(PayloadChanged)?);
             }
         }
-        let mut draft = self.writing.finish()?;
+        let mut draft = self.writer.finish()?;
         if let Some(payload) = exact
             && self.original.is_none()
-            && !gives_again(payload, self.form, self.lines, envelope.as_ref())?
+            && !restores_exactly(payload, self.form, self.lines, envelope.as_ref())?
         {
             let part = draft.add_part(PartRole::Original)?;
-            each_piece(payload, PIECE, |piece| {
-                Ok::<_, StoreError>(draft.write_part(part, piece)?)
+            each_piece(payload, PIECE_BYTES, |piece| {
+                Ok::<_, EncodeError>(draft.write_part(part, piece)?)
             })?;
         }
         for text in texts {
@@ -245,45 +252,45 @@ impl StoreWriter {
     }
 }
 
-/// Stores a payload that lies in memory, with further texts of the same tool result.
+/// Stores a payload that is in memory, with additional texts of the same tool result.
 pub fn store(
     spool: &dyn Spool,
     what: StoreRequest<'_>,
     payload: &[u8],
     texts: &[&str],
-) -> Result<(Listed, Survey), StoreError> {
-    store_arrived(spool, what, &payload, texts, None)
+) -> Result<(ResultInfo, Survey), EncodeError> {
+    store_payload(spool, what, &payload, texts, None)
 }
 
-/// Stores a payload that lies anywhere, and whose records may have been surveyed.
-pub fn store_arrived(
+/// Stores a payload from any source, whose records may already have been surveyed.
+pub fn store_payload(
     spool: &dyn Spool,
     what: StoreRequest<'_>,
     payload: &dyn Payload,
     texts: &[&str],
     surveyed: Option<Surveyed>,
-) -> Result<(Listed, Survey), StoreError> {
+) -> Result<(ResultInfo, Survey), EncodeError> {
     let exact = what.exact.then_some(payload);
     let mut storing = StoreWriter::begin_surveyed(spool, what, surveyed)?;
-    each_piece(payload, PIECE, |piece| storing.feed(piece))?;
+    each_piece(payload, PIECE_BYTES, |piece| storing.feed(piece))?;
     storing.finish_exact(texts, exact)
 }
 
-/// Whether the stored form gives every byte of `payload` again. White space is all that ever gets
-/// lost, so sizes tell.
-fn gives_again(
+/// Whether the stored form restores every byte of `payload`. Only white space is ever lost, so
+/// comparing sizes is enough.
+fn restores_exactly(
     payload: &dyn Payload,
     form: StoredForm,
     lines: u64,
     envelope: Option<&Envelope>,
 ) -> Result<bool, Unreadable> {
     Ok(match (form, envelope) {
-        // The break behind the last line stands for no comma.
+        // The line break after the last record corresponds to no comma.
         (StoredForm::Array, Some(envelope)) => {
             let records = lines.saturating_sub(1);
             payload.bytes() == envelope.json.len() as u64 + records
         }
-        // A break that was not there would hide a space that was.
+        // A missing line break at the end would hide a space elsewhere.
         (StoredForm::Lines, _) => {
             let bytes = payload.bytes();
             bytes == lines && payload::part(payload, bytes.saturating_sub(1)..bytes)? == b"\n"
@@ -291,4 +298,137 @@ fn gives_again(
         (StoredForm::Array | StoredForm::Table | StoredForm::Records, _) => false,
         _ => true,
     })
+}
+
+/// Writes to a draft, directly or on a background thread.
+struct DraftWriter {
+    state: WriterState,
+    written: u64,
+}
+
+enum WriterState {
+    Direct(Box<dyn Draft>),
+    Background(BackgroundWriter),
+    /// A write failed and the draft was dropped.
+    Failed,
+}
+
+struct BackgroundWriter {
+    chunks: Option<SyncSender<Chunk>>,
+    used: Receiver<Vec<u8>>,
+    thread: Option<JoinHandle<Result<Box<dyn Draft>, SpoolError>>>,
+}
+
+struct Chunk {
+    part: Option<PartNumber>,
+    bytes: Vec<u8>,
+}
+
+impl DraftWriter {
+    fn new(draft: Box<dyn Draft>) -> Self {
+        Self { state: WriterState::Direct(draft), written: 0 }
+    }
+
+    /// Appends `bytes` to the data or to a part, and clears the buffer.
+    fn write(&mut self, part: Option<PartNumber>, bytes: &mut Vec<u8>) -> Result<(), SpoolError> {
+        self.written += bytes.len() as u64;
+        if self.written > BACKGROUND_THRESHOLD_BYTES && matches!(self.state, WriterState::Direct(_))
+        {
+            self.state = match std::mem::replace(&mut self.state, WriterState::Failed) {
+                WriterState::Direct(draft) => BackgroundWriter::start(draft),
+                other => other,
+            };
+        }
+        match &mut self.state {
+            WriterState::Direct(draft) => {
+                write(&mut **draft, part, bytes)?;
+                bytes.clear();
+                Ok(())
+            }
+            WriterState::Background(behind) => behind.send(part, bytes),
+            WriterState::Failed => Err(earlier_write_failed()),
+        }
+    }
+
+    /// Waits until everything is written, and returns the draft.
+    fn finish(self) -> Result<Box<dyn Draft>, SpoolError> {
+        match self.state {
+            WriterState::Direct(draft) => Ok(draft),
+            WriterState::Background(mut behind) => behind.join(),
+            WriterState::Failed => Err(earlier_write_failed()),
+        }
+    }
+}
+
+impl BackgroundWriter {
+    fn start(draft: Box<dyn Draft>) -> WriterState {
+        let (chunks, taken) = sync_channel::<Chunk>(MAX_QUEUED_CHUNKS);
+        let (recycle, used) = channel();
+        // Sent separately, so that the draft is not lost if the thread cannot be started.
+        let (hand_over, handed) = channel();
+        let thread = thread::Builder::new().name("spool_writer".to_owned()).spawn(move || {
+            let draft = handed.recv().map_err(|_| earlier_write_failed())?;
+            write_all(draft, &taken, &recycle)
+        });
+        match thread {
+            Ok(thread) => {
+                // The thread is receiving.
+                let _ = hand_over.send(draft);
+                WriterState::Background(Self { chunks: Some(chunks), used, thread: Some(thread) })
+            }
+            Err(_) => WriterState::Direct(draft),
+        }
+    }
+
+    fn send(&mut self, part: Option<PartNumber>, bytes: &mut Vec<u8>) -> Result<(), SpoolError> {
+        let next = self.used.try_recv().unwrap_or_default();
+        let chunk = Chunk { part, bytes: std::mem::replace(bytes, next) };
+        match &self.chunks {
+            Some(chunks) if chunks.send(chunk).is_ok() => Ok(()),
+            // The thread ends early only after a failure.
+            _ => self.join().and(Err(earlier_write_failed())),
+        }
+    }
+
+    fn join(&mut self) -> Result<Box<dyn Draft>, SpoolError> {
+        drop(self.chunks.take());
+        let thread = self.thread.take().ok_or_else(earlier_write_failed)?;
+        thread.join().expect("writing a draft does not panic")
+    }
+}
+
+/// Joins the thread: a dropped draft must leave nothing behind.
+impl Drop for BackgroundWriter {
+    fn drop(&mut self) {
+        drop(self.chunks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_all(
+    mut draft: Box<dyn Draft>,
+    chunks: &Receiver<Chunk>,
+    recycle: &Sender<Vec<u8>>,
+) -> Result<Box<dyn Draft>, SpoolError> {
+    for Chunk { part, mut bytes } in chunks {
+        write(&mut *draft, part, &bytes)?;
+        bytes.clear();
+        // The sender of the chunk may be gone.
+        let _ = recycle.send(bytes);
+    }
+    Ok(draft)
+}
+
+fn write(draft: &mut dyn Draft, part: Option<PartNumber>, bytes: &[u8]) -> Result<(), SpoolError> {
+    match part {
+        None => draft.write(bytes),
+        Some(part) => draft.write_part(part, bytes),
+    }
+}
+
+fn earlier_write_failed() -> SpoolError {
+    let source = std::io::Error::other("an earlier write failed");
+    SpoolError::Io { op: "write", path: std::path::PathBuf::new(), source }
 }

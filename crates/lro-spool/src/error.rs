@@ -1,98 +1,101 @@
-//! Errors, by what a caller can do about them.
+//! Spool errors, by what a caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
+use lro_core::neutralise;
 
-use crate::name::FileName;
-use crate::remote::RemoteError;
+use crate::address::FileName;
 
-/// Why a spool did not do what it was asked.
+/// The most characters of a message of the storage service that are kept.
+const MAX_REMOTE_TEXT_CHARS: usize = 300;
+
+/// Why a spool operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpoolError {
-    /// There is no such result: the reference is wrong, or belongs to another scope.
+    /// There is no such result: the reference is wrong or belongs to another scope.
     #[error("no stored result {asked}")]
     NotFound {
-        /// What was asked for.
+        /// The requested address.
         asked: String,
     },
-    /// The result has had its time. Final: asking again helps only after the call is made again.
+    /// The result has expired. Permanent: repeat the tool call.
     #[error("the result of `{operation}` expired at {expires_at}; make that call again")]
     Expired {
         /// The operation, as in file names.
         operation: String,
-        /// The tool as its server called it: text from outside, not to be trusted.
+        /// The name of the tool, as its server spells it: untrusted text.
         tool: String,
-        /// When its time was up.
+        /// When it expired.
         expires_at: DateTime<Utc>,
     },
-    /// Something bears our name or lies where ours belongs, and is not to be touched.
+    /// A file or directory that this program did not write, or that is unsafe to use.
     #[error("{} is not ours: {why}", path.display())]
     NotOurs {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         why: Foreign,
     },
-    /// There is no room; a later attempt may succeed, a smaller result too.
+    /// A limit is reached. A later attempt or a smaller result may succeed.
     #[error("no room to store the result: {limit}")]
     Full {
-        /// What there is too little of.
-        limit: Limit,
+        /// The limit.
+        limit: SpoolLimit,
     },
-    /// The identity is in use; take another.
+    /// The id is in use: choose another.
     #[error("{name} exists already")]
     Taken {
-        /// The name.
+        /// The file name.
         name: FileName,
     },
-    /// Someone reads it right now; try again later.
+    /// The result has readers: try again later.
     #[error("{name} is being read")]
     InUse {
-        /// The name.
+        /// The file name.
         name: FileName,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("could not {op} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// Its target.
         path: PathBuf,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The object storage did not do it, or did not say so in time; a later attempt may succeed.
+    /// A request to object storage failed or timed out. A later attempt may succeed.
     #[error("could not {op} {key} in object storage")]
     Remote {
-        /// What was tried.
+        /// The operation.
         op: &'static str,
-        /// On what.
+        /// Its target.
         key: String,
-        /// Why not.
+        /// The cause.
         source: RemoteError,
     },
-    /// What is stored is not what was written. Final: only making the call again helps.
+    /// The stored bytes are not those that were written. Permanent: repeat the tool call.
     #[error("{name} is damaged in its storage: {why}")]
     Damaged {
-        /// The result.
+        /// The name of the result.
         name: String,
         /// What is wrong with it.
         why: Damage,
     },
 }
 
-/// What became of bytes that were stored.
+/// How stored bytes are damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// They are not there.
+    /// All bytes are missing.
     Missing,
-    /// There are fewer than were written.
+    /// Some bytes are missing.
     Short,
-    /// They are others.
+    /// Bytes have changed.
     Changed,
 }
 
@@ -106,21 +109,21 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// What makes a file or directory foreign.
+/// Why a file or directory is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Foreign {
-    /// It lies in another folder.
+    /// It is in another directory.
     Elsewhere,
-    /// A link, a directory, a pipe: not what it should be.
+    /// A symbolic link, a directory, a pipe, or another unexpected file type.
     WrongKind,
     /// It belongs to another user.
     OtherOwner,
-    /// It has a second name.
+    /// It has a second hard link.
     MoreLinks,
-    /// Others can read or write it.
+    /// Other users can read or write it.
     OpenToOthers,
-    /// It lacks our header.
+    /// It has no valid header.
     NoHeader,
 }
 
@@ -137,23 +140,23 @@ impl std::fmt::Display for Foreign {
     }
 }
 
-/// What there is too little of.
+/// The limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum SpoolLimit {
     /// `spool.max_bytes`.
     Bytes,
     /// `spool.max_files`.
     Files,
     /// `spool.min_free_bytes`.
     FreeSpace,
-    /// The file system itself is full, or its quota is.
+    /// The file system is full, or its quota is exceeded.
     Device,
-    /// The size a file of this process may have, or the file system's largest file.
+    /// The maximum file size of the process or of the file system.
     FileSize,
 }
 
-impl std::fmt::Display for Limit {
+impl std::fmt::Display for SpoolLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Bytes => "spool.max_bytes is reached",
@@ -166,14 +169,64 @@ impl std::fmt::Display for Limit {
 }
 
 impl SpoolError {
-    /// What the operating system's answer means for the caller.
+    /// Converts an error of the operating system.
     pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::Full { limit: Limit::Device }
+                Self::Full { limit: SpoolLimit::Device }
             }
-            io::ErrorKind::FileTooLarge => Self::Full { limit: Limit::FileSize },
+            io::ErrorKind::FileTooLarge => Self::Full { limit: SpoolLimit::FileSize },
             _ => Self::Io { op, path: path.into(), source },
         }
+    }
+}
+
+/// An error of a storage service.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}{}{text}", if text.is_empty() { "" } else { ": " })]
+pub struct RemoteError {
+    kind: RemoteKind,
+    /// Untrusted, therefore short and with invisible characters escaped.
+    text: String,
+}
+
+/// What a caller can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RemoteKind {
+    /// The request timed out.
+    Time,
+    /// The credentials are insufficient: check them.
+    Refused,
+    /// The request is invalid: check the URL and the options.
+    Misused,
+    /// Any other failure: try again later.
+    Failed,
+}
+
+impl std::fmt::Display for RemoteKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Time => "no answer in time",
+            Self::Refused => "the credentials do not allow it",
+            Self::Misused => "the URL or an option is wrong",
+            Self::Failed => "it failed",
+        })
+    }
+}
+
+impl RemoteError {
+    /// Keeps the beginning of the message of the service.
+    #[cfg_attr(not(feature = "object"), expect(dead_code, reason = "no other storage is remote"))]
+    pub(crate) fn new(kind: RemoteKind, text: &str) -> Self {
+        let short: String = text.chars().take(MAX_REMOTE_TEXT_CHARS).collect();
+        // One line, because it follows a colon.
+        let text = neutralise(&short).split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { kind, text }
+    }
+
+    /// What a caller can do about it.
+    pub fn kind(&self) -> RemoteKind {
+        self.kind
     }
 }

@@ -1,23 +1,25 @@
-//! The spool: where large results are stored safely, found again, and gone in time.
+//! Stores large tool results until they expire: in a directory, in object storage, or in memory.
 //!
-//! A result is written under a hidden name, made safe, and only then visible, with a sidecar that
-//! says what it was; it is found again by reference, name or path, and by nothing else; it goes when
-//! its time is up and nobody reads it. Nothing here reads a clock or the environment: times and
-//! identities come in as arguments.
+//! A result is written under a hidden name, synced, and then made visible together with a sidecar of
+//! metadata. It is opened by reference, file name or path, and deleted by a sweep once it has expired
+//! and has no readers. Nothing here reads the clock or the environment: times and identities are
+//! arguments.
 //!
 //! ```
 //! use std::time::Duration;
 //!
 //! use chrono::DateTime;
 //! use lro_core::{Detail, ResultId, Tokens, records::Found};
-//! use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, StoreRequest, original, store};
+//! use lro_spool::{
+//!     Address, DirOptions, DirSpool, Quota, Spool, StoreRequest, restore_payload, store,
+//! };
 //!
 //! # let home = tempfile::tempdir()?;
 //! # let path = home.path().join("spool");
 //! let spool = DirSpool::open(&path, DirOptions::private().quota(Quota::NONE))?;
 //! let payload = br#"{"next": null, "issues": [{"n": 1}, {"n": 2}]}"#;
 //! let now = DateTime::from_timestamp(1_800_000_000, 0).expect("within range");
-//! let what = StoreRequest {
+//! let request = StoreRequest {
 //!     id: ResultId::new(1_800_000_000_000, 42),
 //!     tool: "list_issues",
 //!     server: None,
@@ -29,54 +31,55 @@
 //!     created_at: now,
 //!     ttl: Duration::from_secs(3600),
 //! };
-//! let (stored, survey) = store(&spool, what, payload, &[])?;
+//! let (stored, survey) = store(&spool, request, payload, &[])?;
 //! assert_eq!(survey.count, 2);
 //!
 //! let address: Address = stored.id().reference().to_string().parse()?;
 //! let reader = spool.open(&address, now)?;
 //! let mut whole = Vec::new();
-//! original(&*reader, &mut whole)?;
+//! restore_payload(&*reader, &mut whole)?;
 //! assert_eq!(whole, br#"{"next":null,"issues":[{"n":1},{"n":2}]}"#);
 //! drop(reader);
 //!
-//! let swept = spool.sweep(now + Duration::from_secs(3600))?;
-//! assert_eq!(swept.expired.len(), 1);
+//! let report = spool.sweep(now + Duration::from_secs(3600))?;
+//! assert_eq!(report.expired.len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod address;
 #[cfg(feature = "contract")]
 pub mod contract;
-mod dir;
 mod encode;
 mod error;
+mod fs;
 mod memory;
-mod name;
 #[cfg(feature = "object")]
 mod object;
-pub mod os;
-mod quota;
-mod remote;
 mod restore;
-mod scope;
 mod sidecar;
 mod spool;
-mod tombstones;
-mod write_behind;
 
-pub use address::{Address, NotAnAddress};
-pub use dir::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing};
-pub use encode::{StoreError, StoreRequest, StoreWriter, store, store_arrived};
-pub use error::{Damage, Foreign, Limit, SpoolError};
+pub use address::{Address, Extension, FileName, InvalidAddress, InvalidName, InvalidScope, Scope};
+pub use encode::{EncodeError, StoreRequest, StoreWriter, store, store_payload};
+pub use error::{Damage, Foreign, RemoteError, RemoteKind, SpoolError, SpoolLimit};
+pub use fs::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing, os};
 pub use memory::MemorySpool;
-pub use name::{Extension, FileName, NotAName};
 #[cfg(feature = "object")]
-pub use object::{Bucket, NotATenant, ObjectOptions, ObjectSpool};
-pub use quota::Quota;
-pub use remote::{RemoteError, RemoteKind};
-pub use restore::{OriginalError, original, original_part, records_begin};
-pub use scope::{NotAScope, Scope};
+pub use object::{Bucket, InvalidTenant, ObjectOptions, ObjectSpool};
+pub use restore::{RestoreError, records_offset, restore_part, restore_payload};
 pub use sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 pub use spool::{
-    Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
+    Draft, NewResult, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult,
+    SweepReport,
+};
+// Former names, until their users are renamed.
+#[doc(hidden)]
+pub use {
+    encode::{EncodeError as StoreError, store_payload as store_arrived},
+    error::SpoolLimit as Limit,
+    restore::{
+        RestoreError as OriginalError, records_offset as records_begin,
+        restore_part as original_part, restore_payload as original,
+    },
+    spool::{ResultInfo as Listed, SweepReport as Swept},
 };

@@ -1,4 +1,4 @@
-//! Memory: a spool without files, for tests.
+//! A spool in memory, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,14 @@ use lro_core::ResultId;
 use lro_core::records::Envelope;
 
 use crate::address::Address;
-use crate::error::{Foreign, Limit, SpoolError};
-use crate::name::{Extension, FileName};
-use crate::quota::{Quota, Usage};
+use crate::address::{Extension, FileName};
+use crate::error::{Foreign, SpoolError, SpoolLimit};
 use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
 use crate::spool::{
-    Draft, Listed, NewResult, PartNumber, PositionedRead, Scratch, Spool, StoredResult, Swept,
+    Draft, NewResult, PartNumber, PositionedRead, ResultInfo, Scratch, Spool, StoredResult,
+    SweepReport,
 };
+use crate::spool::{Quota, Usage};
 
 /// A spool in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -28,15 +29,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    stored: BTreeMap<ResultId, Arc<Stored>>,
-    gone: BTreeMap<ResultId, Listed>,
-    untold: Vec<Listed>,
+    stored: BTreeMap<ResultId, Arc<StoredFiles>>,
+    tombstones: BTreeMap<ResultId, ResultInfo>,
+    unreported: Vec<ResultInfo>,
 }
 
-/// The data, then the parts. A reader holds a count of it.
+/// The data, then the parts. Each reader holds a reference.
 #[derive(Debug)]
-struct Stored {
-    listed: Listed,
+struct StoredFiles {
+    info: ResultInfo,
     files: Vec<Arc<Vec<u8>>>,
 }
 
@@ -47,7 +48,7 @@ impl Default for Shared {
 }
 
 impl MemorySpool {
-    /// An empty spool that holds no more than this.
+    /// Creates an empty spool with this quota.
     pub fn new(quota: Quota) -> Self {
         Self(Arc::new(Shared { quota, ..Shared::default() }))
     }
@@ -61,31 +62,31 @@ impl Shared {
 }
 
 impl State {
-    fn find(&self, address: &Address) -> Result<&Arc<Stored>, SpoolError> {
+    fn find(&self, address: &Address) -> Result<&Arc<StoredFiles>, SpoolError> {
         if let Address::Path { folder, name } = address {
             let path = folder.join(name.to_string());
             return Err(SpoolError::NotOurs { path, why: Foreign::Elsewhere });
         }
         let id = address.id();
         let named = |name: &FileName| !matches!(address, Address::Name(asked) if asked != name);
-        match (self.stored.get(&id), self.gone.get(&id)) {
-            (Some(stored), _) if named(&stored.listed.name) => Ok(stored),
-            (_, Some(gone)) if named(&gone.name) => Err(gone.expired()),
+        match (self.stored.get(&id), self.tombstones.get(&id)) {
+            (Some(stored), _) if named(&stored.info.name) => Ok(stored),
+            (_, Some(gone)) if named(&gone.name) => Err(gone.expired_error()),
             _ => Err(SpoolError::NotFound { asked: address.to_string() }),
         }
     }
 
-    /// Removes what has expired and nobody reads, oldest first, while `go_on`.
+    /// Deletes expired results without readers, oldest first, while `go_on` returns true.
     fn expire(
         &mut self,
         now: DateTime<Utc>,
         go_on: impl Fn(&Self) -> bool,
-    ) -> (Vec<Listed>, usize) {
+    ) -> (Vec<ResultInfo>, usize) {
         let mut expired: Vec<_> = self
             .stored
             .values()
-            .filter(|s| s.listed.sidecar.is_expired(s.listed.id(), now))
-            .map(|s| (s.listed.sidecar.expires_at, s.listed.id()))
+            .filter(|s| s.info.sidecar.is_expired(s.info.id(), now))
+            .map(|s| (s.info.sidecar.expires_at, s.info.id()))
             .collect();
         expired.sort_unstable();
         let (mut gone, mut in_use) = (Vec::new(), 0);
@@ -96,17 +97,17 @@ impl State {
             if self.stored.get(&id).is_some_and(|s| Arc::strong_count(s) > 1) {
                 in_use += 1;
             } else if let Some(stored) = self.stored.remove(&id) {
-                self.gone.insert(id, stored.listed.clone());
-                gone.push(stored.listed.clone());
+                self.tombstones.insert(id, stored.info.clone());
+                gone.push(stored.info.clone());
             }
         }
         (gone, in_use)
     }
 
-    fn broken(&self, quota: Quota, more: u64) -> Option<Limit> {
+    fn broken(&self, quota: Quota, more: u64) -> Option<SpoolLimit> {
         let files = self.stored.values().flat_map(|stored| &stored.files);
         let bytes = files.map(|file| file.len() as u64).sum::<u64>() + more;
-        quota.broken_by(Usage { bytes, files: self.stored.len() as u64 + 1, free: u64::MAX })
+        quota.exceeded_by(Usage { bytes, files: self.stored.len() as u64 + 1, free: u64::MAX })
     }
 }
 
@@ -133,34 +134,34 @@ impl Spool for MemorySpool {
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
         let state = self.0.state();
         let stored = state.find(address)?;
-        if stored.listed.sidecar.is_expired(stored.listed.id(), now) {
-            return Err(stored.listed.expired());
+        if stored.info.sidecar.is_expired(stored.info.id(), now) {
+            return Err(stored.info.expired_error());
         }
         Ok(Box::new(MemoryReader { stored: Arc::clone(stored), index: 0 }))
     }
 
-    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
-        Ok(self.0.state().stored.values().map(|stored| stored.listed.clone()).collect())
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
+        Ok(self.0.state().stored.values().map(|stored| stored.info.clone()).collect())
     }
 
-    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+    fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError> {
         let mut state = self.0.state();
         let stored = state.find(address)?;
-        let listed = stored.listed.clone();
+        let info = stored.info.clone();
         if Arc::strong_count(stored) > 1 {
-            return Err(SpoolError::InUse { name: listed.name });
+            return Err(SpoolError::InUse { name: info.name });
         }
-        state.stored.remove(&listed.id());
-        Ok(listed)
+        state.stored.remove(&info.id());
+        Ok(info)
     }
 
-    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+    fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
         let mut state = self.0.state();
-        let mut expired = std::mem::take(&mut state.untold);
+        let mut expired = std::mem::take(&mut state.unreported);
         let (mut gone, in_use) = state.expire(now, |_| true);
         expired.append(&mut gone);
         expired.sort_by_key(|gone| gone.sidecar.expires_at);
-        Ok(Swept { expired, in_use, ..Swept::default() })
+        Ok(SweepReport { expired, in_use, ..SweepReport::default() })
     }
 
     fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
@@ -205,7 +206,7 @@ impl Draft for MemoryDraft {
         self.roles.push(role);
         self.files.push(Vec::new());
         let number = u16::try_from(self.roles.len());
-        number.map(PartNumber).map_err(|_| SpoolError::Full { limit: Limit::Files })
+        number.map(PartNumber).map_err(|_| SpoolError::Full { limit: SpoolLimit::Files })
     }
 
     fn write_part(&mut self, part: PartNumber, bytes: &[u8]) -> Result<(), SpoolError> {
@@ -220,31 +221,31 @@ impl Draft for MemoryDraft {
         self: Box<Self>,
         form: StoredForm,
         envelope: Option<Envelope>,
-    ) -> Result<Listed, SpoolError> {
+    ) -> Result<ResultInfo, SpoolError> {
         let Self { shared, new, name, files, roles } = *self;
         let sizes = files[1..].iter().map(|file| file.len() as u64);
         let parts = roles.iter().zip(sizes).map(|(r, bytes)| FurtherPart::new(*r, bytes)).collect();
         let sidecar = Sidecar::new(&new, form, envelope, files[0].len() as u64, parts);
-        let listed = Listed::new(name, None, sidecar);
+        let info = ResultInfo::new(name, None, sidecar);
         let more = files.iter().map(|file| file.len() as u64).sum();
         let mut state = shared.state();
         if state.stored.contains_key(&new.id) {
-            return Err(SpoolError::Taken { name: listed.name });
+            return Err(SpoolError::Taken { name: info.name });
         }
         let broken = |state: &State| state.broken(shared.quota, more);
         let (mut gone, _) = state.expire(new.created_at, |state| broken(state).is_some());
-        state.untold.append(&mut gone);
+        state.unreported.append(&mut gone);
         if let Some(limit) = broken(&state) {
             return Err(SpoolError::Full { limit });
         }
         let files = files.into_iter().map(Arc::new).collect();
-        state.stored.insert(new.id, Arc::new(Stored { listed: listed.clone(), files }));
-        Ok(listed)
+        state.stored.insert(new.id, Arc::new(StoredFiles { info: info.clone(), files }));
+        Ok(info)
     }
 }
 
 struct MemoryReader {
-    stored: Arc<Stored>,
+    stored: Arc<StoredFiles>,
     index: usize,
 }
 
@@ -266,8 +267,8 @@ fn copy_from(bytes: &[u8], offset: u64, buf: &mut [u8]) -> usize {
 }
 
 impl StoredResult for MemoryReader {
-    fn listed(&self) -> &Listed {
-        &self.stored.listed
+    fn listed(&self) -> &ResultInfo {
+        &self.stored.info
     }
 
     fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError> {

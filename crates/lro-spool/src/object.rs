@@ -1,97 +1,87 @@
-//! Object storage: results in S3, Google Cloud Storage, Azure, or what speaks like them.
+//! A spool in object storage: S3, Google Cloud Storage, Azure, or a compatible service.
 //!
-//! A [`Bucket`] is the store, an [`ObjectSpool`] what one tenant has in it. The bytes of a result go
-//! under keys with a nonce; an object that is only ever created, never replaced, makes them visible
-//! all at once, and holds the digest of each block of them. What is read is checked, and a range is
-//! fetched by the blocks it needs.
+//! A [`Bucket`] is the store, an [`ObjectSpool`] is what one tenant stores in it. The bytes of a result
+//! are stored under keys with a nonce. One index object, created exclusively and never replaced, makes
+//! them visible all at once and holds the digest of each block. Every read is verified, and a range is
+//! read by the blocks that it covers.
 //!
-//! What differs from a directory, where the system itself knows of readers and dead writers:
+//! Differences from a directory, where the kernel knows about readers and dead writers:
 //!
-//! * **Readers of other processes** are not seen. A result that expired or was removed cannot be
-//!   opened any more, but its bytes stay for a grace period ([`ObjectOptions::grace`]); within this
-//!   process for as long as someone reads.
-//! * **Leftovers** of dead writers are known by their age: the store's own time of the last change,
-//!   compared with the `now` that [`sweep`](crate::Spool::sweep) is given. Bytes that belong to no
-//!   result go after [`ObjectOptions::orphan_after`], and only once an object in the place of their
-//!   entry keeps a slow writer from making them visible.
-//! * **Quotas** count what the last listing showed and what this process did since. Several
-//!   processes together may exceed them by what the others stored since then; each lists anew at
-//!   every sweep, and before it refuses a draft.
-//! * **Unfinished uploads** of a killed process cannot be listed. A lifecycle rule of the bucket that
-//!   ends them after some days is the safety net; so is one that removes whatever is older than the
-//!   longest time to live. Nothing here relies on either.
+//! * **Readers in other processes** are unknown. A result that expired or was removed can no longer be
+//!   opened, but its bytes remain for a grace period ([`ObjectOptions::grace`]), and within this process
+//!   for as long as a reader is open.
+//! * **Leftovers** of dead writers are detected by age: the store's modification time compared with the
+//!   `now` passed to [`sweep`](crate::Spool::sweep). Bytes that belong to no result are deleted after
+//!   [`ObjectOptions::orphan_after`], and only once a placeholder in their index entry prevents a slow
+//!   writer from making them visible.
+//! * **Quotas** count the last listing and this process's own changes since. Several processes together
+//!   may exceed a quota by what the others stored since then; each lists the bucket at every sweep and
+//!   before it refuses a draft.
+//! * **Unfinished multipart uploads** of a killed process cannot be listed. Configure a lifecycle rule of
+//!   the bucket that aborts them after some days, and one that deletes objects older than the longest
+//!   time to live. Nothing here relies on either.
 
-mod block_digests;
-mod block_reader;
+mod blocks;
 mod bucket;
 mod draft;
-mod failure;
-mod index_entry;
+mod index;
 mod key;
-mod leases;
-mod listing;
 mod local_cache;
-mod options;
-mod reader;
 mod sweep;
-mod upload;
 mod url;
-mod usage_cache;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 
-pub use self::bucket::Bucket;
-use self::bucket::Remote;
+use self::blocks::ObjectReader;
+use self::bucket::StoreClient;
+pub use self::bucket::{Bucket, ObjectOptions};
 use self::draft::ObjectDraft;
-use self::index_entry::{Claim, ENTRY_CAP, Entry, Stored, Why};
-pub use self::key::NotATenant;
+use self::index::{
+    EntryCache, IndexEntry, MAX_ENTRY_BYTES, RemovalReason, StoredEntry, Tombstone, UsageCache,
+};
+pub use self::key::InvalidTenant;
 use self::key::{Keys, Nonce};
-use self::leases::{Busy, Holds};
-use self::listing::Entries;
-pub use self::options::ObjectOptions;
-use self::reader::ObjectReader;
-use self::usage_cache::Usage;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
-use crate::quota::Quota;
-use crate::spool::{Draft, Listed, NewResult, Scratch, Spool, StoredResult, Swept};
-use crate::tombstones::Gone;
+use crate::spool::{
+    Draft, NewResult, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport, Tombstones,
+};
 
-/// What one tenant has in a bucket. Clones share it; of one tenant a process has only one, since
-/// two would not know of each other's readers.
+/// The results of one tenant in a bucket. Clones share it. Use one per tenant and process: two
+/// instances would not know about each other's readers.
 #[derive(Debug, Clone)]
 pub struct ObjectSpool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    remote: Arc<Remote>,
+    client: Arc<StoreClient>,
     keys: Keys,
     quota: Quota,
-    holds: Arc<Holds>,
-    usage: Usage,
-    entries: Entries,
-    gone: Gone,
-    /// The drafts of this process: their bytes are no leftovers.
+    leases: Arc<ReaderLeases>,
+    usage: UsageCache,
+    entry_cache: EntryCache,
+    tombstones: Tombstones,
+    /// The drafts of this process, whose bytes are not leftovers.
     drafts: Mutex<HashSet<Nonce>>,
 }
 
 impl ObjectSpool {
-    /// The results of a tenant, under its own prefix: any text but an empty one names one.
-    /// [`Quota::min_free_bytes`] means nothing here; see [`ObjectOptions::local`].
-    pub fn new(bucket: &Bucket, tenant: &str, quota: Quota) -> Result<Self, NotATenant> {
+    /// Creates the spool of a tenant, under its own prefix. Any text except an empty one names a
+    /// tenant. [`Quota::min_free_bytes`] is ignored; see [`ObjectOptions::local`].
+    pub fn new(bucket: &Bucket, tenant: &str, quota: Quota) -> Result<Self, InvalidTenant> {
         let keys = Keys::new(&bucket.0.prefix, tenant)?;
         Ok(Self(Arc::new(Shared {
-            remote: Arc::clone(&bucket.0),
+            client: Arc::clone(&bucket.0),
             keys,
             quota: Quota { min_free_bytes: 0, ..quota },
-            holds: Arc::default(),
-            usage: Usage::default(),
-            entries: Entries::default(),
-            gone: Gone::default(),
+            leases: Arc::default(),
+            usage: UsageCache::default(),
+            entry_cache: EntryCache::default(),
+            tombstones: Tombstones::default(),
             drafts: Mutex::default(),
         })))
     }
@@ -107,111 +97,115 @@ impl Spool for ObjectSpool {
         address: &Address,
         now: DateTime<Utc>,
     ) -> Result<Box<dyn StoredResult>, SpoolError> {
-        // First the hold, then the look: whoever removes it after this sees a reader.
-        let hold = self.0.holds.hold(address.id());
-        let (listed, stored) = self.0.find(address)?;
-        if listed.sidecar.is_expired(listed.id(), now) {
-            return Err(listed.expired());
+        // Takes the lease before the lookup, so that a later removal sees the reader.
+        let lease = self.0.leases.acquire(address.id());
+        let (info, stored) = self.0.find(address)?;
+        if info.sidecar.is_expired(info.id(), now) {
+            return Err(info.expired_error());
         }
-        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), listed, Arc::new(stored), hold)))
+        Ok(Box::new(ObjectReader::new(Arc::clone(&self.0), info, Arc::new(stored), lease)))
     }
 
-    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
-        let inventory = self.0.inventory()?;
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
+        let listing = self.0.list_bucket()?;
         let mut all = Vec::new();
-        for (_, entry) in self.0.entries(&inventory) {
+        for (_, entry) in self.0.read_entries(&listing) {
             match entry.as_deref() {
-                Ok(Entry::Stored(stored)) => all.push(stored.listed()?),
-                // A damaged one is told of by whoever opens it, and by the sweep.
-                Ok(Entry::Void(_))
+                Ok(IndexEntry::Stored(stored)) => all.push(stored.result_info()?),
+                // Opening it reports the damage, and so does a sweep.
+                Ok(IndexEntry::Void(_))
                 | Err(SpoolError::NotFound { .. } | SpoolError::Damaged { .. }) => {}
                 Err(_) => drop(entry?),
             }
         }
-        all.sort_by_key(Listed::id);
+        all.sort_by_key(ResultInfo::id);
         Ok(all)
     }
 
-    fn remove(&self, address: &Address) -> Result<Listed, SpoolError> {
+    fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError> {
         let id = address.id();
         let in_use = |name| SpoolError::InUse { name };
-        let removal = self.0.holds.remove(id);
-        let (listed, stored) = self.0.find(address)?;
+        let removal = self.0.leases.begin_removal(id);
+        let (info, stored) = self.0.find(address)?;
         let _removal = match removal {
             Ok(removal) => removal,
-            Err(Busy::Read) => return Err(in_use(listed.name)),
+            Err(Busy::InUse) => return Err(in_use(info.name)),
             Err(Busy::BeingRemoved) => return Err(self.0.missing(address)),
         };
-        if self.0.take_away(&listed, &stored, Why::Removed)? {
-            Ok(listed)
+        if self.0.delete_result(&info, &stored, RemovalReason::Removed)? {
+            Ok(info)
         } else {
             Err(SpoolError::NotFound { asked: address.to_string() })
         }
     }
 
-    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+    fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
         self.0.sweep(now)
     }
 
     fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError> {
-        Ok(Box::new(self.0.remote.local.scratch()?))
+        Ok(Box::new(self.0.client.local.scratch()?))
     }
 }
 
 impl Shared {
-    /// What is known of a result, asked of the store.
-    fn find(&self, address: &Address) -> Result<(Listed, Stored), SpoolError> {
+    /// Reads the index entry of a result from the store.
+    fn find(&self, address: &Address) -> Result<(ResultInfo, StoredEntry), SpoolError> {
         if let Address::Path { folder, name } = address {
             let path = folder.join(name.to_string());
             return Err(SpoolError::NotOurs { path, why: Foreign::Elsewhere });
         }
         let id = address.id();
-        match self.remote.wait(self.entry(id))? {
-            Some(Entry::Stored(stored)) => {
-                let listed = stored.listed()?;
-                if matches!(address, Address::Name(asked) if *asked != listed.name) {
+        match self.client.wait(self.entry(id))? {
+            Some(IndexEntry::Stored(stored)) => {
+                let info = stored.result_info()?;
+                if matches!(address, Address::Name(asked) if *asked != info.name) {
                     return Err(SpoolError::NotFound { asked: address.to_string() });
                 }
-                Ok((listed, *stored))
+                Ok((info, *stored))
             }
-            Some(Entry::Void(_)) | None => Err(self.missing(address)),
+            Some(IndexEntry::Void(_)) | None => Err(self.missing(address)),
         }
     }
 
-    async fn entry(&self, id: ResultId) -> Result<Option<Entry>, SpoolError> {
-        let Some(bytes) = self.remote.get(&self.keys.index(id), ENTRY_CAP).await? else {
+    async fn entry(&self, id: ResultId) -> Result<Option<IndexEntry>, SpoolError> {
+        let Some(bytes) = self.client.get(&self.keys.index(id), MAX_ENTRY_BYTES).await? else {
             return Ok(None);
         };
         let name = id.reference().to_string();
-        let entry = Entry::read(&name, &bytes)?;
-        if let Entry::Stored(stored) = &entry
-            && stored.listed()?.id() != id
+        let entry = IndexEntry::read(&name, &bytes)?;
+        if let IndexEntry::Stored(stored) = &entry
+            && stored.result_info()?.id() != id
         {
             return Err(SpoolError::NotFound { asked: name });
         }
         Ok(Some(entry))
     }
 
-    /// Why there is none. f24: an expired reference gets a final answer, whoever removed the result.
+    /// The error for a missing result. Finding f24: an expired reference gets a final answer,
+    /// whichever process deleted the result.
     fn missing(&self, address: &Address) -> SpoolError {
         let (id, asked) = (address.id(), address.to_string());
-        let named = |gone: &Listed| !matches!(address, Address::Name(name) if *name != gone.name);
-        if let Some(expired) = self.gone.expired(id) {
+        let named =
+            |gone: &ResultInfo| !matches!(address, Address::Name(name) if *name != gone.name);
+        if let Some(expired) = self.tombstones.expired(id) {
             return expired;
         }
-        let claims = self.remote.wait(async {
-            let mut claims = Vec::new();
-            for meta in self.remote.list(&self.keys.gone_of(id)).await? {
-                if let Some(bytes) = self.remote.get(&meta.location, ENTRY_CAP).await? {
-                    claims.push(Claim::read(&asked, &bytes)?);
+        let tombstones = self.client.wait(async {
+            let mut tombstones = Vec::new();
+            for meta in self.client.list(&self.keys.tombstone_prefix(id)).await? {
+                if let Some(bytes) = self.client.get(&meta.location, MAX_ENTRY_BYTES).await? {
+                    tombstones.push(Tombstone::read(&asked, &bytes)?);
                 }
             }
-            Ok::<_, SpoolError>(claims)
+            Ok::<_, SpoolError>(tombstones)
         });
-        // That there is none is known; that it was there once is more than must be said.
-        let expired = claims.unwrap_or_default().into_iter().find(|c| c.why == Why::Expired);
-        match expired.and_then(|claim| claim.listed().ok()) {
-            Some(gone) if gone.id() == id && named(&gone) => gone.expired(),
+        // Reporting the expiry is best effort: if the tombstones cannot be read, the result is
+        // reported as not found.
+        let expired =
+            tombstones.unwrap_or_default().into_iter().find(|c| c.why == RemovalReason::Expired);
+        match expired.and_then(|tombstone| tombstone.result_info().ok()) {
+            Some(gone) if gone.id() == id && named(&gone) => gone.expired_error(),
             _ => SpoolError::NotFound { asked },
         }
     }
@@ -227,5 +221,80 @@ impl Shared {
 
     fn is_draft(&self, nonce: &Nonce) -> bool {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner).contains(nonce)
+    }
+}
+
+/// Leases of readers and pending removals in this process, shared by the spools of one tenant.
+#[derive(Debug, Default)]
+pub(super) struct ReaderLeases {
+    state: Mutex<State>,
+    removed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    readers: HashMap<ResultId, usize>,
+    removing: HashSet<ResultId>,
+}
+
+/// While it exists, this process does not delete the result.
+#[derive(Debug)]
+pub(super) struct ReaderLease(Arc<ReaderLeases>, ResultId);
+
+/// While it exists, this process does not open the result.
+#[derive(Debug)]
+pub(super) struct RemovalGuard<'a>(&'a ReaderLeases, ResultId);
+
+/// Why a result cannot be deleted now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Busy {
+    InUse,
+    BeingRemoved,
+}
+
+impl ReaderLeases {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one insert or remove, so a panic cannot leave the state inconsistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Protects a result, existing or not. Waits for the end of a removal in progress.
+    pub(super) fn acquire(self: &Arc<Self>, id: ResultId) -> ReaderLease {
+        let mut state = self.state();
+        while state.removing.contains(&id) {
+            state = self.removed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        *state.readers.entry(id).or_default() += 1;
+        ReaderLease(Arc::clone(self), id)
+    }
+
+    pub(super) fn begin_removal(&self, id: ResultId) -> Result<RemovalGuard<'_>, Busy> {
+        let mut state = self.state();
+        if state.readers.contains_key(&id) {
+            return Err(Busy::InUse);
+        }
+        if !state.removing.insert(id) {
+            return Err(Busy::BeingRemoved);
+        }
+        Ok(RemovalGuard(self, id))
+    }
+}
+
+impl Drop for ReaderLease {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if let Some(readers) = state.readers.get_mut(&self.1) {
+            *readers -= 1;
+            if *readers == 0 {
+                state.readers.remove(&self.1);
+            }
+        }
+    }
+}
+
+impl Drop for RemovalGuard<'_> {
+    fn drop(&mut self) {
+        self.0.state().removing.remove(&self.1);
+        self.0.removed.notify_all();
     }
 }

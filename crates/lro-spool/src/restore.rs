@@ -9,39 +9,39 @@ use crate::error::SpoolError;
 use crate::sidecar::{PartRole, StoredForm};
 use crate::spool::{PartNumber, PositionedRead, StoredResult};
 
-const CHUNK: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Why the original could not be given.
+/// Why the original payload could not be restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OriginalError {
+pub enum RestoreError {
     /// The spool could not be read.
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    /// The receiver took no more.
+    /// The output could not be written.
     #[error("could not write the original payload")]
     Write(#[from] io::Error),
-    /// The sidecar does not say how: it is lost, or someone wrote to it.
+    /// The sidecar is lost or was changed, so the original form is unknown.
     #[error("the sidecar no longer says what the payload was")]
     Unknown,
 }
 
-/// Writes the payload of a stored result to `out`.
-pub fn original(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), OriginalError> {
+/// Writes the original payload of a stored result to `out`.
+pub fn restore_payload(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), RestoreError> {
     let sidecar = &stored.listed().sidecar;
     let kept = sidecar.parts.iter().position(|part| part.role == PartRole::Original);
     if let Some(index) = kept {
-        let number = u16::try_from(index + 1).map_err(|_| OriginalError::Unknown)?;
-        return original_part(stored, PartNumber(number), out);
+        let number = u16::try_from(index + 1).map_err(|_| RestoreError::Unknown)?;
+        return restore_part(stored, PartNumber(number), out);
     }
     match (sidecar.content, &sidecar.envelope) {
         (StoredForm::Array, Some(envelope)) => {
             let around = envelope.json.split_at_checked(envelope.at);
-            let (before, after) = around.ok_or(OriginalError::Unknown)?;
+            let (before, after) = around.ok_or(RestoreError::Unknown)?;
             out.write_all(before.as_bytes())?;
-            // A line break between two records becomes a comma; the one behind the last goes.
+            // A line break between two records becomes a comma; the last one is dropped.
             let mut pending = false;
-            copy(stored, records_begin(stored)?, |chunk| {
+            copy(stored, records_offset(stored)?, |chunk| {
                 for line in chunk.split_inclusive(|b| *b == b'\n') {
                     if std::mem::replace(&mut pending, false) {
                         out.write_all(b",")?;
@@ -56,28 +56,28 @@ pub fn original(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), Or
             Ok(())
         }
         (StoredForm::Lines, _) => {
-            copy(stored, records_begin(stored)?, |chunk| out.write_all(chunk))
+            copy(stored, records_offset(stored)?, |chunk| out.write_all(chunk))
         }
         (StoredForm::Document | StoredForm::Text | StoredForm::Binary, _) => {
             copy(stored, 0, |chunk| out.write_all(chunk))
         }
         (StoredForm::Array | StoredForm::Records | StoredForm::Table, _) => {
-            Err(OriginalError::Unknown)
+            Err(RestoreError::Unknown)
         }
     }
 }
 
-/// Writes a part of a stored result to `out`.
-pub fn original_part(
+/// Writes an additional part of a stored result to `out`.
+pub fn restore_part(
     stored: &dyn StoredResult,
     number: PartNumber,
     out: &mut dyn Write,
-) -> Result<(), OriginalError> {
+) -> Result<(), RestoreError> {
     copy(&*stored.part(number)?, 0, |chunk| out.write_all(chunk))
 }
 
-/// Where the first record line begins: behind the header.
-pub fn records_begin(stored: &dyn StoredResult) -> Result<u64, SpoolError> {
+/// The offset of the first record line, after the header.
+pub fn records_offset(stored: &dyn StoredResult) -> Result<u64, SpoolError> {
     let (mut buf, mut at) = ([0; 4096], 0);
     loop {
         let read = stored.read_at(at, &mut buf)?;
@@ -95,8 +95,8 @@ fn copy<R: PositionedRead + ?Sized>(
     from: &R,
     mut at: u64,
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), OriginalError> {
-    let mut buf = vec![0; CHUNK];
+) -> Result<(), RestoreError> {
+    let mut buf = vec![0; CHUNK_BYTES];
     loop {
         let read = from.read_at(at, &mut buf)?;
         if read == 0 {

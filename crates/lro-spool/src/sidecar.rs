@@ -1,4 +1,4 @@
-//! Sidecar: what is known of a stored result besides its bytes.
+//! The sidecar: metadata of a stored result.
 
 use std::time::Duration;
 
@@ -9,40 +9,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::spool::NewResult;
 
-/// A time to live beyond this is shortened to it: dates have an end.
-const TTL_CAP: Duration = Duration::from_hours(100 * 365 * 24);
+/// A longer time to live is reduced to this, so that dates stay representable.
+const MAX_TTL: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// The longest tool name that is kept.
-const TOOL_CAP: usize = 256;
+/// The longest tool name that is stored.
+const MAX_TOOL_CHARS: usize = 256;
 
-/// Companion specification §12: lies beside the data as `<name>.meta.json`.
+/// The metadata of a stored result, in `<name>.meta.json` beside the data (companion specification
+/// §12).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Sidecar {
-    /// The header; for anything but records it stands here only.
+    /// The header. Only record files contain it as well.
     pub header: OffloadHeader,
-    /// The tool as its server called it: text from outside.
+    /// The name of the tool, as its server spells it: untrusted text.
     pub tool: String,
-    /// The server whose tool it is, where there are several.
+    /// The server that the tool belongs to, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// What the payload was.
+    /// The form of the payload.
     pub content: StoredForm,
-    /// The size of the data file, the header line included.
+    /// The size of the data file in bytes, including the header line.
     pub bytes: u64,
     /// When it was stored.
     pub created_at: DateTime<Utc>,
-    /// When its time is up.
+    /// When it expires.
     pub expires_at: DateTime<Utc>,
-    /// What stood around a record array.
+    /// The JSON around a record array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
-    /// Further parts; the first is number 1.
+    /// Additional parts; the first is number 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<FurtherPart>,
 }
 
-/// What a payload was before it was stored.
+/// The form of a payload before it was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -51,7 +52,7 @@ pub enum StoredForm {
     Array,
     /// JSON lines.
     Lines,
-    /// Records of which it is no longer known what they were: the sidecar is lost.
+    /// Records of unknown original form: the sidecar is lost.
     Records,
     /// CSV or TSV.
     Table,
@@ -64,7 +65,7 @@ pub enum StoredForm {
 }
 
 impl StoredForm {
-    /// Whether the file has a header and then a record per line.
+    /// Whether the file consists of a header and record lines.
     pub fn has_records(self) -> bool {
         match self {
             Self::Array | Self::Lines | Self::Records | Self::Table => true,
@@ -72,7 +73,8 @@ impl StoredForm {
         }
     }
 
-    /// The form of what was found; `None` for a content this version does not know.
+    /// The stored form of detected content; `None` for a content type that this version does not
+    /// support.
     pub fn from_content(content: &Content) -> Option<Self> {
         match content {
             Content::Records(records) => match records.form {
@@ -89,24 +91,24 @@ impl StoredForm {
     }
 }
 
-/// A further part of a stored result.
+/// An additional part of a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FurtherPart {
-    /// Its place in a tool result.
+    /// The role of the part.
     pub role: PartRole,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// Why a further part is kept.
+/// The role of an additional part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PartRole {
-    /// The payload as it came, where the records alone do not give it again.
+    /// The original payload, if the records alone cannot restore it.
     Original,
-    /// Text of the same tool result that says something else.
+    /// Another text of the same tool result.
     Text,
 }
 
@@ -117,7 +119,7 @@ impl FurtherPart {
 }
 
 impl Sidecar {
-    /// What is known of a result when it is committed.
+    /// The metadata of a result at its commit.
     pub(crate) fn new(
         new: &NewResult,
         content: StoredForm,
@@ -127,7 +129,7 @@ impl Sidecar {
     ) -> Self {
         Self {
             header: new.header.clone(),
-            tool: new.tool.chars().take(TOOL_CAP).collect(),
+            tool: new.tool.chars().take(MAX_TOOL_CHARS).collect(),
             server: new.server.clone(),
             content,
             bytes,
@@ -138,9 +140,9 @@ impl Sidecar {
         }
     }
 
-    /// What is known of a file of records that lost its sidecar: what its header says, and that it
-    /// lives as long as any other.
-    pub(crate) fn of_header(
+    /// The metadata of a record file whose sidecar is lost: from its header, with the default time
+    /// to live.
+    pub(crate) fn from_header(
         header: OffloadHeader,
         id: ResultId,
         bytes: u64,
@@ -149,8 +151,8 @@ impl Sidecar {
         let named =
             DateTime::from_timestamp_millis(i64::try_from(id.unix_ms()).unwrap_or(i64::MAX));
         let written = DateTime::parse_from_rfc3339(&header.timestamp).map(|t| t.to_utc()).ok();
-        // Decision 8: both speak of its age; the later one lets it live longer. A date that cannot
-        // be read is as good as one that never comes.
+        // Decision 8: the later of the two dates wins, so that nothing expires too early. A result
+        // with an unreadable date never expires.
         let created_at = written.max(named).unwrap_or(DateTime::<Utc>::MAX_UTC);
         Self {
             tool: header.operation.clone(),
@@ -165,19 +167,19 @@ impl Sidecar {
         }
     }
 
-    /// Whether the time of the result is up.
+    /// Whether the result has expired.
     ///
-    /// A clock that was set back shows a time before the name's or the header's: then nothing is
-    /// known about age, and nothing has expired.
+    /// If the clock was set back before the time in the name or the header, the age is unknown and
+    /// nothing has expired.
     pub fn is_expired(&self, id: ResultId, now: DateTime<Utc>) -> bool {
         let named = i64::try_from(id.unix_ms()).unwrap_or(i64::MAX);
         now >= self.expires_at && now >= self.created_at && now.timestamp_millis() >= named
     }
 }
 
-/// Spec L1: creation and time to live, no extension.
+/// Spec L1: creation time plus time to live, without extension.
 fn end_of_life(created_at: DateTime<Utc>, ttl: Duration) -> DateTime<Utc> {
-    let ttl = TimeDelta::from_std(ttl.min(TTL_CAP)).unwrap_or(TimeDelta::MAX);
+    let ttl = TimeDelta::from_std(ttl.min(MAX_TTL)).unwrap_or(TimeDelta::MAX);
     created_at.checked_add_signed(ttl).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
@@ -205,7 +207,7 @@ mod tests {
                 Detail::Light,
                 at(written),
             );
-            let sidecar = Sidecar::of_header(header, id, 0, Duration::from_hours(1));
+            let sidecar = Sidecar::from_header(header, id, 0, Duration::from_hours(1));
             assert_eq!(sidecar.created_at, at(created));
             assert!(!sidecar.is_expired(id, at(created + 3_599_999)));
             assert!(sidecar.is_expired(id, at(created + 3_600_000)));

@@ -1,49 +1,54 @@
-//! Spool: the trait behind which results are stored.
+//! The `Spool` trait and what its implementations share: quotas and tombstones.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use lro_core::records::Envelope;
 use lro_core::{OffloadHeader, Operation, ResultId};
 
-use crate::address::Address;
-use crate::error::SpoolError;
-use crate::name::{Extension, FileName};
+use crate::address::{Address, Extension, FileName};
+use crate::error::{SpoolError, SpoolLimit};
 use crate::sidecar::{PartRole, Sidecar, StoredForm};
 
-/// A place where results are stored until they expire.
+/// The most tombstones kept in memory.
+const MAX_TOMBSTONES: usize = 1024;
+
+/// Storage for results until they expire.
 ///
-/// Blocking on purpose: the directory, the query engines and a search are, and an implementation
-/// over a network bridges inside. A caller in an asynchronous runtime wraps a call in its
-/// `spawn_blocking`.
+/// Deliberately blocking: directories, query engines and searches are, and an implementation over a
+/// network drives its own runtime. In an asynchronous runtime, call it in `spawn_blocking`.
 ///
 /// # Contract
 ///
-/// 1. **All or nothing.** Before [`Draft::commit`] returns, a result cannot be opened or listed;
-///    afterwards it can, whole and with its sidecar, also by another process on the same place. A
-///    draft that is dropped, or whose commit fails, leaves nothing behind.
+/// 1. **Atomic.** Before [`Draft::commit`] returns, a result cannot be opened or listed; afterwards
+///    it can, complete and with its sidecar, also by another process on the same storage. A draft
+///    that is dropped, or whose commit fails, leaves nothing behind.
 /// 2. **Header first.** [`create`](Self::create) writes the header line of a
-///    [`Jsonl`](Extension::Jsonl) file; what the caller writes follows it.
-/// 3. **One name, one result.** A name that is in use is [`Taken`](SpoolError::Taken), at the
-///    latest when the draft is committed; nothing stored is ever replaced.
-/// 4. **Reading holds.** Whatever [`open`](Self::open) returned can be read to its end until it is
-///    dropped: neither [`sweep`](Self::sweep) nor [`remove`](Self::remove) takes it away.
-/// 5. **Expiry is exact.** A result whose time is up at `now` is [`Expired`](SpoolError::Expired),
-///    swept or not; a sweep removes it unless someone reads it. Nothing else is ever removed by a
-///    sweep, whatever the clock says: a `now` before a result's creation expires nothing.
-/// 6. **Told once.** Each expired result is in the return value of exactly one sweep, also when it
-///    was removed in between to make room.
-/// 7. **Only ours.** What the spool did not write is neither opened, listed nor removed.
-/// 8. **Quotas hold** for what is committed. Room is made by removing what has expired, oldest
-///    first; after that the draft fails with [`Full`](SpoolError::Full).
-/// 9. **No clock, no environment.** Time and identities come in as arguments.
-/// 10. **Scratch has no name.** What was put into a [`Scratch`] can be read through it, and by
-///     nobody else; it is neither listed nor swept, and is gone with its handle, also when the
-///     process dies. It takes none of the quota of what is stored, and leaves as much free space.
+///    [`Jsonl`](Extension::Jsonl) file; the caller's bytes follow it.
+/// 3. **Exclusive names.** A name that is in use is [`Taken`](SpoolError::Taken), at the latest
+///    when the draft is committed; nothing stored is ever replaced.
+/// 4. **Readers protect.** A result returned by [`open`](Self::open) can be read to its end until
+///    it is dropped: neither [`sweep`](Self::sweep) nor [`remove`](Self::remove) deletes it.
+/// 5. **Expiry is exact.** A result whose time to live has passed at `now` is
+///    [`Expired`](SpoolError::Expired), swept or not; a sweep deletes it unless it has readers. A
+///    sweep deletes nothing else, whatever the clock says: a `now` before the creation of a result
+///    expires nothing.
+/// 6. **Reported once.** Each expired result is in the return value of exactly one sweep, also if
+///    it was deleted earlier to make room.
+/// 7. **Own files only.** Files that the spool did not write are neither opened, listed nor
+///    deleted.
+/// 8. **Quotas** apply to committed results. The oldest expired results are deleted to make room;
+///    after that the draft fails with [`Full`](SpoolError::Full).
+/// 9. **No clock, no environment.** Times and identities are arguments.
+/// 10. **Scratch files have no name.** The bytes of a [`Scratch`] can be read only through it; it
+///     is neither listed nor swept, and it disappears with its handle, also when the process dies.
+///     It does not count against the quota, but respects the minimum of free space.
 ///
-/// An implementation runs `contract::run` (feature `contract`) in its tests.
+/// Every implementation runs `contract::run` (feature `contract`) in its tests.
 pub trait Spool: Send + Sync {
     /// Begins a result.
     fn create(&self, new: NewResult) -> Result<Box<dyn Draft>, SpoolError>;
@@ -55,100 +60,100 @@ pub trait Spool: Send + Sync {
         now: DateTime<Utc>,
     ) -> Result<Box<dyn StoredResult>, SpoolError>;
 
-    /// All results, expired ones included, by age.
-    fn list(&self) -> Result<Vec<Listed>, SpoolError>;
+    /// Lists all results, including expired ones, by age.
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError>;
 
-    /// Removes a result before its time.
-    fn remove(&self, address: &Address) -> Result<Listed, SpoolError>;
+    /// Deletes a result before it expires.
+    fn remove(&self, address: &Address) -> Result<ResultInfo, SpoolError>;
 
-    /// Removes what has expired, and what dead writers left.
-    fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError>;
+    /// Deletes expired results and the leftovers of dead writers.
+    fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError>;
 
-    /// A place to put bytes aside while it is not known yet what becomes of them.
+    /// Creates a temporary buffer for bytes that may not become a result.
     fn scratch(&self) -> Result<Box<dyn Scratch>, SpoolError>;
 }
 
-/// Bytes that were put aside; they go with it.
+/// A temporary buffer, deleted when it is dropped.
 pub trait Scratch: PositionedRead {
-    /// Appends all of the bytes, or none: after a failure those before it can still be read.
+    /// Appends all of the bytes or none: after a failure, the earlier bytes are still readable.
     fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError>;
 }
 
-/// What a result is, before its bytes come.
+/// The metadata of a new result.
 #[derive(Debug, Clone)]
 pub struct NewResult {
-    /// Its identity.
+    /// The id.
     pub id: ResultId,
-    /// What was called; stands in the name.
+    /// The operation, part of the file name.
     pub operation: Operation,
-    /// The tool as its server called it.
+    /// The name of the tool, as its server spells it.
     pub tool: String,
-    /// The server whose tool it is, where there are several.
+    /// The server that the tool belongs to, if there are several.
     pub server: Option<String>,
-    /// What the file holds.
+    /// The content type of the data file.
     pub extension: Extension,
     /// The header.
     pub header: OffloadHeader,
-    /// The time now.
+    /// The current time.
     pub created_at: DateTime<Utc>,
-    /// How long it shall live.
+    /// The time to live.
     pub ttl: Duration,
 }
 
 impl NewResult {
-    /// The name its file will have.
+    /// The name of the data file.
     pub fn name(&self) -> FileName {
         FileName::new(&self.operation, self.id, self.extension)
     }
 }
 
-/// A result that is being written. Dropped without a commit it leaves nothing behind.
+/// A result that is being written. Dropping it without a commit leaves nothing behind.
 pub trait Draft: Send {
     /// Appends to the data.
     fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolError>;
 
-    /// Begins a further part.
+    /// Begins an additional part.
     fn add_part(&mut self, role: PartRole) -> Result<PartNumber, SpoolError>;
 
-    /// Appends to a further part of this draft.
+    /// Appends to an additional part of this draft.
     fn write_part(&mut self, part: PartNumber, bytes: &[u8]) -> Result<(), SpoolError>;
 
-    /// Makes the result safe, then visible.
+    /// Makes the result durable, then visible.
     fn commit(
         self: Box<Self>,
         form: StoredForm,
         envelope: Option<Envelope>,
-    ) -> Result<Listed, SpoolError>;
+    ) -> Result<ResultInfo, SpoolError>;
 }
 
-/// The number of a further part, from 1.
+/// The number of an additional part, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartNumber(pub u16);
 
-/// A stored result with what is known of it.
+/// A stored result and its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Listed {
-    /// The name of its file.
+pub struct ResultInfo {
+    /// The name of the data file.
     pub name: FileName,
-    /// The absolute path of its file, where it has one.
+    /// The absolute path of the data file, if it has one.
     pub path: Option<PathBuf>,
-    /// What is known of it.
+    /// The metadata.
     pub sidecar: Sidecar,
 }
 
-impl Listed {
+impl ResultInfo {
     pub(crate) fn new(name: FileName, path: Option<PathBuf>, sidecar: Sidecar) -> Self {
         Self { name, path, sidecar }
     }
 
-    /// Its identity.
+    /// The id.
     pub fn id(&self) -> ResultId {
         self.name.id()
     }
 
-    /// The answer to whoever asks for it when its time is up.
-    pub(crate) fn expired(&self) -> SpoolError {
+    /// The error for a request after expiry.
+    pub(crate) fn expired_error(&self) -> SpoolError {
         SpoolError::Expired {
             operation: self.name.operation().to_owned(),
             tool: self.sidecar.tool.clone(),
@@ -157,52 +162,154 @@ impl Listed {
     }
 }
 
-/// Bytes that can be read from any place on.
+/// Bytes that can be read at any offset.
 pub trait PositionedRead: Send + Sync {
-    /// How many there are.
+    /// The number of bytes.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads from `offset` on and says how much; 0 only at the end or for an empty buffer.
+    /// Reads from `offset` and returns the number of bytes read; 0 only at the end or for an empty
+    /// buffer.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError>;
 
-    /// The open file that holds exactly these bytes, where there is one: what can be handed to
-    /// another process without a copy.
+    /// The open file with exactly these bytes, if there is one: it can be passed to another process
+    /// without a copy.
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// A stored result, open for reading and protected while it is.
+/// A stored result that is open for reading, and therefore protected from deletion.
 pub trait StoredResult: PositionedRead {
-    /// What is known of it.
-    fn listed(&self) -> &Listed;
+    /// The metadata.
+    fn listed(&self) -> &ResultInfo;
 
-    /// A further part; it protects the whole result as well.
+    /// Opens an additional part, which protects the whole result as well.
     fn part(&self, part: PartNumber) -> Result<Box<dyn PositionedRead>, SpoolError>;
 
-    /// The absolute path of its file, where it has one.
+    /// The absolute path of the data file, if it has one.
     fn path(&self) -> Option<&Path> {
         self.listed().path.as_deref()
     }
 }
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Swept {
-    /// The results that are gone, oldest first: one `OffloadFileExpired` each.
-    pub expired: Vec<Listed>,
-    /// How many have expired and are being read.
+pub struct SweepReport {
+    /// The deleted results, oldest first: one `OffloadFileExpired` event each.
+    pub expired: Vec<ResultInfo>,
+    /// The number of expired results that have readers.
     pub in_use: usize,
-    /// How many files of dead writers are gone.
+    /// The number of deleted leftovers.
     pub leftovers: usize,
-    /// What could not be looked at or removed; the sweep went on.
+    /// Failures; the sweep continued after each.
     pub failures: Vec<SpoolError>,
-    /// When the next result expires, where the spool looked at all of them.
+    /// When the next result expires, if the spool examined all of them.
     pub next_expiry: Option<DateTime<Utc>>,
+}
+
+/// The quota of a spool, over all scopes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// The maximum size of all files, in bytes.
+    pub max_bytes: u64,
+    /// The maximum number of results.
+    pub max_files: u64,
+    /// The minimum free space on the file system, in bytes.
+    pub min_free_bytes: u64,
+}
+
+impl Quota {
+    /// No quota: only the limits of the file system apply.
+    pub const NONE: Self = Self { max_bytes: u64::MAX, max_files: u64::MAX, min_free_bytes: 0 };
+
+    /// Whether bytes or results are limited.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.max_bytes < u64::MAX || self.max_files < u64::MAX
+    }
+
+    /// The limit that `usage` exceeds, if any.
+    pub(crate) fn exceeded_by(&self, usage: Usage) -> Option<SpoolLimit> {
+        if usage.bytes > self.max_bytes {
+            Some(SpoolLimit::Bytes)
+        } else if usage.files > self.max_files {
+            Some(SpoolLimit::Files)
+        } else if usage.free < self.min_free_bytes {
+            Some(SpoolLimit::FreeSpace)
+        } else {
+            None
+        }
+    }
+}
+
+impl Default for Quota {
+    /// The defaults of `[spool]`.
+    fn default() -> Self {
+        Self::from(&lro_core::config::SpoolConfig::default())
+    }
+}
+
+impl From<&lro_core::config::SpoolConfig> for Quota {
+    fn from(config: &lro_core::config::SpoolConfig) -> Self {
+        Self {
+            max_bytes: config.max_bytes,
+            max_files: config.max_files,
+            min_free_bytes: config.min_free_bytes,
+        }
+    }
+}
+
+/// The usage of a spool, including drafts, and the free space.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) free: u64,
+}
+
+/// Recently expired results, so that an expired reference gets a final answer (finding f24) after
+/// its file is deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Tombstones(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    remembered: VecDeque<ResultInfo>,
+    /// Deleted to make room, and not yet reported by a sweep.
+    unreported: Vec<ResultInfo>,
+}
+
+impl Tombstones {
+    pub(crate) fn expired(&self, id: ResultId) -> Option<SpoolError> {
+        self.state().remembered.iter().find(|gone| gone.id() == id).map(ResultInfo::expired_error)
+    }
+
+    /// Keeps the metadata of the tool call, without the envelope.
+    pub(crate) fn remember(&self, gone: &ResultInfo) {
+        let mut gone = gone.clone();
+        gone.sidecar.envelope = None;
+        let mut state = self.state();
+        if state.remembered.len() == MAX_TOMBSTONES {
+            state.remembered.pop_front();
+        }
+        state.remembered.push_back(gone);
+    }
+
+    pub(crate) fn report_later(&self, gone: ResultInfo) {
+        self.state().unreported.push(gone);
+    }
+
+    pub(crate) fn take_unreported(&self) -> Vec<ResultInfo> {
+        std::mem::take(&mut self.state().unreported)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one push or pop, so a panic cannot leave the lists inconsistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -1,11 +1,11 @@
-//! What can be wrong with a document, said so that a person can find and mend it.
+//! Errors about documents, with the position, the field, and what is expected there.
 
 use std::fmt;
 
-/// The three written forms of a memory.
+/// A document format of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Form {
+pub enum MemoryFormat {
     /// One JSON object, `snake_case` keys.
     Json,
     /// A JSON-LD document, `camelCase` keys.
@@ -14,7 +14,7 @@ pub enum Form {
     Markdown,
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for MemoryFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Json => "JSON",
@@ -24,17 +24,17 @@ impl fmt::Display for Form {
     }
 }
 
-/// A place in a text; both numbers begin at 1 and the column counts characters.
+/// A position in a text. Both numbers begin at 1, and the column counts characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Position {
+pub struct TextPosition {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -44,42 +44,42 @@ impl fmt::Display for Position {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MifError {
-    /// The text breaks the grammar of its form: nothing can be said about its fields.
+    /// The text violates the grammar of its format, so its fields are unknown.
     #[error("{form}, {at}: expected {expected}, found {found}")]
     Syntax {
-        /// The form the text was read as.
-        form: Form,
-        /// Where reading stopped.
-        at: Position,
-        /// What would have been right.
+        /// The format that the text was read as.
+        form: MemoryFormat,
+        /// Where parsing stopped.
+        at: TextPosition,
+        /// What is valid there.
         expected: String,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
-    /// One field has a wrong value, is missing, or is given twice.
-    #[error("{}`{path}`: expected {expected}, found {found}", Place(*.at))]
+    /// A field is invalid, missing, or duplicated.
+    #[error("{}`{path}`: expected {expected}, found {found}", PositionPrefix(*.at))]
     Field {
-        /// Where the value stands; absent when the memory did not come from a text.
-        at: Option<Position>,
+        /// The position of the value; absent if the memory was not read from a text.
+        at: Option<TextPosition>,
         /// The field, as in `provenance.confidence` or `relationships[2].target`.
         path: String,
-        /// What would have been right.
+        /// What is valid there.
         expected: String,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
 }
 
 impl MifError {
-    /// Returns where in the text the problem is, if it came from a text.
-    pub fn position(&self) -> Option<Position> {
+    /// Returns the position of the problem, if the memory was read from a text.
+    pub fn position(&self) -> Option<TextPosition> {
         match self {
             Self::Syntax { at, .. } => Some(*at),
             Self::Field { at, .. } => *at,
         }
     }
 
-    /// Returns the path of the field concerned, if one is.
+    /// Returns the path of the field, if the error concerns one.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Syntax { .. } => None,
@@ -97,15 +97,16 @@ impl MifError {
     }
 }
 
-struct Place(Option<Position>);
+struct PositionPrefix(Option<TextPosition>);
 
-impl fmt::Display for Place {
+impl fmt::Display for PositionPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |at| write!(f, "{at}, "))
     }
 }
 
-/// Quotes foreign text for a message: escaped, and cut so that a message stays one line.
+/// Quotes untrusted text for a message: escaped, and truncated so that the message stays on one
+/// line.
 pub(crate) fn quoted(text: &str) -> String {
     const MAX_QUOTE_LEN: usize = 60;
     match text.char_indices().nth(MAX_QUOTE_LEN) {

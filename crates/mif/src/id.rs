@@ -8,17 +8,18 @@ use std::{
 };
 
 use crate::{
-    error::{Form, MifError, quoted},
-    fields::{Located, Part},
+    error::{MemoryFormat, MifError, quoted},
+    fields::{FieldValue, LocatedNode},
     value::Value,
 };
 
 const URN: &str = "urn:mif:";
-/// Of a whole identifier.
+/// The number of hexadecimal digits of an identifier.
 const DIGITS: usize = 32;
 const EXPECTED: &str = "a UUID such as 018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b";
 
-/// A UUID, written as it was received; two spellings that differ only in case are equal.
+/// The identifier of a memory: a UUID that keeps its spelling. Two spellings that differ only in
+/// case are equal.
 #[derive(Debug, Clone)]
 pub struct MemoryId {
     text: String,
@@ -28,7 +29,7 @@ pub struct MemoryId {
 impl MemoryId {
     /// Makes a version 7 UUID from a time and 74 random bits (the rest of `random` is unused).
     ///
-    /// Both come from the caller: this crate has neither clock nor randomness.
+    /// Both are arguments: this crate has no access to the clock or to randomness.
     pub fn v7(unix_milliseconds: u64, random: [u8; 10]) -> Self {
         let mut tail = [0; 16];
         tail[6..].copy_from_slice(&random);
@@ -39,7 +40,7 @@ impl MemoryId {
 
     /// Makes an identifier from the 128 bits of a UUID.
     pub fn from_u128(value: u128) -> Self {
-        // A search makes thousands of them; formatting would be most of that.
+        // A search creates thousands of ids, and formatting would take most of that time.
         let digit = |place: u32| {
             let four = (value >> (4 * (31 - place))) & 0xf;
             u32::try_from(four).ok().and_then(|four| char::from_digit(four, 16)).unwrap_or('0')
@@ -54,8 +55,8 @@ impl MemoryId {
         Self { text, value }
     }
 
-    /// Returns the first and the last identifier that begin with these hexadecimal digits, hyphens
-    /// left out or not; nothing where they begin none.
+    /// Returns the first and the last identifier with this prefix of hexadecimal digits, with or
+    /// without hyphens; `None` if the prefix is invalid.
     pub fn beginning_with(digits: &str) -> Option<(Self, Self)> {
         let digits = digits.replace('-', "");
         let rest = DIGITS.checked_sub(digits.len())?;
@@ -79,7 +80,7 @@ impl MemoryId {
         &self.text
     }
 
-    /// Returns the form used by JSON-LD and by references, `urn:mif:<id>`.
+    /// Returns the URN used by JSON-LD and by references, `urn:mif:<id>`.
     pub fn urn(&self) -> String {
         format!("{URN}{}", self.text)
     }
@@ -143,16 +144,16 @@ impl Hash for MemoryId {
     }
 }
 
-impl Part for MemoryId {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for MemoryId {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         text.parse().map_err(|_| source.error(EXPECTED, quoted(text)))
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         Value::String(match form {
-            Form::JsonLd => self.urn(),
-            Form::Json | Form::Markdown => self.text.clone(),
+            MemoryFormat::JsonLd => self.urn(),
+            MemoryFormat::Json | MemoryFormat::Markdown => self.text.clone(),
         })
     }
 }

@@ -1,50 +1,51 @@
-//! The Markdown form: YAML front matter, and the content as the body.
+//! The Markdown format, and fields inferred from content.
+//!
+//! A document is YAML front matter with the content as the body.
 //!
 //! The layout is exact, so that any content comes back byte for byte:
 //!
 //! ```text
 //! ---            first line
-//! …              front matter: the JSON form without `content`
+//! …              front matter: the JSON format without `content`
 //! ---            the first further line that is exactly this
 //!                one line break, not part of the content
 //! content        anything, `---` lines included
 //!                one line break, not part of the content
 //! ```
 //!
-//! Reading takes either of the two extra line breaks away if it is there, so a file that a person
-//! wrote without them means what it seems to mean. They are `\n`, or `\r\n` in a file whose
-//! closing `---` ends in `\r\n`. Spaces after a `---` do not matter.
+//! Reading removes each of the two extra line breaks if it is present, so a hand-written file without
+//! them is read as expected. They are `\n`, or `\r\n` in a file whose
+//! closing `---` ends in `\r\n`. Spaces after a `---` are ignored.
+//!
+//! Titles and links are inferred at capture only: importing never invents data.
 
-use crate::{
-    classification::MemoryType,
-    error::{Form, MifError, Position, quoted},
-    fields::{Key, Located, Part as _},
-    id::MemoryId,
-    memory::{CONTENT, CREATED, FRONT_MATTER_TYPE, ID, MEMORY_TYPE, Memory},
-    node::{Kind, Node},
-    timestamp::Timestamp,
-    value::{Map, Value},
-    yaml,
-};
+use crate::classification::MemoryType;
+use crate::error::{MemoryFormat, MifError, TextPosition, quoted};
+use crate::fields::{FieldKey, FieldValue as _, LocatedNode};
+use crate::id::MemoryId;
+use crate::memory::{CONTENT, CREATED, FRONT_MATTER_TYPE, ID, MEMORY_TYPE, Memory};
+use crate::temporal::Timestamp;
+use crate::value::{Map, Node, NodeKind, Value};
+use crate::yaml;
 
 const FENCE: &str = "---";
 
 impl Memory {
-    /// Reads the Markdown form.
+    /// Reads the Markdown format.
     ///
-    /// Front matter must be plain data: anchors, aliases, tags and keys given twice are errors.
+    /// Front matter must be plain data: anchors, aliases, tags and duplicate keys are errors.
     pub fn from_markdown(text: &str) -> Result<Self, MifError> {
         let document = Document::split(text)?;
         let front = yaml::read(document.front, 2)?;
-        let mut fields = Located { path: String::new(), node: front }.fields()?;
-        let content = Kind::String(document.body.to_owned());
+        let mut fields = LocatedNode { path: String::new(), node: front }.fields()?;
+        let content = NodeKind::String(document.body.to_owned());
         fields.insert(CONTENT.json, Node::new(document.body_at, content))?;
-        Self::read(fields, Form::Markdown)
+        Self::read(fields, MemoryFormat::Markdown)
     }
 
-    /// Reads Markdown that need not be a memory yet: a note. What its front matter does not say is
-    /// taken from the arguments; a text without front matter is all content, but for one line break
-    /// at its end. Whatever else the front matter says is read, or kept, as in a memory.
+    /// Reads a Markdown note that need not be a memory yet. The arguments provide required fields
+    /// that its front matter lacks. A text without front matter is all content, except one line
+    /// break at its end. All other front matter is read, or kept, as in a memory.
     pub fn from_note(
         text: &str,
         id: &MemoryId,
@@ -54,29 +55,29 @@ impl Memory {
         let (front, body, body_at) = if let Ok(document) = Document::split(text) {
             (yaml::read(document.front, 2)?, document.body, document.body_at)
         } else {
-            // None, or a rule at the top of a page that no second one follows.
+            // No front matter, or a thematic break at the top of a page.
             let text = text.strip_prefix('\u{feff}').unwrap_or(text);
             let body = text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n'));
-            let start = Position { line: 1, column: 1 };
+            let start = TextPosition { line: 1, column: 1 };
             (Node::from(&Value::Object(Map::new())), body.unwrap_or(text), start)
         };
-        let mut fields = Located { path: String::new(), node: front }.fields()?;
-        fields.insert(CONTENT.json, Node::new(body_at, Kind::String(body.to_owned())))?;
-        let mut absent = |keys: &[Key], value: Value| match keys {
+        let mut fields = LocatedNode { path: String::new(), node: front }.fields()?;
+        fields.insert(CONTENT.json, Node::new(body_at, NodeKind::String(body.to_owned())))?;
+        let mut absent = |keys: &[FieldKey], value: Value| match keys {
             [first, ..] if !keys.iter().any(|key| fields.has(key)) => {
                 fields.insert(first.json, Node::from(&value))
             }
             _ => Ok(()),
         };
-        absent(&[ID], id.write(Form::Markdown))?;
-        absent(&[MEMORY_TYPE, FRONT_MATTER_TYPE], memory_type.write(Form::Markdown))?;
-        absent(&[CREATED], created.write(Form::Markdown))?;
-        Self::read(fields, Form::Markdown)
+        absent(&[ID], id.write(MemoryFormat::Markdown))?;
+        absent(&[MEMORY_TYPE, FRONT_MATTER_TYPE], memory_type.write(MemoryFormat::Markdown))?;
+        absent(&[CREATED], created.write(MemoryFormat::Markdown))?;
+        Self::read(fields, MemoryFormat::Markdown)
     }
 
-    /// Writes the Markdown form.
+    /// Writes the Markdown format.
     pub fn to_markdown(&self) -> String {
-        let front = yaml::write(&self.write(Form::Markdown));
+        let front = yaml::write(&self.write(MemoryFormat::Markdown));
         format!("{FENCE}\n{front}{FENCE}\n\n{}\n", self.content)
     }
 }
@@ -84,15 +85,15 @@ impl Memory {
 struct Document<'a> {
     front: &'a str,
     body: &'a str,
-    body_at: Position,
+    body_at: TextPosition,
 }
 
 impl<'a> Document<'a> {
     fn split(text: &'a str) -> Result<Self, MifError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let error = |line: usize, expected: &str, found: String| MifError::Syntax {
-            form: Form::Markdown,
-            at: Position { line, column: 1 },
+            form: MemoryFormat::Markdown,
+            at: TextPosition { line, column: 1 },
             expected: expected.to_owned(),
             found,
         };
@@ -111,12 +112,77 @@ impl<'a> Document<'a> {
                 let (body, skipped) =
                     rest.strip_prefix(line_break).map_or((rest, 0), |body| (body, 1));
                 let body = body.strip_suffix(line_break).unwrap_or(body);
-                let body_at = Position { line: number + 1 + skipped, column: 1 };
+                let body_at = TextPosition { line: number + 1 + skipped, column: 1 };
                 return Ok(Self { front, body, body_at });
             }
             end += line.len();
         }
         let lines = text.lines().count();
         Err(error(lines, "a closing '---' line", "the end of the text".to_owned()))
+    }
+}
+
+/// The longest inferred title, in characters.
+const MAX_TITLE_CHARS: usize = 120;
+
+/// Infers a title: the first line with text, without heading marks, truncated to 120 characters.
+/// `None` if the content has only white space and heading marks.
+pub fn title_from(content: &str) -> Option<String> {
+    let line = content
+        .lines()
+        .map(|line| line.trim().trim_start_matches('#').trim())
+        .find(|line| !line.is_empty())?;
+    if line.chars().nth(MAX_TITLE_CHARS).is_none() {
+        return Some(line.to_owned());
+    }
+    let cut: String = line.chars().take(MAX_TITLE_CHARS - 1).collect();
+    Some(format!("{}…", cut.trim_end()))
+}
+
+/// Infers a title, or returns "untitled".
+pub fn title_or_untitled(content: &str) -> String {
+    title_from(content).unwrap_or_else(|| "untitled".to_owned())
+}
+
+/// Returns the targets of `[[target]]` and `[[target|label]]` links in a content, each once, in
+/// order. A link does not span lines.
+pub fn wiki_links_in(content: &str) -> Vec<String> {
+    let mut links: Vec<String> = Vec::new();
+    for line in content.lines() {
+        let mut rest = line;
+        while let Some(start) = rest.find("[[") {
+            rest = &rest[start + 2..];
+            let Some(end) = rest.find("]]") else { break };
+            // `[[a [[b]]` is a link to b: the innermost opening counts.
+            let inner = rest[..end].rfind("[[").map_or(&rest[..end], |at| &rest[at + 2..end]);
+            let target = inner.split('|').next().unwrap_or_default().trim();
+            if !target.is_empty() && !links.iter().any(|link| link == target) {
+                links.push(target.to_owned());
+            }
+            rest = &rest[end + 2..];
+        }
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles() {
+        assert_eq!(title_from("\n\n## Dark mode \r\nmore").as_deref(), Some("Dark mode"));
+        assert_eq!(title_from(" \n#\n"), None);
+        let long = title_from(&"é".repeat(500)).unwrap();
+        assert_eq!(long.chars().count(), 120);
+        assert!(long.ends_with('…'));
+        assert_eq!(title_from(&"x".repeat(120)).unwrap().len(), 120);
+    }
+
+    #[test]
+    fn links() {
+        let content =
+            "See [[a]], [[b c|label]], [[a]], [[]] and [[x\n]] @[[Jane Doe|Person]] [[q [[r]]";
+        assert_eq!(wiki_links_in(content), ["a", "b c", "Jane Doe", "r"]);
     }
 }

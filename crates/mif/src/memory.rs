@@ -1,108 +1,100 @@
-//! The memory object.
+//! The memory object and its detail levels.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
 
 use chrono::{DateTime, FixedOffset};
 
-use crate::{
-    citation::Citation,
-    classification::{MemoryType, Status},
-    embedding::EmbeddingInfo,
-    entity::Entity,
-    error::{Form, MifError},
-    fields::{Fields, Key, Located, Part},
-    id::MemoryId,
-    inference::title_or_untitled,
-    namespace::Namespace,
-    node::Node,
-    object::ObjectWriter,
-    provenance::Provenance,
-    relationship::Relationship,
-    temporal::Temporal,
-    timestamp::Timestamp,
-    unit_interval::UnitInterval,
-    value::{Map, Value},
-};
+use crate::classification::{MemoryType, Namespace, Status};
+use crate::error::{MemoryFormat, MifError, quoted};
+use crate::fields::{FieldKey, FieldValue, Fields, LocatedNode, ObjectWriter};
+use crate::id::MemoryId;
+use crate::markdown::title_or_untitled;
+use crate::provenance::{Citation, EmbeddingInfo, Provenance, UnitInterval};
+use crate::relationship::{Entity, Relationship};
+use crate::temporal::{Temporal, Timestamp};
+use crate::value::{Map, Node, Value};
 
 /// The largest content, in bytes.
 pub const MAX_CONTENT_BYTES: usize = 1 << 20;
 /// The longest summary, in characters.
 pub const MAX_SUMMARY_CHARS: usize = 500;
 
-pub(crate) const ID: Key = Key::new("id", "@id");
-pub(crate) const MEMORY_TYPE: Key =
-    Key::new("memory_type", "memoryType").also(&["conceptType", "concept_type"]);
-pub(crate) const TITLE: Key = Key::same("title");
-pub(crate) const NAMESPACE: Key = Key::same("namespace");
-pub(crate) const TAGS: Key = Key::same("tags");
-pub(crate) const CREATED: Key = Key::same("created");
-pub(crate) const MODIFIED: Key = Key::same("modified");
-pub(crate) const STATUS: Key = Key::same("status");
-pub(crate) const CONTENT: Key = Key::same("content");
-pub(crate) const SUMMARY: Key = Key::same("summary");
-const ENTITIES: Key = Key::same("entities");
-const RELATIONSHIPS: Key = Key::same("relationships");
-const WIKI_LINKS: Key = Key::new("wiki_links", "wikiLinks");
-const EMBEDDING: Key = Key::same("embedding");
-const PROVENANCE: Key = Key::same("provenance");
-const TEMPORAL: Key = Key::same("temporal");
-const CITATIONS: Key = Key::same("citations");
-const BLOCKS: Key = Key::same("blocks");
-const EXTENSIONS: Key = Key::same("extensions");
-/// What front matter calls the memory type.
-pub(crate) const FRONT_MATTER_TYPE: Key = Key::same("type");
+pub(crate) const ID: FieldKey = FieldKey::new("id", "@id");
+pub(crate) const MEMORY_TYPE: FieldKey =
+    FieldKey::new("memory_type", "memoryType").also(&["conceptType", "concept_type"]);
+pub(crate) const TITLE: FieldKey = FieldKey::same("title");
+pub(crate) const NAMESPACE: FieldKey = FieldKey::same("namespace");
+pub(crate) const TAGS: FieldKey = FieldKey::same("tags");
+pub(crate) const CREATED: FieldKey = FieldKey::same("created");
+pub(crate) const MODIFIED: FieldKey = FieldKey::same("modified");
+pub(crate) const STATUS: FieldKey = FieldKey::same("status");
+pub(crate) const CONTENT: FieldKey = FieldKey::same("content");
+pub(crate) const SUMMARY: FieldKey = FieldKey::same("summary");
+const ENTITIES: FieldKey = FieldKey::same("entities");
+const RELATIONSHIPS: FieldKey = FieldKey::same("relationships");
+const WIKI_LINKS: FieldKey = FieldKey::new("wiki_links", "wikiLinks");
+const EMBEDDING: FieldKey = FieldKey::same("embedding");
+const PROVENANCE: FieldKey = FieldKey::same("provenance");
+const TEMPORAL: FieldKey = FieldKey::same("temporal");
+const CITATIONS: FieldKey = FieldKey::same("citations");
+const BLOCKS: FieldKey = FieldKey::same("blocks");
+const EXTENSIONS: FieldKey = FieldKey::same("extensions");
+/// The key of the memory type in front matter.
+pub(crate) const FRONT_MATTER_TYPE: FieldKey = FieldKey::same("type");
 
-/// One memory.
+/// A memory.
 ///
-/// An absent field is `None`, also where the field is a list: `"tags": []` and no `tags` are
-/// different documents. An explicit `null` counts as absent and is kept in `other`.
+/// An absent field is `None`, also for lists: `"tags": []` and no `tags` are different documents.
+/// An explicit `null` counts as absent and is kept in `other`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Which memory it is.
+    /// The identifier.
     pub id: MemoryId,
-    /// What kind of memory it is.
+    /// The type.
     pub memory_type: MemoryType,
-    /// What it says; not empty, at most [`MAX_CONTENT_BYTES`].
+    /// The content; not empty, at most [`MAX_CONTENT_BYTES`].
     pub content: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// When it was last modified.
     pub modified: Option<Timestamp>,
-    /// What it is called.
+    /// The title.
     pub title: Option<String>,
-    /// Where it belongs.
+    /// The namespace.
     pub namespace: Option<Namespace>,
-    /// Labels.
+    /// The tags.
     pub tags: Option<Vec<String>>,
-    /// Where it is in its life.
+    /// The lifecycle status.
     pub status: Option<Status>,
-    /// What it is about.
+    /// The entities that it mentions.
     pub entities: Option<Vec<Entity>>,
-    /// How it relates to others.
+    /// Links to other memories and entities.
     pub relationships: Option<Vec<Relationship>>,
     /// The targets of the `[[…]]` links in its content.
     pub wiki_links: Option<Vec<String>>,
-    /// Its content in short; at most [`MAX_SUMMARY_CHARS`].
+    /// A summary of the content; at most [`MAX_SUMMARY_CHARS`].
     pub summary: Option<String>,
-    /// What is known about its embedding.
+    /// Metadata of its embedding.
     pub embedding: Option<EmbeddingInfo>,
-    /// Where it comes from.
+    /// Its origin.
     pub provenance: Option<Provenance>,
-    /// When it holds, and how it is used.
+    /// Its temporal fields.
     pub temporal: Option<Temporal>,
-    /// What it cites.
+    /// The cited sources.
     pub citations: Option<Vec<Citation>>,
     /// Named parts of the content.
     pub blocks: Option<Map>,
-    /// What providers added, by provider.
+    /// Provider extensions, by provider.
     pub extensions: Option<Map>,
-    /// Top-level keys this version does not know.
+    /// Top-level keys that this version does not know.
     pub other: Map,
 }
 
 impl Memory {
-    /// Makes a memory that has only what every memory must have.
+    /// Creates a memory with only the required fields.
     pub fn new(
         id: MemoryId,
         memory_type: MemoryType,
@@ -135,10 +127,10 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Checks the limits that the types of the fields do not enforce. Reading a document checks
-    /// them too; a memory changed in place should be checked before it is stored.
+    /// Checks the limits that the field types do not enforce. Reading a document checks them too;
+    /// call this before storing a memory that was changed.
     pub fn validate(&self) -> Result<(), MifError> {
-        let located = |path: &str, text: &str| Located {
+        let located = |path: &str, text: &str| LocatedNode {
             path: path.to_owned(),
             node: Node::from(&Value::from(text)),
         };
@@ -149,12 +141,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the tags, none if the field is absent.
+    /// Returns the tags, empty if the field is absent.
     pub fn tags(&self) -> &[String] {
         self.tags.as_deref().unwrap_or_default()
     }
 
-    /// Returns what to call the memory: its title, or one from its content where it has none.
+    /// Returns the title, or one inferred from the content.
     pub fn called(&self) -> Cow<'_, str> {
         match &self.title {
             Some(title) => Cow::Borrowed(title),
@@ -162,24 +154,24 @@ impl Memory {
         }
     }
 
-    /// Returns how sure the author was, if that was recorded.
+    /// Returns the confidence of the author, if recorded.
     pub fn confidence(&self) -> Option<&UnitInterval> {
         self.provenance.as_ref()?.confidence.as_ref()
     }
 
-    /// Computes the weight left at `now`; see [`Decay::strength_at`](crate::Decay::strength_at).
-    /// A memory without decay has 1.
+    /// Computes the strength at `now`; see [`Decay::strength_at`](crate::Decay::strength_at).
+    /// Without decay it is 1.
     pub fn strength_at(&self, now: DateTime<FixedOffset>) -> f64 {
         let decay = self.temporal.as_ref().and_then(|temporal| temporal.decay.as_ref());
         decay.map_or(1.0, |decay| decay.strength_at(now, &self.created))
     }
 
-    pub(crate) fn read(mut fields: Fields, form: Form) -> Result<Self, MifError> {
-        // These two say which form a document has, not what the memory says. They are written
-        // again by the JSON-LD form and kept only where they differ from what it writes.
-        fields.forget("@context", crate::json_ld::CONTEXT);
-        fields.forget("@type", crate::json_ld::TYPE);
-        let named_by_type = form == Form::Markdown && !fields.has(&MEMORY_TYPE);
+    pub(crate) fn read(mut fields: Fields, form: MemoryFormat) -> Result<Self, MifError> {
+        // These two identify the format, not the memory. The JSON-LD format writes them again; they
+        // are kept only if they differ from what it writes.
+        fields.drop_default("@context", super::json::CONTEXT);
+        fields.drop_default("@type", super::json::TYPE);
+        let named_by_type = form == MemoryFormat::Markdown && !fields.has(&MEMORY_TYPE);
         let memory_type = if named_by_type && fields.has(&FRONT_MATTER_TYPE) {
             &FRONT_MATTER_TYPE
         } else {
@@ -205,11 +197,11 @@ impl Memory {
             citations: fields.list(&CITATIONS)?,
             blocks: fields.optional(&BLOCKS)?,
             extensions: fields.optional(&EXTENSIONS)?,
-            other: keywords_first(fields.rest()),
+            other: json_ld_keywords_first(fields.rest()),
         })
     }
 
-    pub(crate) fn write(&self, form: Form) -> Map {
+    pub(crate) fn write(&self, form: MemoryFormat) -> Map {
         let mut object = ObjectWriter::new(form);
         object.put(&ID, &self.id);
         object.put(&MEMORY_TYPE, &self.memory_type);
@@ -219,7 +211,7 @@ impl Memory {
         object.put(&CREATED, &self.created);
         object.optional(&MODIFIED, self.modified.as_ref());
         object.optional(&STATUS, self.status.as_ref());
-        if form != Form::Markdown {
+        if form != MemoryFormat::Markdown {
             object.put(&CONTENT, &self.content);
         }
         object.optional(&SUMMARY, self.summary.as_ref());
@@ -236,9 +228,9 @@ impl Memory {
     }
 }
 
-/// Puts `@context` and `@type` before the other unknown keys, where JSON-LD has them: so the order
-/// of unknown keys is the same after a detour through that form.
-fn keywords_first(other: Map) -> Map {
+/// Moves `@context` and `@type` before the other unknown keys, as in JSON-LD, so that the order of
+/// unknown keys survives a conversion to that format.
+fn json_ld_keywords_first(other: Map) -> Map {
     let is_keyword = |name: &str| matches!(name, "@context" | "@type");
     let (mut first, rest): (Vec<_>, Vec<_>) =
         other.into_iter().partition(|(name, _)| is_keyword(name));
@@ -248,8 +240,8 @@ fn keywords_first(other: Map) -> Map {
 
 struct Content(String);
 
-impl Part for Content {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Content {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         if text.is_empty() {
             return Err(source.error("text", "nothing"));
@@ -261,15 +253,15 @@ impl Part for Content {
         source.into_text().map(Self)
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         self.0.write(form)
     }
 }
 
 struct Summary(String);
 
-impl Part for Summary {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Summary {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
         let length = text.chars().count();
         if length > MAX_SUMMARY_CHARS {
@@ -279,7 +271,85 @@ impl Part for Summary {
         Ok(Self(text.to_owned()))
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         self.0.write(form)
+    }
+}
+
+const CONFIDENCE: FieldKey = FieldKey::same("confidence");
+
+/// A detail level: how many fields of a memory are included.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum DetailLevel {
+    /// Light: `id`, `memory_type`, `title`, `namespace`, `tags`, `created`, `modified`, `status`.
+    Light,
+    /// Medium: light, and `content` (untruncated), `summary`, `confidence` (top-level).
+    Medium,
+    /// The whole object, including unknown keys; confidence is in `provenance.confidence`.
+    Full,
+}
+
+impl DetailLevel {
+    /// Every level, from least to most.
+    pub const ALL: [Self; 3] = [Self::Light, Self::Medium, Self::Full];
+
+    /// Returns the name used in requests, headers and summaries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Medium => "medium",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for DetailLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for DetailLevel {
+    type Err = MifError;
+
+    fn from_str(text: &str) -> Result<Self, MifError> {
+        Self::ALL
+            .into_iter()
+            .find(|detail| detail.as_str() == text)
+            .ok_or_else(|| MifError::field("detail", "light, medium or full", quoted(text)))
+    }
+}
+
+impl Memory {
+    /// Returns the JSON object at a detail level. A field that the memory lacks is absent: nothing
+    /// is invented.
+    pub fn at(&self, detail: DetailLevel) -> Map {
+        if detail == DetailLevel::Full {
+            return self.write(MemoryFormat::Json);
+        }
+        let mut object = ObjectWriter::new(MemoryFormat::Json);
+        object.put(&ID, &self.id);
+        object.put(&MEMORY_TYPE, &self.memory_type);
+        object.optional(&TITLE, self.title.as_ref());
+        object.optional(&NAMESPACE, self.namespace.as_ref());
+        object.list(&TAGS, self.tags.as_ref());
+        object.put(&CREATED, &self.created);
+        object.optional(&MODIFIED, self.modified.as_ref());
+        object.optional(&STATUS, self.status.as_ref());
+        if detail == DetailLevel::Medium {
+            object.put(&CONTENT, &self.content);
+            object.optional(&SUMMARY, self.summary.as_ref());
+            object.optional(&CONFIDENCE, self.confidence());
+        }
+        object.rest(&Map::new())
+    }
+
+    /// Returns the memory at a detail level as one line of compact JSON, without the line break.
+    pub fn to_line(&self, detail: DetailLevel) -> String {
+        Value::Object(self.at(detail)).to_string()
     }
 }

@@ -1,51 +1,49 @@
-//! How a memory relates to others.
+//! Links from a memory to entities and to other memories.
 
-use crate::{
-    error::{Form, MifError},
-    extensible_enum::open_list,
-    fields::{Key, Located, Part},
-    object::ObjectWriter,
-    reference::Reference,
-    unit_interval::UnitInterval,
-    value::{Map, Value},
+use crate::error::{MemoryFormat, MifError};
+use crate::fields::{
+    FieldKey, FieldValue, LocatedNode, ObjectWriter, extensible_enum, extensible_enum_value,
 };
+use crate::provenance::UnitInterval;
+use crate::value::{Map, NodeKind, Value};
 
-const TYPE: Key = Key::new("type", "relationshipType").also(&["relationship_type"]);
-const TARGET: Key = Key::same("target");
-const STRENGTH: Key = Key::same("strength");
-const METADATA: Key = Key::same("metadata");
+const RELATIONSHIP_TYPE: FieldKey =
+    FieldKey::new("type", "relationshipType").also(&["relationship_type"]);
+const TARGET: FieldKey = FieldKey::same("target");
+const RELATIONSHIP_STRENGTH: FieldKey = FieldKey::same("strength");
+const METADATA: FieldKey = FieldKey::same("metadata");
 
 /// A directed, typed link from a memory to a target.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Relationship {
-    /// What the link says.
+    /// The type of the link.
     pub relationship_type: RelationshipType,
-    /// Where it points.
-    pub target: Reference,
-    /// How strong it is.
+    /// The target.
+    pub target: NodeReference,
+    /// The strength.
     pub strength: Option<UnitInterval>,
-    /// Anything else about the link.
+    /// Additional metadata.
     pub metadata: Option<Map>,
-    /// Keys this version does not know.
+    /// Keys that this version does not know.
     pub other: Map,
 }
 
 impl Relationship {
-    /// Makes a link without strength or metadata.
-    pub fn new(relationship_type: RelationshipType, target: Reference) -> Self {
+    /// Creates a link without strength or metadata.
+    pub fn new(relationship_type: RelationshipType, target: NodeReference) -> Self {
         Self { relationship_type, target, strength: None, metadata: None, other: Map::new() }
     }
 }
 
-/// What a relationship says. JSON spells `relates-to`, JSON-LD `RelatesTo`; both are understood
-/// everywhere.
+/// The type of a relationship. JSON spells `relates-to`, JSON-LD `RelatesTo`; every format accepts
+/// both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RelationshipType {
-    /// Has to do with the target.
+    /// Relates to the target.
     RelatesTo,
-    /// Was made from the target.
+    /// Was derived from the target.
     DerivedFrom,
     /// Replaces the target.
     Supersedes,
@@ -53,11 +51,11 @@ pub enum RelationshipType {
     ConflictsWith,
     /// Is a part of the target.
     PartOf,
-    /// Carries the target out.
+    /// Implements the target.
     Implements,
     /// Uses the target.
     Uses,
-    /// Was made by the target.
+    /// Was created by the target.
     CreatedBy,
     /// Is mentioned in the target.
     MentionedIn,
@@ -65,7 +63,7 @@ pub enum RelationshipType {
     Custom(String),
 }
 
-open_list!(
+extensible_enum!(
     RelationshipType,
     RelatesTo = "relates-to",
     DerivedFrom = "derived-from",
@@ -78,7 +76,7 @@ open_list!(
     MentionedIn = "mentioned-in"
 );
 
-const KNOWN: [(RelationshipType, &str); 9] = [
+const JSON_LD_NAMES: [(RelationshipType, &str); 9] = [
     (RelationshipType::RelatesTo, "RelatesTo"),
     (RelationshipType::DerivedFrom, "DerivedFrom"),
     (RelationshipType::Supersedes, "Supersedes"),
@@ -90,37 +88,148 @@ const KNOWN: [(RelationshipType, &str); 9] = [
     (RelationshipType::MentionedIn, "MentionedIn"),
 ];
 
-impl Part for RelationshipType {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for RelationshipType {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let text = source.text()?;
-        let known = KNOWN.into_iter().find(|(_, name)| *name == text);
+        let known = JSON_LD_NAMES.into_iter().find(|(_, name)| *name == text);
         Ok(known.map_or_else(|| Self::from(text), |(relationship_type, _)| relationship_type))
     }
 
-    fn write(&self, form: Form) -> Value {
-        let known = KNOWN.iter().find(|(known, _)| form == Form::JsonLd && known == self);
+    fn write(&self, form: MemoryFormat) -> Value {
+        let known =
+            JSON_LD_NAMES.iter().find(|(known, _)| form == MemoryFormat::JsonLd && known == self);
         Value::from(known.map_or(self.as_str(), |(_, name)| name))
     }
 }
 
-impl Part for Relationship {
-    fn read(source: Located) -> Result<Self, MifError> {
+impl FieldValue for Relationship {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
         let mut fields = source.fields()?;
         Ok(Self {
-            relationship_type: fields.required(&TYPE, Form::Json)?,
-            target: fields.required(&TARGET, Form::Json)?,
-            strength: fields.optional(&STRENGTH)?,
+            relationship_type: fields.required(&RELATIONSHIP_TYPE, MemoryFormat::Json)?,
+            target: fields.required(&TARGET, MemoryFormat::Json)?,
+            strength: fields.optional(&RELATIONSHIP_STRENGTH)?,
             metadata: fields.optional(&METADATA)?,
             other: fields.rest(),
         })
     }
 
-    fn write(&self, form: Form) -> Value {
+    fn write(&self, form: MemoryFormat) -> Value {
         let mut object = ObjectWriter::new(form);
-        object.put(&TYPE, &self.relationship_type);
+        object.put(&RELATIONSHIP_TYPE, &self.relationship_type);
         object.put(&TARGET, &self.target);
-        object.optional(&STRENGTH, self.strength.as_ref());
+        object.optional(&RELATIONSHIP_STRENGTH, self.strength.as_ref());
         object.optional(&METADATA, self.metadata.as_ref());
+        Value::Object(object.rest(&self.other))
+    }
+}
+
+const ENTITY_ID: FieldKey = FieldKey::new("id", "entity").also(&["@id"]);
+const ENTITY_TYPE: FieldKey = FieldKey::new("entity_type", "entityType");
+const ENTITY_NAME: FieldKey = FieldKey::same("name");
+const ENTITY_ROLE: FieldKey = FieldKey::same("role");
+
+/// An entity that a memory mentions: a person, an organisation, a technology …
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Entity {
+    /// The identifier, usually `urn:mif:entity:<type>:<slug>`.
+    pub id: Option<NodeReference>,
+    /// The type.
+    pub entity_type: Option<EntityType>,
+    /// The name.
+    pub name: Option<String>,
+    /// Its role in the memory.
+    pub role: Option<String>,
+    /// Keys that this version does not know.
+    pub other: Map,
+}
+
+/// The type of an entity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EntityType {
+    /// A person.
+    Person,
+    /// A company, a team.
+    Organization,
+    /// A tool, a language, a product.
+    Technology,
+    /// An idea.
+    Concept,
+    /// A file.
+    File,
+    /// Any other type, by name.
+    Custom(String),
+}
+
+extensible_enum!(
+    EntityType,
+    Person = "Person",
+    Organization = "Organization",
+    Technology = "Technology",
+    Concept = "Concept",
+    File = "File"
+);
+extensible_enum_value!(EntityType);
+
+impl FieldValue for Entity {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
+        let mut fields = source.fields()?;
+        Ok(Self {
+            id: fields.optional(&ENTITY_ID)?,
+            entity_type: fields.optional(&ENTITY_TYPE)?,
+            name: fields.optional(&ENTITY_NAME)?,
+            role: fields.optional(&ENTITY_ROLE)?,
+            other: fields.rest(),
+        })
+    }
+
+    fn write(&self, form: MemoryFormat) -> Value {
+        let mut object = ObjectWriter::new(form);
+        object.optional(&ENTITY_ID, self.id.as_ref());
+        object.optional(&ENTITY_TYPE, self.entity_type.as_ref());
+        object.optional(&ENTITY_NAME, self.name.as_ref());
+        object.optional(&ENTITY_ROLE, self.role.as_ref());
+        Value::Object(object.rest(&self.other))
+    }
+}
+
+const REFERENCE_ID: FieldKey = FieldKey::same("@id");
+
+/// A reference to an entity or another memory. JSON writes a string, JSON-LD `{"@id": …}`.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct NodeReference {
+    /// The identifier, usually a URN.
+    pub id: String,
+    /// Additional keys of the JSON-LD object.
+    pub other: Map,
+}
+
+impl From<&str> for NodeReference {
+    fn from(id: &str) -> Self {
+        Self { id: id.to_owned(), other: Map::new() }
+    }
+}
+
+impl FieldValue for NodeReference {
+    fn read(source: LocatedNode) -> Result<Self, MifError> {
+        if matches!(source.node.kind, NodeKind::Object(_)) {
+            let mut fields = source.fields()?;
+            let id = fields.required(&REFERENCE_ID, MemoryFormat::JsonLd)?;
+            return Ok(Self { id, other: fields.rest() });
+        }
+        let id = source.text().map_err(|_| source.mismatch("a string or {\"@id\": …}"))?;
+        Ok(Self::from(id))
+    }
+
+    fn write(&self, form: MemoryFormat) -> Value {
+        if form != MemoryFormat::JsonLd && self.other.is_empty() {
+            return Value::String(self.id.clone());
+        }
+        let mut object = ObjectWriter::new(form);
+        object.put(&REFERENCE_ID, &self.id);
         Value::Object(object.rest(&self.other))
     }
 }

@@ -1,25 +1,25 @@
-//! JSON values that keep every digit and the order of their keys.
+//! JSON values that keep every digit and the order of their keys, and nodes with positions.
 //!
 //! `serde_json` can do both with its features `arbitrary_precision` and `preserve_order`, but
 //! features apply to the whole program: with the former, every `#[serde(untagged)]` or
-//! `#[serde(flatten)]` type anywhere in it fails on numbers with a fraction, those of the MCP
-//! library included. So the values are our own.
+//! `#[serde(flatten)]` type in it fails on numbers with a fraction, including those of the MCP
+//! library. So this crate has its own values.
+//!
+//! A [`Node`] is a value with the position of each part. JSON text, YAML front matter and values all
+//! become nodes, so that one piece of code reads the fields of a memory and every error names its line.
 
-use std::{
-    fmt::{self, Write as _},
-    str::FromStr,
-};
+use std::fmt;
+use std::fmt::Write as _;
+use std::str::FromStr;
 
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer, ser};
 use serde_json::value::RawValue;
 
-use crate::{
-    error::{Form, MifError, quoted},
-    json_parser,
-};
+use crate::error::{MemoryFormat, MifError, TextPosition, quoted};
+use crate::json;
 
-/// A JSON object; its keys stay in order, and equality ignores the order.
+/// A JSON object that keeps the order of its keys; equality ignores the order.
 pub type Map = IndexMap<String, Value>;
 
 /// Any JSON value. Exhaustive: JSON has these six kinds.
@@ -29,8 +29,8 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number, as it was written.
-    Number(Number),
+    /// A number with its original text.
+    Number(JsonNumber),
     /// A string.
     String(String),
     /// An array.
@@ -125,13 +125,13 @@ impl FromStr for Value {
     type Err = MifError;
 
     fn from_str(text: &str) -> Result<Self, MifError> {
-        json_parser::read(text, Form::Json).map(Self::from)
+        json::read(text, MemoryFormat::Json).map(Self::from)
     }
 }
 
 impl Serialize for Value {
-    /// Hands `serde_json` the text, so that no digit is lost; for other formats than JSON this is
-    /// of no use.
+    /// Passes the text to `serde_json`, so that no digit is lost. Only JSON serializers are
+    /// supported.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         RawValue::from_string(self.to_string()).map_err(ser::Error::custom)?.serialize(serializer)
     }
@@ -142,7 +142,7 @@ impl From<serde_json::Value> for Value {
         match value {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(b) => Self::Bool(b),
-            serde_json::Value::Number(n) => Self::Number(Number(n.to_string())),
+            serde_json::Value::Number(n) => Self::Number(JsonNumber(n.to_string())),
             serde_json::Value::String(s) => Self::String(s),
             serde_json::Value::Array(items) => items.into_iter().map(Self::from).collect(),
             serde_json::Value::Object(map) => {
@@ -153,8 +153,8 @@ impl From<serde_json::Value> for Value {
 }
 
 impl From<Value> for serde_json::Value {
-    /// Numbers become what `serde_json` can hold: 64-bit integers and floats, beyond which digits
-    /// are lost, and `null` beyond the range of floats.
+    /// Numbers become 64-bit integers and floats, with fewer digits if necessary, and `null` beyond
+    /// the range of floats.
     fn from(value: Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -205,12 +205,12 @@ impl FromIterator<Self> for Value {
     }
 }
 
-/// A JSON number as it was written. Equality is equality of the text.
+/// A JSON number with its original text. Equality compares the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Number(String);
+pub struct JsonNumber(String);
 
-impl Number {
-    /// Makes a number from a float, or nothing if it is not finite.
+impl JsonNumber {
+    /// Creates a number from a float; `None` if it is not finite.
     pub fn from_f64(value: f64) -> Option<Self> {
         // The debug form of a float is JSON: shortest digits, `1.0`, `1e21`.
         value.is_finite().then(|| Self(format!("{value:?}")))
@@ -221,24 +221,24 @@ impl Number {
         &self.0
     }
 
-    /// Returns the nearest float, or nothing if the number is beyond their range.
+    /// Returns the nearest float; `None` if the number is out of range.
     pub fn as_f64(&self) -> Option<f64> {
         self.0.parse().ok().filter(|value: &f64| value.is_finite())
     }
 
-    /// Returns the number if it is written as an integer that fits.
+    /// Returns the number if it is written as an integer and fits.
     pub fn as_u64(&self) -> Option<u64> {
         self.0.parse().ok()
     }
 }
 
-impl From<u64> for Number {
+impl From<u64> for JsonNumber {
     fn from(value: u64) -> Self {
         Self(value.to_string())
     }
 }
 
-impl FromStr for Number {
+impl FromStr for JsonNumber {
     type Err = MifError;
 
     fn from_str(text: &str) -> Result<Self, MifError> {
@@ -266,4 +266,82 @@ fn is_number(text: &str) -> bool {
         && (whole == "0" || !whole.starts_with('0'))
         && fraction.is_none_or(digits)
         && exponent.is_none_or(|e| digits(e.strip_prefix(['-', '+']).unwrap_or(e)))
+}
+
+/// The maximum nesting depth in any format: a little less than `serde_json`'s own limit, so that it
+/// can read every accepted document, also inside a tool result.
+pub(crate) const MAX_NESTING_DEPTH: usize = 120;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) at: Option<TextPosition>,
+    pub(crate) kind: NodeKind,
+    /// The source text of an unquoted YAML scalar that resolved to a number or a boolean: if a
+    /// string is expected, `agent_version: 20240229` means those eight characters.
+    pub(crate) plain_text: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum NodeKind {
+    Null,
+    Bool(bool),
+    Number(JsonNumber),
+    String(String),
+    Array(Vec<Node>),
+    Object(Vec<(String, Node)>),
+}
+
+impl Node {
+    pub(crate) fn new(at: TextPosition, kind: NodeKind) -> Self {
+        Self { at: Some(at), kind, plain_text: None }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.kind, NodeKind::Null)
+    }
+
+    /// Describes the value for an error message.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            NodeKind::Null => "null".to_owned(),
+            NodeKind::Bool(b) => b.to_string(),
+            NodeKind::Number(n) => quoted(n.as_str()).replace('"', ""),
+            NodeKind::String(s) => quoted(s),
+            NodeKind::Array(_) => "an array".to_owned(),
+            NodeKind::Object(_) => "an object".to_owned(),
+        }
+    }
+}
+
+impl From<&Value> for Node {
+    fn from(value: &Value) -> Self {
+        let kind = match value {
+            Value::Null => NodeKind::Null,
+            Value::Bool(b) => NodeKind::Bool(*b),
+            Value::Number(n) => NodeKind::Number(n.clone()),
+            Value::String(s) => NodeKind::String(s.clone()),
+            Value::Array(items) => NodeKind::Array(items.iter().map(Self::from).collect()),
+            Value::Object(map) => {
+                NodeKind::Object(map.iter().map(|(k, v)| (k.clone(), Self::from(v))).collect())
+            }
+        };
+        Self { at: None, kind, plain_text: None }
+    }
+}
+
+impl From<Node> for Value {
+    fn from(node: Node) -> Self {
+        match node.kind {
+            NodeKind::Null => Self::Null,
+            NodeKind::Bool(b) => Self::Bool(b),
+            NodeKind::Number(n) => Self::Number(n),
+            NodeKind::String(s) => Self::String(s),
+            NodeKind::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
+            NodeKind::Object(entries) => Self::Object(into_map(entries)),
+        }
+    }
+}
+
+pub(crate) fn into_map(entries: Vec<(String, Node)>) -> Map {
+    entries.into_iter().map(|(key, node)| (key, node.into())).collect()
 }

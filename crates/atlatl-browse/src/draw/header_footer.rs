@@ -1,27 +1,28 @@
-//! The header and footer lines.
+//! Draws the header and footer lines.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Styles, line, table, write};
-use crate::rows::Content;
+use super::{Styles, line, write};
+use crate::draw;
+use crate::rows::RowContent;
 use crate::screen::{Direction, Filter, Mode, Prompt, Purpose, Screen};
 use crate::text::{end_of, fit, grouped, harmless, width};
 
-/// As much of a tool's name as is worth more than other facts.
-const TOOL: usize = 16;
-/// Between two things that are said.
-const DOT: &str = " \u{b7} ";
+/// The width of the tool name that takes precedence over other facts.
+const MAX_TOOL_WIDTH: usize = 16;
+/// Separates facts.
+const SEPARATOR: &str = " \u{b7} ";
 
 pub(super) fn title(screen: &Screen, styles: Styles, at: Rect, buffer: &mut Buffer) {
     let about = &screen.about;
     let room = usize::from(at.width);
-    let dot = DOT.chars().count();
+    let dot = SEPARATOR.chars().count();
     let x = write(buffer, at, 0, &fit(&harmless(&about.reference), room), styles.accent);
     let others = [&about.holds, &about.size, &about.expires].map(|text| harmless(text));
     let tool = harmless(&about.tool);
-    // Where there is no room for all, the size goes first, then what it holds: how many there are
-    // stands below as well.
+    // If there is not enough room, the size is omitted first, then the content, which the footer
+    // shows too.
     let sets: [&[usize]; 4] = [&[0, 1, 2], &[0, 2], &[2], &[]];
     let needs = |set: &[usize]| {
         set.iter()
@@ -30,21 +31,21 @@ pub(super) fn title(screen: &Screen, styles: Styles, at: Rect, buffer: &mut Buff
             .map(|t| width(t) + dot)
             .sum::<usize>()
     };
-    let tool_width = width(&tool).min(TOOL) + dot;
+    let tool_width = width(&tool).min(MAX_TOOL_WIDTH) + dot;
     let fits = |set: &&&[usize]| x + tool_width + needs(set) <= room;
     let set = sets.iter().find(fits).copied().unwrap_or_default();
-    // A tool may be called anything: it gets what the others leave.
+    // A tool name can be of any length: it gets the remaining room.
     let for_tool = room.saturating_sub(x + dot + needs(set));
-    let mut said = vec![(fit(&tool, for_tool), styles.heading)];
-    said.extend(set.iter().map(|i| (others[*i].as_ref().into(), styles.plain)));
+    let mut parts = vec![(fit(&tool, for_tool), styles.heading)];
+    parts.extend(set.iter().map(|i| (others[*i].as_ref().into(), styles.plain)));
     let mut x = x;
-    for (text, style) in said.into_iter().filter(|(text, _)| !text.is_empty()) {
-        x = write(buffer, at, x, DOT, styles.faint);
+    for (text, style) in parts.into_iter().filter(|(text, _)| !text.is_empty()) {
+        x = write(buffer, at, x, SEPARATOR, styles.faint);
         x = write(buffer, at, x, &text, style);
     }
 }
 
-/// Draws the line below, and says where the cursor stands in what is typed there.
+/// Draws the footer, and returns the cursor position in the prompt.
 pub(super) fn status(
     screen: &Screen,
     styles: Styles,
@@ -52,7 +53,7 @@ pub(super) fn status(
     buffer: &mut Buffer,
 ) -> Option<u16> {
     if let Mode::Prompt(prompt) = &screen.mode {
-        return typed(prompt, styles, at, buffer);
+        return draw_prompt(prompt, styles, at, buffer);
     }
     let room = usize::from(at.width);
     let mut left = match &screen.mode {
@@ -61,26 +62,27 @@ pub(super) fn status(
             let shown = record.top + screen.record_height();
             let rows = record.rows.len();
             let part = if rows > screen.record_height() {
-                format!("{DOT}rows {}\u{2013}{} of {rows}", record.top + 1, shown.min(rows))
+                format!("{SEPARATOR}rows {}\u{2013}{} of {rows}", record.top + 1, shown.min(rows))
             } else {
                 String::new()
             };
-            let what = if screen.body().content == Content::Records { "record" } else { "line" };
+            let what =
+                if screen.row_set().content == RowContent::Records { "record" } else { "line" };
             let cut = if record.cut { " (cut; --original has all of it)" } else { "" };
             format!("{what} {number}{part}{cut}")
         }
-        _ => table::position(screen),
+        _ => draw::visible_range(screen),
     };
-    if let Some(doing) = screen.doing() {
-        left = format!("{left}{DOT}{doing}");
+    if let Some(activity) = screen.activity() {
+        left = format!("{left}{SEPARATOR}{activity}");
     }
     let mut x = write(buffer, at, 0, &fit(&left, room), styles.heading);
     for text in restrictions(screen) {
-        let left = room.saturating_sub(x + DOT.chars().count());
+        let left = room.saturating_sub(x + SEPARATOR.chars().count());
         if left < 8 {
             break;
         }
-        x = write(buffer, at, x, DOT, styles.faint);
+        x = write(buffer, at, x, SEPARATOR, styles.faint);
         x = write(buffer, at, x, &fit(&text, left), styles.plain);
     }
     for hints in hints(screen) {
@@ -93,7 +95,7 @@ pub(super) fn status(
     None
 }
 
-/// Draws a message in the line below, and where it is too long for one in those above it too.
+/// Draws a message in the footer, and in the lines above it if it is too long.
 pub(super) fn message(message: &str, styles: Styles, area: Rect, buffer: &mut Buffer) {
     let room = usize::from(area.width);
     let most = if area.height < 8 { 1 } else { 3 };
@@ -101,7 +103,7 @@ pub(super) fn message(message: &str, styles: Styles, area: Rect, buffer: &mut Bu
     let mut rest = message.trim();
     while !rest.is_empty() && rows.len() + 1 < most && width(rest) > room {
         let end = end_of(rest, room);
-        // Between two words, where there are two.
+        // Breaks between words if possible.
         let end = rest[..end].rfind(' ').filter(|space| *space > 0).unwrap_or(end);
         if end == 0 {
             break;
@@ -119,41 +121,41 @@ pub(super) fn message(message: &str, styles: Styles, area: Rect, buffer: &mut Bu
     }
 }
 
-/// What is sorted and left out.
+/// The active sort order, filter and search pattern.
 fn restrictions(screen: &Screen) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     if let Some(more) = screen.filter.as_ref().and_then(Filter::more) {
-        said.push(format!("{more} in all"));
+        parts.push(format!("{more} in all"));
     }
-    if let Some(sorted) = &screen.sorted {
-        let column = screen.body().columns.get(sorted.column);
-        let arrow = if sorted.direction == Direction::Up { "\u{2191}" } else { "\u{2193}" };
+    if let Some(sort_order) = &screen.sort_order {
+        let column = screen.row_set().columns.get(sort_order.column);
+        let arrow = if sort_order.direction == Direction::Up { "\u{2191}" } else { "\u{2193}" };
         let title = column.map_or("", |column| column.title.as_str());
-        said.push(format!("sort {} {arrow}", fit(title, 20)));
+        parts.push(format!("sort {} {arrow}", fit(title, 20)));
     }
     if let Some(filter) = &screen.filter {
-        said.push(format!(":{}", harmless(filter.typed())));
+        parts.push(format!(":{}", harmless(filter.query())));
     }
     if let Some(pattern) = &screen.pattern {
-        said.push(format!("/{}", harmless(&pattern.typed)));
+        parts.push(format!("/{}", harmless(&pattern.text)));
     }
-    said
+    parts
 }
 
-/// The keys that matter, from many words to none.
+/// Key hints, from long to empty.
 fn hints(screen: &Screen) -> [&'static str; 3] {
-    match (&screen.mode, screen.body().content) {
+    match (&screen.mode, screen.row_set().content) {
         (Mode::Record(_), _) => {
             ["\u{2190}\u{2192} neighbours  Esc back  ? help  q quit", "Esc back  q quit", ""]
         }
-        (_, Content::Records) => {
+        (_, RowContent::Records) => {
             ["/ search  s sort  : SQL  \u{23ce} record  ? help  q quit", "? help  q quit", ""]
         }
         _ => ["/ search  \u{23ce} line  ? help  q quit", "? help  q quit", ""],
     }
 }
 
-fn typed(prompt: &Prompt, styles: Styles, at: Rect, buffer: &mut Buffer) -> Option<u16> {
+fn draw_prompt(prompt: &Prompt, styles: Styles, at: Rect, buffer: &mut Buffer) -> Option<u16> {
     let sign = match prompt.purpose {
         Purpose::Search => "/",
         Purpose::Filter => ":",
@@ -161,7 +163,7 @@ fn typed(prompt: &Prompt, styles: Styles, at: Rect, buffer: &mut Buffer) -> Opti
     let from = write(buffer, at, 0, sign, styles.accent);
     let room = usize::from(at.width).saturating_sub(from + 1);
     let before = harmless(&prompt.text[..prompt.at]);
-    // Of a long line the end before the cursor is seen.
+    // Of a long line, shows the end before the cursor.
     let over = width(&before).saturating_sub(room);
     let mut skipped = end_of(&before, over);
     if width(&before[skipped..]) > room {

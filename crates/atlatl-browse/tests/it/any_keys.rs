@@ -1,37 +1,37 @@
-//! Any keys on any records.
+//! Random keys on random records.
 
-use atlatl_browse::{Answer, Content, Effect, Key, Look, Screen};
+use atlatl_browse::{ColorMode, KeyPress, RowContent, Screen, ScreenCommand, SqlRows};
 use proptest::prelude::*;
 
-use crate::seen::{about, drawn};
+use crate::harness::{about, drawn};
 
 /// Something that is done to a screen.
 #[derive(Debug, Clone)]
 enum Step {
-    Press(Key),
+    Press(KeyPress),
     Work,
     Resize(u16, u16),
     Answer(Result<Vec<u8>, String>),
 }
 
-fn key() -> impl Strategy<Value = Key> {
+fn key() -> impl Strategy<Value = KeyPress> {
     prop_oneof![
         3 => proptest::sample::select("jkhl gGbnNs/:?qp.a1<\u{301}字".chars().collect::<Vec<_>>())
-            .prop_map(Key::Char),
-        1 => proptest::sample::select(vec!['a', 'b', 'e', 'f', 'u', 'w']).prop_map(Key::Ctrl),
+            .prop_map(KeyPress::Char),
+        1 => proptest::sample::select(vec!['a', 'b', 'e', 'f', 'u', 'w']).prop_map(KeyPress::Ctrl),
         3 => proptest::sample::select(vec![
-            Key::Up,
-            Key::Down,
-            Key::Left,
-            Key::Right,
-            Key::PageUp,
-            Key::PageDown,
-            Key::Home,
-            Key::End,
-            Key::Enter,
-            Key::Esc,
-            Key::Backspace,
-            Key::Delete,
+            KeyPress::Up,
+            KeyPress::Down,
+            KeyPress::Left,
+            KeyPress::Right,
+            KeyPress::PageUp,
+            KeyPress::PageDown,
+            KeyPress::Home,
+            KeyPress::End,
+            KeyPress::Enter,
+            KeyPress::Esc,
+            KeyPress::Backspace,
+            KeyPress::Delete,
         ]),
     ]
 }
@@ -63,15 +63,15 @@ proptest! {
         records in any::<bool>(),
         steps in proptest::collection::vec(step(), 0..40),
     ) {
-        let content = if records { Content::Records } else { Content::Text };
+        let content = if records { RowContent::Records } else { RowContent::Text };
         let source = Box::new(lines.join("\n").into_bytes());
-        let mut screen = Screen::new(source, 0, content, about("some"), Look::Colour);
+        let mut screen = Screen::new(source, 0, content, about("some"), ColorMode::Colour);
         let mut size = (80, 24);
         for step in steps {
             match step {
                 Step::Press(key) => {
                     let effect = screen.update(key);
-                    let asks = matches!(effect, Some(Effect::Ask(_)));
+                    let asks = matches!(effect, Some(ScreenCommand::Ask(_)));
                     prop_assert!(!asks || screen.is_asking());
                 }
                 Step::Work => {
@@ -82,7 +82,7 @@ proptest! {
                     screen.resize(width, height);
                 }
                 Step::Answer(answer) => {
-                    screen.answered(answer.map(|lines| Answer { lines, more: None }));
+                    screen.answered(answer.map(|lines| SqlRows { lines, more: None }));
                 }
             }
             drawn(&screen, size);

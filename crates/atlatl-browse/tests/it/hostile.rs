@@ -1,8 +1,8 @@
-//! Records that would like to steer the terminal.
+//! Records that try to control the terminal.
 
-use atlatl_browse::{About, Content, Look, Screen};
+use atlatl_browse::{ColorMode, HeaderInfo, RowContent, Screen};
 
-use crate::seen::{USUAL, drawn, finish, opened, press, text};
+use crate::harness::{USUAL, drawn, finish, opened, press, text};
 
 const HOSTILE: &str = concat!(
     r#"{"id":1,"\u001b[31mname":"\u001b[2J\u001b]0;owned\u0007","x":"a\r\nb\tc"}"#,
@@ -24,7 +24,7 @@ fn assert_harmless(screen: &Screen, size: (u16, u16)) {
 
 #[test]
 fn hostile_cells_are_shown_and_do_nothing() {
-    let mut screen = opened(HOSTILE, Content::Records, USUAL);
+    let mut screen = opened(HOSTILE, RowContent::Records, USUAL);
     assert_harmless(&screen, USUAL);
     let shown = text(&screen, USUAL).replace('\u{301}', "'");
     insta::assert_snapshot!(shown, @r"
@@ -58,7 +58,7 @@ fn hostile_cells_are_shown_and_do_nothing() {
         assert_harmless(&screen, USUAL);
         press(&mut screen, "<esc><down>");
     }
-    let mut screen = opened(HOSTILE, Content::Text, USUAL);
+    let mut screen = opened(HOSTILE, RowContent::Text, USUAL);
     assert_harmless(&screen, USUAL);
     press(&mut screen, "<enter>");
     assert_harmless(&screen, USUAL);
@@ -66,14 +66,14 @@ fn hostile_cells_are_shown_and_do_nothing() {
 
 #[test]
 fn a_tool_and_what_is_typed_do_nothing_either() {
-    let about = About {
+    let about = HeaderInfo {
         reference: "lro:\u{1b}[2J".to_owned(),
         tool: format!("\u{202e}{}", "tool\n".repeat(50)),
         expires: "\u{7}".to_owned(),
-        ..About::default()
+        ..HeaderInfo::default()
     };
     let source = Box::new(HOSTILE.as_bytes().to_vec());
-    let mut screen = Screen::new(source, 0, Content::Records, about, Look::Plain);
+    let mut screen = Screen::new(source, 0, RowContent::Records, about, ColorMode::Plain);
     finish(&mut screen);
     press(&mut screen, "/\u{202e}\u{9b}");
     assert_harmless(&screen, USUAL);
@@ -88,7 +88,7 @@ fn a_tool_and_what_is_typed_do_nothing_either() {
 #[test]
 fn very_long_cells_are_cut_in_the_table_and_whole_in_the_record() {
     let long = format!("{{\"a\":\"{}END\",\"b\":1}}\n", "x".repeat(300_000));
-    let mut screen = opened(&long, Content::Records, USUAL);
+    let mut screen = opened(&long, RowContent::Records, USUAL);
     let table = text(&screen, USUAL);
     assert!(table.contains("xxx…") && !table.contains("END"), "{table}");
     press(&mut screen, "<enter>G");
@@ -101,7 +101,7 @@ fn very_long_cells_are_cut_in_the_table_and_whole_in_the_record() {
 #[test]
 fn a_record_of_nothing_but_brackets_is_survived() {
     let deep = format!("{}\n", "[".repeat(200_000));
-    let mut screen = opened(&deep, Content::Records, USUAL);
+    let mut screen = opened(&deep, RowContent::Records, USUAL);
     press(&mut screen, "<enter>G");
     assert_harmless(&screen, USUAL);
 }

@@ -1,10 +1,10 @@
-//! The screen as a person sees it, without a terminal.
+//! The screen without a terminal.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 
 mod any_keys;
-mod asked;
+mod failures;
+mod harness;
 mod hostile;
-mod looks;
-mod seen;
-mod troubled;
+mod queries;
+mod views;

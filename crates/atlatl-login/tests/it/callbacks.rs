@@ -1,11 +1,11 @@
-//! What comes to the listener that waits for the browser.
+//! Requests to the callback listener.
 
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-use atlatl_login::{Callback, LoginRequest, login, read_callback};
+use atlatl_login::{Callback, LoginRequest, login, parse_callback};
 use proptest::prelude::*;
 use testkit::authority::{Authority, visit, visit_in_background};
 
@@ -14,7 +14,7 @@ use crate::person::{Person, server};
 proptest! {
     #[test]
     fn prop_any_bytes_are_read_and_never_ours_by_chance(head in prop::collection::vec(any::<u8>(), 0..300)) {
-        let ours = matches!(read_callback(&head, "a-state-of-22-characters"), Callback::NotOurs { .. });
+        let ours = matches!(parse_callback(&head, "a-state-of-22-characters"), Callback::NotOurs { .. });
         prop_assert!(ours);
     }
 
@@ -23,10 +23,10 @@ proptest! {
         let encode = |text: &str| -> String { form_urlencoded::byte_serialize(text.as_bytes()).collect() };
         let more = if twice { format!("&state={}", encode(&state)) } else { String::new() };
         let line = format!("GET /callback?code={}&state={}{more} HTTP/1.1\r\n\r\n", encode(&code), encode(&other));
-        let granted = matches!(read_callback(line.as_bytes(), &state), Callback::Granted { .. });
+        let granted = matches!(parse_callback(line.as_bytes(), &state), Callback::Granted { .. });
         prop_assert_eq!(granted, other == state && !twice);
         let line = format!("GET /callback?code={}&state={} HTTP/1.1\r\n\r\n", encode(&code), encode(&state));
-        let granted = matches!(read_callback(line.as_bytes(), &state), Callback::Granted { .. });
+        let granted = matches!(parse_callback(line.as_bytes(), &state), Callback::Granted { .. });
         prop_assert!(granted);
     }
 }

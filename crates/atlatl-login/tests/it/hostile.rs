@@ -1,8 +1,8 @@
-//! URLs that lead astray, in every place where a server may name one.
+//! Hostile URLs, in every place where a server can name one.
 
 use std::sync::Arc;
 
-use atlatl_login::{Carrier as _, Exchange, Internet, Reach};
+use atlatl_login::{HttpTransport as _, NetworkTransport, Reach, TransportRequest};
 use testkit::http::{HttpServer, reply};
 
 use crate::public::{AUTHORITY, Public, up_to_the_browser};
@@ -24,11 +24,11 @@ async fn a_server_on_the_internet_is_logged_in_at() {
     let network = Arc::new(Public::new());
     let url = up_to_the_browser(Arc::clone(&network)).await.unwrap();
     assert!(url.as_str().starts_with("https://as.example.com/authorize?"), "{url}");
-    assert!(network.asked.lock().unwrap().len() >= 4);
+    assert!(network.requests.lock().unwrap().len() >= 4);
 }
 
 #[tokio::test]
-async fn no_hostile_url_is_fetched_or_opened_wherever_it_stands() {
+async fn no_hostile_url_is_fetched_or_opened_wherever_it_occurs() {
     let here = HttpServer::start(|_, stream| reply(stream, "200 OK", &[], b"{}"));
     let urls = testkit::hostile::urls(here.port());
     assert!(urls.len() >= 60);
@@ -37,7 +37,7 @@ async fn no_hostile_url_is_fetched_or_opened_wherever_it_stands() {
         for (place, put) in PLACES {
             let network = Arc::new(put(Public::new(), url));
             let ended = up_to_the_browser(Arc::clone(&network)).await;
-            for asked in network.asked.lock().unwrap().iter() {
+            for asked in network.requests.lock().unwrap().iter() {
                 let known = ["https://mcp.example.com/", "https://as.example.com/"];
                 let within = known.iter().any(|origin| asked.as_str().starts_with(origin));
                 assert!(within, "{place} {url:?}: asked {asked}");
@@ -68,7 +68,13 @@ async fn a_name_that_resolves_to_this_machine_is_not_fetched() {
     let ask = |reach| {
         let url = format!("http://localhost:{}/x", here.port()).parse().unwrap();
         let (headers, body) = (http::HeaderMap::new(), Vec::new());
-        Internet.carry(Exchange { method: http::Method::GET, url, headers, body, reach })
+        NetworkTransport.send(TransportRequest {
+            method: http::Method::GET,
+            url,
+            headers,
+            body,
+            reach,
+        })
     };
     assert!(ask(Reach::Public).await.is_err());
     assert_eq!(here.asked().len(), 0);

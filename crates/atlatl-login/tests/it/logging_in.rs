@@ -1,4 +1,4 @@
-//! A login from the first request to the file.
+//! A login from the first request to the stored file.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -46,7 +46,7 @@ async fn what_is_shown_of_logins_has_no_secret() {
     let list = person.logins.list().unwrap();
     let login = person.login(&authority);
     let bearer = login.bearer().await.unwrap();
-    let shown = format!(
+    let printed = format!(
         "{list:?} {:?} {login:?} {bearer:?} {}",
         person.logins,
         serde_json::to_string(&list).unwrap()
@@ -54,7 +54,7 @@ async fn what_is_shown_of_logins_has_no_secret() {
     let secrets = authority.ledger().secrets();
     assert_eq!(secrets.len(), 3);
     for secret in secrets {
-        assert!(!shown.contains(&secret), "{shown}");
+        assert!(!printed.contains(&secret), "{printed}");
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_new_login_takes_the_place_of_one_by_another_issuer() {
     let file = person.file();
     let name = file.file_name().unwrap().to_str().unwrap();
     let (stem, _) = name.split_once('-').unwrap();
-    // As it lies there when the server has changed its authority.
+    // As stored when the server has changed its authorization server.
     let other = file.with_file_name(format!("{stem}-{}.json", "0".repeat(32)));
     fs::copy(&file, &other).unwrap();
     assert_eq!(person.logins.list().unwrap().len(), 2);

@@ -1,4 +1,4 @@
-//! Logging in, against an authority that is strict and one that is wrong.
+//! Logins at a strict authorization server and at faulty ones.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 

@@ -1,4 +1,4 @@
-//! A person with a browser, a folder of logins, and a look at the protected endpoint.
+//! A simulated person with a browser, a login directory, and access to the protected endpoint.
 
 use std::{
     fs,

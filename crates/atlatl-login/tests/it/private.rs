@@ -1,4 +1,4 @@
-//! Folders and files that others could read or have planted.
+//! Directories and files that others could read or have planted.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ async fn refused(person: &Person, authority: &Authority) -> String {
 }
 
 #[tokio::test]
-async fn a_folder_that_others_can_enter_is_refused_with_the_command_that_mends_it() {
+async fn a_folder_that_others_can_enter_is_refused_with_the_command_that_fixes_it() {
     let authority = Authority::start();
     let person = Person::at(&authority).await;
     for mode in [0o750, 0o701, 0o777] {
@@ -40,7 +40,7 @@ async fn a_folder_that_others_can_enter_is_refused_with_the_command_that_mends_i
 }
 
 #[tokio::test]
-async fn a_file_that_others_can_read_is_refused_with_the_command_that_mends_it() {
+async fn a_file_that_others_can_read_is_refused_with_the_command_that_fixes_it() {
     let authority = Authority::start();
     let person = Person::at(&authority).await;
     for mode in [0o640, 0o604, 0o666] {
@@ -65,7 +65,7 @@ async fn links_are_not_followed() {
 }
 
 #[tokio::test]
-async fn what_is_no_login_is_told_and_what_is_no_file_does_not_hang() {
+async fn what_is_no_login_is_reported_and_what_is_no_file_does_not_hang() {
     let authority = Authority::start();
     let person = Person::at(&authority).await;
     let file = person.file();

@@ -1,4 +1,4 @@
-//! Many processes, one login.
+//! Many processes share one login.
 
 use std::{
     env, fs,
@@ -79,7 +79,7 @@ async fn f40_sixteen_processes_refresh_once() {
 }
 
 #[tokio::test]
-async fn f40_a_process_killed_during_its_refresh_blocks_nobody() {
+async fn f40_a_process_killed_during_its_refresh_blocks_no_other() {
     let authority = Authority::with(&[Fault::SlowRefresh(Duration::from_mins(1))]);
     let person = Person::at(&authority).await;
     person.age(3600);

@@ -1,11 +1,11 @@
-//! A server on the internet, as far as the client can tell: names that need no network.
+//! A server with a public name, without a network.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
-use atlatl_login::{Carried, Carrier, Exchange, Internet};
+use atlatl_login::{HttpTransport, NetworkTransport, TransportFuture, TransportRequest};
 use http::{Response, header::WWW_AUTHENTICATE};
 use serde_json::{Value, json};
 use url::Url;
@@ -17,7 +17,7 @@ pub(crate) const AUTHORITY: &str = "https://as.example.com";
 pub(crate) struct Public {
     pages: BTreeMap<String, Value>,
     challenge: String,
-    pub(crate) asked: Mutex<Vec<Url>>,
+    pub(crate) requests: Mutex<Vec<Url>>,
 }
 
 impl Public {
@@ -38,13 +38,13 @@ impl Public {
             ("https://as.example.com/register", registered),
         ];
         let pages = pages.into_iter().map(|(url, page)| (url.to_owned(), page)).collect();
-        Self { pages, challenge: "Bearer".to_owned(), asked: Mutex::default() }
+        Self { pages, challenge: "Bearer".to_owned(), requests: Mutex::default() }
     }
 
     /// The challenge points there.
     pub(crate) fn pointing(mut self, url: &str) -> Self {
-        let quoted = url.replace('\\', "\\\\").replace('"', "\\\"");
-        self.challenge = format!("Bearer resource_metadata=\"{quoted}\"");
+        let escaped = url.replace('\\', "\\\\").replace('"', "\\\"");
+        self.challenge = format!("Bearer resource_metadata=\"{escaped}\"");
         self
     }
 
@@ -63,12 +63,12 @@ impl Public {
     }
 }
 
-impl Carrier for Public {
-    fn carry(&self, exchange: Exchange) -> Carried<'_> {
-        self.asked.lock().unwrap().push(exchange.url.clone());
+impl HttpTransport for Public {
+    fn send(&self, exchange: TransportRequest) -> TransportFuture<'_> {
+        self.requests.lock().unwrap().push(exchange.url.clone());
         let host = exchange.url.host_str().unwrap_or_default();
         if !["mcp.example.com", "as.example.com"].contains(&host) {
-            return Box::pin(async move { Internet.carry(exchange).await });
+            return Box::pin(async move { NetworkTransport.send(exchange).await });
         }
         Box::pin(async move {
             if exchange.url.as_str() == SERVER {

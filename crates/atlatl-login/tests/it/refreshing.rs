@@ -1,4 +1,4 @@
-//! Tokens that expire.
+//! Refresh of expiring tokens.
 
 use std::{fs, time::Duration};
 
@@ -60,7 +60,7 @@ async fn a_refresh_token_that_is_not_replaced_stays() {
 }
 
 #[tokio::test]
-async fn whoever_goes_away_during_a_refresh_does_not_lose_the_login() {
+async fn a_caller_that_goes_away_during_a_refresh_does_not_lose_the_login() {
     let authority = Authority::with(&[Fault::SlowRefresh(Duration::from_millis(300))]);
     let person = Person::at(&authority).await;
     person.age(3600);

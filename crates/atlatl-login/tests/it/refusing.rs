@@ -1,4 +1,4 @@
-//! A server that refuses what was sent.
+//! A server that refuses the token.
 
 use atlatl_login::LoginError;
 use testkit::authority::{Authority, Fault};

@@ -1,4 +1,4 @@
-//! Authorities that break one rule each.
+//! Authorization servers that violate one rule each.
 
 use atlatl_login::{LoginError, LoginRequest, Rule, login};
 use testkit::authority::{Authority, Fault, visit_in_background};
@@ -99,7 +99,7 @@ async fn an_endpoint_with_parameters_that_contradict_ours_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_metadata_is_told() {
+async fn a_server_without_metadata_is_reported() {
     let nothing = testkit::http::HttpServer::start(|_, stream| {
         testkit::http::reply(stream, "404 Not Found", &[], b"")
     });

@@ -7,30 +7,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::os::{Links, Lock, Os, RealOs, Stat};
+use crate::fs::os::{Lock, Os, RealOs, Stat, SymlinkPolicy};
 
-/// How a call fails.
+/// How a system call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum InjectedFault {
     /// `ENOSPC`.
     NoSpace,
     /// `EIO`.
     Io,
     /// `EDQUOT`.
     Quota,
-    /// `EINTR`: the call would succeed the next time.
+    /// `EINTR`: the next call succeeds.
     Interrupted,
-    /// A write takes half of its bytes; other calls succeed.
+    /// A write accepts half of its bytes; other calls succeed.
     ShortWrite,
 }
 
-/// Whether a fault goes on.
+/// How long a fault lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasting {
+pub enum FaultDuration {
     /// One call fails.
     Once,
-    /// That call and every later one.
+    /// That call and every later one fail.
     FromThenOn,
 }
 
@@ -39,28 +39,28 @@ pub enum Lasting {
 pub struct FaultyOs {
     calls: AtomicU64,
     fail_at: u64,
-    fault: Fault,
-    lasting: Lasting,
+    fault: InjectedFault,
+    lasting: FaultDuration,
     unnamed_files: bool,
 }
 
 impl FaultyOs {
     /// Fails at call number `fail_at`, counted from 1; 0 never fails.
-    pub fn new(fail_at: u64, fault: Fault, lasting: Lasting) -> Self {
+    pub fn new(fail_at: u64, fault: InjectedFault, lasting: FaultDuration) -> Self {
         Self { calls: AtomicU64::new(0), fail_at, fault, lasting, unnamed_files: true }
     }
 
-    /// As a system on which every file has a name.
+    /// Without support for unnamed files.
     pub fn without_unnamed_files(self) -> Self {
         Self { unnamed_files: false, ..self }
     }
 
-    /// Whether it has come to the call that fails.
+    /// Whether the failing call was reached.
     pub fn fired(&self) -> bool {
         self.fail_at > 0 && self.calls.load(Ordering::SeqCst) >= self.fail_at
     }
 
-    /// How many calls it has had.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -68,14 +68,14 @@ impl FaultyOs {
     fn due(&self) -> bool {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         match self.lasting {
-            Lasting::Once => call == self.fail_at,
-            Lasting::FromThenOn => self.fail_at > 0 && call >= self.fail_at,
+            FaultDuration::Once => call == self.fail_at,
+            FaultDuration::FromThenOn => self.fail_at > 0 && call >= self.fail_at,
         }
     }
 
-    /// The bytes that a write takes, and whether it was counted as one that is cut short.
+    /// The bytes that a write accepts, and whether the call was counted as a short write.
     fn shortened<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
-        if self.fault != Fault::ShortWrite {
+        if self.fault != InjectedFault::ShortWrite {
             return (bytes, false);
         }
         let taken = if self.due() { bytes.len().div_ceil(2) } else { bytes.len() };
@@ -87,11 +87,11 @@ impl FaultyOs {
             return real(RealOs);
         }
         Err(match self.fault {
-            Fault::NoSpace => Errno::NOSPC.into(),
-            Fault::Io => Errno::IO.into(),
-            Fault::Quota => Errno::DQUOT.into(),
-            Fault::Interrupted => Errno::INTR.into(),
-            Fault::ShortWrite => return real(RealOs),
+            InjectedFault::NoSpace => Errno::NOSPC.into(),
+            InjectedFault::Io => Errno::IO.into(),
+            InjectedFault::Quota => Errno::DQUOT.into(),
+            InjectedFault::Interrupted => Errno::INTR.into(),
+            InjectedFault::ShortWrite => return real(RealOs),
         })
     }
 }
@@ -101,7 +101,7 @@ impl Os for FaultyOs {
         RealOs.user()
     }
 
-    fn open_dir(&self, path: &Path, links: Links) -> io::Result<OwnedFd> {
+    fn open_dir(&self, path: &Path, links: SymlinkPolicy) -> io::Result<OwnedFd> {
         self.call(|os| os.open_dir(path, links))
     }
 

@@ -1,54 +1,63 @@
-//! Bucket: one object store for all tenants of a process, and the requests made to it.
+//! The object store client: requests with bounded retries, and the options of a bucket.
 
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::{FutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::failure::{Attempts, Failure};
-use super::index_entry::ENTRY_CAP;
-use super::local_cache::Local;
-use super::options::ObjectOptions;
-use crate::error::{Damage, SpoolError};
+use super::index::MAX_ENTRY_BYTES;
+use super::local_cache::LocalCache;
+use crate::error::{Damage, RemoteError, RemoteKind, SpoolError};
+
+/// The longest wait between two attempts.
+const MAX_BACKOFF: Duration = Duration::from_millis(400);
+/// The smallest part size of S3, except for the last part.
+pub(super) const MIN_PART_BYTES: usize = 5 << 20;
 
 /// An object store with a prefix. Clones share it, its connections and its local directory.
 #[derive(Debug, Clone)]
-pub struct Bucket(pub(super) Arc<Remote>);
+pub struct Bucket(pub(super) Arc<StoreClient>);
 
-pub(super) struct Remote {
+pub(super) struct StoreClient {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) prefix: Path,
     pub(super) options: ObjectOptions,
-    pub(super) local: Arc<Local>,
-    /// Drives the requests. Two threads: checking one block does not hold up all other requests.
+    pub(super) local: Arc<LocalCache>,
+    /// Drives the requests. Two threads, so that verifying one block does not delay all other
+    /// requests.
     runtime: Option<Runtime>,
 }
 
-/// What became of an object that only one may create.
+/// The result of an exclusive creation.
 #[derive(Debug)]
-pub(super) enum Created {
-    ByUs,
-    /// By someone else, with these bytes.
-    ByOthers(Bytes),
+pub(super) enum CreateOutcome {
+    Created,
+    /// Another process created the object, with this content.
+    Existing(Bytes),
 }
 
 impl Bucket {
-    /// Results go below `prefix` of this store. It must take a PUT that only creates, and show what
-    /// was written at once; nothing is asked of it yet.
+    /// Uses the objects below `prefix`. The store must support conditional creation
+    /// (`If-None-Match`) and be strongly consistent. Sends no request.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
         options: ObjectOptions,
     ) -> Result<Self, SpoolError> {
-        let prefix = Path::parse(prefix)
-            .map_err(|error| Failure::Store(error.into()).doing("use the prefix", prefix))?;
-        let local = Local::open(&options)?;
+        let prefix = Path::parse(prefix).map_err(|error| {
+            RequestFailure::Store(error.into()).into_spool_error("use the prefix", prefix)
+        })?;
+        let local = LocalCache::open(&options)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("object-storage")
@@ -56,28 +65,28 @@ impl Bucket {
             .build()
             .map_err(|error| SpoolError::io("start threads for", &options.local_dir, error))?;
         let runtime = Some(runtime);
-        Ok(Self(Arc::new(Remote { store, prefix, options, local, runtime })))
+        Ok(Self(Arc::new(StoreClient { store, prefix, options, local, runtime })))
     }
 }
 
-impl Remote {
+impl StoreClient {
     pub(super) fn handle(&self) -> &Handle {
         self.runtime.as_ref().expect("there until it is dropped").handle()
     }
 
-    /// Waits for `future` on the calling thread.
+    /// Blocks the calling thread on `future`.
     pub(super) fn wait<F: Future>(&self, future: F) -> F::Output {
         let _inside = self.handle().enter();
-        // `block_on` of a runtime panics on a thread of another one. There, too, a budget would be
-        // counted that is never filled up again.
+        // `Runtime::block_on` panics on a thread of another runtime. There, a cooperative budget
+        // would also be consumed and never refilled.
         pollster::block_on(tokio::task::unconstrained(future))
     }
 
-    pub(super) fn attempts(&self) -> Attempts {
-        Attempts::new(&self.options)
+    pub(super) fn attempts(&self) -> RetryBudget {
+        RetryBudget::new(&self.options)
     }
 
-    /// A whole object that is no larger than `cap`; `None` where there is none.
+    /// Reads an object of at most `cap` bytes; `None` if there is none.
     pub(super) async fn get(&self, key: &Path, cap: u64) -> Result<Option<Bytes>, SpoolError> {
         let mut attempts = self.attempts();
         loop {
@@ -88,7 +97,7 @@ impl Remote {
             });
             let failure = match got.await {
                 Ok(Some((size, bytes))) if bytes.len() as u64 == size => return Ok(Some(bytes)),
-                Ok(Some(_)) => Failure::Short,
+                Ok(Some(_)) => RequestFailure::Truncated,
                 Ok(None) => {
                     let (name, why) = (key.to_string(), Damage::Changed);
                     return Err(SpoolError::Damaged { name, why });
@@ -96,98 +105,107 @@ impl Remote {
                 Err(failure) if failure.is_missing() => return Ok(None),
                 Err(failure) => failure,
             };
-            if !attempts.again(&failure).await {
-                return Err(failure.doing("read", key));
+            if !attempts.should_retry(&failure).await {
+                return Err(failure.into_spool_error("read", key));
             }
         }
     }
 
-    /// Exactly these bytes of an object, in one attempt.
+    /// Reads exactly this range of an object, in one attempt.
     pub(super) async fn range(
         &self,
-        attempts: &Attempts,
+        attempts: &RetryBudget,
         key: &Path,
         range: Range<u64>,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, RequestFailure> {
         let asked = range.end - range.start;
         let options =
             GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
         let bytes = attempts
             .attempt(async {
                 let got = self.store.get_opts(key, options).await?;
-                // Another range is not taken: it may be of any length.
+                // Another range is not accepted: it may be of any length.
                 if got.range == range { got.bytes().await } else { Ok(Bytes::new()) }
             })
             .await?;
-        if bytes.len() as u64 == asked { Ok(bytes) } else { Err(Failure::Short) }
+        if bytes.len() as u64 == asked { Ok(bytes) } else { Err(RequestFailure::Truncated) }
     }
 
-    /// Writes an object that nobody else writes.
+    /// Writes an object that no other process writes.
     pub(super) async fn put(&self, key: &Path, payload: PutPayload) -> Result<(), SpoolError> {
         let mut attempts = self.attempts();
         loop {
             let put = self.store.put_opts(key, payload.clone(), PutOptions::default());
             match attempts.attempt(put).await {
                 Ok(_) => return Ok(()),
-                Err(failure) if attempts.again(&failure).await => {}
-                Err(failure) => return Err(failure.doing("write", key)),
+                Err(failure) if attempts.should_retry(&failure).await => {}
+                Err(failure) => return Err(failure.into_spool_error("write", key)),
             }
         }
     }
 
-    /// Creates an object unless there is one. Where an answer got lost the object itself says whose
-    /// it is: the bytes of no two are the same.
+    /// Creates an object unless it exists. If a response was lost, the content of the object tells
+    /// who created it, since no two entries are equal.
     ///
-    /// An error says that nothing is known: the object may be there, or come yet.
-    pub(super) async fn create(&self, key: &Path, bytes: &Bytes) -> Result<Created, SpoolError> {
+    /// An error means that the outcome is unknown: the object may exist, or appear later.
+    pub(super) async fn create(
+        &self,
+        key: &Path,
+        bytes: &Bytes,
+    ) -> Result<CreateOutcome, SpoolError> {
         let mut attempts = self.attempts();
         loop {
             let options = PutOptions::from(PutMode::Create);
             let put = self.store.put_opts(key, bytes.clone().into(), options);
-            let Err(failure) = attempts.attempt(put).await else { return Ok(Created::ByUs) };
-            // Taken, and then not there: gone meanwhile, or two at the same moment and neither has it.
-            let is_taken = failure.is_taken();
-            if !is_taken && attempts.again(&failure).await {
+            let Err(failure) = attempts.attempt(put).await else {
+                return Ok(CreateOutcome::Created);
+            };
+            // A conflict without an object: it was deleted meanwhile, or two concurrent creations
+            // both failed.
+            let is_conflict = failure.is_conflict();
+            if !is_conflict && attempts.should_retry(&failure).await {
                 continue;
             }
-            match self.get(key, ENTRY_CAP).await {
-                Ok(Some(there)) if there == *bytes => return Ok(Created::ByUs),
-                Ok(Some(there)) => return Ok(Created::ByOthers(there)),
-                Err(SpoolError::Damaged { .. }) => return Ok(Created::ByOthers(Bytes::new())),
-                Ok(None) if is_taken && attempts.once_more().await => {}
-                Ok(None) | Err(_) => return Err(failure.doing("create", key)),
+            match self.get(key, MAX_ENTRY_BYTES).await {
+                Ok(Some(there)) if there == *bytes => return Ok(CreateOutcome::Created),
+                Ok(Some(there)) => return Ok(CreateOutcome::Existing(there)),
+                Err(SpoolError::Damaged { .. }) => {
+                    return Ok(CreateOutcome::Existing(Bytes::new()));
+                }
+                Ok(None) if is_conflict && attempts.wait_for_retry().await => {}
+                Ok(None) | Err(_) => return Err(failure.into_spool_error("create", key)),
             }
         }
     }
 
-    /// Removes an object, there or not.
+    /// Deletes an object, existing or not.
     pub(super) async fn delete(&self, key: &Path) -> Result<(), SpoolError> {
         let mut attempts = self.attempts();
         loop {
             match attempts.attempt(self.store.delete(key)).await {
                 Ok(()) => return Ok(()),
                 Err(failure) if failure.is_missing() => return Ok(()),
-                Err(failure) if attempts.again(&failure).await => {}
-                Err(failure) => return Err(failure.doing("remove", key)),
+                Err(failure) if attempts.should_retry(&failure).await => {}
+                Err(failure) => return Err(failure.into_spool_error("remove", key)),
             }
         }
     }
 
-    /// The size of an object; `None` where there is none.
+    /// The size of an object; `None` if there is none.
     pub(super) async fn size(&self, key: &Path) -> Result<Option<u64>, SpoolError> {
         let mut attempts = self.attempts();
         loop {
             match attempts.attempt(self.store.head(key)).await {
                 Ok(meta) => return Ok(Some(meta.size)),
                 Err(failure) if failure.is_missing() => return Ok(None),
-                Err(failure) if attempts.again(&failure).await => {}
-                Err(failure) => return Err(failure.doing("look at", key)),
+                Err(failure) if attempts.should_retry(&failure).await => {}
+                Err(failure) => return Err(failure.into_spool_error("look at", key)),
             }
         }
     }
 
-    /// All objects whose keys begin with this. A list that breaks off begins anew: not every store
-    /// lists in an order in which it could be continued.
+    /// Lists all objects below this prefix. A failed listing restarts from the beginning, because
+    /// not every store lists in an order that allows resuming.
     pub(super) async fn list(&self, prefix: &Path) -> Result<Vec<ObjectMeta>, SpoolError> {
         let mut attempts = self.attempts();
         loop {
@@ -199,14 +217,14 @@ impl Remote {
                     Err(failure) => break failure,
                 }
             };
-            if !attempts.again(&failure).await {
-                return Err(failure.doing("list", prefix));
+            if !attempts.should_retry(&failure).await {
+                return Err(failure.into_spool_error("list", prefix));
             }
         }
     }
 }
 
-impl Drop for Remote {
+impl Drop for StoreClient {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Waiting for its threads would panic on a thread of another runtime.
@@ -215,8 +233,193 @@ impl Drop for Remote {
     }
 }
 
-impl std::fmt::Debug for Remote {
+impl std::fmt::Debug for StoreClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Why one attempt at a request failed.
+#[derive(Debug)]
+pub(super) enum RequestFailure {
+    /// It timed out.
+    Timeout,
+    /// The response was shorter than requested.
+    Truncated,
+    /// The store returned an error.
+    Store(Error),
+    /// The client library panicked, for example on credentials that no header can carry.
+    Panicked,
+}
+
+impl RequestFailure {
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Timeout | Self::Truncated => false,
+            Self::Store(error) => !matches!(error, Error::Generic { .. } | Error::JoinError { .. }),
+            Self::Panicked => true,
+        }
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Store(Error::NotFound { .. }))
+    }
+
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(Error::AlreadyExists { .. } | Error::Precondition { .. }))
+    }
+
+    /// Converts the failure for the caller.
+    pub(super) fn into_spool_error(
+        self,
+        op: &'static str,
+        key: impl std::fmt::Display,
+    ) -> SpoolError {
+        let (kind, text) = match &self {
+            Self::Timeout => (RemoteKind::Time, String::new()),
+            Self::Truncated => {
+                (RemoteKind::Failed, "fewer bytes came than were asked for".to_owned())
+            }
+            Self::Panicked => {
+                let said = "the client library panicked; check the credentials for line breaks";
+                (RemoteKind::Failed, said.to_owned())
+            }
+            Self::Store(error) => {
+                let kind = match error {
+                    Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+                        RemoteKind::Refused
+                    }
+                    Error::NotSupported { .. }
+                    | Error::NotImplemented { .. }
+                    | Error::InvalidPath { .. }
+                    | Error::UnknownConfigurationKey { .. } => RemoteKind::Misused,
+                    _ => RemoteKind::Failed,
+                };
+                (kind, error.to_string())
+            }
+        };
+        let source = RemoteError::new(kind, &text);
+        SpoolError::Remote { op, key: key.to_string(), source }
+    }
+}
+
+/// The remaining attempts at one request, each with a time limit.
+pub(super) struct RetryBudget {
+    limit: Duration,
+    left: u32,
+    wait: Duration,
+}
+
+impl RetryBudget {
+    pub(super) fn new(options: &ObjectOptions) -> Self {
+        Self { limit: options.time_limit, left: options.retries, wait: options.backoff }
+    }
+
+    /// A budget of which `before` retries are already used.
+    pub(super) fn with_retries_used(options: &ObjectOptions, before: u32) -> Self {
+        let new = Self::new(options);
+        let wait = new.wait.saturating_mul(2u32.saturating_pow(before)).min(MAX_BACKOFF);
+        Self { left: new.left.saturating_sub(before), wait, ..new }
+    }
+
+    /// Makes one attempt.
+    pub(super) async fn attempt<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, RequestFailure> {
+        let caught = AssertUnwindSafe(request).catch_unwind();
+        match tokio::time::timeout(self.limit, caught).await {
+            Ok(Ok(answer)) => answer.map_err(RequestFailure::Store),
+            Ok(Err(_)) => Err(RequestFailure::Panicked),
+            Err(_) => Err(RequestFailure::Timeout),
+        }
+    }
+
+    /// Whether to retry after `failure`; waits first.
+    pub(super) async fn should_retry(&mut self, failure: &RequestFailure) -> bool {
+        !failure.is_final() && self.wait_for_retry().await
+    }
+
+    pub(super) async fn wait_for_retry(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(MAX_BACKOFF);
+        true
+    }
+}
+
+/// Options of a bucket: limits of time, memory and disk.
+#[derive(Debug, Clone)]
+pub struct ObjectOptions {
+    pub(super) local_dir: PathBuf,
+    pub(super) local_bytes: u64,
+    pub(super) local_free_bytes: u64,
+    pub(super) time_limit: Duration,
+    pub(super) retries: u32,
+    pub(super) backoff: Duration,
+    pub(super) part_bytes: usize,
+    pub(super) grace: Duration,
+    pub(super) orphan_after: Duration,
+    pub(super) remember: Duration,
+}
+
+impl ObjectOptions {
+    /// Default limits; full copies and scratch files are unnamed files in `local_dir`.
+    pub fn new(local_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            local_dir: local_dir.into(),
+            local_bytes: 2 << 30,
+            local_free_bytes: 0,
+            time_limit: Duration::from_secs(30),
+            retries: 5,
+            backoff: Duration::from_millis(100),
+            part_bytes: 8 << 20,
+            grace: Duration::from_mins(10),
+            orphan_after: Duration::from_hours(24),
+            remember: Duration::from_hours(24),
+        }
+    }
+
+    /// Limits the size of copies and scratch files in the local directory, and sets the minimum
+    /// free space of its file system.
+    pub fn local(self, max_bytes: u64, min_free_bytes: u64) -> Self {
+        Self { local_bytes: max_bytes, local_free_bytes: min_free_bytes, ..self }
+    }
+
+    /// Limits the time of one attempt at a request, including its body.
+    pub fn time_limit(self, time_limit: Duration) -> Self {
+        Self { time_limit, ..self }
+    }
+
+    /// Sets the number of retries and the first wait between them. Each further wait is twice as
+    /// long, up to 400 ms, so that a recovered service is used soon.
+    pub fn retries(self, retries: u32, backoff: Duration) -> Self {
+        Self { retries, backoff, ..self }
+    }
+
+    /// Sets the part size of multipart uploads, at least 5 MiB. A few parts per draft are held in
+    /// memory.
+    pub fn part_bytes(self, part_bytes: usize) -> Self {
+        Self { part_bytes: part_bytes.max(MIN_PART_BYTES), ..self }
+    }
+
+    /// How long readers in other processes can still read a result that was removed or has expired.
+    pub fn grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    /// How old bytes without a result must be before a sweep deletes them. Must be longer than any
+    /// commit, including clock differences.
+    pub fn orphan_after(self, orphan_after: Duration) -> Self {
+        Self { orphan_after, ..self }
+    }
+
+    /// How long other processes report that a result has expired, instead of that it does not
+    /// exist.
+    pub fn remember(self, remember: Duration) -> Self {
+        Self { remember, ..self }
     }
 }

@@ -1,8 +1,7 @@
-//! Key: what the objects of a tenant are called.
+//! Object keys of a tenant.
 //!
-//! `<prefix>/<tenant>/index/<id>` makes a result visible, `data/<id>/<nonce>/<n>` is its data
-//! (number 0) and its parts, and `gone/<id>/<nonce>` says that it is no longer there and who may
-//! tell of it.
+//! `<prefix>/<tenant>/index/<id>` makes a result visible, `data/<id>/<nonce>/<n>` is its data (number
+//! 0) and its parts, and `gone/<id>/<nonce>` is the tombstone of a deleted result.
 
 use std::fmt::{self, Write as _};
 
@@ -10,23 +9,23 @@ use lro_core::ResultId;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
-use super::block_digests::sha256;
+use super::blocks::sha256;
 
-/// A longer name of a tenant is replaced by its digest: keys have an end.
-const TENANT_CAP: usize = 200;
+/// A longer tenant name is replaced by its digest, because keys are limited in length.
+const MAX_TENANT_LEN: usize = 200;
 
-/// The text names no tenant.
+/// The text is not a tenant name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a tenant needs a name")]
-pub struct NotATenant;
+pub struct InvalidTenant;
 
-/// What two drafts of one name differ in.
+/// Distinguishes drafts of the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Nonce(String);
 
 impl Nonce {
-    /// 128 random bits of the operating system.
+    /// Creates 128 random bits.
     pub(super) fn new() -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system provides random numbers");
@@ -38,7 +37,7 @@ impl Nonce {
         (text.len() == 32 && text.bytes().all(plain)).then(|| Self(text.to_owned()))
     }
 
-    /// Whether one that was read is one that could have been made here.
+    /// Whether a deserialized nonce has the expected form.
     pub(super) fn is_ours(&self) -> bool {
         Self::parse(&self.0).is_some()
     }
@@ -54,24 +53,25 @@ impl fmt::Display for Nonce {
 #[derive(Debug, Clone)]
 pub(super) struct Keys(Path);
 
-/// What a key means.
+/// A parsed key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum KeyKind {
     Index(ResultId),
     Data(ResultId, Nonce),
-    Gone(ResultId, Nonce),
+    Tombstone(ResultId, Nonce),
 }
 
 impl Keys {
-    /// Any text is a name of a tenant, and no two have the same keys.
-    pub(super) fn new(prefix: &Path, tenant: &str) -> Result<Self, NotATenant> {
+    /// Creates the keys of a tenant. Any text except an empty one is a name, and no two names share
+    /// keys.
+    pub(super) fn new(prefix: &Path, tenant: &str) -> Result<Self, InvalidTenant> {
         if tenant.is_empty() {
-            return Err(NotATenant);
+            return Err(InvalidTenant);
         }
         Ok(Self(prefix.clone().join(segment(tenant))))
     }
 
-    /// What all of them begin with.
+    /// The common prefix.
     pub(super) fn all(&self) -> &Path {
         &self.0
     }
@@ -84,11 +84,11 @@ impl Keys {
         self.below(&["data", &id.to_string(), &nonce.0, &piece.to_string()])
     }
 
-    pub(super) fn gone(&self, id: ResultId, nonce: &Nonce) -> Path {
+    pub(super) fn tombstone(&self, id: ResultId, nonce: &Nonce) -> Path {
         self.below(&["gone", &id.to_string(), &nonce.0])
     }
 
-    pub(super) fn gone_of(&self, id: ResultId) -> Path {
+    pub(super) fn tombstone_prefix(&self, id: ResultId) -> Path {
         self.below(&["gone", &id.to_string()])
     }
 
@@ -96,26 +96,26 @@ impl Keys {
         parts.iter().fold(self.0.clone(), |path, part| path.join(*part))
     }
 
-    /// Reads a key; `None` where it is not one of ours.
-    pub(super) fn meaning(&self, key: &Path) -> Option<Meaning> {
+    /// Parses a key; `None` if this program did not create it.
+    pub(super) fn parse(&self, key: &Path) -> Option<KeyKind> {
         let rest = key.as_ref().strip_prefix(self.0.as_ref())?.strip_prefix('/')?;
         let parts: Vec<&str> = rest.split('/').collect();
         let id = |text: &str| text.parse::<ResultId>().ok().filter(|id| id.to_string() == text);
         match parts[..] {
-            ["index", of] => Some(Meaning::Index(id(of)?)),
+            ["index", of] => Some(KeyKind::Index(id(of)?)),
             ["data", of, nonce, piece] => {
                 let number: u16 = piece.parse().ok()?;
                 (number.to_string() == piece).then_some(())?;
-                Some(Meaning::Data(id(of)?, Nonce::parse(nonce)?))
+                Some(KeyKind::Data(id(of)?, Nonce::parse(nonce)?))
             }
-            ["gone", of, nonce] => Some(Meaning::Gone(id(of)?, Nonce::parse(nonce)?)),
+            ["gone", of, nonce] => Some(KeyKind::Tombstone(id(of)?, Nonce::parse(nonce)?)),
             _ => None,
         }
     }
 }
 
-/// One part of a path that is safe everywhere. `.` stands before what is written in hexadecimal, so
-/// no name becomes another's, nor `..`.
+/// Encodes a tenant name as one path segment that is safe everywhere. `.` precedes each hexadecimal
+/// byte, so that no name equals another or becomes `..`.
 fn segment(tenant: &str) -> String {
     let mut plain = String::from("t-");
     for byte in tenant.bytes() {
@@ -125,7 +125,7 @@ fn segment(tenant: &str) -> String {
             let _ = write!(plain, ".{byte:02x}");
         }
     }
-    if plain.len() > TENANT_CAP { format!("h-{}", sha256(tenant.as_bytes())) } else { plain }
+    if plain.len() > MAX_TENANT_LEN { format!("h-{}", sha256(tenant.as_bytes())) } else { plain }
 }
 
 #[cfg(test)]
@@ -168,20 +168,20 @@ mod tests {
             let text = keys.all().to_string();
             let own = text.strip_prefix("spool/").unwrap();
             assert!(
-                own.len() <= TENANT_CAP && !own.contains('/') && !own.starts_with('.'),
+                own.len() <= MAX_TENANT_LEN && !own.contains('/') && !own.starts_with('.'),
                 "{own}"
             );
             assert!(own.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)), "{own}");
             assert!(seen.insert(text), "{name:?} has the keys of another");
         }
-        assert_eq!(Keys::new(&prefix, "").err(), Some(NotATenant));
-        // What is plain can be read, up to a length.
-        let longest = "x".repeat(TENANT_CAP - 2);
+        assert_eq!(Keys::new(&prefix, "").err(), Some(InvalidTenant));
+        // Plain names stay readable, up to a length.
+        let longest = "x".repeat(MAX_TENANT_LEN - 2);
         for plain in ["Ann_1-b", &longest] {
             let keys = Keys::new(&prefix, plain).unwrap();
             assert_eq!(keys.all().as_ref(), format!("spool/t-{plain}"));
         }
-        let longer = Keys::new(&prefix, &"x".repeat(TENANT_CAP - 1)).unwrap();
+        let longer = Keys::new(&prefix, &"x".repeat(MAX_TENANT_LEN - 1)).unwrap();
         assert!(longer.all().as_ref().starts_with("spool/h-"), "{longer:?}");
     }
 
@@ -189,9 +189,12 @@ mod tests {
     fn only_keys_of_ours_mean_something() {
         let keys = Keys::new(&Path::default(), "ann").unwrap();
         let (id, nonce) = (ResultId::new(1_800_000_000_000, 7), Nonce::new());
-        assert_eq!(keys.meaning(&keys.index(id)), Some(Meaning::Index(id)));
-        assert_eq!(keys.meaning(&keys.data(id, &nonce, 3)), Some(Meaning::Data(id, nonce.clone())));
-        assert_eq!(keys.meaning(&keys.gone(id, &nonce)), Some(Meaning::Gone(id, nonce.clone())));
+        assert_eq!(keys.parse(&keys.index(id)), Some(KeyKind::Index(id)));
+        assert_eq!(keys.parse(&keys.data(id, &nonce, 3)), Some(KeyKind::Data(id, nonce.clone())));
+        assert_eq!(
+            keys.parse(&keys.tombstone(id, &nonce)),
+            Some(KeyKind::Tombstone(id, nonce.clone()))
+        );
         for other in [
             "t-ann".to_owned(),
             "t-ann/index".to_owned(),
@@ -206,10 +209,12 @@ mod tests {
             format!("t-ann/data/{id}/{}/1", "g".repeat(32)),
             format!("t-ann/other/{id}"),
         ] {
-            assert_eq!(keys.meaning(&Path::from(other.as_str())), None, "{other}");
+            assert_eq!(keys.parse(&Path::from(other.as_str())), None, "{other}");
         }
-        assert!(keys.gone(id, &nonce).prefix_matches(&keys.gone_of(id)));
-        assert!(!keys.gone(ResultId::new(1, 7), &nonce).prefix_matches(&keys.gone_of(id)));
+        assert!(keys.tombstone(id, &nonce).prefix_matches(&keys.tombstone_prefix(id)));
+        assert!(
+            !keys.tombstone(ResultId::new(1, 7), &nonce).prefix_matches(&keys.tombstone_prefix(id))
+        );
         assert_ne!(Nonce::new(), nonce);
         assert_eq!(Nonce::parse(&nonce.to_string()), Some(nonce.clone()));
         assert!(nonce.is_ours() && !Nonce("../x".to_owned()).is_ours());

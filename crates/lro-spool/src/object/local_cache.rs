@@ -1,7 +1,7 @@
 //! A bounded cache of unnamed local files.
 //!
-//! They hold whole copies of results for whoever needs a file, and what is put aside. Nobody else
-//! can open one, and the system takes them back with the process.
+//! They hold full copies of results for callers that need a file, and scratch data. No other process
+//! can open them by name, and the system deletes them with the process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,46 +9,46 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bucket::ObjectOptions;
 use super::key::Nonce;
-use super::options::ObjectOptions;
-use crate::error::{Limit, SpoolError};
-use crate::os::{Links, Os, RealOs, again};
+use crate::error::{SpoolError, SpoolLimit};
+use crate::fs::os::{Os, RealOs, SymlinkPolicy, retry_interrupted};
 use crate::spool::{PositionedRead, Scratch};
 
-const MODE: u32 = 0o600;
-/// How much is written between two looks at the free space.
-const CHECK_EVERY: u64 = 64 << 20;
+const FILE_MODE: u32 = 0o600;
+/// The number of bytes between two checks of the free space.
+const FREE_SPACE_CHECK_BYTES: u64 = 64 << 20;
 
-/// Which copy: the nonce of its result, and the number of the piece.
-type Which = (Nonce, usize);
+/// The key of a copy: the nonce of its result, and the number of the piece.
+type CopyKey = (Nonce, usize);
 
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct LocalCache {
     path: PathBuf,
     dir: OwnedFd,
     max_bytes: u64,
     min_free_bytes: u64,
     used: AtomicU64,
-    /// Whole copies, the one used last at the end.
-    copies: Mutex<Vec<(Which, Arc<LocalFile>)>>,
+    /// Full copies, least recently used first.
+    copies: Mutex<Vec<(CopyKey, Arc<LocalFile>)>>,
 }
 
-/// A file that goes, and gives back its space, when it is dropped.
+/// An unnamed file. Dropping it deletes it and releases its space.
 #[derive(Debug)]
 pub(super) struct LocalFile {
-    local: Arc<Local>,
+    local: Arc<LocalCache>,
     file: OwnedFd,
-    /// The same for reading alone.
-    shown: Option<OwnedFd>,
+    /// The same file, opened read-only.
+    read_only: Option<OwnedFd>,
     bytes: u64,
     unchecked: u64,
 }
 
-impl Local {
+impl LocalCache {
     pub(super) fn open(options: &ObjectOptions) -> Result<Arc<Self>, SpoolError> {
         let path = options.local_dir.clone();
-        // The system's temporary directory may be a link.
-        let dir = again(|| RealOs.open_dir(&path, Links::Follow))
+        // The temporary directory of the system may be a symbolic link.
+        let dir = retry_interrupted(|| RealOs.open_dir(&path, SymlinkPolicy::Follow))
             .map_err(|error| SpoolError::io("open", &path, error))?;
         Ok(Arc::new(Self {
             path,
@@ -60,36 +60,36 @@ impl Local {
         }))
     }
 
-    fn copies(&self) -> MutexGuard<'_, Vec<(Which, Arc<LocalFile>)>> {
+    fn copies(&self) -> MutexGuard<'_, Vec<(CopyKey, Arc<LocalFile>)>> {
         // Nothing panics while the lock is held.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The copy, if there is one.
-    pub(super) fn copy(&self, which: &Which) -> Option<Arc<LocalFile>> {
+    /// Returns the copy, if there is one.
+    pub(super) fn get(&self, key: &CopyKey) -> Option<Arc<LocalFile>> {
         let mut copies = self.copies();
-        let at = copies.iter().position(|(one, _)| one == which)?;
+        let at = copies.iter().position(|(one, _)| one == key)?;
         let found = copies.remove(at);
         let file = Arc::clone(&found.1);
         copies.push(found);
         Some(file)
     }
 
-    /// Keeps a copy until its space is needed.
-    pub(super) fn keep(&self, which: Which, file: LocalFile) -> Arc<LocalFile> {
+    /// Caches a copy until its space is needed.
+    pub(super) fn insert(&self, key: CopyKey, file: LocalFile) -> Arc<LocalFile> {
         let file = Arc::new(file);
-        self.copies().push((which, Arc::clone(&file)));
+        self.copies().push((key, Arc::clone(&file)));
         file
     }
 
-    /// Lets go of the copies of a result that is gone.
-    pub(super) fn forget(&self, nonce: &Nonce) {
+    /// Evicts the copies of a deleted result.
+    pub(super) fn evict(&self, nonce: &Nonce) {
         self.copies().retain(|((of, _), _)| of != nonce);
     }
 
-    /// Takes space, letting go of copies that nobody uses, the longest unused first.
-    fn take(&self, bytes: u64) -> Result<(), SpoolError> {
-        let full = || SpoolError::Full { limit: Limit::Device };
+    /// Claims space, evicting unused copies, least recently used first.
+    fn claim_space(&self, bytes: u64) -> Result<(), SpoolError> {
+        let full = || SpoolError::Full { limit: SpoolLimit::Device };
         loop {
             let fits = |used: u64| used.checked_add(bytes).filter(|then| *then <= self.max_bytes);
             if self.used.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
@@ -103,65 +103,66 @@ impl Local {
         }
     }
 
-    fn leaves_space(&self) -> Result<(), SpoolError> {
-        let free = again(|| RealOs.free_bytes(self.dir.as_fd()))
+    fn check_free_space(&self) -> Result<(), SpoolError> {
+        let free = retry_interrupted(|| RealOs.free_bytes(self.dir.as_fd()))
             .map_err(|error| SpoolError::io("measure", &self.path, error))?;
         if free < self.min_free_bytes {
-            return Err(SpoolError::Full { limit: Limit::FreeSpace });
+            return Err(SpoolError::Full { limit: SpoolLimit::FreeSpace });
         }
         Ok(())
     }
 
-    /// A file to put something aside in.
+    /// Creates a scratch file.
     pub(super) fn scratch(self: &Arc<Self>) -> Result<LocalFile, SpoolError> {
-        self.leaves_space()?;
-        let unnamed = again(|| RealOs.create_unnamed(self.dir.as_fd(), MODE));
-        let (file, shown) = match unnamed {
+        self.check_free_space()?;
+        let unnamed = retry_interrupted(|| RealOs.create_unnamed(self.dir.as_fd(), FILE_MODE));
+        let (file, read_only) = match unnamed {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                self.named_for_a_moment().map(|(file, _)| (file, None))
+                self.create_then_unlink().map(|(file, _)| (file, None))
             }
             other => other.map(|file| (file, None)),
         }
         .map_err(|error| SpoolError::io("create a file in", &self.path, error))?;
-        Ok(LocalFile { local: Arc::clone(self), file, shown, bytes: 0, unchecked: 0 })
+        Ok(LocalFile { local: Arc::clone(self), file, read_only, bytes: 0, unchecked: 0 })
     }
 
-    /// A file for a copy. It can be handed to another process, which can then only read it.
+    /// Creates a file for a copy. Another process that receives it can only read it.
     pub(super) fn create(self: &Arc<Self>) -> Result<LocalFile, SpoolError> {
-        self.leaves_space()?;
-        let (file, shown) = self
-            .named_for_a_moment()
+        self.check_free_space()?;
+        let (file, read_only) = self
+            .create_then_unlink()
             .map_err(|error| SpoolError::io("create a file in", &self.path, error))?;
-        let shown = Some(shown);
-        Ok(LocalFile { local: Arc::clone(self), file, shown, bytes: 0, unchecked: 0 })
+        let read_only = Some(read_only);
+        Ok(LocalFile { local: Arc::clone(self), file, read_only, bytes: 0, unchecked: 0 })
     }
 
-    /// A new file, for writing and for reading alone. Whoever dies at this moment leaves it empty.
-    fn named_for_a_moment(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+    /// Creates a file, opened for writing and read-only, and unlinks it. A crash in between leaves
+    /// an empty file.
+    fn create_then_unlink(&self) -> io::Result<(OwnedFd, OwnedFd)> {
         let (dir, name) = (self.dir.as_fd(), format!(".part-object-{}", Nonce::new()));
-        let file = again(|| RealOs.create(dir, &name, MODE))?;
-        let shown = again(|| RealOs.open(dir, &name));
-        again(|| RealOs.unlink(dir, &name))?;
-        Ok((file, shown?))
+        let file = retry_interrupted(|| RealOs.create(dir, &name, FILE_MODE))?;
+        let read_only = retry_interrupted(|| RealOs.open(dir, &name));
+        retry_interrupted(|| RealOs.unlink(dir, &name))?;
+        Ok((file, read_only?))
     }
 }
 
 impl LocalFile {
-    /// Whether that much more fits; what fits is set aside for it.
-    pub(super) fn reserve(&mut self, bytes: u64) -> Result<Reserved, SpoolError> {
-        self.local.take(bytes)?;
-        Ok(Reserved { local: Arc::clone(&self.local), bytes })
+    /// Reserves space for `bytes` more bytes.
+    pub(super) fn reserve(&mut self, bytes: u64) -> Result<SpaceReservation, SpoolError> {
+        self.local.claim_space(bytes)?;
+        Ok(SpaceReservation { local: Arc::clone(&self.local), bytes })
     }
 
-    /// Appends bytes that space was reserved for.
+    /// Appends bytes from a reservation.
     pub(super) fn append_reserved(
         &mut self,
-        reserved: &mut Reserved,
+        reserved: &mut SpaceReservation,
         bytes: &[u8],
     ) -> Result<(), SpoolError> {
         let more = (bytes.len() as u64).min(reserved.bytes);
         self.write_all(bytes)?;
-        // From now on it goes with the file.
+        // From here on, dropping the file releases the space.
         reserved.bytes -= more;
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -169,13 +170,13 @@ impl LocalFile {
 
     fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), SpoolError> {
         self.unchecked += bytes.len() as u64;
-        if self.unchecked >= CHECK_EVERY {
+        if self.unchecked >= FREE_SPACE_CHECK_BYTES {
             self.unchecked = 0;
-            self.local.leaves_space()?;
+            self.local.check_free_space()?;
         }
         let mut at = self.bytes;
         while !bytes.is_empty() {
-            let written = again(|| RealOs.write_at(self.file.as_fd(), bytes, at))
+            let written = retry_interrupted(|| RealOs.write_at(self.file.as_fd(), bytes, at))
                 .and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
                 .map_err(|error| SpoolError::io("write to a file in", &self.local.path, error))?;
             bytes = &bytes[written..];
@@ -191,14 +192,14 @@ impl Drop for LocalFile {
     }
 }
 
-/// Space for bytes that are still to come.
+/// Reserved space for bytes to come.
 #[derive(Debug)]
-pub(super) struct Reserved {
-    local: Arc<Local>,
+pub(super) struct SpaceReservation {
+    local: Arc<LocalCache>,
     bytes: u64,
 }
 
-impl Drop for Reserved {
+impl Drop for SpaceReservation {
     fn drop(&mut self) {
         self.local.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -210,15 +211,15 @@ impl PositionedRead for LocalFile {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
-        // What a failed append left behind the end is not part of it.
+        // Ignores what a failed append left behind the end.
         let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = left.min(buf.len());
-        again(|| RealOs.read_at(self.file.as_fd(), &mut buf[..wanted], offset))
+        retry_interrupted(|| RealOs.read_at(self.file.as_fd(), &mut buf[..wanted], offset))
             .map_err(|error| SpoolError::io("read a file in", &self.local.path, error))
     }
 
     fn as_file(&self) -> Option<BorrowedFd<'_>> {
-        self.shown.as_ref().map(AsFd::as_fd)
+        self.read_only.as_ref().map(AsFd::as_fd)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sweep: what has expired, what dead writers left, and room for what comes.
+//! Sweeps of object storage: expired results, leftovers of dead writers, and room for new results.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,38 +8,37 @@ use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 use object_store::path::Path;
 
-use super::Shared;
-use super::bucket::Created;
-use super::index_entry::{Claim, Entry, Stored, Why};
+use super::bucket::CreateOutcome;
+use super::index::{BucketListing, DataObjects, IndexEntry, RemovalReason, StoredEntry, Tombstone};
 use super::key::Nonce;
-use super::leases::Busy;
-use super::listing::{Data, Inventory};
+use super::{Busy, Shared};
 use crate::error::SpoolError;
-use crate::spool::{Listed, Swept};
+use crate::spool::{ResultInfo, SweepReport};
 
-/// What a sweep does with one result whose time is up.
+/// The outcome for one expired result.
 enum Outcome {
-    TakenAway,
+    Deleted,
     InUse,
-    /// By another sweep, which tells of it.
-    Theirs,
+    /// By another sweep, which reports it.
+    DeletedElsewhere,
 }
 
 impl Shared {
-    pub(super) fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
-        let inventory = self.inventory()?;
-        let mut swept = Swept { expired: self.gone.take_untold(), ..Swept::default() };
-        // The bytes of these are accounted for.
+    pub(super) fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
+        let listing = self.list_bucket()?;
+        let mut swept =
+            SweepReport { expired: self.tombstones.take_unreported(), ..SweepReport::default() };
+        // Nonces of results whose data is referenced.
         let mut known: HashSet<Nonce> = HashSet::new();
-        // What belongs to these is not known.
+        // Ids whose entries could not be read.
         let mut unread: HashSet<ResultId> = HashSet::new();
-        for (id, entry) in self.entries(&inventory) {
+        for (id, entry) in self.read_entries(&listing) {
             match entry.as_deref() {
-                Ok(Entry::Stored(stored)) => {
+                Ok(IndexEntry::Stored(stored)) => {
                     known.insert(stored.nonce.clone());
-                    self.sweep_stored(&inventory, id, stored, now, &mut swept);
+                    self.sweep_stored(&listing, id, stored, now, &mut swept);
                 }
-                Ok(Entry::Void(_)) => self.sweep_void(&inventory, id, now, &mut swept),
+                Ok(IndexEntry::Void(_)) => self.sweep_void(&listing, id, now, &mut swept),
                 Err(error) => {
                     unread.insert(id);
                     if !matches!(error, SpoolError::NotFound { .. }) {
@@ -48,13 +47,13 @@ impl Shared {
                 }
             }
         }
-        self.sweep_gone(&inventory, now, &mut swept);
-        for ((id, nonce), data) in &inventory.data {
-            let is_gone = inventory.gone.contains_key(&(*id, nonce.clone()));
+        self.sweep_tombstones(&listing, now, &mut swept);
+        for ((id, nonce), data) in &listing.data {
+            let is_gone = listing.tombstones.contains_key(&(*id, nonce.clone()));
             if is_gone || known.contains(nonce) || unread.contains(id) || self.is_draft(nonce) {
                 continue;
             }
-            if is_older(data.written, self.remote.options.orphan_after, now) {
+            if is_older(data.written, self.client.options.orphan_after, now) {
                 match self.clear_orphan(*id, nonce, data) {
                     Ok(cleared) => swept.leftovers += usize::from(cleared),
                     Err(error) => swept.failures.push(error),
@@ -67,71 +66,75 @@ impl Shared {
 
     fn sweep_stored(
         &self,
-        inventory: &Inventory,
+        listing: &BucketListing,
         id: ResultId,
-        stored: &Stored,
+        stored: &StoredEntry,
         now: DateTime<Utc>,
-        swept: &mut Swept,
+        swept: &mut SweepReport,
     ) {
-        let claimed = inventory.gone.get(&(id, stored.nonce.clone()));
-        if let Some(claimed) = claimed {
-            // Whoever took it away died before its entry was gone, or is about to remove it.
-            if is_older(*claimed, self.remote.options.orphan_after, now) {
+        let deleted_at = listing.tombstones.get(&(id, stored.nonce.clone()));
+        if let Some(deleted_at) = deleted_at {
+            // The deleting process died before it deleted the entry, or is about to.
+            if is_older(*deleted_at, self.client.options.orphan_after, now) {
                 swept.failures.extend(self.delete(&self.keys.index(id)).err());
             }
             return;
         }
-        let Ok(listed) = stored.listed() else { return };
-        if !listed.sidecar.is_expired(id, now) {
+        let Ok(info) = stored.result_info() else { return };
+        if !info.sidecar.is_expired(id, now) {
             return;
         }
-        match self.expire(&listed, stored) {
-            Ok(Outcome::TakenAway) => swept.expired.push(listed),
+        match self.expire(&info, stored) {
+            Ok(Outcome::Deleted) => swept.expired.push(info),
             Ok(Outcome::InUse) => swept.in_use += 1,
-            Ok(Outcome::Theirs) => {}
+            Ok(Outcome::DeletedElsewhere) => {}
             Err(error) => swept.failures.push(error),
         }
     }
 
-    fn expire(&self, listed: &Listed, stored: &Stored) -> Result<Outcome, SpoolError> {
-        let _removal = match self.holds.remove(listed.id()) {
+    fn expire(&self, info: &ResultInfo, stored: &StoredEntry) -> Result<Outcome, SpoolError> {
+        let _removal = match self.leases.begin_removal(info.id()) {
             Ok(removal) => removal,
-            Err(Busy::Read) => return Ok(Outcome::InUse),
-            Err(Busy::BeingRemoved) => return Ok(Outcome::Theirs),
+            Err(Busy::InUse) => return Ok(Outcome::InUse),
+            Err(Busy::BeingRemoved) => return Ok(Outcome::DeletedElsewhere),
         };
-        if !self.take_away(listed, stored, Why::Expired)? {
-            return Ok(Outcome::Theirs);
+        if !self.delete_result(info, stored, RemovalReason::Expired)? {
+            return Ok(Outcome::DeletedElsewhere);
         }
-        self.gone.remember(listed);
-        Ok(Outcome::TakenAway)
+        self.tombstones.remember(info);
+        Ok(Outcome::Deleted)
     }
 
-    /// Takes a result away; false where someone else does. Of several only one can create the claim.
-    /// Without a grace period its bytes go at once, otherwise with a later sweep.
-    pub(super) fn take_away(
+    /// Deletes a result; returns false if another process does. Only one process can create the
+    /// tombstone. Without a grace period the data is deleted at once, otherwise by a later sweep.
+    pub(super) fn delete_result(
         &self,
-        listed: &Listed,
-        stored: &Stored,
-        why: Why,
+        info: &ResultInfo,
+        stored: &StoredEntry,
+        why: RemovalReason,
     ) -> Result<bool, SpoolError> {
-        let id = listed.id();
-        let claim = Claim::new(listed, why).seal();
-        let key = self.keys.gone(id, &stored.nonce);
-        if !matches!(self.remote.wait(self.remote.create(&key, &claim))?, Created::ByUs) {
+        let id = info.id();
+        let tombstone = Tombstone::new(info, why).seal();
+        let key = self.keys.tombstone(id, &stored.nonce);
+        if !matches!(
+            self.client.wait(self.client.create(&key, &tombstone))?,
+            CreateOutcome::Created
+        ) {
             return Ok(false);
         }
-        // By a clock that is ahead, another one's claim may have come and gone since the entry was
-        // seen. Its entry went first, so it is looked at once more.
-        let seen = self.remote.wait(self.entry(id));
-        if !matches!(&seen, Ok(Some(Entry::Stored(there))) if there.nonce == stored.nonce) {
+        // With a clock ahead of ours, the tombstone of another process may have been created and
+        // deleted since the entry was read. That process deleted the entry first, so the entry is
+        // read once more.
+        let entry = self.client.wait(self.entry(id));
+        if !matches!(&entry, Ok(Some(IndexEntry::Stored(there))) if there.nonce == stored.nonce) {
             let _ = self.delete(&key);
-            return seen.map(|_| false);
+            return entry.map(|_| false);
         }
-        // It is ours to tell of; an entry or bytes that stay now go with a later sweep.
-        let shown = self.delete(&self.keys.index(id));
+        // This process reports it; a later sweep deletes an entry or data that remains.
+        let unpublished = self.delete(&self.keys.index(id));
         self.usage.release(&stored.nonce, Some(stored.sizes().sum()));
-        self.remote.local.forget(&stored.nonce);
-        if shown.is_ok() && self.remote.options.grace.is_zero() {
+        self.client.local.evict(&stored.nonce);
+        if unpublished.is_ok() && self.client.options.grace.is_zero() {
             for (piece, bytes) in stored.sizes().enumerate() {
                 if bytes > 0 {
                     let _ = self.delete(&self.keys.data(id, &stored.nonce, piece));
@@ -141,54 +144,63 @@ impl Shared {
         Ok(true)
     }
 
-    /// Removes the bytes of what was taken away once the grace period is over, and later the word
-    /// of it.
-    fn sweep_gone(&self, inventory: &Inventory, now: DateTime<Utc>, swept: &mut Swept) {
-        let options = &self.remote.options;
-        for ((id, nonce), taken) in &inventory.gone {
-            let data = inventory.data.get(&(*id, nonce.clone()));
-            if !is_older(*taken, options.grace, now) {
+    /// Deletes the data of deleted results after the grace period, and later their tombstones.
+    fn sweep_tombstones(
+        &self,
+        listing: &BucketListing,
+        now: DateTime<Utc>,
+        swept: &mut SweepReport,
+    ) {
+        let options = &self.client.options;
+        for ((id, nonce), deleted_at) in &listing.tombstones {
+            let data = listing.data.get(&(*id, nonce.clone()));
+            if !is_older(*deleted_at, options.grace, now) {
                 continue;
             }
             if let Some(data) = data {
-                // A removal keeps readers of this process away from what goes.
-                let Ok(_removal) = self.holds.remove(*id) else { continue };
+                // The guard keeps readers of this process away from the data.
+                let Ok(_removal) = self.leases.begin_removal(*id) else { continue };
                 if let Err(error) = self.delete_all(&data.keys) {
                     swept.failures.push(error);
                     continue;
                 }
             }
-            // An entry that is still there is looked at by the next sweep, which needs the claim.
-            let entry = inventory.index.contains_key(id);
-            if !entry && is_older(*taken, options.remember.max(options.grace), now) {
-                swept.failures.extend(self.delete(&self.keys.gone(*id, nonce)).err());
+            // The next sweep needs the tombstone to delete a remaining entry.
+            let entry = listing.index.contains_key(id);
+            if !entry && is_older(*deleted_at, options.remember.max(options.grace), now) {
+                swept.failures.extend(self.delete(&self.keys.tombstone(*id, nonce)).err());
             }
         }
     }
 
-    /// Removes an entry that keeps its place free, once nobody can want to commit there.
+    /// Deletes a placeholder entry once no writer can commit there.
     fn sweep_void(
         &self,
-        inventory: &Inventory,
+        listing: &BucketListing,
         id: ResultId,
         now: DateTime<Utc>,
-        swept: &mut Swept,
+        swept: &mut SweepReport,
     ) {
-        let old = |since| is_older(since, self.remote.options.orphan_after, now);
-        let has_data = inventory.data.keys().any(|(of, _)| *of == id);
-        if !has_data && inventory.index.get(&id).is_some_and(|meta| old(meta.last_modified)) {
+        let old = |since| is_older(since, self.client.options.orphan_after, now);
+        let has_data = listing.data.keys().any(|(of, _)| *of == id);
+        if !has_data && listing.index.get(&id).is_some_and(|meta| old(meta.last_modified)) {
             swept.failures.extend(self.delete(&self.keys.index(id)).err());
         }
     }
 
-    /// Removes bytes that no entry speaks of, after making sure that none will.
-    fn clear_orphan(&self, id: ResultId, nonce: &Nonce, data: &Data) -> Result<bool, SpoolError> {
-        let void = Entry::Void(Nonce::new()).seal();
-        let place = self.remote.wait(self.remote.create(&self.keys.index(id), &void))?;
-        if let Created::ByOthers(there) = place {
-            match Entry::read(&id.reference().to_string(), &there)? {
+    /// Deletes data without an entry, after preventing that one appears.
+    fn clear_orphan(
+        &self,
+        id: ResultId,
+        nonce: &Nonce,
+        data: &DataObjects,
+    ) -> Result<bool, SpoolError> {
+        let void = IndexEntry::Void(Nonce::new()).seal();
+        let place = self.client.wait(self.client.create(&self.keys.index(id), &void))?;
+        if let CreateOutcome::Existing(there) = place {
+            match IndexEntry::read(&id.reference().to_string(), &there)? {
                 // Committed since the listing.
-                Entry::Stored(stored) if stored.nonce == *nonce => return Ok(false),
+                IndexEntry::Stored(stored) if stored.nonce == *nonce => return Ok(false),
                 _ => {}
             }
         }
@@ -196,15 +208,15 @@ impl Shared {
     }
 
     fn delete(&self, key: &Path) -> Result<(), SpoolError> {
-        self.remote.wait(self.remote.delete(key))
+        self.client.wait(self.client.delete(key))
     }
 
     fn delete_all(&self, keys: &[Path]) -> Result<(), SpoolError> {
         keys.iter().try_for_each(|key| self.delete(key))
     }
 
-    /// Counts a draft that is to be committed. Where a quota is broken: what has expired goes,
-    /// oldest first, as far as needed.
+    /// Reserves room for a draft about to be committed. Deletes expired results, oldest first,
+    /// until the quota holds.
     pub(super) fn make_room(
         &self,
         nonce: &Nonce,
@@ -217,25 +229,25 @@ impl Shared {
         if unlimited || (self.usage.is_known() && reserve().is_ok()) {
             return Ok(());
         }
-        let inventory = self.inventory()?;
+        let listing = self.list_bucket()?;
         let Err(mut limit) = reserve() else { return Ok(()) };
-        let mut candidates: Vec<(DateTime<Utc>, Arc<Entry>)> = Vec::new();
-        for (id, entry) in self.entries(&inventory) {
-            // What cannot be looked at is no candidate.
+        let mut candidates: Vec<(DateTime<Utc>, Arc<IndexEntry>)> = Vec::new();
+        for (id, entry) in self.read_entries(&listing) {
+            // An entry that cannot be read is no candidate.
             let Ok(entry) = entry else { continue };
-            if let Entry::Stored(stored) = &*entry
+            if let IndexEntry::Stored(stored) = &*entry
                 && stored.sidecar.is_expired(id, now)
-                && !inventory.gone.contains_key(&(id, stored.nonce.clone()))
+                && !listing.tombstones.contains_key(&(id, stored.nonce.clone()))
             {
                 candidates.push((stored.sidecar.expires_at, Arc::clone(&entry)));
             }
         }
         candidates.sort_by_key(|(expires_at, _)| *expires_at);
         for (_, entry) in candidates {
-            let Entry::Stored(stored) = &*entry else { continue };
-            let Ok(listed) = stored.listed() else { continue };
-            if let Ok(Outcome::TakenAway) = self.expire(&listed, stored) {
-                self.gone.tell_later(listed);
+            let IndexEntry::Stored(stored) = &*entry else { continue };
+            let Ok(info) = stored.result_info() else { continue };
+            if let Ok(Outcome::Deleted) = self.expire(&info, stored) {
+                self.tombstones.report_later(info);
                 match reserve() {
                     Ok(()) => return Ok(()),
                     Err(still) => limit = still,
@@ -246,7 +258,7 @@ impl Shared {
     }
 }
 
-/// A clock that was set back shows a time before: then nothing is old.
+/// Whether `since` is at least `age` ago. With a clock that was set back, nothing is.
 fn is_older(since: DateTime<Utc>, age: Duration, now: DateTime<Utc>) -> bool {
     (now - since).to_std().is_ok_and(|passed| passed >= age)
 }

@@ -1,4 +1,4 @@
-//! URL: a bucket by its address, with credentials and settings that the caller names.
+//! Opens a bucket by URL, with credentials and settings from the caller.
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -8,27 +8,26 @@ use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::bucket::Bucket;
-use super::options::ObjectOptions;
-use crate::error::SpoolError;
-use crate::remote::{RemoteError, RemoteKind};
+use super::bucket::{Bucket, ObjectOptions};
+use crate::error::{RemoteError, RemoteKind, SpoolError};
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Bucket {
-    /// A bucket by its URL: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
+    /// Opens a bucket by its URL: `s3://bucket/prefix`, `gs://bucket/prefix`,
+    /// `az://container/prefix`.
     ///
-    /// `settings` are names and values as the environment has them, in any case: `AWS_REGION`,
+    /// `settings` are names and values as in the environment, in upper or lower case: `AWS_REGION`,
     /// `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_KEY` and
-    /// so on; names that mean nothing to this kind of store are passed over. The environment itself
-    /// is not read, which is why Google and Azure need credentials here.
+    /// so on; names that this kind of store does not use are ignored. The environment itself is not
+    /// read, which is why Google and Azure need credentials here.
     pub fn from_url<K: AsRef<str>, V: Into<String>>(
         url: &str,
         settings: impl IntoIterator<Item = (K, V)>,
         options: ObjectOptions,
     ) -> Result<Self, SpoolError> {
-        // The URL of a bucket has no secrets, unless someone put one there by mistake.
-        let wrong = |text: &str| wrong_url(url, text);
+        // The URL of a bucket contains no secrets, except by mistake.
+        let wrong = |text: &str| invalid_url(url, text);
         let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(wrong("credentials do not belong in it"));
@@ -39,8 +38,8 @@ impl Bucket {
             .into_iter()
             .map(|(name, value)| (name.as_ref().to_ascii_lowercase(), value.into()))
             .collect();
-        carried_by_headers(&settings).map_err(|text| wrong(&text))?;
-        not_in_clear(&settings).map_err(|text| wrong(&text))?;
+        check_header_values(&settings).map_err(|text| wrong(&text))?;
+        check_credentials_url(&settings).map_err(|text| wrong(&text))?;
         let store: Arc<dyn ObjectStore> = match scheme {
             ObjectStoreScheme::AmazonS3 => Arc::new(s3(url, &settings, &options)?),
             ObjectStoreScheme::GoogleCloudStorage => Arc::new(google(url, &settings, &options)?),
@@ -51,7 +50,7 @@ impl Bucket {
     }
 }
 
-/// The three builders have the same methods and no trait for them.
+/// The three builders have the same methods, but no common trait.
 macro_rules! build {
     ($builder:ty, $url:expr, $settings:expr, $options:expr) => {{
         let mut builder = <$builder>::new().with_url($url);
@@ -60,13 +59,13 @@ macro_rules! build {
                 builder = builder.with_config(name, value);
             }
         }
-        // Attempts are counted in one place, which is not there.
+        // `RetryBudget` counts the attempts.
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         builder
             .with_retry(once)
             .with_http_connector(Connector { limit: $options.time_limit })
             .build()
-            .map_err(|error| wrong_url($url, &error.to_string()))
+            .map_err(|error| invalid_url($url, &error.to_string()))
     }};
 }
 
@@ -85,9 +84,14 @@ fn google(
     settings: &Settings,
     options: &ObjectOptions,
 ) -> Result<object_store::gcp::GoogleCloudStorage, SpoolError> {
-    // Without them the library would look into the home directory.
+    // Without credentials the library would read the home directory.
     let credentials = ["service_account", "application_credentials", "bearer_token"];
-    named(url, settings, &credentials, "google_service_account or google_application_credentials")?;
+    require_credentials(
+        url,
+        settings,
+        &credentials,
+        "google_service_account or google_application_credentials",
+    )?;
     build!(object_store::gcp::GoogleCloudStorageBuilder, url, settings, options)
 }
 
@@ -96,31 +100,36 @@ fn azure(
     settings: &Settings,
     options: &ObjectOptions,
 ) -> Result<object_store::azure::MicrosoftAzure, SpoolError> {
-    // Without them the library would look into the environment.
+    // Without credentials the library would read the environment.
     let credentials = ["account_key", "access_key", "master_key", "client_secret", "token", "sas"];
-    named(url, settings, &credentials, "azure_storage_account_key or azure_storage_sas_token")?;
+    require_credentials(
+        url,
+        settings,
+        &credentials,
+        "azure_storage_account_key or azure_storage_sas_token",
+    )?;
     build!(object_store::azure::MicrosoftAzureBuilder, url, settings, options)
 }
 
-/// Settings whose values go into headers as they are.
-const IN_HEADERS: [&str; 3] = ["session_token", "access_key_id", "bearer_token"];
-/// The setting that names a file whose content does.
-const TOKEN_FILE: &str = "container_authorization_token_file";
+/// Settings whose values are sent in headers.
+const HEADER_SETTINGS: [&str; 3] = ["session_token", "access_key_id", "bearer_token"];
+/// The setting with the path of a token that is sent in a header.
+const TOKEN_FILE_SETTING: &str = "container_authorization_token_file";
 
-/// Fails where a credential cannot be part of a header, such as a token with a line break behind it: the
+/// Fails if a credential cannot be part of a header, such as a token followed by a line break: the
 /// client library would panic at the first request.
-fn carried_by_headers(settings: &Settings) -> Result<(), String> {
+fn check_header_values(settings: &Settings) -> Result<(), String> {
     let fits = |value: &str| value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     for (name, value) in settings {
         let named = |suffix: &&str| name.ends_with(*suffix);
-        if IN_HEADERS.iter().any(&named) && !fits(value) {
+        if HEADER_SETTINGS.iter().any(&named) && !fits(value) {
             let name = name.to_uppercase();
             return Err(format!(
                 "{name} has a line break or another character that no header can carry"
             ));
         }
-        if named(&TOKEN_FILE) {
-            // One that cannot be read now may be there later.
+        if named(&TOKEN_FILE_SETTING) {
+            // A file that cannot be read now may exist later.
             let token = std::fs::read_to_string(value).unwrap_or_default();
             if !fits(&token) {
                 return Err(format!(
@@ -132,15 +141,17 @@ fn carried_by_headers(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// The setting that names where a container gets its credentials.
-const CREDENTIALS_URI: &str = "container_credentials_full_uri";
-/// Where containers get them without encryption: addresses that no router passes on.
+/// The setting with the URL of container credentials.
+const CREDENTIALS_URI_SETTING: &str = "container_credentials_full_uri";
+/// Hosts that serve container credentials without encryption, at link-local addresses that no
+/// router forwards.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 
-/// Fails where a token would be sent to another machine in clear text. The client library allows `http://`
-/// for the credentials of containers whatever the settings say.
-fn not_in_clear(settings: &Settings) -> Result<(), String> {
-    for (name, value) in settings.iter().filter(|(name, _)| name.ends_with(CREDENTIALS_URI)) {
+/// Fails if a token would be sent to another machine unencrypted. The client library allows
+/// `http://` for container credentials whatever the settings say.
+fn check_credentials_url(settings: &Settings) -> Result<(), String> {
+    for (name, value) in settings.iter().filter(|(name, _)| name.ends_with(CREDENTIALS_URI_SETTING))
+    {
         let Ok(url) = Url::parse(value) else { continue };
         let near = match url.host() {
             Some(url::Host::Domain(host)) => host == "localhost",
@@ -157,24 +168,29 @@ fn not_in_clear(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether one of the settings gives credentials.
-fn named(url: &str, settings: &Settings, any: &[&str], missing: &str) -> Result<(), SpoolError> {
+/// Fails unless a setting provides credentials.
+fn require_credentials(
+    url: &str,
+    settings: &Settings,
+    any: &[&str],
+    missing: &str,
+) -> Result<(), SpoolError> {
     let given = |name: &String| any.iter().any(|part| name.contains(part));
     if settings.iter().any(|(name, _)| given(name)) {
         return Ok(());
     }
-    Err(wrong_url(url, &format!("no credentials are given: set {missing}")))
+    Err(invalid_url(url, &format!("no credentials are given: set {missing}")))
 }
 
-fn wrong_url(url: &str, text: &str) -> SpoolError {
+fn invalid_url(url: &str, text: &str) -> SpoolError {
     let source = RemoteError::new(RemoteKind::Misused, text);
-    // What stands before an `@` may be a secret.
+    // The part before an `@` may be a secret.
     let key = url.rsplit_once('@').map_or(url, |(_, place)| place).to_owned();
     SpoolError::Remote { op: "open the bucket", key, source }
 }
 
-/// Connections without proxies of the environment and without redirects, and never in the clear
-/// unless the settings say so.
+/// An HTTP connector without proxies of the environment and without redirects; unencrypted only if
+/// the settings allow it.
 #[derive(Debug)]
 struct Connector {
     limit: Duration,
@@ -183,7 +199,7 @@ struct Connector {
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         static PROVIDER: Once = Once::new();
-        // One that is there already stays: both are good.
+        // A provider that is already installed stays.
         PROVIDER.call_once(|| {
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
@@ -192,7 +208,7 @@ impl HttpConnector for Connector {
             .no_proxy()
             .redirect(Policy::none())
             .https_only(clear.is_none_or(|clear| clear != "true"))
-            .connect_timeout(CONNECT_LIMIT.min(self.limit))
+            .connect_timeout(CONNECT_TIMEOUT.min(self.limit))
             .timeout(self.limit)
             .http1_only()
             .build()
@@ -208,7 +224,7 @@ impl HttpConnector for Connector {
 mod tests {
     use super::*;
 
-    /// A server ended with all its tenants on the first request with such a token.
+    /// A server process ended with all its tenants on the first request with such a token.
     #[test]
     fn g38_a_line_break_in_a_token_is_refused_before_the_first_request() {
         let dir = tempfile::tempdir().unwrap();
@@ -234,7 +250,7 @@ mod tests {
         assert!(bucket("AWS_SESSION_TOKEN", "one\ntwo").is_err());
     }
 
-    /// A token that is replaced while the server runs.
+    /// A token file that is replaced while the server runs.
     #[test]
     fn g38_a_line_break_that_comes_later_fails_the_request_and_not_the_process() {
         let dir = tempfile::tempdir().unwrap();
@@ -279,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Nothing is sent: the address is one that no machine has.
+    /// Nothing is sent: no machine has this address.
     #[test]
     fn g03_an_endpoint_in_clear_text_is_refused_unless_the_settings_allow_it() {
         let dir = tempfile::tempdir().unwrap();

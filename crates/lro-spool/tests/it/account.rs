@@ -1,4 +1,4 @@
-//! What a directory holds, kept: cheap to ask, right in the end, and believed only where it may be.
+//! The usage log: cheap to read, eventually exact, and used only while it is valid.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lro_core::records::Found;
-use lro_spool::contract::{Fault, FaultyOs, Lasting};
+use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
 use lro_spool::{
-    DirOptions, DirSpool, Limit, Listed, Quota, Scope, Spool, SpoolError, StoreError, StoreRequest,
-    store,
+    DirOptions, DirSpool, EncodeError, Quota, ResultInfo, Scope, Spool, SpoolError, SpoolLimit,
+    StoreRequest, store,
 };
 
 use crate::fixture::{ROWS, at, entries, fast, id, put, visible, what};
@@ -31,14 +31,14 @@ fn account(path: &Path) -> PathBuf {
 }
 
 /// Stores a result at a time, counted from noon.
-fn put_at(spool: &DirSpool, n: u64, ms: i64) -> Result<Listed, StoreError> {
+fn put_at(spool: &DirSpool, n: u64, ms: i64) -> Result<ResultInfo, EncodeError> {
     let found = Found::detect(ROWS);
     let what = StoreRequest { created_at: at(ms), ..what("list_issues", id(n), &found) };
     store(spool, what, ROWS, &[]).map(|(listed, _)| listed)
 }
 
-fn is_full(result: &Result<Listed, StoreError>) -> bool {
-    matches!(result, Err(StoreError::Spool(SpoolError::Full { limit: Limit::Files })))
+fn is_full(result: &Result<ResultInfo, EncodeError>) -> bool {
+    matches!(result, Err(EncodeError::Spool(SpoolError::Full { limit: SpoolLimit::Files })))
 }
 
 /// Results stored before, from 1 on.
@@ -57,7 +57,7 @@ fn g32_offload_cost_does_not_grow_with_stored_results() {
     let options = DirOptions::private().scope(Scope::from_fields([b"p".as_slice()]));
     // As a command does that is run once for each result: open, store, ask whether to sweep.
     let calls = |n: u64| {
-        let os = Arc::new(FaultyOs::new(0, Fault::Io, Lasting::Once));
+        let os = Arc::new(FaultyOs::new(0, InjectedFault::Io, FaultDuration::Once));
         let options = options.clone().os(os.clone());
         let spool = DirSpool::open(&path, options.clone()).unwrap();
         put(&spool, id(n), ROWS).unwrap();
@@ -74,7 +74,7 @@ fn g32_offload_cost_does_not_grow_with_stored_results() {
     let many = calls(300);
     assert!(many <= few + 2, "{few} calls with one stored result, {many} with 300");
     // A process that lives on.
-    let os = Arc::new(FaultyOs::new(0, Fault::Io, Lasting::Once));
+    let os = Arc::new(FaultyOs::new(0, InjectedFault::Io, FaultDuration::Once));
     let spool = DirSpool::open(&path, options.os(os.clone())).unwrap();
     let before = os.calls();
     put(&spool, id(301), ROWS).unwrap();
@@ -87,7 +87,7 @@ fn g32_a_quota_holds_by_the_account_and_room_is_made() {
     let path = home.path().join("spool");
     let spool = filled(&path, FILES);
     assert!(is_full(&put(&spool, id(100), ROWS)));
-    // Another scope of the same directory, opened by somebody else.
+    // Another scope of the same directory, opened by another process.
     let other = DirSpool::open(&path, scoped("another")).unwrap();
     assert!(is_full(&put(&other, id(101), ROWS)));
     spool.remove(&id(1).into()).unwrap();

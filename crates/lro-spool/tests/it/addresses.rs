@@ -1,4 +1,4 @@
-//! References and paths: what leads to a result, and what does not.
+//! References and paths: which addresses lead to a result.
 
 use std::os::unix::fs::symlink;
 

@@ -1,4 +1,4 @@
-//! Both implementations keep the contract.
+//! The implementations satisfy the contract.
 
 use lro_spool::{DirOnDemand, DirOptions, DirSpool, MemorySpool, Scope, contract};
 

@@ -1,4 +1,4 @@
-//! Crashes: a writer is killed at a random moment, and the next start clears up.
+//! A writer is killed at a random moment, and the next start deletes its leftovers.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

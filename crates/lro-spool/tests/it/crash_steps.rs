@@ -15,8 +15,8 @@ use lro_core::ResultId;
 use lro_core::records::Found;
 use lro_spool::os::Os;
 use lro_spool::{
-    DirOptions, DirSpool, PartNumber, Quota, Scope, Spool, SpoolError, StoreRequest, original,
-    store,
+    DirOptions, DirSpool, PartNumber, Quota, Scope, Spool, SpoolError, StoreRequest,
+    restore_payload, store,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -91,7 +91,7 @@ fn child_that_kills_itself_at_a_step() {
     }
     say(&home, &format!("gone {oldest}\ngoing {second}"));
     let told = spool.sweep(at(0)).unwrap().expired;
-    assert_eq!(told.iter().map(lro_spool::Listed::id).collect::<Vec<_>>(), [oldest, second]);
+    assert_eq!(told.iter().map(lro_spool::ResultInfo::id).collect::<Vec<_>>(), [oldest, second]);
     say(&home, &format!("gone {second}\ngoing {table}"));
     spool.remove(&table.into()).unwrap();
     say(&home, &format!("gone {table}"));
@@ -130,7 +130,7 @@ fn fall(home: &Path, side: Side, number: u64) -> Fallen {
         for listed in &listed {
             whole(spool, listed.id(), &context);
         }
-        let listed: BTreeSet<_> = listed.iter().map(lro_spool::Listed::id).collect();
+        let listed: BTreeSet<_> = listed.iter().map(lro_spool::ResultInfo::id).collect();
         for id in stored.difference(&going) {
             assert!(listed.contains(id), "{context}: {id} was promised");
         }
@@ -175,7 +175,7 @@ fn whole(spool: &DirSpool, id: ResultId, context: &str) {
     let (.., payload) = results().into_iter().find(|(known, ..)| *known == id).unwrap();
     let reader = spool.open(&id.into(), at(-7_000_000)).unwrap();
     let mut back = Vec::new();
-    original(&*reader, &mut back).unwrap();
+    restore_payload(&*reader, &mut back).unwrap();
     assert_eq!(back, payload, "{context}: {id}");
     let last = u16::try_from(reader.listed().sidecar.parts.len()).unwrap();
     let part = reader.part(PartNumber(last)).unwrap();

@@ -1,9 +1,9 @@
-//! A crowd: many writers, readers and sweepers in one directory.
+//! Many concurrent writers, readers and sweepers in one directory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lro_spool::{DirOptions, DirSpool, Quota, Spool, SpoolError, StoreError, original};
+use lro_spool::{DirOptions, DirSpool, EncodeError, Quota, Spool, SpoolError, restore_payload};
 use testkit::SplitMix64;
 
 use crate::fixture::{ROWS, at, cases, entries, id, private, put, visible, whole};
@@ -66,7 +66,7 @@ fn f23_readers_win_or_lose_against_a_sweeper_but_never_read_half() {
                 threads.spawn(|| match private(&path).open(&id(n).into(), at(0)) {
                     Ok(reader) => {
                         let mut back = Vec::new();
-                        original(&*reader, &mut back).unwrap();
+                        restore_payload(&*reader, &mut back).unwrap();
                         assert_eq!(back, ROWS);
                     }
                     Err(SpoolError::NotFound { .. }) => {}
@@ -120,7 +120,7 @@ fn f22_quotas_hold_among_writers_that_do_not_know_each_other() {
                 let spool = DirSpool::open(path, options).unwrap();
                 for n in 0..20 {
                     match put(&spool, id(thread << 32 | n), ROWS) {
-                        Ok(_) | Err(StoreError::Spool(SpoolError::Full { .. })) => {}
+                        Ok(_) | Err(EncodeError::Spool(SpoolError::Full { .. })) => {}
                         Err(error) => panic!("{error:?}"),
                     }
                     assert!(visible(path).len() <= 10);

@@ -1,10 +1,11 @@
-//! Lives: how long, counted from when, and what a sweep leaves alone.
+//! Expiry: time to live, start of the count, and what a sweep leaves alone.
 
 use std::fs;
 
 use lro_core::records::Found;
 use lro_spool::{
-    DirOptions, DirSpool, Limit, Quota, Scope, Spool, SpoolError, StoreError, StoreRequest, store,
+    DirOptions, DirSpool, EncodeError, Quota, Scope, Spool, SpoolError, SpoolLimit, StoreRequest,
+    store,
 };
 
 use crate::fixture::{HOUR, NOON, ROWS, at, entries, flat, id, id_at, private, put, what, whole};
@@ -95,12 +96,12 @@ fn f22_all_scopes_are_swept_and_counted() {
         )
         .unwrap()
     };
-    // A project nobody opens again.
+    // A project that is never opened again.
     let path = put(&open("shop", Quota::NONE), id(1), ROWS).unwrap().path.unwrap();
     let blog = open("blog", Quota { max_files: 1, ..Quota::NONE });
     let full = put(&blog, id(2), ROWS);
     assert!(
-        matches!(full, Err(StoreError::Spool(SpoolError::Full { limit: Limit::Files }))),
+        matches!(full, Err(EncodeError::Spool(SpoolError::Full { limit: SpoolLimit::Files }))),
         "{full:?}"
     );
     let found = Found::detect(ROWS);
@@ -120,7 +121,7 @@ fn f22_free_space_is_kept() {
     let spool = DirSpool::open(home.path(), DirOptions::flat().quota(quota)).unwrap();
     let full = put(&spool, id(1), b"x");
     assert!(
-        matches!(full, Err(StoreError::Spool(SpoolError::Full { limit: Limit::FreeSpace }))),
+        matches!(full, Err(EncodeError::Spool(SpoolError::Full { limit: SpoolLimit::FreeSpace }))),
         "{full:?}"
     );
     assert!(entries(home.path()).is_empty());
@@ -142,7 +143,7 @@ fn f23_only_expired_results_go_and_none_that_is_read() {
     assert_eq!((swept.expired.len(), swept.in_use), (1, 1));
     assert_eq!(swept.expired[0].id(), id(3));
     let mut whole_again = Vec::new();
-    lro_spool::original(&*reader, &mut whole_again).unwrap();
+    lro_spool::restore_payload(&*reader, &mut whole_again).unwrap();
     assert_eq!(whole_again, ROWS);
     drop(reader);
     assert_eq!(other.sweep(at(3_600_000)).unwrap().expired.len(), 1);
@@ -172,7 +173,7 @@ fn f27_names_do_not_collide_within_a_millisecond() {
         store(&spool, what(&tool, id(n), &found), b"text", &[]).unwrap();
     }
     let again = store(&spool, what(&tool, id(7), &found), b"text", &[]);
-    assert!(matches!(again, Err(StoreError::Spool(SpoolError::Taken { .. }))), "{again:?}");
+    assert!(matches!(again, Err(EncodeError::Spool(SpoolError::Taken { .. }))), "{again:?}");
     assert_eq!(spool.list().unwrap().len(), 50);
     assert!(id(7).unix_ms() == NOON.unsigned_abs());
 }

@@ -1,11 +1,11 @@
-//! Faults: each call of the operating system fails in turn.
+//! Each system call fails in turn.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use lro_spool::contract::{Fault, FaultyOs, Lasting};
-use lro_spool::{DirOptions, DirSpool, Quota, Spool, SpoolError, StoreError, original};
+use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
+use lro_spool::{DirOptions, DirSpool, EncodeError, Quota, Spool, SpoolError, restore_payload};
 
 use crate::fixture::{ROWS, at, entries, id, id_at, private, put, visible, whole};
 
@@ -17,12 +17,12 @@ fn scenario(path: &Path, os: Arc<FaultyOs>) -> bool {
     let stored = match put(&spool, id(1), ROWS) {
         Ok(_) => true,
         // A typed error; the payload itself did not change.
-        Err(StoreError::Spool(_)) => false,
+        Err(EncodeError::Spool(_)) => false,
         Err(error) => panic!("{error:?}"),
     };
     if let Ok(reader) = spool.open(&id(1).into(), at(0)) {
         let mut back = Vec::new();
-        if original(&*reader, &mut back).is_ok() {
+        if restore_payload(&*reader, &mut back).is_ok() {
             assert_eq!(back, ROWS);
         }
     }
@@ -47,7 +47,7 @@ fn prepared(path: &Path) {
         .unwrap();
 }
 
-fn fails_at(n: u64, fault: Fault, lasting: Lasting) -> bool {
+fn fails_at(n: u64, fault: InjectedFault, lasting: FaultDuration) -> bool {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("spool");
     prepared(&path);
@@ -63,7 +63,7 @@ fn fails_at(n: u64, fault: Fault, lasting: Lasting) -> bool {
     for listed in next.list().unwrap() {
         let mut back = Vec::new();
         let reader = next.open(&listed.id().into(), at(-7_000_000)).unwrap();
-        original(&*reader, &mut back).unwrap();
+        restore_payload(&*reader, &mut back).unwrap();
         assert_eq!(back, ROWS, "{context}");
     }
     assert_eq!(whole(&next, id(3)), ROWS, "{context}: the live one");
@@ -80,7 +80,7 @@ fn fails_at(n: u64, fault: Fault, lasting: Lasting) -> bool {
     os.fired()
 }
 
-fn each_call(fault: Fault, lasting: Lasting) {
+fn each_call(fault: InjectedFault, lasting: FaultDuration) {
     let mut failed = 0;
     while fails_at(failed + 1, fault, lasting) {
         failed += 1;
@@ -91,20 +91,20 @@ fn each_call(fault: Fault, lasting: Lasting) {
 
 #[test]
 fn faults_no_space() {
-    each_call(Fault::NoSpace, Lasting::Once);
-    each_call(Fault::NoSpace, Lasting::FromThenOn);
+    each_call(InjectedFault::NoSpace, FaultDuration::Once);
+    each_call(InjectedFault::NoSpace, FaultDuration::FromThenOn);
 }
 
 #[test]
 fn faults_io() {
-    each_call(Fault::Io, Lasting::Once);
-    each_call(Fault::Io, Lasting::FromThenOn);
+    each_call(InjectedFault::Io, FaultDuration::Once);
+    each_call(InjectedFault::Io, FaultDuration::FromThenOn);
 }
 
 #[test]
 fn faults_quota() {
-    each_call(Fault::Quota, Lasting::Once);
-    each_call(Fault::Quota, Lasting::FromThenOn);
+    each_call(InjectedFault::Quota, FaultDuration::Once);
+    each_call(InjectedFault::Quota, FaultDuration::FromThenOn);
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn faults_interrupted_calls_are_repeated() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("spool");
         prepared(&path);
-        let os = Arc::new(FaultyOs::new(n, Fault::Interrupted, Lasting::Once));
+        let os = Arc::new(FaultyOs::new(n, InjectedFault::Interrupted, FaultDuration::Once));
         assert!(scenario(&path, Arc::clone(&os)), "call {n}");
-        assert!(fails_at(n, Fault::Interrupted, Lasting::Once) || !os.fired());
+        assert!(fails_at(n, InjectedFault::Interrupted, FaultDuration::Once) || !os.fired());
         if !os.fired() {
             break;
         }
@@ -149,7 +149,7 @@ fn faults_a_full_file_system_stores_whole_results_or_none() {
         };
         let full = matches!(
             error,
-            StoreError::Spool(SpoolError::Full { limit: lro_spool::Limit::Device })
+            EncodeError::Spool(SpoolError::Full { limit: lro_spool::SpoolLimit::Device })
         );
         assert!(full && stored.len() >= 2, "{limit}: {error:?} after {}", stored.len());
         assert_eq!(spool.list().unwrap().len(), stored.len());
@@ -174,7 +174,7 @@ impl Drop for Unmount<'_> {
 fn faults_short_writes_are_continued() {
     for n in 1.. {
         let home = tempfile::tempdir().unwrap();
-        let os = Arc::new(FaultyOs::new(n, Fault::ShortWrite, Lasting::FromThenOn));
+        let os = Arc::new(FaultyOs::new(n, InjectedFault::ShortWrite, FaultDuration::FromThenOn));
         assert!(scenario(&home.path().join("spool"), Arc::clone(&os)), "call {n}");
         assert_eq!(whole(&private(&home.path().join("spool")), id(1)), ROWS);
         if !os.fired() {

@@ -1,4 +1,4 @@
-//! What the tests share: a time, identities, a result to store.
+//! Shared fixtures: a time, ids, a result to store.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use chrono::{DateTime, Utc};
 use lro_core::records::Found;
 use lro_core::{Detail, ResultId, Tokens};
 use lro_spool::{
-    DirOptions, DirSpool, FileName, Listed, Quota, Spool, StoreError, StoreRequest, original, store,
+    DirOptions, DirSpool, EncodeError, FileName, Quota, ResultInfo, Spool, StoreRequest,
+    restore_payload, store,
 };
 
 pub(crate) const NOON: i64 = 1_800_000_000_000;
@@ -44,14 +45,18 @@ pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Found) -> StoreRe
     }
 }
 
-pub(crate) fn put(spool: &dyn Spool, id: ResultId, payload: &[u8]) -> Result<Listed, StoreError> {
+pub(crate) fn put(
+    spool: &dyn Spool,
+    id: ResultId,
+    payload: &[u8],
+) -> Result<ResultInfo, EncodeError> {
     let found = Found::detect(payload);
     store(spool, what("list_issues", id, &found), payload, &["a text"]).map(|(listed, _)| listed)
 }
 
 pub(crate) fn whole(spool: &dyn Spool, id: ResultId) -> Vec<u8> {
     let mut bytes = Vec::new();
-    original(&*spool.open(&id.into(), at(0)).unwrap(), &mut bytes).unwrap();
+    restore_payload(&*spool.open(&id.into(), at(0)).unwrap(), &mut bytes).unwrap();
     bytes
 }
 

@@ -1,9 +1,9 @@
-//! Headers and sidecars as someone may have left them: a file is refused, or opened with its bytes.
+//! Arbitrary headers and sidecars: a file is refused, or opened with its bytes.
 
 use std::fs;
 
 use lro_core::OffloadHeader;
-use lro_spool::{Sidecar, Spool, SpoolError, StoredForm, original, records_begin};
+use lro_spool::{Sidecar, Spool, SpoolError, StoredForm, records_offset, restore_payload};
 use proptest::prelude::*;
 
 use crate::fixture::{at, cases, fast, flat, id, put, whole};
@@ -73,8 +73,8 @@ fn prop_a_file_is_known_by_its_header_or_its_sidecar_or_refused() {
         let mut bytes = vec![0; data.len() + 1];
         prop_assert_eq!(stored.read_at(0, &mut bytes).unwrap(), data.len());
         prop_assert_eq!(&bytes[..data.len()], &data[..]);
-        prop_assert_eq!(records_begin(&*stored).unwrap(), end.unwrap() as u64 + 1);
+        prop_assert_eq!(records_offset(&*stored).unwrap(), end.unwrap() as u64 + 1);
         // Whatever the sidecar says of envelope and parts: bytes, or a refusal.
-        let _ = original(&*stored, &mut Vec::new());
+        let _ = restore_payload(&*stored, &mut Vec::new());
     });
 }

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use lro_core::ResultId;
 use lro_core::records::Found;
 use lro_spool::{
-    DirOptions, DirSpool, Listed, Quota, Spool, SpoolError, StoreRequest, original, store,
+    DirOptions, DirSpool, Quota, ResultInfo, Spool, SpoolError, StoreRequest, restore_payload,
+    store,
 };
 
 use crate::fixture::{ROWS, at, entries, fast, id, id_at, private, put, what};
@@ -47,7 +48,7 @@ fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
                 drop(private(&path));
                 let swept = other.sweep(at(0)).unwrap();
                 assert!(swept.failures.is_empty(), "{swept:?}");
-                told.lock().unwrap().extend(swept.expired.iter().map(Listed::id));
+                told.lock().unwrap().extend(swept.expired.iter().map(ResultInfo::id));
             }
             Ok(())
         }
@@ -61,7 +62,7 @@ fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
                 match spool.open(&id.into(), at(-7_000_000)) {
                     Ok(reader) => {
                         let mut back = Vec::new();
-                        original(&*reader, &mut back).unwrap();
+                        restore_payload(&*reader, &mut back).unwrap();
                         assert_eq!(back, payload, "{context}");
                     }
                     Err(SpoolError::NotFound { .. }) if !owed => {}
@@ -74,7 +75,7 @@ fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
         Act::Sweep => {
             let swept = spool.sweep(at(0)).unwrap();
             assert!(swept.failures.is_empty(), "{context}: {swept:?}");
-            told.lock().unwrap().extend(swept.expired.iter().map(Listed::id));
+            told.lock().unwrap().extend(swept.expired.iter().map(ResultInfo::id));
         }
         Act::Remove => match spool.remove(&old().into()) {
             Ok(removed) => told.lock().unwrap().push(removed.id()),
@@ -86,12 +87,12 @@ fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
     drop(spool);
     let last = private(path);
     let mut told = told.lock().unwrap();
-    told.extend(last.sweep(at(0)).unwrap().expired.iter().map(Listed::id));
+    told.extend(last.sweep(at(0)).unwrap().expired.iter().map(ResultInfo::id));
     assert_eq!(*told, [old()], "{context}: gone once");
     let listed = last.list().unwrap();
     let expected: usize = listed.iter().map(|one| 2 + one.sidecar.parts.len()).sum();
     assert_eq!(entries(path).len(), expected, "{context}: {:?}", entries(path));
-    let ids: BTreeSet<_> = listed.iter().map(Listed::id).collect();
+    let ids: BTreeSet<_> = listed.iter().map(ResultInfo::id).collect();
     let stored = if matches!(act, Act::Store) { vec![id(2), id(3)] } else { vec![id(2)] };
     assert_eq!(ids, BTreeSet::from_iter(stored), "{context}");
     made

@@ -1,4 +1,4 @@
-//! The spool as its users see it.
+//! Integration tests of the spool.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stderr, reason = "a long run says what it came to, a skipped test why")]

@@ -1,4 +1,4 @@
-//! What a second user puts in a shared directory under our names.
+//! Files that a second user plants in a shared directory under our names.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +78,7 @@ fn f25_planted_files_links_and_directories_are_neither_followed_read_nor_deleted
     for n in [9, 10] {
         let taken = put(&spool, id(n), ROWS);
         assert!(
-            matches!(&taken, Err(lro_spool::StoreError::Spool(SpoolError::Taken { .. }))),
+            matches!(&taken, Err(lro_spool::EncodeError::Spool(SpoolError::Taken { .. }))),
             "{taken:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! Who may read: directories and files whatever the umask.
+//! Permissions of directories and files, independent of the umask.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

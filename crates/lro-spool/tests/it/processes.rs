@@ -1,4 +1,4 @@
-//! Many processes in one directory: they store, read back and sweep, and know nothing of each other.
+//! Many independent processes that store, read and sweep in one directory.
 
 mod ledger;
 mod observer;
@@ -12,8 +12,8 @@ use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 use lro_core::records::Found;
 use lro_spool::{
-    DirOptions, DirSpool, Listed, Quota, Spool, SpoolError, StoreError, StoreRequest, original,
-    store,
+    DirOptions, DirSpool, EncodeError, Quota, ResultInfo, Spool, SpoolError, StoreRequest,
+    restore_payload, store,
 };
 use testkit::SplitMix64;
 
@@ -60,8 +60,8 @@ fn payload(seed: u64) -> Vec<u8> {
 fn whole(spool: &DirSpool, id: ResultId, now: DateTime<Utc>) -> Result<Vec<u8>, SpoolError> {
     let reader = spool.open(&id.into(), now)?;
     let mut back = Vec::new();
-    // Once it is open it can be read to its end, whatever its time and whoever sweeps.
-    original(&*reader, &mut back).unwrap();
+    // Once it is open it can be read to its end, whatever its expiry and whichever process sweeps.
+    restore_payload(&*reader, &mut back).unwrap();
     Ok(back)
 }
 
@@ -89,7 +89,7 @@ fn child_that_stores_reads_and_sweeps() {
             _ => process.list(),
         }
     }
-    // What it removed to make room is told by its next sweep.
+    // Its next sweep reports what it deleted to make room.
     process.sweep();
 }
 
@@ -122,7 +122,7 @@ impl Process {
                 self.ledger.write(Line::Stored(stored));
                 self.mine.push(stored);
             }
-            Err(StoreError::Spool(SpoolError::Full { .. })) => {
+            Err(EncodeError::Spool(SpoolError::Full { .. })) => {
                 self.ledger.write(Line::Full);
                 std::thread::sleep(Duration::from_millis(self.random.below(40) as u64));
             }
@@ -168,7 +168,7 @@ impl Process {
 }
 
 /// What is listed is whole: its sidecar is the one it was stored with.
-fn check(Listed { name, sidecar, .. }: &Listed) {
+fn check(ResultInfo { name, sidecar, .. }: &ResultInfo) {
     let ttl = (sidecar.expires_at - sidecar.created_at).to_std().unwrap();
     assert!(ttl <= Duration::from_secs(3) || ttl == LONG, "{name}: {sidecar:?}");
 }

@@ -1,7 +1,7 @@
-//! A race against links: attackers change what lies under our names while we use them.
+//! A race against symbolic links: attackers replace files under our names while we use them.
 //!
-//! Whoever has our user's rights can spoil our own files, and nothing here says otherwise. What is
-//! shown is that no trap leads us outside: nothing there is read, written, created or removed.
+//! A process with the rights of our user can damage our own files. The test shows that no trap leads
+//! outside: nothing there is read, written, created or deleted.
 
 mod attacker;
 mod canary;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lro_spool::{
-    Address, DirOptions, DirSpool, PartNumber, PositionedRead, Quota, Scope, Spool, SpoolError,
-    StoreError, StoredResult, original,
+    Address, DirOptions, DirSpool, EncodeError, PartNumber, PositionedRead, Quota, Scope, Spool,
+    SpoolError, StoredResult, restore_payload,
 };
 use tempfile::TempDir;
 use testkit::SplitMix64;
@@ -39,9 +39,9 @@ struct Tally {
 
 struct Victim {
     tally: Tally,
-    /// Counts steps for whoever watches that they end.
+    /// Counts steps, for the watchdog.
     steps: Arc<AtomicU64>,
-    /// Whether what was stored must be there: our own user can take it away, nobody else can.
+    /// Whether stored results must exist: only our own user can delete them.
     lasting: bool,
     alive: Vec<u64>,
     random: SplitMix64,
@@ -61,7 +61,7 @@ impl Victim {
     fn store(&mut self, spool: &DirSpool, n: u64) {
         let stored = self.step(|| match put(spool, id(n), ROWS) {
             Ok(listed) => Ok(listed),
-            Err(StoreError::Spool(error)) => Err(error),
+            Err(EncodeError::Spool(error)) => Err(error),
             Err(error) => panic!("{error:?}"),
         });
         if stored.is_some() {
@@ -84,7 +84,7 @@ impl Victim {
         self.tally.read += u64::from(self.read(&*reader));
         if owed {
             let mut back = Vec::new();
-            original(&*reader, &mut back).unwrap();
+            restore_payload(&*reader, &mut back).unwrap();
             assert_eq!(back, ROWS);
         }
     }
@@ -112,7 +112,7 @@ impl Victim {
         if self.random.chance(25) {
             let listed = self.step(|| spool.list()).unwrap_or_default();
             assert!(listed.iter().all(|one| one.sidecar.tool != canary::TOKEN));
-            let ids: Vec<_> = listed.iter().map(lro_spool::Listed::id).collect();
+            let ids: Vec<_> = listed.iter().map(lro_spool::ResultInfo::id).collect();
             assert!(!self.lasting || self.alive.iter().all(|n| ids.contains(&id(*n))));
         }
         if self.random.chance(25) {
@@ -127,7 +127,7 @@ impl Victim {
             self.alive.retain(|one| *one != n);
         }
         if self.random.chance(12) {
-            // Everything has expired by then, what lies outside too.
+            // Everything has expired by then, including what is outside.
             self.step(|| spool.sweep(at(3_600_000)));
             self.alive.clear();
         }
@@ -156,7 +156,7 @@ fn in_files(mut victim: Victim, arena: &Path, time: Duration) -> Victim {
     victim
 }
 
-/// A victim that opens its folder anew each time, while links take the place of folders.
+/// A victim that reopens its directory each time, while links replace directories.
 fn in_folders(mut victim: Victim, arena: &Path, time: Duration) -> Victim {
     let (root, position) = (arena.join("spool").join("root"), Position::new(arena));
     let scopes = [b"one".as_slice(), b"two"].map(|name| Scope::from_fields([name]));
@@ -169,7 +169,7 @@ fn in_folders(mut victim: Victim, arena: &Path, time: Duration) -> Victim {
         let scope = *victim.random.pick(&scopes);
         let options = DirOptions::private().scope(scope).quota(Quota::NONE);
         let Some(spool) = victim.step(|| DirSpool::open(&root, options)) else { continue };
-        // What was stored in this folder is in it, wherever it lies by now.
+        // What was stored in this directory is in it, wherever it was moved.
         victim.alive.clear();
         victim.store(&spool, n);
         victim.open(&spool, n);

@@ -10,7 +10,9 @@ use std::path::Path;
 use chrono::{DateTime, TimeDelta, Utc};
 use lro_core::ResultId;
 use lro_core::records::Found;
-use lro_spool::{DirSpool, Spool, SpoolError, StoreRequest, StoreWriter, StoredResult, original};
+use lro_spool::{
+    DirSpool, Spool, SpoolError, StoreRequest, StoreWriter, StoredResult, restore_payload,
+};
 use testkit::SplitMix64;
 
 use crate::fixture::{ROWS, at, cases, fast, flat, what};
@@ -101,7 +103,7 @@ impl Model {
             self.stored.remove(&gone.id());
         }
         self.swept += swept.expired.len();
-        let left: Vec<_> = spool.list().unwrap().iter().map(lro_spool::Listed::id).collect();
+        let left: Vec<_> = spool.list().unwrap().iter().map(lro_spool::ResultInfo::id).collect();
         assert!(left.iter().eq(self.stored.keys()), "as many as the model says");
         let read: std::collections::BTreeSet<_> = self.readers.iter().map(|(id, _)| *id).collect();
         let in_use: Vec<_> = left.iter().filter(|id| self.expired(**id)).collect();
@@ -137,7 +139,7 @@ impl Model {
 
 fn whole(reader: &dyn StoredResult) {
     let mut back = Vec::new();
-    original(reader, &mut back).unwrap();
+    restore_payload(reader, &mut back).unwrap();
     assert_eq!(back, ROWS);
 }
 

@@ -1,11 +1,11 @@
-//! The real operating system, watched: a test is asked before each call and after it.
+//! The real operating system, with a hook before and after each call.
 
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use lro_spool::os::{Links, Lock, Os, RealOs, Stat};
+use lro_spool::os::{Lock, Os, RealOs, Stat, SymlinkPolicy};
 
 /// Where in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ impl<W: Watcher> Os for StepOs<W> {
         RealOs.user()
     }
 
-    fn open_dir(&self, path: &Path, links: Links) -> io::Result<OwnedFd> {
+    fn open_dir(&self, path: &Path, links: SymlinkPolicy) -> io::Result<OwnedFd> {
         self.call("open_dir", |os| os.open_dir(path, links))
     }
 

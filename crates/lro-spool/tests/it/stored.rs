@@ -1,9 +1,9 @@
-//! The stored form: what stands in the file, and that the payload comes back.
+//! The stored form: the content of the file, and the way back to the payload.
 
 use lro_core::records::{Found, PayloadChanged};
 use lro_core::{Detail, OffloadHeader, Tokens};
 use lro_spool::{
-    MemorySpool, Spool, StoreError, StoreRequest, StoreWriter, StoredForm, original, store,
+    EncodeError, MemorySpool, Spool, StoreRequest, StoreWriter, StoredForm, restore_payload, store,
 };
 use proptest::prelude::*;
 use testkit::SplitMix64;
@@ -74,7 +74,7 @@ fn f2_the_count_is_the_number_of_lines_or_nothing_is_stored() {
         [&br#"[{"a":1},{"a":2222222222}]"#[..], br#"[{"a":1},{},{},{"a":3}]"#, &payload[..20], b"x"]
     {
         let stored = store(&spool, what("list", id(2), &found), other, &[]);
-        assert!(matches!(stored, Err(StoreError::PayloadChanged(PayloadChanged))), "{stored:?}");
+        assert!(matches!(stored, Err(EncodeError::PayloadChanged(PayloadChanged))), "{stored:?}");
         assert_eq!(entries(home.path()), before);
     }
 }
@@ -109,7 +109,7 @@ fn f6_scores_beside_the_records_do_not_reach_the_file() {
 }
 
 #[test]
-fn f4_the_file_lies_in_the_directory_under_the_specified_name() {
+fn f4_the_file_is_in_the_directory_under_the_specified_name() {
     let home = tempfile::tempdir().unwrap();
     let spool = flat(home.path());
     let payload = b"[1, 2]";
@@ -185,7 +185,7 @@ fn f34_every_byte_is_safe_before_anyone_hears_of_it() {
         assert!(seen.iter().all(|name| name.starts_with(".part-")), "{seen:?}");
     }
     let (listed, survey) = storing.finish().unwrap();
-    // All of it, and readable by whoever is told now.
+    // All of it, and readable from now on.
     assert_eq!(survey.count, 50_001);
     assert_eq!(whole(&private(spool.path()), listed.id()), payload.as_bytes());
 }
@@ -288,7 +288,7 @@ fn prop_the_original_of_what_was_stored_is_what_came() {
         }
         let (listed, _) = storing.finish().unwrap();
         let mut back = Vec::new();
-        original(&*spool.open(&listed.id().into(), at(0)).unwrap(), &mut back).unwrap();
+        restore_payload(&*spool.open(&listed.id().into(), at(0)).unwrap(), &mut back).unwrap();
         match listed.sidecar.content {
             StoredForm::Array | StoredForm::Lines => {
                 let text = |bytes| String::from_utf8(lexemes(bytes)).unwrap();

@@ -1,4 +1,4 @@
-//! Broken documents and what is said about them.
+//! Error messages for invalid documents.
 
 use mif::{MAX_CONTENT_BYTES, Memory, MifError};
 

@@ -1,4 +1,4 @@
-//! Documents made to hang, crash or confuse a reader: an error, and quickly.
+//! Hostile documents result in an error, and quickly.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the written forms look like, and the exact rules of the Markdown body.
+//! The layout of each format, and the exact rules of the Markdown body.
 
 use mif::{Memory, MemoryId, MemoryType, Relationship, RelationshipType, Value};
 use serde_json::json;

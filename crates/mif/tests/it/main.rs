@@ -1,4 +1,4 @@
-//! Tests of the `mif` crate as its users see it.
+//! Integration tests of the `mif` crate.
 
 #![expect(clippy::unwrap_used, reason = "tests; clippy exempts only functions marked #[test]")]
 

@@ -1,4 +1,4 @@
-//! Reading what was written gives the same memory, in each form and across forms.
+//! Reading what was written gives the same memory, in each format and across formats.
 
 use mif::{Memory, Value};
 use proptest::{prelude::*, test_runner::Config};
@@ -34,7 +34,7 @@ proptest! {
         let read = Memory::from_json(&memory.to_json()).unwrap();
         same(&read, &memory)?;
         // Not only back to the same memory: the object itself is the one that came in.
-        let written: Value = Value::Object(memory.at(mif::Detail::Full));
+        let written: Value = Value::Object(memory.at(mif::DetailLevel::Full));
         prop_assert_eq!(written, value);
     }
 

@@ -1,4 +1,4 @@
-//! Sample documents of both versions: each is imported, exported in every form, and compared.
+//! Sample documents of both versions: imported, exported in every format, and compared.
 
 use mif::{Memory, Value};
 

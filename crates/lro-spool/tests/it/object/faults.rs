@@ -1,11 +1,11 @@
-//! Faults of the store itself: each outcome has its type, and nothing is visible that is not whole.
+//! Faults of the store: each outcome has its error type, and nothing incomplete is visible.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lro_spool::{Damage, ObjectSpool, RemoteKind, Spool, SpoolError, StoreError};
+use lro_spool::{Damage, EncodeError, ObjectSpool, RemoteKind, Spool, SpoolError};
 
-use super::store::{Fault, Faulty, Op};
+use super::store::{Faulty, InjectedFault, Op};
 use super::{all, on, options, text};
 use crate::fixture::{at, id, put, whole};
 
@@ -45,7 +45,7 @@ fn a_few_failures_of_any_request_are_survived() {
     for bytes in [10, 12 * MIB] {
         let payload = text(bytes);
         for op in [Op::Put, Op::Begin, Op::Complete, Op::Get, Op::List, Op::Delete] {
-            for fault in [Fault::Error, Fault::Lost] {
+            for fault in [InjectedFault::Error, InjectedFault::Lost] {
                 let store = Faulty::new();
                 let what = format!("{op:?} {fault:?} with {bytes} bytes");
                 store.fail(op, "", fault, 2);
@@ -77,7 +77,7 @@ fn a_store_that_fails_for_ever_leaves_nothing_visible() {
             (Op::Part, ""),
             (Op::Complete, ""),
         ] {
-            for fault in [Fault::Error, Fault::Hang] {
+            for fault in [InjectedFault::Error, InjectedFault::Hang] {
                 let store = Faulty::new();
                 let what = format!("{op:?} {key} {fault:?} with {bytes} bytes");
                 store.fail(op, key, fault, if op == Op::Complete { 1 } else { FOR_EVER });
@@ -88,7 +88,7 @@ fn a_store_that_fails_for_ever_leaves_nothing_visible() {
                 let passes = op == Op::Complete || (bytes < MIB && op != Op::Put);
                 match &stored {
                     Ok(_) => assert!(passes, "{what}"),
-                    Err(StoreError::Spool(error)) => {
+                    Err(EncodeError::Spool(error)) => {
                         assert!(failed(error) && !passes, "{what}: {error:?}");
                     }
                     Err(error) => panic!("{what}: {error:?}"),
@@ -105,7 +105,7 @@ fn a_store_that_fails_for_ever_leaves_nothing_visible() {
 fn an_entry_whose_answer_is_lost_for_ever_is_whole_or_not_there() {
     for times in [1, 3, 4, 5, FOR_EVER] {
         let store = Faulty::new();
-        store.fail(Op::Put, "/index/", Fault::Lost, times);
+        store.fail(Op::Put, "/index/", InjectedFault::Lost, times);
         let stored = put(&quick(&store), id(1), b"[1,2]");
         // The first attempt stored it, and looking there shows so.
         assert!(stored.is_ok(), "{times}: {stored:?}");
@@ -116,17 +116,19 @@ fn an_entry_whose_answer_is_lost_for_ever_is_whole_or_not_there() {
 #[test]
 fn a_commit_of_which_nothing_can_be_known_leaves_it_whole_or_not_there() {
     let store = Faulty::new();
-    store.fail(Op::Put, "/index/", Fault::Lost, FOR_EVER);
-    store.fail(Op::Get, "/index/", Fault::Error, FOR_EVER);
+    store.fail(Op::Put, "/index/", InjectedFault::Lost, FOR_EVER);
+    store.fail(Op::Get, "/index/", InjectedFault::Error, FOR_EVER);
     let stored = put(&quick(&store), id(1), b"[1,2]");
-    assert!(matches!(&stored, Err(StoreError::Spool(error)) if failed(error)), "{stored:?}");
-    // It was stored, which nobody could say; then it is there with all of its bytes.
+    assert!(matches!(&stored, Err(EncodeError::Spool(error)) if failed(error)), "{stored:?}");
+    // The outcome was unknown; the result exists with all of its bytes.
     check(&store, b"[1,2]", true, "unknown");
 }
 
 #[test]
 fn wrong_bytes_are_asked_for_again_and_never_returned() {
-    for (fault, why) in [(Fault::Changed, Damage::Changed), (Fault::Short, Damage::Short)] {
+    for (fault, why) in
+        [(InjectedFault::Changed, Damage::Changed), (InjectedFault::Short, Damage::Short)]
+    {
         let (store, payload) = (Faulty::new(), text(3 * MIB));
         let spool = quick(&store);
         put(&spool, id(1), &payload).unwrap();
@@ -138,7 +140,7 @@ fn wrong_bytes_are_asked_for_again_and_never_returned() {
         match &read {
             Err(SpoolError::Damaged { why: found, .. }) => assert_eq!(*found, why),
             // Half a body of an object that is whole is no damage of the object.
-            Err(error) => assert!(failed(error) && fault == Fault::Short, "{error:?}"),
+            Err(error) => assert!(failed(error) && fault == InjectedFault::Short, "{error:?}"),
             Ok(_) => panic!("{fault:?} was returned"),
         }
         assert!(reader.as_file().is_none());
@@ -207,7 +209,7 @@ fn a_store_that_does_not_answer_is_given_up_in_time() {
     let store = Faulty::new();
     let spool = quick(&store);
     put(&spool, id(1), b"[1]").unwrap();
-    store.fail(Op::Get, "", Fault::Hang, FOR_EVER);
+    store.fail(Op::Get, "", InjectedFault::Hang, FOR_EVER);
     let begun = Instant::now();
     let opened = spool.open(&id(1).into(), at(0)).map(drop);
     let Err(SpoolError::Remote { source, .. }) = &opened else { panic!("{opened:?}") };
@@ -220,7 +222,7 @@ fn a_store_that_does_not_answer_is_given_up_in_time() {
 fn what_a_store_says_is_shown_without_hidden_characters() {
     let store = Faulty::new();
     let spool = quick(&store);
-    store.fail(Op::Get, "", Fault::Error, FOR_EVER);
+    store.fail(Op::Get, "", InjectedFault::Error, FOR_EVER);
     let Err(SpoolError::Remote { source, .. }) = spool.open(&id(1).into(), at(0)) else {
         panic!("it was opened");
     };
@@ -234,12 +236,12 @@ fn a_claim_that_cannot_be_made_expires_nothing() {
     let store = Faulty::new();
     let spool = quick(&store);
     put(&spool, id(1), b"[1]").unwrap();
-    store.fail(Op::Put, "/gone/", Fault::Error, FOR_EVER);
+    store.fail(Op::Put, "/gone/", InjectedFault::Error, FOR_EVER);
     let swept = spool.sweep(at(3_600_000)).unwrap();
     assert_eq!((swept.expired.len(), swept.failures.len()), (0, 1), "{swept:?}");
     store.heal();
-    // Its entry cannot be removed: it is told of once, and goes later.
-    store.fail(Op::Delete, "/index/", Fault::Error, FOR_EVER);
+    // Its entry cannot be deleted: it is reported once, and deleted later.
+    store.fail(Op::Delete, "/index/", InjectedFault::Error, FOR_EVER);
     assert_eq!(spool.sweep(at(3_600_000)).unwrap().expired.len(), 1);
     store.heal();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The life of a result with several processes on one bucket, and what they leave.
+//! The lifecycle of a result with several processes on one bucket, and their leftovers.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::records::Found;
 use lro_spool::{
-    Address, Bucket, Draft, Extension, Listed, NewResult, ObjectSpool, Quota, Spool, SpoolError,
-    StoreError, StoreRequest, StoredForm, store,
+    Address, Bucket, Draft, EncodeError, Extension, NewResult, ObjectSpool, Quota, ResultInfo,
+    Spool, SpoolError, StoreRequest, StoredForm, store,
 };
 
-use super::store::{Fault, Faulty, Op};
+use super::store::{Faulty, InjectedFault, Op};
 use super::{all, on, options, text};
 use crate::fixture::{HOUR, at, id, put, what, whole};
 
@@ -116,7 +116,7 @@ fn of_many_that_sweep_at_once_one_tells_of_each() {
                     barrier.wait();
                     let swept = spool.sweep(now).unwrap();
                     assert!(swept.failures.is_empty(), "{swept:?}");
-                    swept.expired.iter().map(Listed::id).collect::<Vec<_>>()
+                    swept.expired.iter().map(ResultInfo::id).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -152,7 +152,7 @@ fn readers_in_other_processes_have_a_grace_period() {
 }
 
 #[test]
-fn a_reader_that_outlives_the_grace_period_is_told_so() {
+fn a_reader_that_outlives_the_grace_period_gets_an_error() {
     let store = Faulty::new();
     let (one, two) =
         (on(Arc::clone(&store) as _, options()), on(Arc::clone(&store) as _, options()));
@@ -193,7 +193,7 @@ fn a_slow_writer_cannot_show_bytes_that_a_sweep_took() {
     let mut late = draft(&slow, 1);
     late.write(b"late").unwrap();
     // Its bytes are there, its entry takes for ever.
-    store.fail(Op::Put, "/index/", Fault::Hang, 1);
+    store.fail(Op::Put, "/index/", InjectedFault::Hang, 1);
     let committing = thread::spawn(move || late.commit(StoredForm::Text, None));
     while !store.keys().iter().any(|key| key.contains("/data/")) {
         thread::sleep(Duration::from_millis(5));
@@ -252,7 +252,7 @@ fn quotas_of_two_processes_hold_again_after_a_listing() {
         put(&two, id(n), b"[1]").unwrap();
     }
     // It has seen two and thinks there is room; the other, which listed later, knows.
-    let full = |stored| matches!(stored, Err(StoreError::Spool(SpoolError::Full { .. })));
+    let full = |stored| matches!(stored, Err(EncodeError::Spool(SpoolError::Full { .. })));
     assert!(full(put(&two, id(5), b"[1]")));
     one.sweep(at(0)).unwrap();
     assert!(full(put(&one, id(6), b"[1]")));

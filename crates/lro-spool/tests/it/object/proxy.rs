@@ -1,4 +1,4 @@
-//! A proxy between a spool and a real S3 server that breaks connections as it is told.
+//! A proxy between a spool and a real S3 server that breaks connections on demand.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,11 +1,11 @@
-//! What is fetched: the blocks that are needed, and a copy where a file is asked for.
+//! Reads fetch only the blocks they need, and a full copy if a file is requested.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use lro_spool::{Limit, ObjectSpool, Spool, SpoolError, StoredResult};
+use lro_spool::{ObjectSpool, Spool, SpoolError, SpoolLimit, StoredResult};
 
 use super::store::{Faulty, Op};
 use super::{all, on, options, text};
@@ -78,7 +78,7 @@ fn a_file_is_fetched_once_and_kept_for_the_next_reader() {
     assert!(whole == bytes);
     assert_eq!(file.metadata().unwrap().len(), bytes.len() as u64);
     assert_eq!(fetched(&store), (3, bytes.len() as u64));
-    // Whoever is handed it can read and nothing else, and it has no name.
+    // A process that receives it can only read it, and it has no name.
     assert!(file.write_all_at(b"x", 0).is_err());
     assert_eq!(std::os::unix::fs::MetadataExt::nlink(&file.metadata().unwrap()), 0);
     drop((reader, file));
@@ -103,11 +103,11 @@ fn without_room_there_is_no_file_and_the_bytes_come_all_the_same() {
     assert!(all(&*two, MIB).unwrap() == bytes);
     drop((one, two));
     let two = spool.open(&id(2).into(), at(0)).unwrap();
-    assert!(two.as_file().is_some(), "a copy that nobody uses makes room");
+    assert!(two.as_file().is_some(), "an unused copy makes room");
     let mut scratch = spool.scratch().unwrap();
     scratch.append(&bytes[..MIB / 2]).unwrap();
     let full = scratch.append(&bytes);
-    assert!(matches!(full, Err(SpoolError::Full { limit: Limit::Device })), "{full:?}");
+    assert!(matches!(full, Err(SpoolError::Full { limit: SpoolLimit::Device })), "{full:?}");
     assert_eq!(scratch.len(), MIB as u64 / 2);
     drop((scratch, two));
     let mut scratch = spool.scratch().unwrap();
@@ -120,7 +120,7 @@ fn free_space_is_kept_where_copies_and_scratch_lie() {
     let spool = on(Arc::clone(&store) as _, options().local(u64::MAX, u64::MAX));
     put(&spool, id(1), b"[1]").unwrap();
     let full = spool.scratch().map(drop);
-    assert!(matches!(full, Err(SpoolError::Full { limit: Limit::FreeSpace })), "{full:?}");
+    assert!(matches!(full, Err(SpoolError::Full { limit: SpoolLimit::FreeSpace })), "{full:?}");
     assert!(spool.open(&id(1).into(), at(0)).unwrap().as_file().is_none());
 }
 

@@ -1,9 +1,11 @@
-//! A real S3 server, and a network that breaks.
+//! A real S3 server behind an unreliable network.
 
 use std::thread;
 use std::time::Duration;
 
-use lro_spool::{Bucket, Damage, ObjectOptions, ObjectSpool, Quota, Spool, SpoolError, StoreError};
+use lro_spool::{
+    Bucket, Damage, EncodeError, ObjectOptions, ObjectSpool, Quota, Spool, SpoolError,
+};
 use testkit::s3::Server;
 
 use super::proxy::{Proxy, Wire};
@@ -36,8 +38,8 @@ fn way(server: &Server) -> Way {
     Way { proxy, spool, direct, bucket }
 }
 
-fn remote<T>(stored: &Result<T, StoreError>) -> bool {
-    matches!(stored, Err(StoreError::Spool(SpoolError::Remote { .. })))
+fn remote<T>(stored: &Result<T, EncodeError>) -> bool {
+    matches!(stored, Err(EncodeError::Spool(SpoolError::Remote { .. })))
 }
 
 /// The objects of the bucket, as files of the server.
@@ -72,7 +74,7 @@ fn large_results_go_in_parts_and_come_back_through_a_restart() {
 }
 
 #[test]
-fn a_range_takes_no_more_from_the_wire_than_its_blocks() {
+fn a_range_transfers_only_its_blocks() {
     let server = Server::shared();
     let Way { proxy, spool, .. } = way(server);
     let payload = text(16 * MIB);
@@ -218,7 +220,7 @@ fn a_server_killed_in_the_middle_of_uploads_has_whole_results_or_none() {
         }
         stored = writer.join().unwrap();
     });
-    let listed: Vec<_> = direct.list().unwrap().iter().map(lro_spool::Listed::id).collect();
+    let listed: Vec<_> = direct.list().unwrap().iter().map(lro_spool::ResultInfo::id).collect();
     for (id, outcome) in &stored {
         assert!(outcome.is_ok() || remote(outcome), "{outcome:?}");
         assert!(outcome.is_err() || listed.contains(id), "{id} was acknowledged and is lost");

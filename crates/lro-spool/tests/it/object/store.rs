@@ -1,4 +1,4 @@
-//! A store in memory that counts what is asked of it, and fails as it is told.
+//! A store in memory that counts requests and fails on demand.
 
 use std::fmt;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) enum Op {
 
 /// What is done to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum InjectedFault {
     /// It fails and nothing was done.
     Error,
     /// It is done, and its answer gets lost.
@@ -49,7 +49,7 @@ pub(super) enum Fault {
 pub(super) struct Rule {
     pub(super) op: Op,
     pub(super) key: &'static str,
-    pub(super) fault: Fault,
+    pub(super) fault: InjectedFault,
     pub(super) times: usize,
 }
 
@@ -66,7 +66,7 @@ impl Faulty {
         Arc::default()
     }
 
-    pub(super) fn fail(&self, op: Op, key: &'static str, fault: Fault, times: usize) {
+    pub(super) fn fail(&self, op: Op, key: &'static str, fault: InjectedFault, times: usize) {
         self.rules.lock().unwrap().push(Rule { op, key, fault, times });
     }
 
@@ -102,7 +102,7 @@ impl Faulty {
         done.unwrap();
     }
 
-    fn fault(&self, op: Op, key: &Path) -> Option<Fault> {
+    fn fault(&self, op: Op, key: &Path) -> Option<InjectedFault> {
         let mut rules = self.rules.lock().unwrap();
         let rule = rules
             .iter_mut()
@@ -112,11 +112,11 @@ impl Faulty {
     }
 
     /// Before a request: fails or hangs; what it returns is done to the answer.
-    async fn before(&self, op: Op, key: &Path, bytes: u64) -> Result<Option<Fault>> {
+    async fn before(&self, op: Op, key: &Path, bytes: u64) -> Result<Option<InjectedFault>> {
         self.log.lock().unwrap().push((op, key.to_string(), bytes));
         match self.fault(op, key) {
-            Some(Fault::Error) => Err(broken()),
-            Some(Fault::Hang) => {
+            Some(InjectedFault::Error) => Err(broken()),
+            Some(InjectedFault::Hang) => {
                 tokio::time::sleep(Duration::from_hours(1)).await;
                 Err(broken())
             }
@@ -129,8 +129,8 @@ fn broken() -> Error {
     Error::Generic { store: "faulty", source: "as it was told\u{202e}\u{1b}[31m".into() }
 }
 
-fn lost<T>(fault: Option<Fault>, answer: Result<T>) -> Result<T> {
-    if fault == Some(Fault::Lost) { Err(broken()) } else { answer }
+fn lost<T>(fault: Option<InjectedFault>, answer: Result<T>) -> Result<T> {
+    if fault == Some(InjectedFault::Lost) { Err(broken()) } else { answer }
 }
 
 impl fmt::Display for Faulty {
@@ -177,8 +177,8 @@ impl ObjectStore for Faulty {
         let (attributes, extensions) = (got.attributes.clone(), got.extensions.clone());
         let mut bytes = got.bytes().await?.to_vec();
         match fault {
-            Some(Fault::Short) => bytes.truncate(bytes.len() / 2),
-            Some(Fault::Changed) => {
+            Some(InjectedFault::Short) => bytes.truncate(bytes.len() / 2),
+            Some(InjectedFault::Changed) => {
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 1;
             }
@@ -228,8 +228,8 @@ impl ObjectStore for Faulty {
 #[derive(Debug)]
 struct Upload {
     inner: Box<dyn MultipartUpload>,
-    part: Option<Fault>,
-    complete: Option<Fault>,
+    part: Option<InjectedFault>,
+    complete: Option<InjectedFault>,
     unfinished: Arc<AtomicUsize>,
 }
 
@@ -240,7 +240,7 @@ impl MultipartUpload for Upload {
         async move {
             match fault {
                 None => sent.await,
-                Some(Fault::Hang) => std::future::pending().await,
+                Some(InjectedFault::Hang) => std::future::pending().await,
                 Some(_) => Err(broken()),
             }
         }
@@ -250,7 +250,7 @@ impl MultipartUpload for Upload {
     async fn complete(&mut self) -> Result<PutResult> {
         match self.complete.take() {
             None => {}
-            Some(Fault::Lost) => {
+            Some(InjectedFault::Lost) => {
                 self.unfinished.fetch_sub(1, Ordering::SeqCst);
                 self.inner.complete().await?;
                 return Err(broken());

@@ -1,10 +1,10 @@
-//! Tenants: in one bucket, and without a way to each other.
+//! Isolation of tenants in one bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lro_spool::{
-    Bucket, NotATenant, ObjectOptions, ObjectSpool, Quota, RemoteKind, Spool, SpoolError,
+    Bucket, InvalidTenant, ObjectOptions, ObjectSpool, Quota, RemoteKind, Spool, SpoolError,
 };
 use testkit::s3::Server;
 
@@ -33,11 +33,11 @@ fn tenants_of_one_bucket_see_nothing_of_each_other() {
     for spool in &spools[1..] {
         assert_eq!(spool.list().unwrap().len(), 1);
     }
-    assert_eq!(ObjectSpool::new(&bucket, "", Quota::NONE).err(), Some(NotATenant));
+    assert_eq!(ObjectSpool::new(&bucket, "", Quota::NONE).err(), Some(InvalidTenant));
 }
 
 #[test]
-fn everything_lies_below_the_prefix_and_the_tenant() {
+fn everything_is_below_the_prefix_and_the_tenant() {
     let store = Faulty::new();
     let bucket = Bucket::new(Arc::clone(&store) as _, "a/b", options()).unwrap();
     for tenant in ["../../x", "\\..\\y", "%2e%2e%2fz"] {
@@ -70,7 +70,7 @@ fn a_wrong_secret_is_refused_and_said_so_without_it() {
     let listed = spool.list();
     assert!(matches!(listed, Err(SpoolError::Remote { .. })), "{listed:?}");
     let stored = put(&spool, id(1), b"[1]");
-    assert!(matches!(stored, Err(lro_spool::StoreError::Spool(SpoolError::Remote { .. }))));
+    assert!(matches!(stored, Err(lro_spool::EncodeError::Spool(SpoolError::Remote { .. }))));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ledger: what each process says it did, in a file of its own.
+//! A log file per process of what it did.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Observer: measures a spool from outside, over and over, and holds it to its quota.
+//! An observer that measures a spool repeatedly and checks its quota.
 
 use std::collections::BTreeMap;
 use std::fs;

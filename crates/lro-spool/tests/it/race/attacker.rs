@@ -1,4 +1,4 @@
-//! Attacker: a process that puts traps under our names as fast as it can.
+//! A process that plants traps under our names as fast as it can.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -141,7 +141,7 @@ fn child_that_attacks_until_its_time_is_up() {
     attacker.forget(u64::MAX);
     fs::remove_dir_all(&attacker.kit).unwrap();
     let Attacks { tried, laid, swapped, missed } = attacker.done;
-    // Past the capture of a test's output, to whoever started it.
+    // Past the output capture of the test harness, to the parent process.
     let line = format!("\nattacks: {tried} {laid} {swapped} {missed}\n");
     io::stdout().write_all(line.as_bytes()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Canary: a result outside the spool, perfect in every way but its place.
+//! A valid result outside the spool, which must never be touched.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -10,7 +10,7 @@ use lro_spool::store;
 
 use crate::fixture::{id, private, what};
 
-/// Stands in each of its files, and nowhere else.
+/// Content of each of its files, and of no other file.
 pub(super) const TOKEN: &str = "canary-4kqz7r";
 const PAYLOAD: &[u8] = b"name,n\ncanary-4kqz7r,1\nbob,02\n";
 
@@ -20,9 +20,9 @@ pub(super) const ENDS: [&str; 4] = ["", ".meta.json", ".part-1", ".part-2"];
 /// Who else may look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Open {
-    /// Nobody: as a folder of a spool it would be accepted.
+    /// Only our user: as a spool directory it would be accepted.
     ToUs,
-    /// Everybody, who can make a copy.
+    /// Every user, who can make a copy.
     ToAll,
 }
 
