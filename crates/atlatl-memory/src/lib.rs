@@ -30,14 +30,11 @@ mod capture;
 pub mod contract;
 pub mod embed;
 mod filter;
-mod fusion;
 mod hit;
-mod hybrid_search;
 mod order;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod prompt;
-mod query_text;
 mod recall;
 mod search;
 mod sqlite;
@@ -49,7 +46,6 @@ pub use embed::{
 };
 pub use filter::Filter;
 pub use hit::{Found, RankPosition, RankedBy, SearchHit};
-pub use hybrid_search::{MOST_HITS, Mode};
 pub use order::{Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
@@ -59,8 +55,9 @@ pub use postgres::{
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{Recorded, Sent, recorded};
 pub use prompt::{Context, Estimate, PromptIntegration};
-pub use query_text::{Need, Phrase, Terms, indexed};
 pub use recall::{RecallRequest, RecallService};
+pub use search::hybrid::{MOST_HITS, Mode};
+pub use search::query::{Need, Phrase, Terms, indexed};
 pub use search::{SearchRequest, SearchService};
 pub use sqlite::{Health, SqliteStore};
 pub use store::{

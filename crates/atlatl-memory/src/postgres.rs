@@ -15,14 +15,14 @@ mod idle_connections;
 mod info;
 mod lexemes;
 mod list;
-mod maintain;
+mod maintenance;
+mod migrations;
 mod options;
 mod pool;
 mod porter;
 mod registry;
 mod row_level_security;
 mod rows;
-mod schema;
 mod session;
 #[cfg(feature = "contract")]
 mod statement_recorder;
@@ -53,7 +53,7 @@ use self::transaction_prologue::Access;
 use self::vector_search::Wanted;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+use crate::search::query::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
 };
@@ -93,7 +93,7 @@ impl Postgres {
     /// Brings the schema up to date. The URL of `owner` names whoever owns it; its `role` is let in,
     /// and must be there already. The names of the migrations that were applied.
     pub fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
-        schema::migrate(owner)
+        migrations::migrate(owner)
     }
 
     /// The store of one tenant. A name has 1 to 128 bytes and no control characters.
@@ -326,12 +326,12 @@ impl MemoryStore for PostgresStore {
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| maintain::expire(db, tenant, now, limit))
+        self.pool()?.write(&tenant.name, |db| maintenance::expire(db, tenant, now, limit))
     }
 
     fn repair(&self) -> Result<Repaired, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| maintain::repair(db, tenant))
+        self.pool()?.write(&tenant.name, |db| maintenance::repair(db, tenant))
     }
 
     fn lease(
@@ -340,14 +340,14 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool()?.write(&self.tenant.name, |db| maintain::lease(db, task, now, until))
+        self.pool()?.write(&self.tenant.name, |db| maintenance::lease(db, task, now, until))
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
         let (pool, tenant) = (self.pool()?, &self.tenant);
-        match pool.read(&tenant.name, Access::Keys, &|db| maintain::secret(db, tenant))? {
+        match pool.read(&tenant.name, Access::Keys, &|db| maintenance::secret(db, tenant))? {
             Some(secret) => Ok(secret),
-            None => pool.write(&tenant.name, |db| maintain::make_secret(db, tenant)),
+            None => pool.write(&tenant.name, |db| maintenance::make_secret(db, tenant)),
         }
     }
 }

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use crate::embed::Embedder;
 use crate::filter::Filter;
 use crate::hit::{Found, RankPosition, SearchHit};
-use crate::hybrid_search::{Finder, MOST_HITS, Mode, Question};
-use crate::query_text::Need;
+use crate::search::hybrid::{Finder, MOST_HITS, Mode, Question};
+use crate::search::query::Need;
 use crate::store::{MemoryStore, StoreError};
 
 /// A wish to remember.

@@ -1,5 +1,9 @@
 //! Search: memories that have certain words, or lie near a meaning.
 
+pub(crate) mod fusion;
+pub(crate) mod hybrid;
+pub(crate) mod query;
+
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -7,8 +11,8 @@ use chrono::{DateTime, Utc};
 use crate::embed::Embedder;
 use crate::filter::Filter;
 use crate::hit::{Found, RankPosition, SearchHit};
-use crate::hybrid_search::{Finder, MOST_HITS, Mode, Question};
-use crate::query_text::Need;
+use crate::search::hybrid::{Finder, MOST_HITS, Mode, Question};
+use crate::search::query::Need;
 use crate::store::{MemoryStore, StoreError};
 
 /// A search.

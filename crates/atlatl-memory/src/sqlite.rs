@@ -8,7 +8,7 @@ mod check;
 mod crud;
 mod find;
 mod list;
-mod maintain;
+mod maintenance;
 mod pool;
 mod schema;
 mod vector_search;
@@ -25,7 +25,7 @@ use self::pool::Pool;
 use self::vector_search::Flat;
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+use crate::search::query::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
 };
@@ -158,7 +158,7 @@ impl MemoryStore for SqliteStore {
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
-        let gone = self.pool.write(|db| maintain::expire(db, now, limit))?;
+        let gone = self.pool.write(|db| maintenance::expire(db, now, limit))?;
         if !gone.is_empty() {
             self.pool.scrub();
         }
@@ -167,11 +167,11 @@ impl MemoryStore for SqliteStore {
 
     fn repair(&self) -> Result<Repaired, StoreError> {
         // Looking takes long where there is much, and no writer should wait for that.
-        let broken = self.pool.read(maintain::broken)?;
+        let broken = self.pool.read(maintenance::broken)?;
         if broken.is_empty() {
             return Ok(Repaired::default());
         }
-        self.pool.write(|db| maintain::mend(db, &broken))
+        self.pool.write(|db| maintenance::mend(db, &broken))
     }
 
     fn lease(
@@ -180,10 +180,10 @@ impl MemoryStore for SqliteStore {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool.write(|db| maintain::lease(db, task, now, until))
+        self.pool.write(|db| maintenance::lease(db, task, now, until))
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
-        self.pool.read_once(maintain::secret)
+        self.pool.read_once(maintenance::secret)
     }
 }

@@ -5,7 +5,7 @@ use mif::{Memory, MemoryId, MifError};
 
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+use crate::search::query::Terms;
 
 /// Keeps memories and finds them again. Blocking: whoever has a runtime uses its blocking threads.
 ///

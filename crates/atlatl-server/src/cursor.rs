@@ -8,8 +8,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use mif::MemoryId;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::ArgumentError;
 use crate::signing::Signer;
+use crate::tools::arguments::ArgumentError;
 
 const PURPOSE: &str = "cursor";
 /// How long a reader may take for a page.

@@ -18,10 +18,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::client::{Client, TASKS, Transport};
-use crate::definition::definition;
 use crate::server::{Delivery, MemoryServer};
-use crate::task::State;
-use crate::tool::Tool;
+use crate::tasks::State;
+use crate::tools::Tool;
+use crate::tools::definition::definition;
 use crate::trace::{DELIVERY, STORE, Traced, code};
 
 /// How long a client may keep a list of ours, in milliseconds: tools change with the program alone.
@@ -265,7 +265,7 @@ impl MemoryServer {
         params: &Object<'_>,
         client: Client,
         span: &Traced,
-    ) -> Result<std::sync::Arc<crate::task::Task>> {
+    ) -> Result<std::sync::Arc<crate::tasks::Task>> {
         let id = params
             .text("taskId")
             .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "taskId is missing"))?;

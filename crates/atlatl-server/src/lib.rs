@@ -4,14 +4,11 @@
 //! pair of streams. Tools know nothing of offloading: what they answer is written, and what is
 //! written passes the interceptor.
 
-mod arguments;
 pub mod auth;
 mod client;
 mod cursor;
-mod definition;
 mod dispatch;
 pub mod event;
-mod handlers;
 mod handshake;
 pub mod http;
 mod maintenance;
@@ -19,17 +16,15 @@ mod permit;
 mod prompt;
 mod quota;
 mod resource;
-mod response;
 mod server;
 mod signed_url;
 mod signing;
 pub mod stdio;
-mod task;
-mod tool;
-mod tool_error;
+mod tasks;
+mod tools;
 pub mod trace;
 
 pub use client::{Client, Transport};
 pub use server::{MemoryServer, ServerConfig};
 pub use signed_url::{SignedLinks, SignedUrl};
-pub use task::TaskSlots;
+pub use tasks::TaskSlots;

@@ -9,7 +9,7 @@ use lro::MaintenanceTask;
 
 use crate::event::EventKind;
 use crate::server::MemoryServer;
-use crate::tool::Tool;
+use crate::tools::Tool;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);

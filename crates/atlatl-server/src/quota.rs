@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use atlatl_memory::{Filter, StoreError};
 
 use crate::server::ServerInner;
-use crate::tool_error::ToolError;
+use crate::tools::tool_error::ToolError;
 
 /// For how long a count is good.
 const COUNTED_FOR: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use crate::client::{Client, Transport};
 use crate::event::EventBus;
 use crate::quota::MemoryQuota;
 use crate::signing::{Signer, StoreSigner};
-use crate::task::{TaskSlots, Tasks};
+use crate::tasks::{TaskSlots, Tasks};
 
 /// How long a call may take before a client that takes tasks gets one.
 const TASK_AFTER: Duration = Duration::from_secs(1);

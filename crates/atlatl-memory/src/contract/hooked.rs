@@ -7,7 +7,7 @@ use mif::{Memory, MemoryId};
 
 use crate::filter::Filter;
 use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+use crate::search::query::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
 };

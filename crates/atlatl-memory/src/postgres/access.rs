@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
-use super::schema::NOBODY;
+use super::migrations::NOBODY;
 use super::transaction_prologue::Access;
 use super::{Postgres, Session};
 use crate::store::StoreError;

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use super::info::DatabaseInfo;
+use super::migrations;
 use super::options::PostgresOptions;
 use super::pool::Pool;
-use super::schema;
 use crate::store::StoreError;
 
 /// A database that is looked at before it is used, and not before it is there.
@@ -45,8 +45,8 @@ impl Database {
         let known = if let Some(known) = self.known.get() {
             known
         } else {
-            schema::check(&self.pool, &self.role)?;
-            let pgvector = schema::vectors(&self.pool)?;
+            migrations::check(&self.pool, &self.role)?;
+            let pgvector = migrations::vectors(&self.pool)?;
             self.known.get_or_init(|| Known { pgvector })
         };
         Ok((&self.pool, known.pgvector.as_ref()))

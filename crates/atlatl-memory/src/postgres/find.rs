@@ -6,7 +6,7 @@ use super::lexemes::Asked;
 use super::list::Condition;
 use super::session::Session;
 use super::value::{Uuid, rows};
-use crate::query_text::Need;
+use crate::search::query::Need;
 use crate::store::{Match, Matches, StoreError};
 
 pub(super) fn lexical(

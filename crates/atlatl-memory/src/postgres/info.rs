@@ -1,7 +1,7 @@
 //! Information about the database server and its schema, for administrators.
 
+use super::migrations;
 use super::pool::Pool;
-use super::schema;
 use super::transaction_prologue::Access;
 use crate::store::StoreError;
 
@@ -32,7 +32,7 @@ impl DatabaseInfo {
                      (SELECT max(number) FROM atlatl.migration), \
                      (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
                       AND has_schema_privilege(e.extnamespace, 'USAGE'))";
-        pool.read(schema::NOBODY, Access::Condition, &|db| {
+        pool.read(migrations::NOBODY, Access::Condition, &|db| {
             let rows = db.query(asked, &[])?;
             let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
             Ok(Self {
@@ -40,7 +40,7 @@ impl DatabaseInfo {
                 server: row.get(0),
                 role: role.to_owned(),
                 schema: row.get(2),
-                known: schema::newest(),
+                known: migrations::newest(),
                 pgvector: row.get(3),
                 connections: row.get::<_, &str>(1).parse().unwrap_or_default(),
             })

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use mif::Memory;
 
 use super::tsquery::{cut, words};
-use crate::query_text::{Need, Phrase, Terms};
+use crate::search::query::{Need, Phrase, Terms};
 
 /// The last place that a word can have in the index.
 const PLACES: u16 = 16_383;

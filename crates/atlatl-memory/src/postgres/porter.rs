@@ -185,7 +185,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::tsquery::words;
-    use crate::query_text::indexed;
+    use crate::search::query::indexed;
 
     /// The words that `SQLite` puts into its index.
     fn of_sqlite(text: &str) -> BTreeSet<String> {

@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
 use super::access::Bounds;
+use super::migrations::{self, NOBODY};
 use super::options::PostgresOptions;
 use super::pool::Pool;
-use super::schema::{self, NOBODY};
 use super::transaction_prologue::Access;
 use super::{Session, check_name};
 use crate::store::StoreError;
@@ -76,7 +76,7 @@ impl Registry {
     pub fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
         let own = PostgresOptions { role: "none".to_owned(), connections: 1, ..owner.clone() };
         let pool = Pool::new(&own)?;
-        schema::check_version(&pool)?;
+        migrations::check_version(&pool)?;
         Ok(Self(pool))
     }
 

@@ -3,7 +3,7 @@
 //! A backup may have been restored without them, before the roles were there that they name, or for
 //! another owner. Then tenants see each other, or the functions that run as the owner see nothing.
 
-use super::schema::quoted;
+use super::migrations::quoted;
 use super::session::Session;
 use crate::store::StoreError;
 

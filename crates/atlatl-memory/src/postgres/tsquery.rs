@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::porter::stem;
-use crate::query_text::indexed;
+use crate::search::query::indexed;
 
 /// A longer word is known by its beginning: the index takes 2046 bytes.
 const MAX_WORD_LEN: usize = 255;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 
-use super::maintain::broken;
-use super::pool::failed;
+use super::maintenance::broken;
 use super::schema::{APPLICATION, VERSION};
+use super::pool::failed;
 use crate::store::StoreError;
 
 /// How long another process may write before that is called busy.

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::pool::failed;
 use crate::filter::{confidence, expires, status};
 use crate::order::{changed, microseconds};
-use crate::query_text::indexed;
+use crate::search::query::indexed;
 use crate::store::{Change, Clash, Put, StoreError};
 
 pub(super) fn put(

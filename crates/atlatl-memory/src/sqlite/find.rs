@@ -8,7 +8,7 @@ use super::crud::id_of;
 use super::list::Condition;
 use super::pool::failed;
 use crate::filter::Filter;
-use crate::query_text::{Need, Terms};
+use crate::search::query::{Need, Terms};
 use crate::store::{Match, Matches, StoreError};
 
 /// A word in a title or a tag says more than one somewhere in the content.

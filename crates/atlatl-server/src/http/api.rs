@@ -18,10 +18,10 @@ use super::App;
 use super::admission::HttpState;
 use super::extract::{LimitedBody, MemoryIdPath};
 use super::problem::{of_store, of_trouble};
-use crate::arguments::{ArgumentError, Arguments, with_filter};
 use crate::event::EventKind;
 use crate::permit;
-use crate::response::Set;
+use crate::tools::arguments::{ArgumentError, Arguments, with_filter};
+use crate::tools::response::Set;
 
 /// Memories on a page when nobody says how many, and at most.
 const PAGE: u64 = 50;

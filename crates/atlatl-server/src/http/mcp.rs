@@ -25,7 +25,7 @@ use super::tracing;
 use crate::client::{Client, Transport};
 use crate::dispatch::{envelope, is_brief, spoken};
 use crate::signing::Signer;
-use crate::tool::Tool;
+use crate::tools::Tool;
 
 /// What a session of a proxy is sealed for.
 const PURPOSE: &str = "session";

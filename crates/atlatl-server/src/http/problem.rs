@@ -4,8 +4,8 @@ use atlatl_memory::StoreError;
 use axum::http::StatusCode;
 use lro_http::Problem;
 
-use crate::arguments::ArgumentError;
-use crate::tool_error::ToolError;
+use crate::tools::arguments::ArgumentError;
+use crate::tools::tool_error::ToolError;
 
 impl From<ArgumentError> for Problem {
     fn from(error: ArgumentError) -> Self {

@@ -6,7 +6,7 @@ use lro_wire::{
     NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,
 };
 
-use crate::tool::Tool;
+use crate::tools::Tool;
 
 /// What OpenTelemetry calls a value that is not among those that are known.
 const OTHER: &str = "_OTHER";

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::server::MemoryServer;
-use crate::tool::Tool;
+use crate::tools::Tool;
 use crate::trace::Traced;
 
 const PURPOSE: &str = "task";

@@ -4,7 +4,7 @@ use atlatl_memory::StoreError;
 use lro::mcp::Called;
 use mif::MemoryId;
 
-use crate::arguments::ArgumentError;
+use crate::tools::arguments::ArgumentError;
 
 /// Why a tool has no answer.
 pub(crate) enum ToolError {

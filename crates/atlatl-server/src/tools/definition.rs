@@ -3,7 +3,7 @@
 use lro_wire::meta::Era;
 use serde_json::{Map, Value, json};
 
-use crate::tool::Tool;
+use crate::tools::Tool;
 
 /// The definition of `tool` for a client of `era`.
 pub(crate) fn definition(tool: Tool, era: Era) -> Value {

@@ -8,10 +8,10 @@ use mif::{Memory, MemoryId};
 
 use crate::embed::Embedder;
 use crate::filter::Filter;
-use crate::fusion::{self, Ranked, fused, settled};
 use crate::hit::{Found, RankPosition, RankedBy, SearchHit};
 use crate::order::Order;
-use crate::query_text::{Need, Terms};
+use crate::search::fusion::{self, Ranked, fused, settled};
+use crate::search::query::{Need, Terms};
 use crate::store::{Match, Matches, MemoryStore, StoreError};
 
 /// The most answers that one question has.

@@ -1,6 +1,12 @@
 //! Tool: the memory tools, and what each of them takes.
 
-use crate::arguments::with_filter;
+pub(crate) mod arguments;
+pub(crate) mod definition;
+pub(crate) mod handlers;
+pub(crate) mod response;
+pub(crate) mod tool_error;
+
+use crate::tools::arguments::with_filter;
 
 /// A tool of the memory server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
