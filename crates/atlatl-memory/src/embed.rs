@@ -6,29 +6,23 @@ mod bert;
 #[cfg(feature = "openai")]
 mod circuit_breaker;
 mod config;
-mod endpoint;
-mod error;
 #[cfg(feature = "local")]
-mod model_dir;
-#[cfg(any(feature = "local", feature = "openai"))]
-mod normalize;
+mod local_model;
 #[cfg(feature = "openai")]
 mod openai;
-#[cfg(feature = "local")]
-mod static_model;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub use backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_missing};
+pub use self::backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_missing};
 #[cfg(feature = "local")]
-pub use bert::Bert;
-pub use config::{EmbedderChoice, NotAChoice};
-pub use endpoint::{Endpoint, NotAnEndpoint};
-pub use error::EmbedError;
+pub use self::bert::Bert;
+pub use self::config::{EmbedderChoice, Endpoint, NotAChoice, NotAnEndpoint};
+#[cfg(feature = "local")]
+pub use self::local_model::Table;
 #[cfg(feature = "openai")]
-pub use openai::{OpenAi, OpenAiLimits};
-#[cfg(feature = "local")]
-pub use static_model::Table;
+pub use self::openai::{OpenAi, OpenAiLimits};
 
 /// What every model has a vector for.
 const CHECKED_TEXT: &str = "one short sentence";
@@ -93,7 +87,7 @@ pub fn open(
             Err(EmbedError::NotBuilt { what: "endpoints", feature: "openai" })
         }
         #[cfg(feature = "local")]
-        EmbedderChoice::Local { directory } => model_dir::open(directory).map(Some),
+        EmbedderChoice::Local { directory } => local_model::open(directory).map(Some),
         #[cfg(not(feature = "local"))]
         EmbedderChoice::Local { .. } => {
             Err(EmbedError::NotBuilt { what: "local models", feature: "local" })
@@ -107,5 +101,124 @@ fn none_blank(texts: &[&str]) -> Result<(), EmbedError> {
     match texts.iter().position(|text| text.trim().is_empty()) {
         Some(index) => Err(EmbedError::Empty { index }),
         None => Ok(()),
+    }
+}
+
+// --- Errors of embedders, by what a caller can do about them.
+
+/// The cause below one of our errors.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why there are no vectors.
+///
+/// No variant holds the API key: what an endpoint says is searched for it first.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbedError {
+    /// Nobody answered, or somebody who is busy: the same call may succeed later.
+    #[error("the embedding endpoint cannot be reached: {why}")]
+    Unreachable {
+        /// What happened.
+        why: String,
+        /// What the network said, where it did.
+        source: Option<Cause>,
+        /// How long the endpoint asked to be left alone (`Retry-After`), if it did.
+        retry_after: Option<Duration>,
+    },
+    /// The endpoint will not do it: the key, the model's name or the texts have to change.
+    #[error("the embedding endpoint refused with status {status}: {message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// What the endpoint said about it, shortened: text from outside, not to be trusted.
+        message: String,
+    },
+    /// The endpoint said nonsense: it is no embedding endpoint, or it is broken.
+    #[error("the embedding endpoint's answer is of no use: {why}")]
+    Answer {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The local model cannot be used: the set-up has to change.
+    #[error("the model in {} cannot be used: {why}", path.display())]
+    Model {
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What the system or the library said, where it did.
+        source: Option<Cause>,
+    },
+    /// The model finds nothing in this text: keep it without a vector.
+    #[error("text {index} has nothing in it that the model could embed")]
+    Empty {
+        /// Which of the texts, counted from 0.
+        index: usize,
+    },
+    /// The key cannot go into a header: configure another.
+    #[error("the API key is empty or has characters that no HTTP header can carry")]
+    Key,
+    /// The program was built without what the configuration asks for.
+    #[error("this program was built without {what}; build it with `--features {feature}`")]
+    NotBuilt {
+        /// What is missing.
+        what: &'static str,
+        /// The cargo feature that brings it.
+        feature: &'static str,
+    },
+}
+
+impl EmbedError {
+    /// How long the endpoint asked to be left alone, if it did.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unreachable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether the same text fails again, whatever the state of the endpoint: it has nothing to embed,
+    /// or the endpoint answered that the request itself is wrong (400, 413 or 422).
+    pub(crate) fn is_refusal_of_text(&self) -> bool {
+        matches!(self, Self::Empty { .. } | Self::Refused { status: 400 | 413 | 422, .. })
+    }
+}
+
+// --- Normalizes vectors to length 1.
+
+/// The vector with length 1, or `None` if it has no direction: empty, all zeros, or not finite.
+#[cfg(any(feature = "local", feature = "openai"))]
+pub(crate) fn normalize(mut vector: Vec<f32>) -> Option<Vec<f32>> {
+    // In f64, where the square of no f32 overflows.
+    let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let length = squares.sqrt();
+    if !length.is_finite() || length == 0.0 {
+        return None;
+    }
+    for x in &mut vector {
+        #[expect(clippy::cast_possible_truncation, reason = "a number between -1 and 1")]
+        {
+            *x = (f64::from(*x) / length) as f32;
+        }
+    }
+    Some(vector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalize;
+
+    #[test]
+    fn brings_small_and_huge_vectors_to_length_1() {
+        assert_eq!(normalize(vec![3.0, 4.0]), Some(vec![0.6, 0.8]));
+        assert_eq!(normalize(vec![0.0, 3.0e38, 0.0]), Some(vec![0.0, 1.0, 0.0]));
+        assert_eq!(normalize(vec![1.0e-45]), Some(vec![1.0]));
+    }
+
+    #[test]
+    fn gives_no_direction_to_what_has_none() {
+        for none in [vec![], vec![0.0, -0.0], vec![f32::NAN, 1.0], vec![f32::INFINITY]] {
+            assert_eq!(normalize(none), None);
+        }
     }
 }

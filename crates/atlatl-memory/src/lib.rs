@@ -29,12 +29,9 @@ mod capture;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod embed;
-mod filter;
-mod hit;
-mod order;
+mod listing;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod prompt;
 mod recall;
 mod search;
 mod sqlite;
@@ -44,9 +41,7 @@ pub use capture::{CaptureService, Moment};
 pub use embed::{
     BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, embed_missing,
 };
-pub use filter::Filter;
-pub use hit::{Found, RankPosition, RankedBy, SearchHit};
-pub use order::{Listed, Order, Position, UnknownOrder};
+pub use listing::{Filter, Listed, Order, Position, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
     Bounds, DatabaseInfo, KnownTenant, ListedKey, ListedTenant, NewKey, PlainText, Postgres,
@@ -54,11 +49,10 @@ pub use postgres::{
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{Recorded, Sent, recorded};
-pub use prompt::{Context, Estimate, PromptIntegration};
-pub use recall::{RecallRequest, RecallService};
-pub use search::hybrid::{MOST_HITS, Mode};
+pub use recall::{Context, Estimate, PromptIntegration, RecallRequest, RecallService};
+pub use search::fusion::{MOST_HITS, Mode};
 pub use search::query::{Need, Phrase, Terms, indexed};
-pub use search::{SearchRequest, SearchService};
+pub use search::{Found, RankPosition, RankedBy, SearchHit, SearchRequest, SearchService};
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, Source, StoreError, Unembedded,

@@ -4,55 +4,39 @@
 //! statement sees is decided in the database, by policies that bind the role it runs as: a statement
 //! that does not say whose they are sees none.
 
-mod access;
 mod connection;
 mod crud;
-mod database;
-mod error;
-mod find;
-mod guarded;
-mod idle_connections;
-mod info;
 mod lexemes;
-mod list;
 mod maintenance;
 mod migrations;
 mod options;
 mod pool;
-mod porter;
 mod registry;
 mod row_level_security;
-mod rows;
+mod search;
 mod session;
 #[cfg(feature = "contract")]
 mod statement_recorder;
-mod transaction_prologue;
-mod tsquery;
-mod value;
 mod vector_index;
-mod vector_search;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-pub use self::access::{Bounds, KnownTenant, StoredKey};
 use self::crud::Tenant;
-use self::database::{Database, Pgvector};
-pub use self::info::DatabaseInfo;
 use self::lexemes::Asked;
-use self::list::Condition;
-pub use self::options::{PlainText, PostgresOptions};
+use self::options::{Database, Pgvector};
+pub use self::options::{DatabaseInfo, PlainText, PostgresOptions};
 use self::pool::Pool;
-pub use self::registry::{ListedKey, ListedTenant, NewKey, Registry};
-use self::session::Session;
+pub use self::registry::{
+    Bounds, KnownTenant, ListedKey, ListedTenant, NewKey, Registry, StoredKey,
+};
+use self::search::{Condition, Wanted};
+use self::session::{Access, Session};
 #[cfg(feature = "contract")]
 pub use self::statement_recorder::{Recorded, Sent, recorded};
-use self::transaction_prologue::Access;
-use self::vector_search::Wanted;
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
+use super::listing::{Filter, Listed, Order, Position};
 use crate::search::query::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
@@ -197,7 +181,7 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Listed, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            list::after(db, self.condition(filter, now), order, after, limit)
+            search::after(db, self.condition(filter, now), order, after, limit)
         })
     }
 
@@ -210,13 +194,13 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            list::from(db, self.condition(filter, now), order, offset, limit)
+            search::from(db, self.condition(filter, now), order, offset, limit)
         })
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let condition = self.condition(filter, now);
-        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| list::count(db, &condition))
+        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| search::count(db, &condition))
     }
 
     fn lexical(
@@ -233,7 +217,7 @@ impl MemoryStore for PostgresStore {
             let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
                 return Ok(Matches::default());
             };
-            find::lexical(db, asked, terms.need, self.condition(filter, now), limit)
+            search::lexical(db, asked, terms.need, self.condition(filter, now), limit)
         })
     }
 
@@ -253,7 +237,7 @@ impl MemoryStore for PostgresStore {
                 return Ok((Matches::default(), Vec::new()));
             };
             let condition = self.condition(filter, now);
-            let matches = find::lexical(db, asked, terms.need, condition, limit)?;
+            let matches = search::lexical(db, asked, terms.need, condition, limit)?;
             let read = crud::get_all(db, &self.tenant, &matches.first(first))?;
             Ok((matches, read))
         })
@@ -270,9 +254,8 @@ impl MemoryStore for PostgresStore {
         let Some(wanted) = Wanted::new(model, vector) else { return Ok(Vec::new()) };
         let (pool, pgvector) = self.database.checked()?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
-        let all = |db: &Session| {
-            vector_search::nearest(db, schema, &wanted, self.condition(filter, now), limit)
-        };
+        let all =
+            |db: &Session| search::nearest(db, schema, &wanted, self.condition(filter, now), limit);
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
             let found = pool.read(&self.tenant.name, Access::Condition, &|db| {
                 let condition = self.condition(filter, now);
@@ -315,13 +298,13 @@ impl MemoryStore for PostgresStore {
     ) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            vector_search::unembedded(db, tenant, model, after, limit)
+            search::unembedded(db, tenant, model, after, limit)
         })
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| vector_search::put(db, tenant, model, vectors))
+        self.pool()?.write(&tenant.name, |db| search::put(db, tenant, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {

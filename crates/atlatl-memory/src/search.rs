@@ -1,19 +1,18 @@
 //! Search: memories that have certain words, or lie near a meaning.
 
 pub(crate) mod fusion;
-pub(crate) mod hybrid;
 pub(crate) mod query;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use mif::{Memory, MemoryId};
 
-use crate::embed::Embedder;
-use crate::filter::Filter;
-use crate::hit::{Found, RankPosition, SearchHit};
-use crate::search::hybrid::{Finder, MOST_HITS, Mode, Question};
-use crate::search::query::Need;
-use crate::store::{MemoryStore, StoreError};
+use self::fusion::{Finder, MOST_HITS, Mode, Question};
+use self::query::Need;
+use super::embed::Embedder;
+use super::listing::Filter;
+use super::store::{MemoryStore, StoreError};
 
 /// A search.
 #[derive(Debug, Clone)]
@@ -73,5 +72,72 @@ impl SearchService {
             after: request.after.as_ref(),
             now: request.now,
         })
+    }
+}
+
+// --- Hit: a memory that answers a question, and how well.
+
+/// A memory that answers a question.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SearchHit {
+    /// The memory.
+    pub memory: Memory,
+    /// How well it answers, from 0 to 1; the best answer has 1.
+    pub score: f64,
+    /// How well its words fit, in the measure of the index.
+    pub lexical: Option<f64>,
+    /// How near its vector is: the cosine.
+    pub vector: Option<f64>,
+}
+
+/// A place among answers: after the one of this score and id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankPosition {
+    /// The score.
+    pub score: f64,
+    /// The memory, which decides between equal scores.
+    pub id: MemoryId,
+}
+
+/// The answers to a question.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The best, the best first.
+    pub hits: Vec<SearchHit>,
+    /// How many there are in all.
+    pub total_matches: u64,
+    /// Whether there are more behind these.
+    pub more: bool,
+    /// What they were ranked by.
+    pub ranked_by: RankedBy,
+    /// What could not be done.
+    pub warning: Option<String>,
+}
+
+/// What answers were ranked by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RankedBy {
+    /// Their words.
+    Lexical,
+    /// Their vectors.
+    Vector,
+    /// Both.
+    Hybrid,
+    /// Nothing was asked: the newest first, without scores.
+    Time,
+}
+
+impl RankedBy {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lexical => "lexical",
+            Self::Vector => "vector",
+            Self::Hybrid => "hybrid",
+            Self::Time => "time",
+        }
     }
 }

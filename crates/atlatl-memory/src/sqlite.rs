@@ -4,16 +4,10 @@
 //! whatever is kept beside a memory, such as its vector, is of that version or of none, and what
 //! still waits for a vector is what has a key above the last that got one.
 
-mod check;
 mod crud;
-mod find;
-mod list;
 mod maintenance;
 mod pool;
-mod schema;
-mod vector_search;
-
-pub use self::check::Health;
+mod search;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -21,10 +15,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
+pub use self::maintenance::Health;
 use self::pool::Pool;
-use self::vector_search::Flat;
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
+use self::search::Flat;
+use super::listing::{Filter, Listed, Order, Position};
 use crate::search::query::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
@@ -49,7 +43,7 @@ impl SqliteStore {
     /// Looks at the store at `path` without changing it, and counts what waits for a vector of
     /// `model`. `None` where there is no file.
     pub fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
-        check::check(path, model)
+        maintenance::check(path, model)
     }
 
     /// A store with a bound on the size of the file, in pages: what a full disk does can be seen
@@ -104,7 +98,7 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Listed, StoreError> {
-        self.pool.read_once(|db| list::after(db, filter, order, after, limit, now))
+        self.pool.read_once(|db| crud::after(db, filter, order, after, limit, now))
     }
 
     fn list_from(
@@ -115,11 +109,11 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read_once(|db| list::from(db, filter, order, offset, limit, now))
+        self.pool.read_once(|db| crud::from(db, filter, order, offset, limit, now))
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        self.pool.read_once(|db| list::count(db, filter, now))
+        self.pool.read_once(|db| crud::count(db, filter, now))
     }
 
     fn lexical(
@@ -129,7 +123,7 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError> {
-        self.pool.read(|db| find::lexical(db, terms, filter, limit, now))
+        self.pool.read(|db| search::lexical(db, terms, filter, limit, now))
     }
 
     fn nearest(
@@ -140,8 +134,8 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Match>, StoreError> {
-        let flat = vector_search::of_model(&self.flat, model, vector.len());
-        self.pool.read(|db| vector_search::nearest(db, &flat, vector, filter, limit, now))
+        let flat = search::of_model(&self.flat, model, vector.len());
+        self.pool.read(|db| search::nearest(db, &flat, vector, filter, limit, now))
     }
 
     fn unembedded(
@@ -150,11 +144,11 @@ impl MemoryStore for SqliteStore {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| vector_search::unembedded(db, model, after, limit))
+        self.pool.read(|db| search::unembedded(db, model, after, limit))
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
-        self.pool.write(|db| vector_search::put(db, model, vectors))
+        self.pool.write(|db| search::put(db, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {

@@ -3,8 +3,7 @@
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MifError};
 
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
+use super::listing::{Filter, Listed, Order, Position};
 use crate::search::query::Terms;
 
 /// Keeps memories and finds them again. Blocking: whoever has a runtime uses its blocking threads.

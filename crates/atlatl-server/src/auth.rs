@@ -24,33 +24,20 @@
 
 mod api_key;
 mod authenticator;
-mod authorization;
-mod challenge;
-mod claims;
-mod header;
+mod bearer;
 mod issuer;
-mod jwks_refresh;
-mod key_record;
 mod key_set;
-mod metadata;
 mod principal;
-mod principal_cache;
-mod public_key;
 mod rate_limit;
-mod scope;
-mod strict_json;
 mod token;
 
-pub use api_key::ApiKey;
+pub use api_key::{ApiKey, KeyRecord};
 pub use authenticator::{AuthError, Authenticator, Keys};
-pub use authorization::{AuthorizationError, bearer};
-pub use challenge::Challenge;
-pub use issuer::{Fetch, Issuer};
-pub use jwks_refresh::JwksRefresh;
-pub use key_record::KeyRecord;
+pub use bearer::{
+    AuthorizationError, Challenge, ResourceMetadata, WELL_KNOWN, bearer, metadata_url,
+};
+pub use issuer::{Fetch, Issuer, JwksRefresh};
 pub use key_set::{KeySet, KeySetError};
-pub use metadata::{ResourceMetadata, WELL_KNOWN, metadata_url};
-pub use principal::{Principal, PrincipalError, is_tenant};
+pub use principal::{Principal, PrincipalError, Scope, Scopes, is_tenant};
 pub use rate_limit::{Limit, TokenBucket};
-pub use scope::{Scope, Scopes};
 pub use token::{TokenError, TokenRules, verify};

@@ -17,7 +17,7 @@ use lro_wire::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::client::{Client, TASKS, Transport};
+use super::handshake::{Client, TASKS, Transport};
 use crate::server::{Delivery, MemoryServer};
 use crate::tasks::State;
 use crate::tools::Tool;

@@ -4,20 +4,16 @@
 
 mod admission;
 mod api;
-mod authentication;
 mod extract;
 mod mcp;
 mod metrics;
 mod offload;
-mod problem;
-mod tracing;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::auth::Principal;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -31,15 +27,14 @@ pub use lro_http::{
 use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
 use tokio::sync::Semaphore;
 
-use self::admission::{HttpState, Only};
+use self::admission::{Authentication, HttpState, Only};
 pub use self::admission::{Tenant, Tenants};
-use self::authentication::Authentication;
 pub use self::metrics::Metrics;
-use crate::auth::Authenticator;
+use super::limits;
+use super::signing::SignedLinks;
+use crate::auth::{Authenticator, Principal};
 use crate::event::EventBus;
-use crate::permit;
 use crate::server::MemoryServer;
-use crate::signed_url::SignedLinks;
 use crate::trace::Tracer;
 
 /// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
@@ -227,7 +222,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    permit::blocking(work).await.map_err(|_| Problem::broken())
+    limits::blocking(work).await.map_err(|_| Problem::broken())
 }
 
 /// Answers 500 where a handler panics, so that neither the connection nor the server ends with it.

@@ -5,26 +5,22 @@
 //! written passes the interceptor.
 
 pub mod auth;
-mod client;
 mod cursor;
 mod dispatch;
 pub mod event;
 mod handshake;
 pub mod http;
+mod limits;
 mod maintenance;
-mod permit;
-mod prompt;
-mod quota;
-mod resource;
+mod resources_and_prompts;
 mod server;
-mod signed_url;
 mod signing;
 pub mod stdio;
 mod tasks;
 mod tools;
 pub mod trace;
 
-pub use client::{Client, Transport};
+pub use handshake::{Client, Transport};
 pub use server::{MemoryServer, ServerConfig};
-pub use signed_url::{SignedLinks, SignedUrl};
+pub use signing::{SignedLinks, SignedUrl};
 pub use tasks::TaskSlots;

@@ -11,9 +11,9 @@ use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
 use lro::mcp::{Interceptor, Tools};
 
-use crate::client::{Client, Transport};
+use super::handshake::{Client, Transport};
+use super::limits::MemoryQuota;
 use crate::event::EventBus;
-use crate::quota::MemoryQuota;
 use crate::signing::{Signer, StoreSigner};
 use crate::tasks::{TaskSlots, Tasks};
 

@@ -15,7 +15,7 @@ use lro_wire::{
     INTERNAL, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST,
 };
 
-use crate::client::{Client, Transport};
+use super::handshake::{Client, Transport};
 use crate::dispatch::{envelope, is_brief};
 use crate::server::MemoryServer;
 

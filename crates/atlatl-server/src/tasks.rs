@@ -17,7 +17,7 @@ use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use super::handshake::Client;
 use crate::server::MemoryServer;
 use crate::tools::Tool;
 use crate::trace::Traced;

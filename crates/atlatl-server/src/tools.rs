@@ -4,7 +4,6 @@ pub(crate) mod arguments;
 pub(crate) mod definition;
 pub(crate) mod handlers;
 pub(crate) mod response;
-pub(crate) mod tool_error;
 
 use crate::tools::arguments::with_filter;
 

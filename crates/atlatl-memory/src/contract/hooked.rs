@@ -5,8 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
+use crate::listing::{Filter, Listed, Order, Position};
 use crate::search::query::Terms;
 use crate::store::{
     Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::endpoint::Endpoint;
+use super::config::Endpoint;
 use super::{EmbedError, Embedder, OpenAi, OpenAiLimits};
 
 /// How long an endpoint that did not answer a question is left alone.

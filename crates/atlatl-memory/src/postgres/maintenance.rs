@@ -4,11 +4,10 @@ use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use tokio_postgres::types::Type;
 
-use super::crud::{Tenant, delete, read};
+use super::crud::{Tenant, Uuid, delete, read, rows, storable};
 use super::lexemes::index;
 use super::session::Session;
-use super::value::{Uuid, rows, storable};
-use crate::order::microseconds;
+use crate::listing::microseconds;
 use crate::store::{Repaired, Source, StoreError};
 
 /// Memories whose words are put into the index at once.

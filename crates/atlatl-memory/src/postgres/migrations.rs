@@ -9,12 +9,10 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
-use super::database::Pgvector;
-use super::options::PostgresOptions;
+use super::options::{Pgvector, PostgresOptions};
 use super::pool::Pool;
 use super::row_level_security;
-use super::session::Session;
-use super::transaction_prologue::Access;
+use super::session::{Access, Session};
 use crate::store::StoreError;
 
 struct Migration {

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
+use super::migrations;
+use super::pool::Pool;
+use super::session::Access;
 use crate::store::StoreError;
 
 /// For how long a host that says nothing is taken to be there.
@@ -162,6 +166,108 @@ pub(super) fn place(config: &Config) -> String {
     });
     let hosts: Vec<String> = hosts.collect();
     format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
+}
+
+// --- Database: the connections, and what was seen when it was first reached.
+
+/// A database that is looked at before it is used, and not before it is there.
+#[derive(Debug)]
+pub(super) struct Database {
+    pool: Pool,
+    role: String,
+    /// With how many vectors a tenant has an index for them.
+    pub(super) index_from: usize,
+    known: OnceLock<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// pgvector, if it is there.
+    pgvector: Option<Pgvector>,
+}
+
+/// The extension that compares vectors.
+#[derive(Debug)]
+pub(super) struct Pgvector {
+    /// Where it lies, as SQL has it.
+    pub(super) schema: String,
+    /// Whether it has indexes that go on until a filter has enough, and we may use them.
+    pub(super) indexes: bool,
+}
+
+impl Database {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let (pool, role) = (Pool::new(options)?, options.role.clone());
+        Ok(Self { pool, role, index_from: options.index_from, known: OnceLock::new() })
+    }
+
+    /// The connections, and what is known of pgvector. Nothing is asked of a database before it is known
+    /// that the policies bind us there; what is in the way may be gone the next time.
+    pub(super) fn checked(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+        let known = if let Some(known) = self.known.get() {
+            known
+        } else {
+            migrations::check(&self.pool, &self.role)?;
+            let pgvector = migrations::vectors(&self.pool)?;
+            self.known.get_or_init(|| Known { pgvector })
+        };
+        Ok((&self.pool, known.pgvector.as_ref()))
+    }
+
+    pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
+        self.checked()?;
+        DatabaseInfo::query(&self.pool, &self.role)
+    }
+
+    /// Which database, without a password.
+    pub(super) fn place(&self) -> &str {
+        &self.pool.place
+    }
+}
+
+// --- Information about the database server and its schema, for administrators.
+
+/// What a database is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatabaseInfo {
+    /// Which, without a password.
+    pub place: String,
+    /// The version of the server.
+    pub server: String,
+    /// The role that every statement runs as.
+    pub role: String,
+    /// The version of the schema.
+    pub schema: i32,
+    /// The newest version that this program knows.
+    pub known: i32,
+    /// The version of pgvector, if it may be used.
+    pub pgvector: Option<String>,
+    /// The most connections that the server takes.
+    pub connections: u32,
+}
+
+impl DatabaseInfo {
+    pub(super) fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
+        let asked = "SELECT current_setting('server_version'), \
+                     current_setting('max_connections'), \
+                     (SELECT max(number) FROM atlatl.migration), \
+                     (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
+                      AND has_schema_privilege(e.extnamespace, 'USAGE'))";
+        pool.read(migrations::NOBODY, Access::Condition, &|db| {
+            let rows = db.query(asked, &[])?;
+            let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
+            Ok(Self {
+                place: pool.place.clone(),
+                server: row.get(0),
+                role: role.to_owned(),
+                schema: row.get(2),
+                known: migrations::newest(),
+                pgvector: row.get(3),
+                connections: row.get::<_, &str>(1).parse().unwrap_or_default(),
+            })
+        })
+    }
 }
 
 #[cfg(test)]

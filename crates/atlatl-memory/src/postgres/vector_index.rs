@@ -4,19 +4,14 @@
 //! changed or went since the tenant has an index; [`step`] brings the index up to date, a little at a
 //! time, and whoever looks for vectors compares what is noted one by one until then.
 
-mod search;
-mod step;
-
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::crud::Tenant;
-use super::session::Session;
-use super::value::rows;
-use crate::store::StoreError;
-
-pub(super) use self::search::search;
-pub(super) use self::step::step;
+use super::crud::{Tenant, rows};
+use super::pool::Pool;
+use super::search::{Condition, Wanted, cosine, matches};
+use super::session::{Access, Session, Value};
+use crate::store::{Match, StoreError};
 
 /// pgvector's index takes no more.
 const MOST_DIMENSIONS: i32 = 2000;
@@ -161,6 +156,243 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreE
         orphaned += db.execute(&keeps, &values[..2])?;
     }
     Ok((missing, orphaned))
+}
+
+// --- Search: the nearest vectors by an index, and by comparison those that it does not have yet.
+// ---
+// --- The index only proposes: what is answered, and in which order, is decided by the vectors and the
+// --- memories themselves. So whatever is stale in it, a memory that is gone or changed does not come back.
+
+/// The most answers that an index is asked for; who wants more compares all.
+const MAX_HITS: usize = 400;
+/// How many noted vectors are still worth asking an index.
+const BEHIND: i64 = 5000;
+/// How many vectors the index looks at for every answer, if the filter turns them down. A filter that
+/// turns down more has few answers, and those are found sooner without the index.
+const MAX_SCANNED_PER_HIT: usize = 10;
+
+/// Which memories have the nearest vectors; `None` where no index can say.
+pub(super) fn search(
+    db: &Session,
+    pgvector: &str,
+    wanted: &Wanted<'_>,
+    mut condition: Condition,
+    limit: usize,
+) -> Result<Option<Vec<Match>>, StoreError> {
+    if limit == 0 || limit > MAX_HITS {
+        return Ok(None);
+    }
+    let Some(relation) = index(db, wanted, &condition, limit)? else { return Ok(None) };
+    let (model, vector) = wanted.values(&mut condition);
+    let most = condition.value(rows(limit), Type::INT8);
+    let cosine = cosine(Some(pgvector), &vector);
+    let filter = &condition.sql;
+    let sql = format!(
+        "WITH near AS MATERIALIZED (SELECT n.key FROM atlatl.\"{relation}\" n \
+             JOIN atlatl.memory m ON m.key = n.key WHERE n.tenant = $1 AND {filter} \
+             AND n.key NOT IN (SELECT w.key FROM atlatl.waiting w \
+                 WHERE w.tenant = $1 AND w.model = {model}) \
+             ORDER BY n.embedding OPERATOR({pgvector}.<#>) {vector}::real[]::{pgvector}.vector \
+             LIMIT {most}) \
+         SELECT m.id, {cosine}, m.fades, (SELECT count(*) FROM near) \
+         FROM (SELECT key FROM near UNION SELECT w.key FROM atlatl.waiting w \
+             WHERE w.tenant = $1 AND w.model = {model}) c \
+         JOIN atlatl.vector v ON v.tenant = $1 AND v.model = {model} AND v.key = c.key \
+         JOIN atlatl.memory m ON m.key = c.key \
+         WHERE {filter} AND cardinality(v.vector) = cardinality({vector}) \
+         ORDER BY 2 DESC, m.key LIMIT {most}"
+    );
+    let found = db.query(&sql, &condition.values())?;
+    let proposed = found.first().map_or(0, |row| row.get::<_, i64>(3));
+    // It gave up before it had enough: there may be more.
+    Ok((proposed >= rows(limit)).then(|| matches(&found)))
+}
+
+/// The table of the index, if it can answer; the database is then told how to use it, for this
+/// transaction. What must be sorted is sorted all the same; but nothing is that comes sorted.
+fn index(
+    db: &Session,
+    wanted: &Wanted<'_>,
+    condition: &Condition,
+    limit: usize,
+) -> Result<Option<String>, StoreError> {
+    let wide = (2 * limit).clamp(100, 1000);
+    let most = MAX_SCANNED_PER_HIT * limit.max(100);
+    let sql = format!(
+        "SELECT n.relation, set_config('hnsw.ef_search', '{wide}', true), \
+             set_config('hnsw.iterative_scan', 'relaxed_order', true), \
+             set_config('hnsw.max_scan_tuples', '{most}', true), \
+             set_config('enable_sort', 'off', true), set_config('jit', 'off', true) \
+         FROM atlatl.near n WHERE n.tenant = $1 AND n.model = $2 AND n.dimensions = $3 \
+             AND n.complete AND (SELECT count(*) FROM (SELECT 1 FROM atlatl.waiting w \
+                 WHERE w.tenant = $1 AND w.model = $2 LIMIT {}) c) <= {BEHIND}",
+        BEHIND + 1
+    );
+    let dimensions = i32::try_from(wanted.vector.len()).unwrap_or(i32::MAX);
+    let values =
+        [condition.tenant(), (&wanted.model as _, Type::TEXT), (&dimensions as _, Type::INT4)];
+    Ok(db.query(&sql, &values)?.first().map(|row| row.get(0)))
+}
+
+// --- Step: an index brought nearer to what it should be, in transactions that hold nobody up.
+// ---
+// --- Noted vectors go into the index in one transaction, and the notes away in the next: the first takes
+// --- long, and a writer may want to note the same vector again. What happens twice does no harm.
+
+/// Vectors that go into an index at once: a second's work or less.
+const MOVED: i64 = 200;
+/// Vectors that are noted at once.
+const NOTED: i64 = 5000;
+
+/// Does what is next for the first index that needs something; how much was done, 0 if nothing can be
+/// done now. `pgvector` is where the extension lies.
+pub(super) fn step(
+    pool: &Pool,
+    tenant: &Tenant,
+    pgvector: &str,
+    from: usize,
+) -> Result<u64, StoreError> {
+    let from = rows(from.max(1));
+    let name = &tenant.name;
+    for model in pool.read(name, Access::Condition, &|db| models(db, tenant, from))? {
+        let done = match (model.need(from), &model.index) {
+            (Some(Need::Made(size)), _) => pool.write(name, |db| make(db, &model, size))?,
+            (Some(Need::Dropped), _) => pool.write(name, |db| remove(db, &model))?,
+            (Some(Need::Known), _) => pool.write(name, |db| make_known(db, tenant, &model))?,
+            (Some(Need::Noted(upto)), _) => {
+                pool.write(name, |db| note(db, tenant, &model, upto))?
+            }
+            (Some(Need::Moved), Some(index)) => {
+                let notes = pool.read(name, Access::Condition, &|db| notes(db, tenant, &model))?;
+                pool.write(name, |db| move_in(db, tenant, &model, index, pgvector, &notes.keys))?;
+                pool.write(name, |db| forget(db, tenant, &model, &notes))?
+            }
+            (None, _) | (Some(Need::Moved), None) => 0,
+        };
+        if done > 0 {
+            return Ok(done);
+        }
+    }
+    Ok(0)
+}
+
+fn make(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
+    let sql = "SELECT atlatl.make_near($1, $2) IS NOT NULL";
+    let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)])?;
+    Ok(made.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
+}
+
+fn remove(db: &Session, model: &Model) -> Result<u64, StoreError> {
+    let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)])?;
+    Ok(gone.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
+}
+
+/// Whoever writes from now on knows of the index. The number of this transaction is larger than that
+/// of any writer who does not.
+fn make_known(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
+    let sql = "UPDATE atlatl.near SET since = pg_current_xact_id() \
+               WHERE tenant = $1 AND model = $2 AND since IS NULL";
+    db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)])
+}
+
+/// Notes what was there before, some of it; what comes now is noted as it comes. Not before the last
+/// writer who knew nothing of the index has ended: its vector is not to be seen yet.
+fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result<u64, StoreError> {
+    let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
+    // A writer may hold a note of ours and wait for another: it shall not be us who let it fail.
+    db.batch("SET LOCAL lock_timeout = '200ms'")?;
+    // A number that no transaction had here is of the server that a backup was made of: its writers are
+    // not here.
+    let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since \
+               OR pg_snapshot_xmax(pg_current_snapshot()) <= since FROM atlatl.near \
+               WHERE tenant = $1 AND model = $2";
+    let known = db.query(all, &values)?;
+    if known.first().and_then(|row| row.get(0)) != Some(true) {
+        return Ok(0);
+    }
+    let sql = "WITH earlier AS MATERIALIZED (SELECT v.key FROM atlatl.vector v \
+                   WHERE v.tenant = $1 AND v.model = $2 AND v.key > $3 ORDER BY v.key LIMIT $4), \
+               noted AS (INSERT INTO atlatl.waiting (model, key) SELECT $2, key FROM earlier \
+                   ON CONFLICT DO NOTHING) \
+               UPDATE atlatl.near SET upto = coalesce((SELECT max(key) FROM earlier), $3), \
+                   complete = (SELECT count(*) FROM earlier) < $4 \
+               WHERE tenant = $1 AND model = $2 AND upto = $3";
+    let values: Vec<Value<'_>> =
+        values.into_iter().chain([(&upto as _, Type::INT8), (&NOTED as _, Type::INT8)]).collect();
+    db.execute(sql, &values)
+}
+
+/// Vectors that are noted.
+struct Notes {
+    keys: Vec<i64>,
+    turns: Vec<i64>,
+}
+
+fn notes(db: &Session, tenant: &Tenant, model: &Model) -> Result<Notes, StoreError> {
+    let sql = "SELECT key, turn FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
+               ORDER BY key LIMIT $3";
+    let values = [
+        (&tenant.name as _, Type::TEXT),
+        (&model.name as _, Type::TEXT),
+        (&MOVED as _, Type::INT8),
+    ];
+    let found = db.query(sql, &values)?;
+    let column = |n| found.iter().map(|row| row.get(n)).collect();
+    Ok(Notes { keys: column(0), turns: column(1) })
+}
+
+/// Makes the index as the vectors with these keys are: there, changed or gone.
+fn move_in(
+    db: &Session,
+    tenant: &Tenant,
+    model: &Model,
+    Index { relation, dimensions, .. }: &Index,
+    pgvector: &str,
+    keys: &[i64],
+) -> Result<(), StoreError> {
+    let values: [Value<'_>; 4] = [
+        (&tenant.name, Type::TEXT),
+        (&model.name, Type::TEXT),
+        (&keys, Type::INT8_ARRAY),
+        (dimensions, Type::INT4),
+    ];
+    // One after the other, whatever the lease: who takes out what is gone must see what another put in.
+    let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
+    db.query(alone, &[(relation, Type::TEXT)])?;
+    let theirs = "v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $4";
+    let gone = format!(
+        "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND n.key = ANY ($3) \
+         AND NOT EXISTS (SELECT 1 FROM atlatl.vector v WHERE {theirs} AND v.key = n.key)"
+    );
+    db.execute(&gone, &values)?;
+    // In the order of the keys: two who do so cannot wait for each other.
+    let there = format!(
+        "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
+         SELECT v.key, v.vector::{pgvector}.vector FROM atlatl.vector v \
+         WHERE {theirs} AND v.key = ANY ($3) ORDER BY v.key \
+         ON CONFLICT (tenant, key) DO UPDATE SET embedding = excluded.embedding \
+         WHERE n.embedding::real[] <> excluded.embedding::real[]"
+    );
+    db.execute(&there, &values).map(drop)
+}
+
+/// Takes away the notes that were read, unless they were renewed or someone renews them just now. By
+/// their keys alone: how many notes a tenant has, the database's statistics seldom know.
+fn forget(db: &Session, tenant: &Tenant, model: &Model, notes: &Notes) -> Result<u64, StoreError> {
+    let free = "SELECT key FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
+                AND key = ANY ($3) AND turn = ANY ($4) FOR UPDATE SKIP LOCKED";
+    let values: [Value<'_>; 4] = [
+        (&tenant.name, Type::TEXT),
+        (&model.name, Type::TEXT),
+        (&notes.keys, Type::INT8_ARRAY),
+        (&notes.turns, Type::INT8_ARRAY),
+    ];
+    let found = db.query(free, &values)?;
+    let keys: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
+    let gone = "DELETE FROM atlatl.waiting WHERE tenant = $1 AND model = $2 AND key = ANY ($3)";
+    let values: [Value<'_>; 3] =
+        [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];
+    db.execute(gone, &values)
 }
 
 #[cfg(test)]

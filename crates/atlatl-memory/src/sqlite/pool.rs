@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use super::schema;
+use super::maintenance;
 use crate::store::StoreError;
 
 /// How long a writer waits in all: for the other writers of this process, and then for those of others.
@@ -113,7 +113,7 @@ impl Pool {
         })?;
         let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         // Before anything is changed: it may be someone else's file.
-        schema::prepare(&mut writer, &place)?;
+        maintenance::prepare(&mut writer, &place)?;
         write_ahead(&writer)?;
         let writer = Writer::new(writer);
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })

@@ -1,12 +1,9 @@
 //! Authenticates requests by API key or access token, with a cache.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::auth::{
-    ApiKey, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata, Scope, bearer,
-    metadata_url,
-};
 use atlatl_memory::StoreError;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use chrono::{DateTime, Utc};
@@ -16,8 +13,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::issuer::Issuer;
-use super::principal_cache::{CacheKey, PrincipalCache};
-use crate::permit;
+use super::{
+    ApiKey, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata, Scope, bearer,
+    metadata_url,
+};
+use crate::limits;
 
 /// For how long whoever was let in is let in without looking again.
 const CACHE_TTL: Duration = Duration::from_secs(10);
@@ -147,7 +147,7 @@ impl Authenticator {
         let Ok(Ok(place)) = line else { return Err(AuthError::Unavailable) };
         let asked = Arc::clone(self);
         // The permit belongs to the work: an abandoned request does not free it.
-        let told = permit::blocking(move || {
+        let told = limits::blocking(move || {
             let told = asked.told(&token);
             drop(place);
             told
@@ -199,4 +199,88 @@ impl Authenticator {
 fn left(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
     let left = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
     left.map_or(CACHE_TTL, |left| left.min(CACHE_TTL))
+}
+
+// --- A cache of recently authenticated principals.
+
+/// A digest of what was brought.
+pub(super) type CacheKey = [u8; 32];
+
+/// Principals by what they brought, each until a time.
+#[derive(Debug)]
+pub(super) struct PrincipalCache {
+    entries: HashMap<CacheKey, (Instant, Principal)>,
+    most: usize,
+}
+
+impl PrincipalCache {
+    /// Nobody yet, and never more than `most`.
+    pub(super) fn new(most: usize) -> Self {
+        Self { entries: HashMap::new(), most }
+    }
+
+    /// Who brought this, if that is known still.
+    pub(super) fn get(&self, brought: &CacheKey, now: Instant) -> Option<Principal> {
+        let (until, principal) = self.entries.get(brought)?;
+        (now < *until).then(|| principal.clone())
+    }
+
+    /// Knows who brought this until then. Where too many are known whose time is not over, nobody is
+    /// forgotten for them: who was let in before goes on being known.
+    pub(super) fn insert(
+        &mut self,
+        brought: CacheKey,
+        principal: &Principal,
+        now: Instant,
+        good_for: Duration,
+    ) {
+        if self.entries.len() >= self.most {
+            self.entries.retain(|_, (until, _)| now < *until);
+        }
+        if self.entries.len() < self.most {
+            self.entries.insert(brought, (now + good_for, principal.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scopes;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn principal(name: &str) -> Principal {
+        Principal::new(name, name, Scopes::MEMORY).expect("a name")
+    }
+
+    #[test]
+    fn somebody_is_known_until_their_time_is_over() {
+        let (mut known, now) = (PrincipalCache::new(2), Instant::now());
+        known.insert([1; 32], &principal("ann"), now, 2 * SECOND);
+        assert_eq!(known.get(&[1; 32], now), Some(principal("ann")));
+        assert_eq!(known.get(&[1; 32], now + SECOND), Some(principal("ann")));
+        assert_eq!(known.get(&[1; 32], now + 2 * SECOND), None);
+        assert_eq!(known.get(&[2; 32], now), None);
+    }
+
+    #[test]
+    fn no_more_are_known_than_may_be_and_those_whose_time_is_over_make_room() {
+        let (mut known, now) = (PrincipalCache::new(2), Instant::now());
+        let names = |known: &PrincipalCache, at| -> Vec<bool> {
+            (1..=4).map(|n| known.get(&[n; 32], at).is_some()).collect()
+        };
+        known.insert([1; 32], &principal("ann"), now, SECOND);
+        // Whose time is over is kept while there is room.
+        known.insert([2; 32], &principal("bob"), now + 2 * SECOND, SECOND);
+        assert_eq!(known.entries.len(), 2);
+        assert_eq!(names(&known, now), [true, true, false, false]);
+        known.insert([3; 32], &principal("cyd"), now + 2 * SECOND, 9 * SECOND);
+        assert_eq!(names(&known, now), [false, true, true, false]);
+        known.insert([4; 32], &principal("dan"), now + 2 * SECOND, SECOND);
+        assert_eq!(names(&known, now), [false, true, true, false]);
+        // At the very end of its time it is over.
+        known.insert([4; 32], &principal("dan"), now + 3 * SECOND, SECOND);
+        assert_eq!(names(&known, now), [false, false, true, true]);
+    }
 }

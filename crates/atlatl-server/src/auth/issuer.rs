@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::auth::{JwksRefresh, KeySet, Principal, TokenError, TokenRules, verify};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use lro::Moment;
 use serde::Deserialize;
+
+use super::key_set::KeySet;
+use super::{Principal, TokenError, TokenRules, verify};
 
 /// Where an issuer says what it has: as OAuth and as `OpenID` Connect would have it.
 const METADATA: [&str; 2] =
@@ -96,7 +98,7 @@ impl Issuer {
     fn fetched(&self) -> Option<KeySet> {
         let issuer = self.rules.issuer.trim_end_matches('/');
         METADATA.iter().find_map(|path| {
-            let metadata = self.fetch.fetch(&at(issuer, path))?;
+            let metadata = self.fetch.fetch(&document_url(issuer, path))?;
             let metadata: Metadata = serde_json::from_str(&metadata).ok()?;
             // Whoever answers for another is not believed.
             if metadata.issuer != self.rules.issuer {
@@ -109,7 +111,7 @@ impl Issuer {
 
 /// Where an issuer's document lies. RFC 8414 puts the path of an issuer behind it, `OpenID` Connect
 /// before.
-fn at(issuer: &str, document: &str) -> String {
+fn document_url(issuer: &str, document: &str) -> String {
     let origin = issuer.match_indices('/').nth(2).map_or(issuer.len(), |(at, _)| at);
     let (origin, path) = issuer.split_at(origin);
     if document.ends_with("openid-configuration") {
@@ -119,6 +121,79 @@ fn at(issuer: &str, document: &str) -> String {
     }
 }
 
+// --- When to refresh a JSON Web Key Set.
+// ---
+// --- Authorities change their keys. A fixed rhythm finds that out in time, and a token with an unknown
+// --- key at once; but anybody can make up such tokens, so they lead to few fetches. While an authority
+// --- cannot be reached its last keys go on, for a while.
+
+/// After which a set is fetched again.
+const FRESH_FOR: TimeDelta = TimeDelta::minutes(10);
+/// For which a set counts that could not be fetched again.
+const GOOD_FOR: TimeDelta = TimeDelta::hours(1);
+/// Between two fetches because of unknown keys.
+const BETWEEN_UNKNOWN: TimeDelta = TimeDelta::seconds(30);
+/// Before a failed fetch is repeated.
+const BEFORE_RETRY: TimeDelta = TimeDelta::seconds(5);
+
+/// The keys of an authority over time. It fetches nothing: its owner asks it whether to.
+#[derive(Debug, Clone, Default)]
+pub struct JwksRefresh {
+    keys: KeySet,
+    fetched: Option<DateTime<Utc>>,
+    failed: Option<DateTime<Utc>>,
+    unknown: Option<DateTime<Utc>>,
+}
+
+impl JwksRefresh {
+    /// Without keys; a fetch is due.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The keys that count now; none where they were never fetched, or too long ago.
+    pub fn keys(&self, now: DateTime<Utc>) -> Option<&KeySet> {
+        // A clock that was set back makes a set no older: another one is due then.
+        self.fetched.filter(|fetched| now - *fetched < GOOD_FOR).map(|_| &self.keys)
+    }
+
+    /// Whether to fetch now.
+    pub fn due(&self, now: DateTime<Utc>) -> bool {
+        match (self.failed, self.fetched) {
+            (Some(failed), _) => has_passed(BEFORE_RETRY, failed, now),
+            (None, Some(fetched)) => has_passed(FRESH_FOR, fetched, now),
+            (None, None) => true,
+        }
+    }
+
+    /// Whether to fetch now because a token names a key that is not there. Yes is said to one of
+    /// those who ask within a time, and remembered.
+    pub fn unknown_key(&mut self, now: DateTime<Utc>) -> bool {
+        let fetch = self.unknown.is_none_or(|last| has_passed(BETWEEN_UNKNOWN, last, now));
+        if fetch {
+            self.unknown = Some(now);
+        }
+        fetch
+    }
+
+    /// A fetch brought `keys`.
+    pub fn fetched(&mut self, keys: KeySet, now: DateTime<Utc>) {
+        self.keys = keys;
+        self.fetched = Some(now);
+        self.failed = None;
+    }
+
+    /// A fetch brought none.
+    pub fn failed(&mut self, now: DateTime<Utc>) {
+        self.failed = Some(now);
+    }
+}
+
+/// Whether `span` has passed since `then`, or nobody knows since the clock was set back.
+fn has_passed(span: TimeDelta, then: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    now < then || now - then >= span
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,8 +201,76 @@ mod tests {
     #[test]
     fn documents_lie_where_their_standards_put_them() {
         let [oauth, openid] = METADATA;
-        assert_eq!(at("https://id.example", oauth), format!("https://id.example{oauth}"));
-        assert_eq!(at("https://id.example/a", oauth), format!("https://id.example{oauth}/a"));
-        assert_eq!(at("https://id.example/a", openid), format!("https://id.example/a{openid}"));
+        assert_eq!(document_url("https://id.example", oauth), format!("https://id.example{oauth}"));
+        assert_eq!(
+            document_url("https://id.example/a", oauth),
+            format!("https://id.example{oauth}/a")
+        );
+        assert_eq!(
+            document_url("https://id.example/a", openid),
+            format!("https://id.example/a{openid}")
+        );
+    }
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_800_000_000 + seconds, 0).expect("within range")
+    }
+
+    #[test]
+    fn keys_are_fetched_at_once_and_then_every_ten_minutes() {
+        let mut rotation = JwksRefresh::new();
+        assert!(rotation.keys(at(0)).is_none());
+        assert!(rotation.due(at(0)));
+        rotation.fetched(KeySet::default(), at(0));
+        assert!(!rotation.due(at(0)));
+        assert!(!rotation.due(at(599)));
+        assert!(rotation.due(at(600)));
+        rotation.fetched(KeySet::default(), at(600));
+        assert!(!rotation.due(at(1199)));
+        assert!(rotation.keys(at(1199)).is_some());
+    }
+
+    #[test]
+    fn old_keys_go_on_for_an_hour_while_fetches_fail() {
+        let mut rotation = JwksRefresh::new();
+        rotation.fetched(KeySet::default(), at(0));
+        rotation.failed(at(600));
+        assert!(!rotation.due(at(604)));
+        assert!(rotation.due(at(605)));
+        rotation.failed(at(3500));
+        assert!(rotation.keys(at(3599)).is_some());
+        assert!(rotation.keys(at(3600)).is_none());
+        assert!(rotation.due(at(3600)));
+        rotation.fetched(KeySet::default(), at(3600));
+        assert!(rotation.keys(at(3600)).is_some());
+        assert!(!rotation.due(at(3700)));
+    }
+
+    #[test]
+    fn a_first_fetch_that_fails_is_repeated() {
+        let mut rotation = JwksRefresh::new();
+        rotation.failed(at(0));
+        assert!(!rotation.due(at(4)));
+        assert!(rotation.due(at(5)));
+        assert!(rotation.keys(at(5)).is_none());
+    }
+
+    #[test]
+    fn unknown_keys_lead_to_one_fetch_in_half_a_minute() {
+        let mut rotation = JwksRefresh::new();
+        rotation.fetched(KeySet::default(), at(0));
+        let fetches = (1..=61).filter(|second| rotation.unknown_key(at(*second))).count();
+        assert_eq!(fetches, 3);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_a_fetch_due_and_keeps_the_keys() {
+        let mut rotation = JwksRefresh::new();
+        rotation.fetched(KeySet::default(), at(0));
+        assert!(rotation.unknown_key(at(0)));
+        assert!(rotation.due(at(-7200)));
+        assert!(rotation.keys(at(-7200)).is_some());
+        assert!(rotation.unknown_key(at(-7200)));
+        assert!(!rotation.unknown_key(at(-7199)));
     }
 }

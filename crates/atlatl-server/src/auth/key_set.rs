@@ -1,9 +1,13 @@
 //! A JSON Web Key Set (RFC 7517, 5).
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::crypto::JwtVerifier;
+use jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
+use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-
-use crate::auth::public_key::PublicKey;
 
 const MAX_DOCUMENT_LEN: usize = 64 * 1024;
 const MAX_KEYS: usize = 64;
@@ -78,4 +82,169 @@ impl KeySet {
             (None, _) => None,
         }
     }
+}
+
+// --- A public key of an authorization server (RFC 7517).
+
+/// A shorter modulus can be broken.
+const LEAST_RSA_BITS: usize = 2048;
+/// A longer one costs more than it gives, and the library takes none.
+const MOST_RSA_BITS: usize = 4096;
+
+/// What a key is, and so which algorithms it may ever be used with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Rsa,
+    P256,
+    P384,
+    Ed25519,
+}
+
+/// A key that can be verified with.
+#[derive(Debug, Clone)]
+pub(crate) struct PublicKey {
+    pub(crate) kid: Option<String>,
+    kind: Kind,
+    /// The one algorithm that the key says it is for.
+    only: Option<Algorithm>,
+    key: DecodingKey,
+}
+
+/// A key as it is published. What else stands there does not matter.
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    #[serde(rename = "use")]
+    usage: Option<String>,
+    key_ops: Option<Vec<String>>,
+    alg: Option<String>,
+    kid: Option<String>,
+    crv: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    d: Option<IgnoredAny>,
+}
+
+impl PublicKey {
+    /// The key that `json` is, if signatures can be checked with it here.
+    pub(crate) fn read(json: &str) -> Option<Self> {
+        // An array would be read as the members in their order.
+        let object = Some(json).filter(|json| json.starts_with('{'))?;
+        let jwk: Jwk = serde_json::from_str(object).ok()?;
+        // Who published the private half as well has no key any more.
+        if !jwk.is_for_signatures() || jwk.d.is_some() {
+            return None;
+        }
+        let (kind, key) = jwk.key()?;
+        let only = match jwk.alg {
+            Some(name) => Some(algorithm(&name).filter(|only| kind_for(*only) == Some(kind))?),
+            None => None,
+        };
+        let key = Self { kid: jwk.kid, kind, only, key };
+        // A point beside its curve is found here, and not with every token.
+        key.verifier(only.unwrap_or(kind.usual())).map(|_| key)
+    }
+
+    /// Whether a signature of `algorithm` may be checked with this key. Without this question
+    /// whoever writes a token would decide how its signature is read.
+    pub(crate) fn takes(&self, algorithm: Algorithm) -> bool {
+        kind_for(algorithm) == Some(self.kind) && self.only.is_none_or(|only| only == algorithm)
+    }
+
+    /// Whether `signature` is this key's for `message`.
+    pub(crate) fn signed(&self, algorithm: Algorithm, message: &str, signature: &[u8]) -> bool {
+        let verifier = self.verifier(algorithm).filter(|_| self.takes(algorithm));
+        verifier.is_some_and(|verifier| {
+            verifier.verify(message.as_bytes(), &signature.to_vec()).is_ok()
+        })
+    }
+
+    /// The library would take the cryptography that some other part of the process chose, and
+    /// panics where two offer themselves; so this one is named.
+    fn verifier(&self, algorithm: Algorithm) -> Option<Box<dyn JwtVerifier>> {
+        (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &self.key).ok()
+    }
+}
+
+impl Kind {
+    fn usual(self) -> Algorithm {
+        match self {
+            Self::Rsa => Algorithm::RS256,
+            Self::P256 => Algorithm::ES256,
+            Self::P384 => Algorithm::ES384,
+            Self::Ed25519 => Algorithm::EdDSA,
+        }
+    }
+}
+
+impl Jwk {
+    fn is_for_signatures(&self) -> bool {
+        self.usage.as_ref().is_none_or(|usage| usage == "sig")
+            && self.key_ops.as_ref().is_none_or(|ops| ops.iter().any(|op| op == "verify"))
+    }
+
+    fn key(&self) -> Option<(Kind, DecodingKey)> {
+        let (kind, key) = match (self.kty.as_str(), self.crv.as_deref()) {
+            ("RSA", _) => (Kind::Rsa, rsa(self.n.as_ref()?, self.e.as_ref()?)?),
+            ("EC", Some("P-256")) => (Kind::P256, self.point(32)?),
+            ("EC", Some("P-384")) => (Kind::P384, self.point(48)?),
+            ("OKP", Some("Ed25519")) => {
+                let x = self.x.as_deref().filter(|x| is_of(x, 32))?;
+                (Kind::Ed25519, DecodingKey::from_ed_components(x).ok()?)
+            }
+            _ => return None,
+        };
+        Some((kind, key))
+    }
+
+    /// A point whose coordinates have `bytes` bytes each, leading zeros among them (RFC 7518, 6.2).
+    fn point(&self, bytes: usize) -> Option<DecodingKey> {
+        let x = self.x.as_deref().filter(|x| is_of(x, bytes))?;
+        let y = self.y.as_deref().filter(|y| is_of(y, bytes))?;
+        DecodingKey::from_ec_components(x, y).ok()
+    }
+}
+
+/// The algorithm of that name, if it is one with a public key.
+pub(crate) fn algorithm(name: &str) -> Option<Algorithm> {
+    name.parse().ok().filter(|algorithm| kind_for(*algorithm).is_some())
+}
+
+/// What a key must be for `algorithm`. Secrets that both sides share are for none: whoever could
+/// check such a token could make one.
+fn kind_for(algorithm: Algorithm) -> Option<Kind> {
+    match algorithm {
+        Algorithm::RS256
+        | Algorithm::RS384
+        | Algorithm::RS512
+        | Algorithm::PS256
+        | Algorithm::PS384
+        | Algorithm::PS512 => Some(Kind::Rsa),
+        Algorithm::ES256 => Some(Kind::P256),
+        Algorithm::ES384 => Some(Kind::P384),
+        Algorithm::EdDSA => Some(Kind::Ed25519),
+        _ => None,
+    }
+}
+
+fn rsa(modulus: &str, exponent: &str) -> Option<DecodingKey> {
+    let (n, e) = (number(modulus)?, number(exponent)?);
+    let bits = n.len() * 8 - n.first()?.leading_zeros() as usize;
+    let is_long = (LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits);
+    // With an exponent of 1 every message would be its own signature.
+    let is_odd = n.last()? % 2 == 1 && e.last()? % 2 == 1;
+    let is_exponent = e.len() <= 4 && e != [1];
+    (is_long && is_odd && is_exponent).then(|| DecodingKey::from_rsa_raw_components(&n, &e))
+}
+
+/// A number's bytes without leading zeros.
+fn number(text: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
+}
+
+fn is_of(text: &str, bytes: usize) -> bool {
+    URL_SAFE_NO_PAD.decode(text).is_ok_and(|decoded| decoded.len() == bytes)
 }

@@ -1,6 +1,6 @@
 //! The authenticated principal: tenant, subject and scopes.
 
-use crate::auth::scope::Scopes;
+use std::fmt;
 
 /// As the store has it: a longer name would be refused there.
 const LONGEST_TENANT: usize = 128;
@@ -53,6 +53,114 @@ fn is_name(text: &str, longest: usize) -> bool {
     !text.is_empty() && text.len() <= longest && !text.contains(char::is_control)
 }
 
+// --- The scopes of a principal.
+
+/// One thing that may be done. None implies another: who may write and should also read has both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Scope {
+    /// To recall, search and list memories, and to read stored results.
+    Read,
+    /// To capture, change and delete memories.
+    Write,
+    /// To look at the server itself, such as its metrics. It opens no memory.
+    Admin,
+}
+
+impl Scope {
+    /// All of them, in the order in which they are written.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
+
+    /// The word for it in tokens and challenges.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "memory:read",
+            Self::Write => "memory:write",
+            Self::Admin => "memory:admin",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Write => 2,
+            Self::Admin => 4,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A set of scopes. The empty one allows nothing.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    /// What a client of the memory server needs.
+    pub const MEMORY: Self = Self(3);
+
+    /// The scopes in a text, with single spaces between them (RFC 6749, 3.3). An authority may give
+    /// words that are none of ours: they say nothing here.
+    pub fn parse(text: &str) -> Self {
+        Self::of_words(text.split(' '))
+    }
+
+    /// The scopes among `words`.
+    pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        let known = |word| Scope::ALL.into_iter().find(|scope| scope.word() == word);
+        words.into_iter().filter_map(known).collect()
+    }
+
+    /// Whether `scope` is one of them.
+    pub fn has(self, scope: Scope) -> bool {
+        self.0 & scope.bit() != 0
+    }
+
+    /// Each of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |bits, scope| bits | scope.bit()))
+    }
+}
+
+impl From<Scope> for Scopes {
+    fn from(scope: Scope) -> Self {
+        Self(scope.bit())
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, scope) in self.iter().enumerate() {
+            if n > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(scope.word())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scopes({self})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +178,33 @@ mod tests {
         assert!(subject(&"x".repeat(200)).is_ok());
         for bad in ["", &"x".repeat(201), "a\u{7f}"] {
             assert_eq!(subject(bad), Err(PrincipalError::Subject), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn scopes_are_written_in_order_and_read_back() {
+        let scopes = Scopes::from_iter([Scope::Admin, Scope::Read, Scope::Admin]);
+        assert_eq!(scopes.to_string(), "memory:read memory:admin");
+        assert_eq!(format!("{scopes:?}"), "Scopes(memory:read memory:admin)");
+        assert_eq!(Scopes::parse(&scopes.to_string()), scopes);
+        assert_eq!(Scopes::MEMORY.to_string(), "memory:read memory:write");
+        assert_eq!(Scope::Admin.to_string(), "memory:admin");
+    }
+
+    #[test]
+    fn other_words_say_nothing() {
+        let text = "openid memory:write memory:* Memory:read memory:readonly memory:read\t";
+        assert_eq!(Scopes::parse(text), Scopes::from(Scope::Write));
+        assert!(Scopes::parse("").is_empty());
+        assert!(Scopes::parse("memory: read").is_empty());
+    }
+
+    #[test]
+    fn no_scope_implies_another() {
+        for given in Scope::ALL {
+            for asked in Scope::ALL {
+                assert_eq!(Scopes::from(given).has(asked), given == asked, "{given} {asked}");
+            }
         }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::auth::{Principal, Scope, TokenBucket};
 use atlatl_memory::StoreError;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -15,18 +14,18 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lro::Spools;
-use lro_http::Problem;
+use lro_http::header::one;
+use lro_http::{BearerTokens, Problem, user_id};
 use tokio::sync::Semaphore;
 
-use super::authentication::Authentication;
+use super::extract::of_store;
 use super::metrics::Metrics;
-use super::problem::of_store;
 use super::{App, blocking};
-use crate::auth::AuthError;
+use crate::auth::{AuthError, Authenticator, Principal, Scope, TokenBucket};
 use crate::event::{EventBus, EventKind};
-use crate::permit;
+use crate::limits;
 use crate::server::MemoryServer;
-use crate::signed_url::SignedLinks;
+use crate::signing::SignedLinks;
 use crate::trace::Tracer;
 
 /// Requests that are worked on at a time. More would only wait for the same few connections, each
@@ -138,7 +137,7 @@ impl HttpState {
         }
         match tenant.busy.map(Semaphore::try_acquire_owned) {
             Some(Err(_)) => return Err(self.too_often(&principal, Duration::ZERO)),
-            Some(Ok(permit)) => permit::add_tenant(permit),
+            Some(Ok(permit)) => limits::add_tenant(permit),
             None => {}
         }
         if let Some(scope) = needed(request) {
@@ -228,7 +227,7 @@ pub(super) async fn limit_concurrency(
         let said = "server is at capacity; retry later";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
     };
-    permit::with_permit(permit, next.run(request)).await
+    limits::with_permit(permit, next.run(request)).await
 }
 
 /// So many that the time is over after them: none are too few even where it is over already.
@@ -244,6 +243,63 @@ fn needed(request: &Parts) -> Option<Scope> {
         ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(Scope::Read),
         _ => Some(Scope::Write),
     }
+}
+
+// --- Authentication: who sends a request, by what `server.auth` names.
+
+/// How requests prove who sends them.
+#[derive(Clone)]
+pub(super) enum Authentication {
+    /// By a key or a token that names a tenant.
+    Principals(Arc<Authenticator>),
+    /// By a token of a file. All of them are one tenant, whose name this is.
+    Tokens(BearerTokens, String),
+    /// By their connection: the listener accepts those of one user alone. The name is the tenant's.
+    SameUser(String),
+}
+
+impl Authentication {
+    /// Who sends `request`.
+    pub(super) async fn principal(&self, request: &Parts) -> Result<Principal, AuthError> {
+        match self {
+            Self::Principals(authenticator) => {
+                authenticator.admit(&request.headers, request.uri.query()).await
+            }
+            Self::Tokens(tokens, tenant) => {
+                let authorization = one(&request.headers, &header::AUTHORIZATION);
+                let Some(line) = tokens.verify(authorization) else {
+                    let sent = request.headers.contains_key(header::AUTHORIZATION);
+                    return Err(if sent { AuthError::Invalid } else { AuthError::Missing });
+                };
+                owner(tenant, &format!("token:{line}"))
+            }
+            Self::SameUser(tenant) => owner(tenant, &format!("uid:{}", user_id())),
+        }
+    }
+
+    /// What tells a client how to authenticate.
+    pub(super) fn challenge(&self, denied: &AuthError) -> Option<String> {
+        match self {
+            Self::Principals(authenticator) => authenticator.challenge(denied),
+            Self::Tokens(..) => matches!(denied, AuthError::Missing | AuthError::Invalid)
+                .then(|| "Bearer".to_owned()),
+            Self::SameUser(_) => None,
+        }
+    }
+
+    /// Who issues tokens for this server (RFC 9728).
+    pub(super) fn metadata(&self) -> Option<String> {
+        match self {
+            Self::Principals(authenticator) => authenticator.metadata(),
+            Self::Tokens(..) | Self::SameUser(_) => None,
+        }
+    }
+}
+
+/// Someone who may do everything.
+fn owner(tenant: &str, subject: &str) -> Result<Principal, AuthError> {
+    Principal::new(tenant, subject, Scope::ALL.into_iter().collect())
+        .map_err(|_| AuthError::UnknownTenant)
 }
 
 #[cfg(test)]

@@ -16,10 +16,9 @@ use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::{LimitedBody, MemoryIdPath};
-use super::problem::{of_store, of_trouble};
+use super::extract::{LimitedBody, MemoryIdPath, of_store, of_trouble};
 use crate::event::EventKind;
-use crate::permit;
+use crate::limits;
 use crate::tools::arguments::{ArgumentError, Arguments, with_filter};
 use crate::tools::response::Set;
 
@@ -50,7 +49,7 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str
     // for their turn, and no longer than an orchestrator would.
     let checked = tokio::time::timeout(READY_TIMEOUT, async {
         let permit = Arc::clone(&state.readiness).acquire_owned().await.ok()?;
-        permit::holding(permit, move || state.tenants.ready().is_ok()).await.ok()
+        limits::holding(permit, move || state.tenants.ready().is_ok()).await.ok()
     });
     match checked.await {
         Ok(Some(true)) => Ok("ok\n"),

@@ -4,7 +4,6 @@
 //! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
 //! into a session id.
 
-use crate::auth::Scope;
 use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,12 +17,11 @@ use lro_wire::{
     UNSUPPORTED_VERSION,
 };
 
-use super::App;
-use super::extract::LimitedBody;
-use super::problem::of_store;
-use super::tracing;
-use crate::client::{Client, Transport};
+use super::extract::{LimitedBody, of_store};
+use super::{App, metrics};
+use crate::auth::Scope;
 use crate::dispatch::{envelope, is_brief, spoken};
+use crate::handshake::{Client, Transport};
 use crate::signing::Signer;
 use crate::tools::Tool;
 
@@ -84,7 +82,7 @@ pub(super) async fn message(
     {
         return Ok(denied);
     }
-    let span = tracing::request(app.tracer.as_ref(), &message, &headers);
+    let span = metrics::request(app.tracer.as_ref(), &message, &headers);
     let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
     let client = match client(known.as_ref(), &message, &headers) {
         Ok(client) => client,

@@ -5,10 +5,12 @@ use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
+use lro_http::header::text;
+use lro_wire::{Message, meta};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::App;
 use crate::event::{Event, EventKind, EventSink};
+use crate::trace::{Parent, Traced, Tracer};
 
 /// Names and values that stand behind a metric: our own words, never a client's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -89,4 +92,35 @@ pub(super) async fn exposition(Extension(app): Extension<App>) -> Result<Respons
     encode(&mut text, &app.metrics.registry).map_err(|_| Problem::broken())?;
     let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, form)], text).into_response())
+}
+
+// --- The span of a request, as a child of the client's span.
+// ---
+// --- A client names it in `_meta` (2026-07-28), or in the headers, where those between may have put
+// --- theirs. Of baggage nothing is read: it is text for programs that agreed on it.
+
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// Begins the span of `message`.
+pub(super) fn request(
+    tracer: Option<&Arc<dyn Tracer>>,
+    message: &Message<'_>,
+    headers: &HeaderMap,
+) -> Traced {
+    Traced::request(tracer, message, || in_meta(message).or_else(|| in_headers(headers)))
+}
+
+fn in_meta(message: &Message<'_>) -> Option<Parent> {
+    let meta = meta::meta(message)?;
+    let state = meta.text(TRACESTATE);
+    Parent::read(&meta.text(TRACEPARENT)?, state.as_deref())
+}
+
+fn in_headers(headers: &HeaderMap) -> Option<Parent> {
+    let parent = text(headers, &HeaderName::from_static(TRACEPARENT))?;
+    // Unlike its parent, a state may come in several lines.
+    let lines = headers.get_all(TRACESTATE).iter().filter_map(|line| line.to_str().ok());
+    let state = lines.collect::<Vec<_>>().join(",");
+    Parent::read(parent, Some(&state))
 }

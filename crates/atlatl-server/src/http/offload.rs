@@ -17,10 +17,9 @@ use lro_spool::{Address, PositionedRead, SpoolError, StoredResult};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::MemoryIdPath;
-use super::problem::of_store;
-use crate::permit;
-use crate::signed_url::{SignedLinks, SignedUrl};
+use super::extract::{MemoryIdPath, of_store};
+use crate::limits;
+use crate::signing::{SignedLinks, SignedUrl};
 
 /// As much as is read at once.
 const PIECE: u64 = 1 << 20;
@@ -132,7 +131,7 @@ fn pieces(
                 return None;
             }
             let wanted = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
-            let read = permit::stream_read(move || {
+            let read = limits::stream_read(move || {
                 let mut bytes = vec![0; wanted];
                 let read = stored.read_at(at, &mut bytes);
                 read.map(|read| {

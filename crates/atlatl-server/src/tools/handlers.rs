@@ -9,14 +9,14 @@ use lro::mcp::Disposition;
 use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use mif::{Detail, Memory, MemoryId, Status};
 
-use crate::client::Client;
+use super::response::ToolError;
 use crate::cursor::{self, Place};
 use crate::event::EventKind;
+use crate::handshake::Client;
 use crate::server::{Delivery, ServerInner};
 use crate::tools::Tool;
 use crate::tools::arguments::{ArgumentError, Arguments};
 use crate::tools::response::{Answer, Set, tool_result};
-use crate::tools::tool_error::ToolError;
 use crate::trace::{DELIVERY, STORE, Traced};
 
 /// Spec A5: memories on a page when nobody says how many.

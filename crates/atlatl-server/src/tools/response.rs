@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use atlatl_memory::{Found, RankedBy, SearchHit};
-use mif::{Detail, Memory};
+use atlatl_memory::{Found, RankedBy, SearchHit, StoreError};
+use lro::mcp::Called;
+use mif::{Detail, Memory, MemoryId};
 use serde_json::Value;
 
+use super::arguments::ArgumentError;
 use crate::cursor::Place;
 
 /// What a tool found out.
@@ -125,4 +127,76 @@ fn rounded(score: f64) -> f64 {
 pub(crate) fn tool_result(structured: &str, text: Option<&str>) -> String {
     let text = Value::from(text.unwrap_or(structured));
     format!(r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured}}}"#)
+}
+
+// --- Tool errors and their mapping to MCP responses.
+
+/// Why a tool has no answer.
+pub(crate) enum ToolError {
+    Arguments(ArgumentError),
+    Missing(MemoryId),
+    /// There are as many memories as there may be.
+    Full(u64),
+    Store(StoreError),
+}
+
+impl ToolError {
+    /// Which kind, in a word that clients are told too.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Arguments(_) => "arguments",
+            Self::Missing(_) => "not_found",
+            Self::Full(_) => "quota",
+            Self::Store(StoreError::Busy | StoreError::Unavailable(_)) => "unavailable",
+            Self::Store(_) => "storage",
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn told(&self) -> Called {
+        let class = self.class();
+        match self {
+            Self::Arguments(error) => Called::error(class, &error.message, &error.hint),
+            Self::Missing(id) => Called::error(
+                class,
+                &format!("there is no memory {id}"),
+                "recall_memories and list_memories give ids.",
+            ),
+            Self::Full(most) => Called::error(
+                class,
+                &format!("there are {most} memories, as many as there may be"),
+                "Delete some, or ask the server's administrator for a larger quota.",
+            ),
+            Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
+                Called::error(class, &error.to_string(), "Try again in a moment.")
+            }
+            Self::Store(error @ StoreError::Unsure(_)) => {
+                Called::error(class, &error.to_string(), "Look whether it is there first.")
+            }
+            // What an engine says may name paths, which are nobody's business.
+            Self::Store(error) => Called::error(
+                class,
+                &error.to_string(),
+                "Nothing was stored. The server's own output says more.",
+            ),
+        }
+    }
+}
+
+impl From<ArgumentError> for ToolError {
+    fn from(error: ArgumentError) -> Self {
+        Self::Arguments(error)
+    }
+}
+
+impl From<StoreError> for ToolError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(
+                error.to_string(),
+                "Correct that field and call again; nothing was stored.",
+            )),
+            other => Self::Store(other),
+        }
+    }
 }

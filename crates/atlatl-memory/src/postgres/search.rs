@@ -1,0 +1,312 @@
+//! TODO module doc
+
+use std::fmt::Write;
+
+use chrono::{DateTime, Utc};
+use mif::Memory;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::crud::{Tenant, Uuid, read, rows, storable};
+use super::lexemes::Asked;
+use super::session::{Session, Value};
+use crate::listing::{Filter, Listed, Order, Position, microseconds};
+use crate::search::query::Need;
+use crate::store::{Match, Matches, StoreError, Unembedded};
+
+// --- Find: memories by their words.
+
+pub(super) fn lexical(
+    db: &Session,
+    asked: Asked,
+    need: Need,
+    mut condition: Condition,
+    limit: usize,
+) -> Result<Matches, StoreError> {
+    // Where all words must be there, all that is found has each of them, and how rare they are
+    // elsewhere would have to be counted for itself.
+    let weigh = need == Need::Any && asked.each.len() > 1;
+    let whole = condition.value(asked.whole, Type::TEXT);
+    let each = condition.value(asked.each, Type::TEXT_ARRAY);
+    let unordered = condition.value(asked.unordered, Type::TEXT_ARRAY);
+    let weigh = condition.value(weigh, Type::BOOL);
+    let limit = condition.value(rows(limit), Type::INT8);
+    let sql = format!(
+        "SELECT m.id, f.score, m.fades, count(*) OVER () \
+         FROM atlatl.found({whole}, {each}, {unordered}, {weigh}) f \
+         JOIN atlatl.memory m ON m.key = f.key WHERE {} \
+         ORDER BY f.score DESC, m.key LIMIT {limit}",
+        condition.sql
+    );
+    let found = db.query(&sql, &condition.values())?;
+    let total = found.first().map_or(0, |row| row.get::<_, i64>(3).unsigned_abs());
+    let best = found
+        .iter()
+        .map(|row| Match::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2)))
+        .collect();
+    Ok(Matches::new(best, total))
+}
+
+// --- List: memories by their order, and the conditions of a filter as SQL.
+
+/// A condition over `m`, which stands for `memory`, and the values in it. `$1` is the tenant.
+pub(super) struct Condition {
+    pub(super) sql: String,
+    values: Vec<(Box<dyn ToSql + Sync>, Type)>,
+}
+
+impl Condition {
+    /// What `filter` admits at `now`. That the tenant is named, although the policies name it too,
+    /// lets the database leave out the other partitions when it makes its plan.
+    pub(super) fn from_filter(tenant: &Tenant, filter: &Filter, now: DateTime<Utc>) -> Self {
+        let mut condition = Self { sql: String::new(), values: Vec::new() };
+        let name = condition.value(tenant.name.clone(), Type::TEXT);
+        condition.sql = format!("m.tenant = {name}");
+        let now = condition.value(microseconds(now), Type::INT8);
+        condition.and(format_args!("(m.expires IS NULL OR m.expires > {now})"));
+        if let Some(namespace) = &filter.namespace {
+            let name = namespace.as_str();
+            let exact = condition.value(name.to_owned(), Type::TEXT);
+            // What lies below begins with the name and a slash; `0` is the sign after the slash.
+            let from = condition.value(format!("{name}/"), Type::TEXT);
+            let to = condition.value(format!("{name}0"), Type::TEXT);
+            condition.and(format_args!(
+                "(m.namespace = {exact} OR (m.namespace >= {from} AND m.namespace < {to}))"
+            ));
+        }
+        if let Some(kind) = filter.memory_type {
+            let kind = condition.value(kind.as_str(), Type::TEXT);
+            condition.and(format_args!("m.memory_type = {kind}"));
+        }
+        if let Some(status) = filter.status {
+            let status = condition.value(status.as_str(), Type::TEXT);
+            condition.and(format_args!("m.status = {status}"));
+        }
+        if !filter.tags.is_empty() {
+            let tags: Vec<String> = filter.tags.iter().map(|tag| storable(tag)).collect();
+            let tags = condition.value(tags, Type::TEXT_ARRAY);
+            condition.and(format_args!("m.tags @> {tags}"));
+        }
+        if let Some(since) = filter.since {
+            let since = condition.value(microseconds(since), Type::INT8);
+            condition.and(format_args!("m.created >= {since}"));
+        }
+        if let Some(until) = filter.until {
+            let until = condition.value(microseconds(until), Type::INT8);
+            condition.and(format_args!("m.created < {until}"));
+        }
+        if let Some(least) = filter.min_confidence {
+            let least = condition.value(least, Type::FLOAT8);
+            condition.and(format_args!("m.confidence >= {least}"));
+        }
+        condition
+    }
+
+    /// Whose memories are meant.
+    pub(super) fn tenant(&self) -> Value<'_> {
+        let (name, kind) = &self.values[0];
+        (&**name, kind.clone())
+    }
+
+    /// Takes a value; what stands for it.
+    pub(super) fn value(&mut self, value: impl ToSql + Sync + 'static, kind: Type) -> String {
+        self.values.push((Box::new(value), kind));
+        format!("${}", self.values.len())
+    }
+
+    pub(super) fn and(&mut self, sql: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.sql, " AND {sql}");
+    }
+
+    pub(super) fn values(&self) -> Vec<Value<'_>> {
+        self.values.iter().map(|(value, kind)| (&**value, kind.clone())).collect()
+    }
+}
+
+pub(super) fn after(
+    db: &Session,
+    mut condition: Condition,
+    order: Order,
+    after: Option<&Position>,
+    limit: usize,
+) -> Result<Listed, StoreError> {
+    let (column, direction) = column(order);
+    if let Some(Position { at, id }) = after {
+        let sign = if direction == "ASC" { ">" } else { "<" };
+        let at = condition.value(*at, Type::INT8);
+        let id = condition.value(Uuid::from(id), Type::UUID);
+        condition.and(format_args!("(m.{column}, m.id) {sign} ({at}, {id})"));
+    }
+    // One more than asked for tells whether there are more.
+    let mut memories = from(db, condition, order, 0, limit.saturating_add(1))?;
+    let more = memories.len() > limit;
+    memories.truncate(limit);
+    Ok(Listed { memories, more })
+}
+
+pub(super) fn from(
+    db: &Session,
+    mut condition: Condition,
+    order: Order,
+    offset: u64,
+    limit: usize,
+) -> Result<Vec<Memory>, StoreError> {
+    let (column, direction) = column(order);
+    let limit = condition.value(rows(limit), Type::INT8);
+    let offset = condition.value(i64::try_from(offset).unwrap_or(i64::MAX), Type::INT8);
+    // The texts of those are read that are shown, and of no others.
+    let sql = format!(
+        "SELECT d.json FROM (SELECT m.key, m.id, m.{column} FROM atlatl.memory m WHERE {} \
+         ORDER BY m.{column} {direction}, m.id {direction} LIMIT {limit} OFFSET {offset}) m \
+         JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key \
+         ORDER BY m.{column} {direction}, m.id {direction}",
+        condition.sql
+    );
+    let found = db.query(&sql, &condition.values())?;
+    found.iter().map(|row| read(row.get(0))).collect()
+}
+
+pub(super) fn count(db: &Session, condition: &Condition) -> Result<u64, StoreError> {
+    let sql = format!("SELECT count(*) FROM atlatl.memory m WHERE {}", condition.sql);
+    let counted = db.query(&sql, &condition.values())?;
+    Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
+}
+
+fn column(order: Order) -> (&'static str, &'static str) {
+    match order {
+        Order::Newest => ("created", "DESC"),
+        Order::Oldest => ("created", "ASC"),
+        Order::Changed => ("changed", "DESC"),
+    }
+}
+
+// --- Nearest: memories by their vectors. All are compared and none is skipped, unless the tenant has so
+// --- many that there is an index ([`near`](super::vector_index)).
+// ---
+// --- They are kept as plain numbers, so that a database without pgvector can keep them too and one that
+// --- gets it later has nothing to change. Where the extension is there it compares them; else plain SQL
+// --- does, some twenty times slower.
+
+/// A vector to which others may be near.
+pub(super) struct Wanted<'a> {
+    pub(super) model: String,
+    pub(super) vector: &'a [f32],
+}
+
+impl<'a> Wanted<'a> {
+    /// Unless nothing can be near to it.
+    pub(super) fn new(model: &str, vector: &'a [f32]) -> Option<Self> {
+        let usable = !vector.is_empty() && vector.iter().all(|number| number.is_finite());
+        usable.then(|| Self { model: storable(model), vector })
+    }
+
+    /// What stands for the model and for the vector.
+    pub(super) fn values(&self, condition: &mut Condition) -> (String, String) {
+        let model = condition.value(self.model.clone(), Type::TEXT);
+        (model, condition.value(self.vector.to_vec(), Type::FLOAT4_ARRAY))
+    }
+}
+
+/// How near a vector `v` is. All have length 1, so the product is the cosine.
+pub(super) fn cosine(pgvector: Option<&str>, wanted: &str) -> String {
+    match pgvector {
+        Some(schema) => format!(
+            "-(v.vector::{schema}.vector OPERATOR({schema}.<#>) {wanted}::real[]::{schema}.vector)"
+        ),
+        None => format!("(SELECT sum(a * b)::float8 FROM unnest(v.vector, {wanted}) AS n (a, b))"),
+    }
+}
+
+/// Which memories have the nearest vectors. `pgvector` is where the extension lies.
+pub(super) fn nearest(
+    db: &Session,
+    pgvector: Option<&str>,
+    wanted: &Wanted<'_>,
+    mut condition: Condition,
+    limit: usize,
+) -> Result<Vec<Match>, StoreError> {
+    let (model, wanted) = wanted.values(&mut condition);
+    let limit = condition.value(rows(limit), Type::INT8);
+    // What is of another length cannot be compared: a text that no vector can be made from.
+    let cosine = cosine(pgvector, &wanted);
+    let sql = format!(
+        "SELECT m.id, {cosine}, m.fades FROM atlatl.memory m \
+         JOIN atlatl.vector v ON v.tenant = m.tenant AND v.key = m.key AND v.model = {model} \
+         WHERE {} AND cardinality(v.vector) = cardinality({wanted}) \
+         ORDER BY 2 DESC, m.key LIMIT {limit}",
+        condition.sql
+    );
+    let found = db.query(&sql, &condition.values())?;
+    Ok(matches(&found))
+}
+
+/// Rows that begin with an id, how near it is and whether it fades.
+pub(super) fn matches(found: &[Row]) -> Vec<Match> {
+    let one = |row: &Row| Match::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
+    found.iter().map(one).collect()
+}
+
+/// What has no vector. A mark behind the last that got one would pass over a memory that has an older
+/// key and was acknowledged later.
+pub(super) fn unembedded(
+    db: &Session,
+    tenant: &Tenant,
+    model: &str,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Unembedded>, StoreError> {
+    let sql = "SELECT m.key, d.json FROM (SELECT m.key FROM atlatl.memory m WHERE m.tenant = $1 \
+               AND m.key > $4 AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
+                   WHERE v.tenant = $1 AND v.model = $2 AND v.key = m.key) \
+               ORDER BY m.key LIMIT $3) m \
+               JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key ORDER BY m.key";
+    let model = storable(model);
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let values = [
+        (&tenant.name as _, Type::TEXT),
+        (&model as _, Type::TEXT),
+        (&rows(limit) as _, Type::INT8),
+        (&after as _, Type::INT8),
+    ];
+    let waiting = db.query(sql, &values)?;
+    let one = |row: &Row| {
+        Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?))
+    };
+    waiting.iter().map(one).collect()
+}
+
+pub(super) fn put(
+    db: &Session,
+    tenant: &Tenant,
+    model: &str,
+    vectors: &[(u64, Vec<f32>)],
+) -> Result<(), StoreError> {
+    let key = |version: u64| i64::try_from(version).unwrap_or(i64::MAX);
+    let keys: Vec<i64> = vectors.iter().map(|(version, _)| key(*version)).collect();
+    // Nobody changes these memories until their vectors are there: a vector of a version that is gone
+    // would be nobody's. In the order in which others take them.
+    let lock = "SELECT key FROM atlatl.memory WHERE tenant = $1 AND key = ANY ($2) \
+                ORDER BY id FOR SHARE";
+    let there = db.query(lock, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
+    let there: Vec<i64> = there.iter().map(|row| row.get(0)).collect();
+    let model = storable(model);
+    for (version, vector) in vectors {
+        let key = key(*version);
+        if !there.contains(&key) {
+            continue;
+        }
+        // One that cannot be compared would spoil every question.
+        let usable = vector.iter().all(|number| number.is_finite());
+        let vector = if usable { &vector[..] } else { &[] };
+        let sql = "INSERT INTO atlatl.vector (model, key, vector) VALUES ($1, $2, $3) \
+                   ON CONFLICT (tenant, model, key) DO UPDATE SET vector = excluded.vector";
+        let values = [
+            (&model as _, Type::TEXT),
+            (&key as _, Type::INT8),
+            (&vector as _, Type::FLOAT4_ARRAY),
+        ];
+        db.execute(sql, &values)?;
+    }
+    Ok(())
+}

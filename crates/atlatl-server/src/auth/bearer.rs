@@ -1,0 +1,289 @@
+//! TODO module doc
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::principal::{Scope, Scopes};
+
+// --- Parses the `Authorization` header (RFC 6750, 2.1).
+
+/// Why there is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorizationError {
+    /// No header, or one of another scheme, which says nothing here.
+    #[error("the request brings no token")]
+    NoneGiven,
+    /// Two headers, of which one would have to be chosen, or one that is not of this form.
+    #[error("the header Authorization is not of the form `Bearer TOKEN`")]
+    Invalid,
+}
+
+/// The token in `values`, which are those of all headers `Authorization` of a request, without the
+/// white space around them.
+pub fn bearer<'a>(
+    values: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<&'a str, AuthorizationError> {
+    let mut values = values.into_iter();
+    let value = values.next().ok_or(AuthorizationError::NoneGiven)?;
+    if values.next().is_some() {
+        return Err(AuthorizationError::Invalid);
+    }
+    let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+    let (scheme, rest) = value.split_at(end);
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return Err(AuthorizationError::NoneGiven);
+    }
+    let token = str::from_utf8(rest).map_err(|_| AuthorizationError::Invalid)?;
+    let token = token.trim_start_matches(' ');
+    if is_token(token) { Ok(token) } else { Err(AuthorizationError::Invalid) }
+}
+
+/// `b64token` of RFC 6750.
+fn is_token(text: &str) -> bool {
+    let unpadded = text.trim_end_matches('=');
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    !unpadded.is_empty() && unpadded.bytes().all(is_sign)
+}
+
+// --- `WWW-Authenticate` challenges (RFC 6750, 3; RFC 9728, 5.1).
+
+/// Why somebody is not let in, as far as it is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Challenge {
+    /// There was no token.
+    NoneGiven,
+    /// There was no telling what the token is.
+    InvalidRequest,
+    /// The token is not good; why is not said, since whoever made it up would learn from that.
+    InvalidToken,
+    /// The token is good, but not for this.
+    Insufficient(Scope),
+}
+
+impl Challenge {
+    /// The status of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::InvalidRequest => 400,
+            Self::NoneGiven | Self::InvalidToken => 401,
+            Self::Insufficient(_) => 403,
+        }
+    }
+
+    /// The value of the header `WWW-Authenticate`. `resource_metadata` is the URL of a document that
+    /// says where tokens are to be had, if there is one.
+    pub fn header(self, resource_metadata: Option<&str>) -> String {
+        let (error, scopes) = match self {
+            Self::NoneGiven => (None, Scopes::MEMORY),
+            Self::InvalidRequest => (Some("invalid_request"), Scopes::default()),
+            Self::InvalidToken => (Some("invalid_token"), Scopes::MEMORY),
+            Self::Insufficient(scope) => (Some("insufficient_scope"), scope.into()),
+        };
+        let mut parameters = Vec::new();
+        if let Some(error) = error {
+            parameters.push(format!("error=\"{error}\""));
+        }
+        if !scopes.is_empty() {
+            parameters.push(format!("scope=\"{scopes}\""));
+        }
+        if let Some(url) = resource_metadata {
+            parameters.push(format!("resource_metadata=\"{}\"", quotable(url)));
+        }
+        format!("Bearer {}", parameters.join(", "))
+    }
+}
+
+impl From<AuthorizationError> for Challenge {
+    fn from(error: AuthorizationError) -> Self {
+        match error {
+            AuthorizationError::NoneGiven => Self::NoneGiven,
+            AuthorizationError::Invalid => Self::InvalidRequest,
+        }
+    }
+}
+
+/// A URL between quotation marks: what would end them, or the line, is written as URLs have it.
+fn quotable(url: &str) -> String {
+    let mut quotable = String::with_capacity(url.len());
+    for byte in url.bytes() {
+        if byte.is_ascii_graphic() && byte != b'"' && byte != b'\\' {
+            quotable.push(char::from(byte));
+        } else {
+            let _ = write!(quotable, "%{byte:02X}");
+        }
+    }
+    quotable
+}
+
+// --- Protected resource metadata (RFC 9728).
+
+/// What stands between host and path in the URL of the document.
+pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The document. It is written as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ResourceMetadata {
+    /// The URL of the resource; what tokens have as their audience.
+    pub resource: String,
+    /// The issuers of tokens for it.
+    pub authorization_servers: Vec<String>,
+    /// What a client should ask for.
+    pub scopes_supported: Vec<&'static str>,
+    /// How a token is brought: never in a URL, which would be written to logs.
+    pub bearer_methods_supported: [&'static str; 1],
+    /// What people are shown.
+    pub resource_name: &'static str,
+}
+
+impl ResourceMetadata {
+    /// The memory server at `resource`, which takes tokens of `authorization_servers`.
+    pub fn new(
+        resource: impl Into<String>,
+        authorization_servers: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self {
+            resource: resource.into(),
+            authorization_servers: authorization_servers.into_iter().map(Into::into).collect(),
+            // A client that is not told what it needs asks for all of these, so `memory:admin`
+            // is not among them.
+            scopes_supported: Scopes::MEMORY.iter().map(Scope::word).collect(),
+            bearer_methods_supported: ["header"],
+            resource_name: "Atlatl memory server",
+        }
+    }
+}
+
+/// The URL of the document for `resource`; none where that is no URL of a resource.
+pub fn metadata_url(resource: &str) -> Option<String> {
+    let (scheme, rest) = resource.split_once("://")?;
+    let host = rest.split(['/', '?']).next()?;
+    if !matches!(scheme, "http" | "https") || host.is_empty() || rest.contains('#') {
+        return None;
+    }
+    let path = &rest[host.len()..];
+    // A slash alone is no path, nor is one before a query (RFC 9728, 3.1).
+    let path = if path == "/" || path.starts_with("/?") { &path[1..] } else { path };
+    Some(format!("{scheme}://{host}{WELL_KNOWN}{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[&str]) -> Result<String, AuthorizationError> {
+        bearer(values.iter().map(|value| value.as_bytes())).map(str::to_owned)
+    }
+
+    #[test]
+    fn one_header_with_one_token_is_read() {
+        for good in ["Bearer a.b-c_d~e+f/g==", "bearer a", "BEARER    a", "bEaReR 0="] {
+            let token = good.rsplit(' ').next().expect("a token");
+            assert_eq!(of(&[good]).as_deref(), Ok(token), "{good}");
+        }
+    }
+
+    #[test]
+    fn other_schemes_say_nothing() {
+        for other in ["", "Basic YTpi", "Digest a=\"b\"", "Bearer\ta", "Bearera", " Bearer a", "é"]
+        {
+            assert_eq!(of(&[other]), Err(AuthorizationError::NoneGiven), "{other}");
+        }
+        assert_eq!(of(&[]), Err(AuthorizationError::NoneGiven));
+    }
+
+    #[test]
+    fn what_is_not_exactly_one_token_is_refused() {
+        let bad = [
+            "Bearer",
+            "Bearer ",
+            "Bearer a b",
+            "Bearer a ",
+            "Bearer \ta",
+            "Bearer =",
+            "Bearer a=b",
+            "Bearer a,b",
+            "Bearer \"a\"",
+            "Bearer é",
+            "Bearer a\n",
+            "Bearer a\0",
+        ];
+        for bad in bad {
+            assert_eq!(of(&[bad]), Err(AuthorizationError::Invalid), "{bad:?}");
+        }
+        assert_eq!(of(&["Bearer a", "Bearer a"]), Err(AuthorizationError::Invalid));
+        assert_eq!(of(&["Bearer a", "Basic a"]), Err(AuthorizationError::Invalid));
+        assert_eq!(bearer([&b"Bearer \xff"[..]]), Err(AuthorizationError::Invalid));
+    }
+
+    #[test]
+    fn a_challenge_says_what_is_missing_and_where_to_get_it() {
+        let url = "https://memory.example/.well-known/oauth-protected-resource/mcp";
+        let all = [
+            (Challenge::NoneGiven, 401, r#"Bearer scope="memory:read memory:write""#),
+            (Challenge::InvalidRequest, 400, r#"Bearer error="invalid_request""#),
+            (
+                Challenge::InvalidToken,
+                401,
+                r#"Bearer error="invalid_token", scope="memory:read memory:write""#,
+            ),
+            (
+                Challenge::Insufficient(Scope::Admin),
+                403,
+                r#"Bearer error="insufficient_scope", scope="memory:admin""#,
+            ),
+        ];
+        for (challenge, status, header) in all {
+            assert_eq!(challenge.status(), status);
+            assert_eq!(challenge.header(None), header);
+            let with_url = format!(r#"{header}, resource_metadata="{url}""#);
+            assert_eq!(challenge.header(Some(url)), with_url);
+        }
+    }
+
+    #[test]
+    fn a_url_cannot_end_its_quotation_marks_or_the_line() {
+        let header = Challenge::InvalidRequest.header(Some("https://a/\"\\\r\nX: é \u{7f}%22"));
+        let url = "https://a/%22%5C%0D%0AX:%20%C3%A9%20%7F%22";
+        let wanted = format!(r#"Bearer error="invalid_request", resource_metadata="{url}""#);
+        assert_eq!(header, wanted);
+    }
+
+    #[test]
+    fn the_document_lies_between_host_and_path() {
+        let well_known = |rest: &str| format!("https://a.example{WELL_KNOWN}{rest}");
+        for (rest, wanted) in [
+            ("", ""),
+            ("/", ""),
+            ("/mcp", "/mcp"),
+            ("/a/mcp/", "/a/mcp/"),
+            ("?a=/b", "?a=/b"),
+            ("/?a", "?a"),
+            ("/mcp?a", "/mcp?a"),
+        ] {
+            let found = metadata_url(&format!("https://a.example{rest}"));
+            assert_eq!(found, Some(well_known(wanted)), "{rest}");
+        }
+        let local = metadata_url("http://127.0.0.1:8080/mcp");
+        assert_eq!(local, Some(format!("http://127.0.0.1:8080{WELL_KNOWN}/mcp")));
+        for none in ["", "a.example/mcp", "https:///mcp", "file:///mcp", "https://a/mcp#b"] {
+            assert_eq!(metadata_url(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_document_names_the_authority_and_what_to_ask_for() {
+        let metadata = ResourceMetadata::new("https://a.example/mcp", ["https://login.example"]);
+        let wanted = serde_json::json!({
+            "resource": "https://a.example/mcp",
+            "authorization_servers": ["https://login.example"],
+            "scopes_supported": ["memory:read", "memory:write"],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Atlatl memory server",
+        });
+        assert_eq!(serde_json::to_value(metadata).expect("JSON"), wanted);
+    }
+}
