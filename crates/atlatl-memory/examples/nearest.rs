@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Postgres, PostgresOptions, PostgresStore};
+use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresOptions, PostgresStore};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::SplitMix64;
@@ -69,7 +69,7 @@ fn main() {
         })
         .collect();
     for some in memories.chunks(5000) {
-        store.put(some, Clash::Keep).expect("kept");
+        store.put(some, OnConflict::Keep).expect("kept");
     }
     let mut random = SplitMix64::new(1);
     let waiting = store.unembedded(MODEL, 0, usize::MAX).expect("those that wait");

@@ -19,15 +19,18 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use mif::{Memory, MemoryId, MemoryType, Status, Timestamp};
 
-use crate::{Clash, Filter, MemoryStore, Need, Order, Position, Put, Repaired, StoreError, Terms};
+use crate::{
+    Filter, ListPosition, MemoryStore, Need, OnConflict, Order, PutOutcome, RepairReport,
+    StoreError, Terms,
+};
 
 pub use self::hooked::Hooked;
 
-/// Runs every case on an empty store that `make` gives.
+/// Runs every case on an empty store from `make`.
 ///
 /// # Panics
 ///
-/// Panics where the contract does not hold.
+/// Panics if the store violates the contract.
 pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     what_is_put_comes_back(&*make());
     a_clash_is_told(&*make());
@@ -68,8 +71,8 @@ fn read(json: &str) -> Memory {
 }
 
 fn put(store: &dyn MemoryStore, memories: &[Memory]) {
-    let put = store.put(memories, Clash::Keep).expect("put");
-    assert!(put.iter().all(|one| *one == Put::Stored), "{put:?}");
+    let put = store.put(memories, OnConflict::Keep).expect("put");
+    assert!(put.iter().all(|one| *one == PutOutcome::Stored), "{put:?}");
 }
 
 fn found(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
@@ -100,11 +103,13 @@ fn what_is_put_comes_back(store: &dyn MemoryStore) {
 fn a_clash_is_told(store: &dyn MemoryStore) {
     let (first, second) = (memory(1, "first"), memory(1, "second"));
     put(store, std::slice::from_ref(&first));
-    let put = |memory: &Memory, clash| store.put(std::slice::from_ref(memory), clash).expect("put");
-    assert_eq!(put(&first, Clash::Keep), [Put::Unchanged]);
-    assert_eq!(put(&second, Clash::Keep), [Put::Kept]);
+    let put = |memory: &Memory, on_conflict| {
+        store.put(std::slice::from_ref(memory), on_conflict).expect("put")
+    };
+    assert_eq!(put(&first, OnConflict::Keep), [PutOutcome::Unchanged]);
+    assert_eq!(put(&second, OnConflict::Keep), [PutOutcome::Kept]);
     assert_eq!(store.get(&first.id).expect("get"), Some(first));
-    assert_eq!(put(&second, Clash::Replace), [Put::Replaced]);
+    assert_eq!(put(&second, OnConflict::Replace), [PutOutcome::Replaced]);
     assert_eq!(store.get(&second.id).expect("get"), Some(second));
     assert_eq!(found(store, "first", Need::Any), [] as [u128; 0]);
     assert_eq!(found(store, "second", Need::Any), [1]);
@@ -125,12 +130,12 @@ fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
 }
 
 fn all_or_nothing(store: &dyn MemoryStore) {
-    // The same id twice in one batch: the second meets the first.
+    // The same id twice in one batch: the second is compared with the first.
     let batch = [memory(1, "one"), memory(2, "two"), memory(1, "other")];
-    let put = store.put(&batch, Clash::Keep).expect("put");
-    assert_eq!(put, [Put::Stored, Put::Stored, Put::Kept]);
+    let put = store.put(&batch, OnConflict::Keep).expect("put");
+    assert_eq!(put, [PutOutcome::Stored, PutOutcome::Stored, PutOutcome::Kept]);
     assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 2);
-    assert_eq!(store.put(&[], Clash::Keep).expect("nothing"), []);
+    assert_eq!(store.put(&[], OnConflict::Keep).expect("nothing"), []);
 }
 
 fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
@@ -167,7 +172,7 @@ fn removed_is_gone_everywhere(store: &dyn MemoryStore) {
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     let listed = store.list(&Filter::default(), Order::Newest, None, 9, at(0)).expect("list");
     assert_eq!(listed.memories.len(), 1);
-    // Its name is free again.
+    // The id can be used again.
     put(store, &[memory(1, "blue fox")]);
     assert_eq!(found(store, "red", Need::Any), [2]);
     assert_eq!(near(store, &[1.0, 0.0], 9), [2], "the old vector is not the new memory's");
@@ -271,7 +276,7 @@ fn walk(
     mut between: impl FnMut(usize),
 ) -> Vec<u128> {
     let mut met = Vec::new();
-    let mut position: Option<Position> = None;
+    let mut position: Option<ListPosition> = None;
     for page in 0.. {
         let listed =
             store.list(&Filter::default(), order, position.as_ref(), size, at(0)).expect("a page");
@@ -293,8 +298,8 @@ fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
     for order in Order::ALL {
         let mut gone = HashSet::new();
         let met = walk(store, order, 37, |page| {
-            // Rows come before, at and behind the place, and some of the first rows go, the one
-            // that the position names among them.
+            // Rows are inserted before, at and after the position, and some of the first are
+            // deleted, including the one that the position names.
             for n in 0..5 {
                 new += 1;
                 let n = n * 12_000 + new;
@@ -436,7 +441,7 @@ fn near(store: &dyn MemoryStore, vector: &[f32], limit: usize) -> Vec<u128> {
     near.iter().map(|one| one.id.as_u128()).collect()
 }
 
-/// A text that fails must not hide others, nor be forgotten.
+/// A text that cannot be embedded must neither hide others nor be dropped.
 fn vectors_left_out_go_on_waiting(store: &dyn MemoryStore) {
     put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three"), memory(4, "four")]);
     let waiting = store.unembedded(MODEL, 0, 9).expect("waiting");
@@ -467,7 +472,7 @@ fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     assert!(store.unembedded(MODEL, 0, 9).expect("waiting").is_empty(), "the empty one too");
     assert_eq!(near(store, &[1.0, 0.0], 9), [1, 2]);
     assert_eq!(near(store, &[0.0, 1.0], 1), [2]);
-    // A change waits again, and until it has a vector it has none.
+    // An updated memory is pending again, and has no vector until then.
     let id = MemoryId::from_u128(1);
     let change = |text: &'static str| {
         let changed = store.update(&id, &mut |mut memory| {
@@ -480,13 +485,13 @@ fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     let old = store.unembedded(MODEL, 0, 9).expect("waiting");
     assert_eq!(old.len(), 1);
-    // Changed while its vector was made: that vector is nobody's.
+    // The memory changed while its vector was made, so the vector is dropped.
     change("eins");
     store.put_vectors(MODEL, &[(old[0].version, vec![1.0, 0.0])]).expect("vectors");
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     vectors(store, &[vec![0.0, 1.0]]);
     assert_eq!(near(store, &[0.0, 1.0], 9), [1, 2]);
-    // Another model begins anew, and never meets this one.
+    // Another model has its own pending memories and vectors.
     assert_eq!(store.unembedded("model-2", 0, 9).expect("waiting").len(), 3);
     let other = store.nearest("model-2", &[1.0, 0.0], &Filter::default(), 9, at(0));
     assert!(other.expect("near").is_empty());
@@ -512,9 +517,9 @@ fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {
 
 fn nothing_is_to_be_mended(store: &dyn MemoryStore) {
     put(store, &various());
-    assert_eq!(store.repair().expect("repair"), Repaired::default());
+    assert_eq!(store.repair().expect("repair"), RepairReport::default());
     assert!(store.delete(&MemoryId::from_u128(5)).expect("delete"));
-    assert_eq!(store.repair().expect("repair"), Repaired::default());
+    assert_eq!(store.repair().expect("repair"), RepairReport::default());
 }
 
 fn a_task_is_taken_by_one(store: &dyn MemoryStore) {

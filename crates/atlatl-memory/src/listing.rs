@@ -1,29 +1,28 @@
-//! TODO module doc
+//! Listing: filters, sort orders and keyset pagination positions.
 
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MemoryType, Namespace, Status};
 
-// --- Filter: which memories are meant, whatever the question.
-
-/// Conditions that a memory must all meet. The default is every active memory.
+/// The conditions of a listing or a search, all of which a memory must meet. The default admits
+/// every active memory.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Filter {
-    /// This namespace or one below it.
+    /// Only this namespace and the namespaces below it.
     pub namespace: Option<Namespace>,
-    /// This kind.
+    /// Only this type.
     pub memory_type: Option<MemoryType>,
-    /// All of these labels.
+    /// Only memories with all of these tags.
     pub tags: Vec<String>,
-    /// Made at this time or later.
+    /// Only memories created at this time or later.
     pub since: Option<DateTime<Utc>>,
-    /// Made before this time.
+    /// Only memories created before this time.
     pub until: Option<DateTime<Utc>>,
-    /// At least as sure; a memory that does not say how sure it is does not count.
+    /// Only memories with at least this confidence. A memory without a confidence does not match.
     pub min_confidence: Option<f64>,
-    /// In this part of its life; `None` for any. A memory that does not say is active.
+    /// Only memories with this status; `None` admits any. A memory without a status is active.
     pub status: Option<Status>,
 }
 
@@ -42,8 +41,8 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Whether `memory` meets all conditions at `now`. What has outlived its time meets none: it is
-    /// gone for every reader, whether or not it was swept already.
+    /// Returns whether `memory` meets all conditions at `now`. An expired memory meets none: it is
+    /// invisible to every reader, whether or not it has been deleted yet.
     pub fn admits(&self, memory: &Memory, now: DateTime<Utc>) -> bool {
         let created = memory.created.instant();
         self.namespace
@@ -59,7 +58,7 @@ impl Filter {
     }
 }
 
-/// How sure a memory is, as a number.
+/// Returns the confidence of a memory.
 pub(crate) fn confidence(memory: &Memory) -> Option<f64> {
     memory.confidence().map(mif::UnitInterval::get)
 }
@@ -68,36 +67,34 @@ pub(crate) fn status(memory: &Memory) -> Status {
     memory.status.unwrap_or(Status::Active)
 }
 
-/// When a memory has outlived its time.
+/// Returns the time at which a memory expires.
 pub(crate) fn expires(memory: &Memory) -> Option<DateTime<Utc>> {
     let temporal = memory.temporal.as_ref()?;
     let seconds = temporal.ttl.as_ref()?.seconds();
     let from = temporal.recorded_at.as_ref().unwrap_or(&memory.created).instant();
-    // Longer than any clock runs is for ever.
+    // A duration beyond the range of the clock never expires.
     let lasts = std::time::Duration::try_from_secs_f64(seconds).ok()?;
     from.to_utc().checked_add_signed(chrono::TimeDelta::from_std(lasts).ok()?)
 }
 
-// --- Order: how a listing runs, and where in it a reader stands.
-
-/// How a listing runs.
+/// The sort order of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Order {
-    /// Made last comes first.
+    /// Descending by creation time.
     #[default]
     Newest,
-    /// Made first comes first.
+    /// Ascending by creation time.
     Oldest,
-    /// Changed last comes first.
+    /// Descending by the time of the last change.
     Changed,
 }
 
 impl Order {
-    /// Every order.
+    /// All sort orders.
     pub const ALL: [Self; 3] = [Self::Newest, Self::Oldest, Self::Changed];
 
-    /// The word for it.
+    /// Returns the name of this order.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Newest => "newest",
@@ -106,17 +103,17 @@ impl Order {
         }
     }
 
-    /// Where `memory` stands in this order.
-    pub fn position(self, memory: &Memory) -> Position {
+    /// Returns the position of `memory` in this order.
+    pub fn position(self, memory: &Memory) -> ListPosition {
         let at = match self {
             Self::Newest | Self::Oldest => microseconds(memory.created.instant().to_utc()),
             Self::Changed => changed(memory),
         };
-        Position { at, id: memory.id.clone() }
+        ListPosition { at, id: memory.id.clone() }
     }
 }
 
-/// The word names no order.
+/// The text names no sort order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected newest, oldest or changed")]
 pub struct UnknownOrder;
@@ -129,21 +126,22 @@ impl FromStr for Order {
     }
 }
 
-/// A place in a listing. It names values, not a row: it stays a place when the row is gone.
+/// A keyset pagination position in a listing. It holds values, not a row, and so stays valid when
+/// the row is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Position {
-    /// The time that the listing is ordered by, in microseconds since 1970.
+pub struct ListPosition {
+    /// The value of the sort column, in microseconds since 1970.
     pub at: i64,
-    /// The memory, which decides between equal times.
+    /// The id of the memory, which breaks ties.
     pub id: MemoryId,
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct MemoryPage {
     /// The memories, in order.
     pub memories: Vec<Memory>,
-    /// Whether there are more behind them.
+    /// Whether more memories follow.
     pub more: bool,
 }
 
@@ -151,7 +149,7 @@ pub(crate) fn microseconds(time: DateTime<Utc>) -> i64 {
     time.timestamp_micros()
 }
 
-/// When a memory was last changed.
+/// Returns the time of the last change.
 pub(crate) fn changed(memory: &Memory) -> i64 {
     let time = memory.modified.as_ref().unwrap_or(&memory.created);
     microseconds(time.instant().to_utc())

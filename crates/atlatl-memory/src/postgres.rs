@@ -25,25 +25,26 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 use self::crud::Tenant;
-use self::lexemes::Asked;
+use self::lexemes::TsQuery;
 use self::options::{Database, Pgvector};
 pub use self::options::{DatabaseInfo, PlainText, PostgresOptions};
 use self::pool::Pool;
 pub use self::registry::{
-    Bounds, KnownTenant, ListedKey, ListedTenant, NewKey, Registry, StoredKey,
+    KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
-use self::search::{Condition, Wanted};
+use self::search::{Condition, QueryVector};
 use self::session::{Access, Session};
 #[cfg(feature = "contract")]
-pub use self::statement_recorder::{Recorded, Sent, recorded};
-use super::listing::{Filter, Listed, Order, Position};
+pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
+use super::listing::{Filter, ListPosition, MemoryPage, Order};
 use crate::search::query::Terms;
 use crate::store::{
-    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+    Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
+    Unembedded, UpdateFn,
 };
 
 /// The most bytes of a tenant's name.
-const LONGEST_NAME: usize = 128;
+const MAX_TENANT_NAME_LEN: usize = 128;
 
 /// A database of ours, with its connections.
 #[derive(Debug, Clone)]
@@ -66,7 +67,7 @@ impl Postgres {
 
     /// Whether it can be used, now.
     pub fn ready(&self) -> Result<(), StoreError> {
-        self.0.checked().map(drop)
+        self.0.verified().map(drop)
     }
 
     /// What there is.
@@ -83,16 +84,18 @@ impl Postgres {
     /// The store of one tenant. A name has 1 to 128 bytes and no control characters.
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
         check_name(name, self.0.place())?;
-        let tenant = Tenant { name: name.to_owned(), mark: lexemes::mark(name) };
+        let tenant = Tenant { name: name.to_owned(), tenant_prefix: lexemes::tenant_prefix(name) };
         Ok(PostgresStore { database: Arc::clone(&self.0), tenant })
     }
 }
 
 fn check_name(name: &str, place: &str) -> Result<(), StoreError> {
-    if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+    if name.is_empty() || name.len() > MAX_TENANT_NAME_LEN || name.contains(char::is_control) {
         return Err(StoreError::NotAStore {
             place: place.to_owned(),
-            why: format!("a tenant's name has 1 to {LONGEST_NAME} bytes and no control characters"),
+            why: format!(
+                "a tenant's name has 1 to {MAX_TENANT_NAME_LEN} bytes and no control characters"
+            ),
         });
     }
     Ok(())
@@ -107,7 +110,7 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     fn pool(&self) -> Result<&Pool, StoreError> {
-        self.database.checked().map(|(pool, _)| pool)
+        self.database.verified().map(|(pool, _)| pool)
     }
 
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
@@ -130,12 +133,16 @@ impl PostgresStore {
 }
 
 impl MemoryStore for PostgresStore {
-    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
+    fn put(
+        &self,
+        memories: &[Memory],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<PutOutcome>, StoreError> {
         if memories.is_empty() {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| crud::put(db, tenant, memories, clash))
+        self.pool()?.write(&tenant.name, |db| crud::put(db, tenant, memories, on_conflict))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -161,7 +168,7 @@ impl MemoryStore for PostgresStore {
             .read(&tenant.name, Access::Keys, &|db| crud::ids(db, tenant, first, last, limit))
     }
 
-    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
+    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.write(&tenant.name, |db| crud::update(db, tenant, id, &mut *change))
     }
@@ -176,12 +183,12 @@ impl MemoryStore for PostgresStore {
         &self,
         filter: &Filter,
         order: Order,
-        after: Option<&Position>,
+        list_after: Option<&ListPosition>,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Listed, StoreError> {
+    ) -> Result<MemoryPage, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            search::after(db, self.condition(filter, now), order, after, limit)
+            search::list_after(db, self.condition(filter, now), order, list_after, limit)
         })
     }
 
@@ -194,7 +201,7 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            search::from(db, self.condition(filter, now), order, offset, limit)
+            search::list_from(db, self.condition(filter, now), order, offset, limit)
         })
     }
 
@@ -214,10 +221,10 @@ impl MemoryStore for PostgresStore {
             return Ok(Matches::default());
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
+            let Some(tsquery) = TsQuery::from_terms(&self.tenant.tenant_prefix, terms) else {
                 return Ok(Matches::default());
             };
-            search::lexical(db, asked, terms.need, self.condition(filter, now), limit)
+            search::lexical(db, tsquery, terms.need, self.condition(filter, now), limit)
         })
     }
 
@@ -233,11 +240,11 @@ impl MemoryStore for PostgresStore {
             return Ok((Matches::default(), Vec::new()));
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
+            let Some(tsquery) = TsQuery::from_terms(&self.tenant.tenant_prefix, terms) else {
                 return Ok((Matches::default(), Vec::new()));
             };
             let condition = self.condition(filter, now);
-            let matches = search::lexical(db, asked, terms.need, condition, limit)?;
+            let matches = search::lexical(db, tsquery, terms.need, condition, limit)?;
             let read = crud::get_all(db, &self.tenant, &matches.first(first))?;
             Ok((matches, read))
         })
@@ -250,16 +257,17 @@ impl MemoryStore for PostgresStore {
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Match>, StoreError> {
-        let Some(wanted) = Wanted::new(model, vector) else { return Ok(Vec::new()) };
-        let (pool, pgvector) = self.database.checked()?;
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let Some(query_vector) = QueryVector::new(model, vector) else { return Ok(Vec::new()) };
+        let (pool, pgvector) = self.database.verified()?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
-        let all =
-            |db: &Session| search::nearest(db, schema, &wanted, self.condition(filter, now), limit);
+        let all = |db: &Session| {
+            search::nearest(db, schema, &query_vector, self.condition(filter, now), limit)
+        };
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
             let found = pool.read(&self.tenant.name, Access::Condition, &|db| {
                 let condition = self.condition(filter, now);
-                match vector_index::search(db, schema, &wanted, condition, limit)? {
+                match vector_index::search(db, schema, &query_vector, condition, limit)? {
                     Some(found) => Ok(found),
                     None => all(db),
                 }
@@ -273,18 +281,18 @@ impl MemoryStore for PostgresStore {
     }
 
     fn is_index_behind(&self) -> Result<bool, StoreError> {
-        let (pool, pgvector) = self.database.checked()?;
+        let (pool, pgvector) = self.database.verified()?;
         if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
             return Ok(false);
         }
         let (tenant, from) = (&self.tenant, self.database.index_from);
-        pool.read(&tenant.name, Access::Condition, &|db| vector_index::due(db, tenant, from))
+        pool.read(&tenant.name, Access::Condition, &|db| vector_index::is_behind(db, tenant, from))
     }
 
     fn advance_index(&self) -> Result<u64, StoreError> {
-        match self.database.checked()? {
+        match self.database.verified()? {
             (pool, Some(Pgvector { schema, indexes: true })) => {
-                vector_index::step(pool, &self.tenant, schema, self.database.index_from)
+                vector_index::advance(pool, &self.tenant, schema, self.database.index_from)
             }
             _ => Ok(0),
         }
@@ -293,12 +301,12 @@ impl MemoryStore for PostgresStore {
     fn unembedded(
         &self,
         model: &str,
-        after: u64,
+        list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            search::unembedded(db, tenant, model, after, limit)
+            search::unembedded(db, tenant, model, list_after, limit)
         })
     }
 
@@ -312,7 +320,7 @@ impl MemoryStore for PostgresStore {
         self.pool()?.write(&tenant.name, |db| maintenance::expire(db, tenant, now, limit))
     }
 
-    fn repair(&self) -> Result<Repaired, StoreError> {
+    fn repair(&self) -> Result<RepairReport, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.write(&tenant.name, |db| maintenance::repair(db, tenant))
     }

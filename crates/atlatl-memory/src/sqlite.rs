@@ -7,6 +7,7 @@
 mod crud;
 mod maintenance;
 mod pool;
+mod schema;
 mod search;
 
 use std::path::Path;
@@ -15,13 +16,14 @@ use std::sync::{Arc, Mutex, RwLock};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-pub use self::maintenance::Health;
 use self::pool::Pool;
-use self::search::Flat;
-use super::listing::{Filter, Listed, Order, Position};
+pub use self::schema::Health;
+use self::search::VectorCache;
+use super::listing::{Filter, ListPosition, MemoryPage, Order};
 use crate::search::query::Terms;
 use crate::store::{
-    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+    Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
+    Unembedded, UpdateFn,
 };
 
 /// A store in an `SQLite` file.
@@ -29,7 +31,7 @@ use crate::store::{
 pub struct SqliteStore {
     pool: Pool,
     /// The vectors of the model that was last asked for.
-    flat: RwLock<Option<Arc<Mutex<Flat>>>>,
+    vector_cache: RwLock<Option<Arc<Mutex<VectorCache>>>>,
 }
 
 impl SqliteStore {
@@ -37,13 +39,13 @@ impl SqliteStore {
     /// read, and the directory it lies in.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = Pool::open(path)?;
-        Ok(Self { pool, flat: RwLock::default() })
+        Ok(Self { pool, vector_cache: RwLock::default() })
     }
 
     /// Looks at the store at `path` without changing it, and counts what waits for a vector of
     /// `model`. `None` where there is no file.
     pub fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
-        maintenance::check(path, model)
+        schema::check(path, model)
     }
 
     /// A store with a bound on the size of the file, in pages: what a full disk does can be seen
@@ -51,14 +53,18 @@ impl SqliteStore {
     #[cfg(feature = "contract")]
     pub fn open_bounded(path: &Path, pages: i64) -> Result<Self, StoreError> {
         let store = Self::open(path)?;
-        store.pool.bound(pages)?;
+        store.pool.limit_pages(pages)?;
         Ok(store)
     }
 }
 
 impl MemoryStore for SqliteStore {
-    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
-        self.pool.write(|change| crud::put(change, memories, clash))
+    fn put(
+        &self,
+        memories: &[Memory],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<PutOutcome>, StoreError> {
+        self.pool.write(|change| crud::put(change, memories, on_conflict))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -78,7 +84,7 @@ impl MemoryStore for SqliteStore {
         self.pool.read_once(|db| crud::ids(db, first, last, limit))
     }
 
-    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
+    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError> {
         self.pool.write(|db| crud::update(db, id, change))
     }
 
@@ -94,11 +100,11 @@ impl MemoryStore for SqliteStore {
         &self,
         filter: &Filter,
         order: Order,
-        after: Option<&Position>,
+        list_after: Option<&ListPosition>,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Listed, StoreError> {
-        self.pool.read_once(|db| crud::after(db, filter, order, after, limit, now))
+    ) -> Result<MemoryPage, StoreError> {
+        self.pool.read_once(|db| crud::list_after(db, filter, order, list_after, limit, now))
     }
 
     fn list_from(
@@ -109,7 +115,7 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read_once(|db| crud::from(db, filter, order, offset, limit, now))
+        self.pool.read_once(|db| crud::list_from(db, filter, order, offset, limit, now))
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
@@ -133,18 +139,18 @@ impl MemoryStore for SqliteStore {
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Match>, StoreError> {
-        let flat = search::of_model(&self.flat, model, vector.len());
-        self.pool.read(|db| search::nearest(db, &flat, vector, filter, limit, now))
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let vector_cache = search::cache_for_model(&self.vector_cache, model, vector.len());
+        self.pool.read(|db| search::nearest(db, &vector_cache, vector, filter, limit, now))
     }
 
     fn unembedded(
         &self,
         model: &str,
-        after: u64,
+        list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| search::unembedded(db, model, after, limit))
+        self.pool.read(|db| search::unembedded(db, model, list_after, limit))
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
@@ -159,13 +165,13 @@ impl MemoryStore for SqliteStore {
         Ok(gone)
     }
 
-    fn repair(&self) -> Result<Repaired, StoreError> {
+    fn repair(&self) -> Result<RepairReport, StoreError> {
         // Looking takes long where there is much, and no writer should wait for that.
-        let broken = self.pool.read(maintenance::broken)?;
-        if broken.is_empty() {
-            return Ok(Repaired::default());
+        let find_inconsistencies = self.pool.read(maintenance::find_inconsistencies)?;
+        if find_inconsistencies.is_empty() {
+            return Ok(RepairReport::default());
         }
-        self.pool.write(|db| maintenance::mend(db, &broken))
+        self.pool.write(|db| maintenance::repair(db, &find_inconsistencies))
     }
 
     fn lease(

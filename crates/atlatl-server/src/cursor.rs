@@ -3,7 +3,7 @@
 //! Stateless: any process that shares the store can go on from it. Sealed: it says what we said.
 //! Bound to its question: with other arguments it is refused, not misread.
 
-use atlatl_memory::{Position, RankPosition};
+use atlatl_memory::{ListPosition, RankPosition};
 use chrono::{DateTime, TimeDelta, Utc};
 use mif::MemoryId;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ const GOOD_FOR: TimeDelta = TimeDelta::hours(24);
 /// A place in a listing or among answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Place {
-    Listing(Position),
+    Listing(ListPosition),
     Answers {
         position: RankPosition,
         /// When the first page was asked for: time takes weight, and must not do so between pages.
@@ -44,7 +44,7 @@ struct Written {
 /// Writes `place` in the answers to `question`.
 pub(crate) fn write(seal: &Signer, question: &str, place: &Place, now: DateTime<Utc>) -> String {
     let (id, at, rank) = match place {
-        Place::Listing(Position { at, id }) => (id, Some(*at), None),
+        Place::Listing(ListPosition { at, id }) => (id, Some(*at), None),
         Place::Answers { position, now } => {
             (&position.id, None, Some((position.score.to_bits(), now.timestamp_micros())))
         }
@@ -82,7 +82,7 @@ pub(crate) fn read(
     }
     let id: MemoryId = written.id.parse().map_err(|_| wrong("the cursor cannot be read"))?;
     match (written.at, written.rank) {
-        (Some(at), None) => Ok(Place::Listing(Position { at, id })),
+        (Some(at), None) => Ok(Place::Listing(ListPosition { at, id })),
         (None, Some((bits, micros))) => Ok(Place::Answers {
             position: RankPosition { score: f64::from_bits(bits), id },
             now: DateTime::from_timestamp_micros(micros)
@@ -102,7 +102,7 @@ mod tests {
         let now: DateTime<Utc> = "2026-11-15T10:00:00Z".parse().expect("a time");
         let id = MemoryId::from_u128(7);
         let places = [
-            Place::Listing(Position { at: -5, id: id.clone() }),
+            Place::Listing(ListPosition { at: -5, id: id.clone() }),
             Place::Answers { position: RankPosition { score: 0.1 + 0.2, id }, now },
         ];
         for place in places {

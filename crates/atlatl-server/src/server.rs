@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atlatl_memory::{
-    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, Estimate, MemoryStore,
-    PromptIntegration, RecallService, SearchService, StoreError,
+    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, MemoryStore, PromptIntegration,
+    RecallService, SearchService, StoreError, TokenEstimator,
 };
 use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
@@ -45,7 +45,7 @@ pub struct ServerConfig {
     /// How often stored results are cleaned that all servers share, by one of them at a time.
     pub cleanup: Option<Duration>,
     /// How many tokens a text takes.
-    pub estimate: Estimate,
+    pub estimate: TokenEstimator,
     /// Who is told what happens.
     pub events: EventBus,
     /// What time it is, and random numbers.
@@ -56,7 +56,11 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// The least that a server needs: it never offloads, and nobody watches.
-    pub fn new(store: Arc<dyn MemoryStore>, estimate: Estimate, clock: fn() -> Moment) -> Self {
+    pub fn new(
+        store: Arc<dyn MemoryStore>,
+        estimate: TokenEstimator,
+        clock: fn() -> Moment,
+    ) -> Self {
         Self {
             store,
             embedder: None,
@@ -86,7 +90,7 @@ pub(crate) struct ServerInner {
     pub(crate) recall: RecallService,
     pub(crate) search: SearchService,
     pub(crate) prompt: PromptIntegration,
-    pub(crate) estimate: Estimate,
+    pub(crate) estimate: TokenEstimator,
     pub(crate) backfill: Option<BackfillQueue>,
     pub(crate) interceptor: Option<Interceptor>,
     pub(crate) extraction: Option<Tools>,
@@ -168,9 +172,9 @@ impl ServerInner {
     }
 
     /// This moment, for a memory that is made.
-    pub(crate) fn moment(&self) -> atlatl_memory::Moment {
+    pub(crate) fn moment(&self) -> atlatl_memory::MemoryIdSeed {
         let Moment { now, random } = (self.clock)();
-        atlatl_memory::Moment { now, random }
+        atlatl_memory::MemoryIdSeed { now, random }
     }
 
     /// What becomes of a large set of memories for `client`. The table is in

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atlatl_memory::{
-    Filter, MOST_HITS, MemoryStore, Need, Order, RecallRequest, RecallService, SearchRequest,
+    Filter, MAX_HITS, MemoryStore, Need, Order, RecallRequest, RecallService, SearchRequest,
     SearchService, SqliteStore,
 };
 use chrono::{DateTime, Utc};
@@ -21,7 +21,7 @@ use crate::supply::Supply;
 
 const PAGE: usize = 50;
 /// How many the store is asked for so that 50 are right: the services' own number.
-const CANDIDATES: usize = MOST_HITS;
+const CANDIDATES: usize = MAX_HITS;
 /// How often the quick operations are measured.
 const QUICK: usize = 2000;
 
@@ -86,7 +86,7 @@ fn recalls(
         let expression = expression(question, Need::Any);
         let (ours, theirs) = pair.time(
             || recall(store, question, bare.now, limit),
-            || bare.find(&expression, candidates, limit.unwrap_or(MOST_HITS)),
+            || bare.find(&expression, candidates, limit.unwrap_or(MAX_HITS)),
         );
         size.add(question, &ours, &theirs);
         if let Some(limit) = limit {

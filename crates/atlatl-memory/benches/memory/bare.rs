@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use atlatl_memory::{Need, Position, Terms};
+use atlatl_memory::{ListPosition, Need, Terms};
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use rusqlite::{Connection, OpenFlags, params};
@@ -106,7 +106,7 @@ impl Bare {
     }
 
     /// A page of a listing.
-    pub(crate) fn list(&self, after: &Position, limit: u32) -> Answer {
+    pub(crate) fn list(&self, after: &ListPosition, limit: u32) -> Answer {
         let now = self.now.timestamp_micros();
         let jsons: Vec<String> = self
             .db

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use atlatl_memory::{CaptureService, Clash, MemoryStore, Moment, SqliteStore};
+use atlatl_memory::{CaptureService, MemoryIdSeed, MemoryStore, OnConflict, SqliteStore};
 use mif::{Detail, Map, Memory};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
@@ -56,7 +56,7 @@ fn batches(store: &dyn MemoryStore, bare: &mut Connection, supply: &mut Supply) 
         let memories = supply.take(BATCH_LEN);
         let rows: Vec<Row> = memories.iter().map(Row::of).collect();
         pair.time(
-            || store.put(&memories, Clash::Keep).expect("put"),
+            || store.put(&memories, OnConflict::Keep).expect("put"),
             || bare_put::put(bare, &rows),
         );
     }
@@ -72,8 +72,8 @@ fn fields(memory: &Memory) -> Map {
 }
 
 /// The moment that gives a captured memory its own id again.
-fn moment(memory: &Memory) -> Moment {
-    Moment { now: memory.created.instant().to_utc(), random: memory.id.as_u128() }
+fn moment(memory: &Memory) -> MemoryIdSeed {
+    MemoryIdSeed { now: memory.created.instant().to_utc(), random: memory.id.as_u128() }
 }
 
 /// How many memories a store has.

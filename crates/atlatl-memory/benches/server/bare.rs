@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use atlatl_memory::Recorded;
+use atlatl_memory::RecordedStatement;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
@@ -43,7 +43,7 @@ pub(crate) enum Frame {
 pub(crate) async fn send(
     pool: &Pool,
     tenant: &str,
-    statements: &[Recorded],
+    statements: &[RecordedStatement],
     frame: Frame,
 ) -> (Duration, usize) {
     let begun = Instant::now();
@@ -71,7 +71,11 @@ pub(crate) async fn send(
     (waited + took, rows)
 }
 
-async fn run(client: &impl Sends, statements: &[Recorded], prepared: &[Statement]) -> usize {
+async fn run(
+    client: &impl Sends,
+    statements: &[RecordedStatement],
+    prepared: &[Statement],
+) -> usize {
     let mut rows = 0;
     for (one, statement) in statements.iter().zip(prepared) {
         let values: Vec<&(dyn ToSql + Sync)> =

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use atlatl_memory::{
-    CaptureService, Clash, Filter, MemoryStore, Moment, Order, Position, PostgresStore,
-    RecallRequest, RecallService, Recorded, recorded,
+    CaptureService, Filter, ListPosition, MemoryIdSeed, MemoryStore, OnConflict, Order,
+    PostgresStore, RecallRequest, RecallService, RecordedStatement, record_statements,
 };
 use chrono::{DateTime, Utc};
 use mif::{Map, Memory, MemoryId};
@@ -17,10 +17,10 @@ pub(crate) const PAGE: usize = 50;
 /// What is asked.
 pub(crate) enum Ask {
     Recall(String),
-    Page(Position),
+    Page(ListPosition),
     Get(MemoryId),
-    Capture(Map, Moment),
-    Put(Vec<Memory>),
+    Capture(Map, MemoryIdSeed),
+    PutOutcome(Vec<Memory>),
 }
 
 pub(crate) struct Question {
@@ -30,7 +30,7 @@ pub(crate) struct Question {
     /// For whom the statements are sent bare.
     pub(crate) tenant: String,
     /// What the store sends.
-    pub(crate) statements: Vec<Recorded>,
+    pub(crate) statements: Vec<RecordedStatement>,
 }
 
 impl Question {
@@ -45,7 +45,7 @@ impl Question {
         let asker: Arc<dyn MemoryStore> = Arc::new(recorder.unwrap_or(store).clone());
         let mut question =
             Self { ask, store: asker.clone(), tenant: tenant.to_owned(), statements: Vec::new() };
-        let (_, statements) = recorded(|| question.ask(&asker));
+        let (_, statements) = record_statements(|| question.ask(&asker));
         assert!(!statements.is_empty(), "nothing was sent");
         question.statements = statements;
         question.store = Arc::new(store.clone());
@@ -55,7 +55,7 @@ impl Question {
     /// Whether the statements belong together.
     pub(crate) fn frame(&self) -> Frame {
         match self.ask {
-            Ask::Capture(..) | Ask::Put(_) => Frame::Transaction,
+            Ask::Capture(..) | Ask::PutOutcome(_) => Frame::Transaction,
             Ask::Recall(_) | Ask::Page(_) | Ask::Get(_) => Frame::None,
         }
     }
@@ -84,7 +84,7 @@ impl Question {
                 service.capture(fields.clone(), *at).expect("captured");
                 1
             }
-            Ask::Put(memories) => store.put(memories, Clash::Keep).expect("put").len(),
+            Ask::PutOutcome(memories) => store.put(memories, OnConflict::Keep).expect("put").len(),
         }
     }
 }

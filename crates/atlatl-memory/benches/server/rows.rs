@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use atlatl_memory::{Filter, MemoryStore, Moment, Order, PostgresStore};
+use atlatl_memory::{Filter, MemoryIdSeed, MemoryStore, Order, PostgresStore};
 use mif::{Detail, Map, Memory};
 use serde_json::{Value, json};
 use testkit::SplitMix64;
@@ -64,7 +64,7 @@ impl<'a> Rows<'a> {
             let captures = supply.take(SINGLES);
             let captures = captures.iter().map(capture);
             add("write", "capture one", captures.map(|ask| self.write(ask)).collect());
-            let puts = (0..BATCHES).map(|_| Ask::Put(supply.take(BATCH_LEN)));
+            let puts = (0..BATCHES).map(|_| Ask::PutOutcome(supply.take(BATCH_LEN)));
             let mut row = turns::row(
                 "put 500 at once",
                 puts.map(|ask| self.write(ask)).collect(),
@@ -111,7 +111,7 @@ fn capture(memory: &Memory) -> Ask {
     let mut fields: Map = memory.at(Detail::Full);
     fields.shift_remove("id");
     fields.shift_remove("created");
-    let at = Moment { now: memory.created.instant().to_utc(), random: memory.id.as_u128() };
+    let at = MemoryIdSeed { now: memory.created.instant().to_utc(), random: memory.id.as_u128() };
     Ask::Capture(fields, at)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use atlatl_memory::{Clash, MemoryStore, PostgresStore};
+use atlatl_memory::{MemoryStore, OnConflict, PostgresStore};
 use mif::Memory;
 
 use crate::database::Database;
@@ -73,7 +73,7 @@ impl Tenants {
         let fill = || {
             loop {
                 let Some((tenant, memories)) = left.lock().expect("no panic").pop() else { return };
-                self.stores[tenant].put(&memories, Clash::Keep).expect("put");
+                self.stores[tenant].put(&memories, OnConflict::Keep).expect("put");
             }
         };
         thread::scope(|scope| (0..FILLING).for_each(|_| drop(scope.spawn(fill))));

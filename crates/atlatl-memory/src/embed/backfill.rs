@@ -78,7 +78,7 @@ struct State {
     queues: HashMap<u64, Queue>,
     next_id: u64,
     /// Set while the embedder fails.
-    down: Option<Down>,
+    outage: Option<Outage>,
     polled_at: Option<Instant>,
     /// Whether the failure of a store was reported and nothing worked since.
     store_failed: bool,
@@ -96,7 +96,7 @@ struct Queue {
     backoff: Duration,
 }
 
-struct Down {
+struct Outage {
     retry_at: Instant,
     backoff: Duration,
     /// Whether a thread checks the embedder right now.
@@ -220,21 +220,21 @@ impl Shared {
     }
 
     /// The embedder failed; whether that is news.
-    fn pause(&self, asked: Option<Duration>) -> bool {
+    fn pause(&self, retry_after: Option<Duration>) -> bool {
         let mut state = self.lock();
-        let news = state.down.is_none();
-        let backoff = state.down.as_ref().map_or(BACKOFF.0, |down| down.backoff);
-        let asked = asked.unwrap_or_default().min(MAX_RETRY_AFTER);
-        state.down = Some(Down {
-            retry_at: Instant::now() + backoff.max(asked),
+        let is_change = state.outage.is_none();
+        let backoff = state.outage.as_ref().map_or(BACKOFF.0, |outage| outage.backoff);
+        let retry_after = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        state.outage = Some(Outage {
+            retry_at: Instant::now() + backoff.max(retry_after),
             backoff: (backoff * 2).min(BACKOFF.1),
             checking: false,
         });
-        news
+        is_change
     }
 
     fn resume(&self) {
-        self.lock().down = None;
+        self.lock().outage = None;
         self.changed.notify_all();
     }
 
@@ -260,12 +260,12 @@ impl Shared {
 impl State {
     /// The next job, or when there may be one.
     fn job(&mut self, now: Instant) -> Result<Job, Option<Instant>> {
-        if let Some(down) = &mut self.down {
-            return match down.checking {
+        if let Some(outage) = &mut self.outage {
+            return match outage.checking {
                 true => Err(None),
-                false if down.retry_at > now => Err(Some(down.retry_at)),
+                false if outage.retry_at > now => Err(Some(outage.retry_at)),
                 false => {
-                    down.checking = true;
+                    outage.checking = true;
                     Ok(Job::Check)
                 }
             };
@@ -294,7 +294,7 @@ impl State {
 fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
     while let Some(job) = shared.next() {
         match job {
-            Job::Check => match caught(|| embedder.check()) {
+            Job::Check => match catch_panic(|| embedder.check()) {
                 Ok(Ok(())) => {
                     shared.resume();
                     report(BackfillEvent::Resumed);
@@ -303,9 +303,9 @@ fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
                 Err(_) => drop(shared.pause(None)),
             },
             Job::Embed { id, store, mut progress } => {
-                let step = caught(|| batch::step(&*store, embedder, &mut progress));
+                let step = catch_panic(|| batch::step(&*store, embedder, &mut progress));
                 match step {
-                    Ok(Ok(step)) => took(shared, report, id, progress, step),
+                    Ok(Ok(step)) => handle_step(shared, report, id, progress, step),
                     Ok(Err(error)) => store_failed(shared, report, id, progress, &error),
                     Err(panic) => store_failed(shared, report, id, Progress::default(), &panic),
                 }
@@ -315,7 +315,7 @@ fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
 }
 
 /// Notes what a batch came to.
-fn took(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Step) {
+fn handle_step(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Step) {
     match step {
         Step::Idle => shared.put_back(id, progress, POLL_INTERVAL, true, false),
         Step::Stored | Step::Skipped | Step::Split => {
@@ -332,9 +332,9 @@ fn took(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Ste
         }
         Step::Failed { error, retry_after } => {
             // Before the queue is put back: another thread must not ask at once.
-            let news = shared.pause(retry_after);
+            let is_change = shared.pause(retry_after);
             shared.put_back(id, progress, Duration::ZERO, false, false);
-            if news {
+            if is_change {
                 report(BackfillEvent::Paused { error: &error });
             }
         }
@@ -362,13 +362,13 @@ fn store_failed(
     progress: Progress,
     error: &(dyn Error + 'static),
 ) {
-    let (news, backoff) = {
+    let (is_change, backoff) = {
         let mut state = shared.lock();
-        let news = !std::mem::replace(&mut state.store_failed, true);
-        (news, state.queues.get(&id).map_or(BACKOFF.0, |queue| queue.backoff))
+        let is_change = !std::mem::replace(&mut state.store_failed, true);
+        (is_change, state.queues.get(&id).map_or(BACKOFF.0, |queue| queue.backoff))
     };
     shared.put_back(id, progress, backoff, false, true);
-    if news {
+    if is_change {
         report(BackfillEvent::StoreFailed { error });
     }
 }
@@ -376,11 +376,11 @@ fn store_failed(
 /// A panic of a store or an embedder.
 #[derive(Debug, thiserror::Error)]
 #[error("the embedding of memories panicked")]
-struct Panicked;
+struct EmbeddingPanic;
 
 /// Runs `work`. One panic must not end the embedding of every other store.
-fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, EmbeddingPanic> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| EmbeddingPanic)
 }
 
 /// Makes vectors for the next memories that have none, without retries; how many were stored.

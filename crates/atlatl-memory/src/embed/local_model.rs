@@ -1,4 +1,4 @@
-//! A static embedding model: a text is the mean of its tokens' rows.
+//! Local embedding models: the model directory, and static models (model2vec).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,58 +9,61 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokenizers::Tokenizer;
 
-use super::{Bert, Cause, EmbedError, Embedder, none_blank, normalize};
+use super::{Bert, Cause, EmbedError, Embedder, normalize, reject_blank};
 
-/// A static table of token vectors: `tokenizer.json` and one safetensors file with one tensor.
+/// A static model: `tokenizer.json` and one safetensors file with one tensor, which has a row per
+/// token. The vector of a text is the mean of its tokens' rows.
 ///
-/// Thousands of documents a second, for the price of word order: "dog bites man" is "man bites
-/// dog". Tokens that are special or unknown have rows of no meaning and do not count; a text of
-/// nothing else is [`Empty`](EmbedError::Empty).
-pub struct Table {
+/// It embeds thousands of documents a second, but ignores word order: "dog bites man" equals "man
+/// bites dog". Special and unknown tokens have meaningless rows and are skipped; a text of nothing
+/// else is [`Empty`](EmbedError::Empty).
+pub struct StaticModel {
     name: String,
     files: ModelDir,
     tokenizer: Tokenizer,
-    /// Row after row.
+    /// The rows, one after the other.
     rows: Vec<f32>,
     dimensions: usize,
-    /// Whether a token counts, by its number.
-    counts: Vec<bool>,
+    /// Whether a token is used, by token id.
+    is_significant: Vec<bool>,
 }
 
-impl Table {
+impl StaticModel {
     /// Reads the model into memory.
     pub fn open(directory: &Path) -> Result<Self, EmbedError> {
         let files = ModelDir::new(directory)?;
         let (raw, tokenizer) = files.tokenizer()?;
-        let file = files.only_weights()?;
+        let file = files.single_weights_file()?;
         let content = files.read(&file)?;
         let name = files.model_name(&[&content, &raw]);
 
-        let table = only_tensor(&files, &file, &content)?;
+        let table = single_tensor(&files, &file, &content)?;
         let (tokens, dimensions) = table
             .dims2()
-            .map_err(|error| files.wrong(&file, "its tensor is no table", Some(error.into())))?;
+            .map_err(|error| files.invalid(&file, "its tensor is no table", Some(error.into())))?;
         let rows = table
             .to_dtype(DType::F32)
             .and_then(|table| table.flatten_all()?.to_vec1::<f32>())
             .map_err(|error| {
-                files.wrong(&file, "it cannot be computed with", Some(error.into()))
+                files.invalid(&file, "it cannot be computed with", Some(error.into()))
             })?;
         if dimensions == 0 || !rows.iter().all(|x| x.is_finite()) {
-            return Err(files.wrong(&file, "it has no columns, or numbers that are none", None));
+            return Err(files.invalid(&file, "it has no columns, or numbers that are none", None));
         }
-        files.fits(&tokenizer, tokens)?;
-        let counts = counts(&files, &raw, &tokenizer, tokens)?;
-        Ok(Self { name, files, tokenizer, rows, dimensions, counts })
+        files.check_rows(&tokenizer, tokens)?;
+        let is_significant = is_significant(&files, &raw, &tokenizer, tokens)?;
+        Ok(Self { name, files, tokenizer, rows, dimensions, is_significant })
     }
 
     fn vector(&self, index: usize, text: &str) -> Result<Vec<f32>, EmbedError> {
         let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| {
-            self.files.wrong("tokenizer.json", "it failed on a text", Some(error))
+            self.files.invalid("tokenizer.json", "it failed on a text", Some(error))
         })?;
-        // The sum has the direction of the mean, and only the direction is left in the end.
+        // The sum has the same direction as the mean, and the vector is normalized afterwards.
         let mut sum = vec![0.0_f32; self.dimensions];
-        for id in encoding.get_ids().iter().map(|&id| id as usize).filter(|&id| self.counts[id]) {
+        for id in
+            encoding.get_ids().iter().map(|&id| id as usize).filter(|&id| self.is_significant[id])
+        {
             let row = &self.rows[id * self.dimensions..][..self.dimensions];
             for (total, x) in sum.iter_mut().zip(row) {
                 *total += x;
@@ -70,7 +73,7 @@ impl Table {
     }
 }
 
-impl Embedder for Table {
+impl Embedder for StaticModel {
     fn model(&self) -> &str {
         &self.name
     }
@@ -80,26 +83,26 @@ impl Embedder for Table {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        none_blank(texts)?;
+        reject_blank(texts)?;
         texts.iter().enumerate().map(|(index, text)| self.vector(index, text)).collect()
     }
 }
 
-fn only_tensor(files: &ModelDir, file: &str, content: &[u8]) -> Result<Tensor, EmbedError> {
+fn single_tensor(files: &ModelDir, file: &str, content: &[u8]) -> Result<Tensor, EmbedError> {
     let tensors = safetensors::load_buffer(content, &Device::Cpu)
-        .map_err(|error| files.wrong(file, "it is no safetensors file", Some(error.into())))?;
+        .map_err(|error| files.invalid(file, "it is no safetensors file", Some(error.into())))?;
     match <[Tensor; 1]>::try_from(tensors.into_values().collect::<Vec<_>>()) {
         Ok([only]) => Ok(only),
         Err(found) => {
             let why = format!("{} tensors where a static table has one", found.len());
-            Err(files.wrong(file, why, None))
+            Err(files.invalid(file, why, None))
         }
     }
 }
 
-/// Which tokens count: not the special ones, and not the one that stands for unknown text, which
-/// some tokenizers call special and others only name in their model.
-fn counts(
+/// Returns which tokens are used: not the special ones, and not the unknown token, which some
+/// tokenizers mark as special and others only name in their model.
+fn is_significant(
     files: &ModelDir,
     raw: &[u8],
     tokenizer: &Tokenizer,
@@ -114,42 +117,40 @@ fn counts(
         unk_token: Option<String>,
         unk_id: Option<u32>,
     }
-    let mut counts = vec![true; tokens];
+    let mut is_significant = vec![true; tokens];
     let unknown = files.json::<File>("tokenizer.json", raw)?.model;
     let unknown =
         [unknown.unk_id, unknown.unk_token.and_then(|token| tokenizer.token_to_id(&token))];
     let special = tokenizer.get_added_tokens_decoder();
     let special = special.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
     for id in special.chain(unknown.into_iter().flatten()) {
-        if let Some(counts) = counts.get_mut(id as usize) {
-            *counts = false;
+        if let Some(is_significant) = is_significant.get_mut(id as usize) {
+            *is_significant = false;
         }
     }
-    Ok(counts)
+    Ok(is_significant)
 }
-
-// --- Model directory: which kind of model its files are, and what is common to all kinds.
 
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Opens whatever model is there: BERT if `config.json` says so, a table otherwise.
+/// Opens the model in a directory: BERT if `config.json` says so, otherwise a static model.
 pub(super) fn open(directory: &Path) -> Result<Arc<dyn Embedder>, EmbedError> {
     #[derive(Deserialize)]
     struct Kind {
         model_type: Option<String>,
     }
     let files = ModelDir::new(directory)?;
-    let kind = match files.read_if_there(CONFIG)? {
+    let kind = match files.read_optional(CONFIG)? {
         Some(config) => files.json::<Kind>(CONFIG, &config)?.model_type,
         None => None,
     };
     match kind.as_deref() {
         Some("bert") => Ok(Arc::new(Bert::open(directory)?)),
-        None | Some("model2vec") => Ok(Arc::new(Table::open(directory)?)),
+        None | Some("model2vec") => Ok(Arc::new(StaticModel::open(directory)?)),
         Some(other) => {
             let why = format!("`{other}` models are not supported; BERT and static tables are");
-            Err(files.wrong(CONFIG, why, None))
+            Err(files.invalid(CONFIG, why, None))
         }
     }
 }
@@ -161,7 +162,7 @@ pub(super) struct ModelDir {
 }
 
 impl ModelDir {
-    /// The directory itself, whatever links lead to it: its name becomes the model's.
+    /// Resolves symbolic links, since the directory's name becomes the model's name.
     pub(super) fn new(directory: &Path) -> Result<Self, EmbedError> {
         let unusable = |why: &str, source: Option<Cause>| EmbedError::Model {
             path: directory.to_owned(),
@@ -173,8 +174,8 @@ impl ModelDir {
         if path.is_dir() { Ok(Self { path }) } else { Err(unusable("it is no directory", None)) }
     }
 
-    /// What is wrong with the directory, or with the file of that name in it.
-    pub(super) fn wrong(
+    /// Creates an error about the directory or about a file in it.
+    pub(super) fn invalid(
         &self,
         file: &str,
         why: impl Into<String>,
@@ -187,14 +188,14 @@ impl ModelDir {
 
     pub(super) fn read(&self, file: &str) -> Result<Vec<u8>, EmbedError> {
         fs::read(self.path.join(file))
-            .map_err(|error| self.wrong(file, "it cannot be read", Some(error.into())))
+            .map_err(|error| self.invalid(file, "it cannot be read", Some(error.into())))
     }
 
-    pub(super) fn read_if_there(&self, file: &str) -> Result<Option<Vec<u8>>, EmbedError> {
+    pub(super) fn read_optional(&self, file: &str) -> Result<Option<Vec<u8>>, EmbedError> {
         match fs::read(self.path.join(file)) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.wrong(file, "it cannot be read", Some(error.into()))),
+            Err(error) => Err(self.invalid(file, "it cannot be read", Some(error.into()))),
         }
     }
 
@@ -204,13 +205,13 @@ impl ModelDir {
         content: &'a [u8],
     ) -> Result<T, EmbedError> {
         serde_json::from_slice(content)
-            .map_err(|error| self.wrong(file, "it is not what was expected", Some(error.into())))
+            .map_err(|error| self.invalid(file, "it is not what was expected", Some(error.into())))
     }
 
-    /// The only file with weights.
-    pub(super) fn only_weights(&self) -> Result<String, EmbedError> {
+    /// Returns the name of the single weights file.
+    pub(super) fn single_weights_file(&self) -> Result<String, EmbedError> {
         let unreadable =
-            |error: io::Error| self.wrong("", "it cannot be listed", Some(error.into()));
+            |error: io::Error| self.invalid("", "it cannot be listed", Some(error.into()));
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let name = entry.map_err(unreadable)?.file_name();
@@ -223,34 +224,34 @@ impl ModelDir {
             Ok([only]) => Ok(only),
             Err(found) => {
                 let why = format!("{} safetensors files where one is expected", found.len());
-                Err(self.wrong("", why, None))
+                Err(self.invalid("", why, None))
             }
         }
     }
 
-    /// The tokenizer as raw JSON and ready to use, without the padding and truncation its file may
-    /// ask for: both are the model's business.
+    /// Returns the tokenizer as raw JSON and parsed, without the padding and truncation of its
+    /// file, which the model handles itself.
     pub(super) fn tokenizer(&self) -> Result<(Vec<u8>, Tokenizer), EmbedError> {
         let content = self.read(TOKENIZER)?;
-        let invalid = |error| self.wrong(TOKENIZER, "it is no tokenizer", Some(error));
+        let invalid = |error| self.invalid(TOKENIZER, "it is no tokenizer", Some(error));
         let mut tokenizer = Tokenizer::from_bytes(&content).map_err(invalid)?;
         tokenizer.with_padding(None).with_truncation(None).map_err(invalid)?;
         Ok((content, tokenizer))
     }
 
     /// Fails unless the model has a row for every token.
-    pub(super) fn fits(&self, tokenizer: &Tokenizer, rows: usize) -> Result<(), EmbedError> {
+    pub(super) fn check_rows(&self, tokenizer: &Tokenizer, rows: usize) -> Result<(), EmbedError> {
         match tokenizer.get_vocab(true).into_values().max() {
             Some(last) if (last as usize) < rows => Ok(()),
             _ => {
                 let why = format!("its tokens are not those of the model, which has {rows}");
-                Err(self.wrong(TOKENIZER, why, None))
+                Err(self.invalid(TOKENIZER, why, None))
             }
         }
     }
 
-    /// The directory's name with a digest of all files that decide about vectors, one after the
-    /// other: the first twelve digits of what `cat` and `sha256sum` give.
+    /// Returns the directory's name with a digest of all files that determine vectors: the first
+    /// twelve digits of the SHA-256 of their concatenation.
     pub(super) fn model_name(&self, files: &[&[u8]]) -> String {
         let mut digest = Sha256::new();
         for file in files {

@@ -24,33 +24,33 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
 use super::options::{is_local, place};
-use super::pool::Slot;
-use crate::store::{Source, StoreError};
+use super::pool::ConnectionPermit;
+use crate::store::{BoxError, StoreError};
 
 /// Statements that are kept prepared: more than there are kinds of questions. What a tenant's own
 /// index is asked has its name in it.
-const PREPARED: usize = 256;
+const MAX_PREPARED_STATEMENTS: usize = 256;
 
 pub(super) struct Connection {
     runtime: Option<Runtime>,
     client: Client,
     /// Carries what the client says to the socket, and back; none where it broke.
-    line: RefCell<Option<Line>>,
-    prepared: RefCell<HashMap<(String, Vec<Type>), Statement>>,
-    _slot: Slot,
+    driver: RefCell<Option<ConnectionDriver>>,
+    prepared_statements: RefCell<HashMap<(String, Vec<Type>), Statement>>,
+    _permit: ConnectionPermit,
 }
 
-pub(super) type Line = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(super) type ConnectionDriver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl Connection {
     /// Connects, in the time that `config` gives.
-    pub(super) fn open(config: &Config, slot: Slot) -> Result<Self, StoreError> {
+    pub(super) fn open(config: &Config, permit: ConnectionPermit) -> Result<Self, StoreError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| StoreError::Engine(error.into()))?;
-        let opened = wait(&runtime, connect(config));
-        let (client, line) = match opened {
+        let opened = block_on_any_thread(&runtime, connect(config));
+        let (client, driver) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 runtime.shutdown_background();
@@ -60,9 +60,9 @@ impl Connection {
         Ok(Self {
             runtime: Some(runtime),
             client,
-            line: RefCell::new(Some(line)),
-            prepared: RefCell::default(),
-            _slot: slot,
+            driver: RefCell::new(Some(driver)),
+            prepared_statements: RefCell::default(),
+            _permit: permit,
         })
     }
 
@@ -72,18 +72,18 @@ impl Connection {
         let both = poll_fn(|context| {
             let done = work.as_mut().poll(context);
             // Also behind the last word: it may be one whose answer nobody waits for.
-            self.carry(context);
+            self.drive(context);
             done
         });
         let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        wait(runtime, both)
+        block_on_any_thread(runtime, both)
     }
 
-    fn carry(&self, context: &mut Context<'_>) {
-        let mut line = self.line.borrow_mut();
-        if line.as_mut().is_some_and(|line| line.as_mut().poll(context).is_ready()) {
+    fn drive(&self, context: &mut Context<'_>) {
+        let mut driver = self.driver.borrow_mut();
+        if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
             // Why it ended is told to whoever waits for an answer.
-            *line = None;
+            *driver = None;
         }
     }
 
@@ -102,20 +102,20 @@ impl Connection {
     /// sees is looked up when it runs.
     pub(super) async fn statement(&self, sql: &str, types: Vec<Type>) -> Result<Statement, Error> {
         let key = (sql.to_owned(), types);
-        if let Some(statement) = self.prepared.borrow().get(&key) {
+        if let Some(statement) = self.prepared_statements.borrow().get(&key) {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare_typed(sql, &key.1).await?;
-        let mut prepared = self.prepared.borrow_mut();
-        if prepared.len() >= PREPARED {
-            prepared.clear();
+        let mut prepared_statements = self.prepared_statements.borrow_mut();
+        if prepared_statements.len() >= MAX_PREPARED_STATEMENTS {
+            prepared_statements.clear();
         }
-        prepared.insert(key, statement.clone());
+        prepared_statements.insert(key, statement.clone());
         Ok(statement)
     }
 
     /// Says something whose answer nobody waits for; whether it went out.
-    pub(super) fn say(&self, word: &str) -> bool {
+    pub(super) fn execute_detached(&self, word: &str) -> bool {
         let mut said = pin!(self.client.batch_execute(word));
         // An answer already is the news that the connection broke.
         self.run(poll_fn(|context| Poll::Ready(said.as_mut().poll(context).is_pending())))
@@ -123,7 +123,7 @@ impl Connection {
 }
 
 /// Waits for `work` on the calling thread, whatever runtime that thread belongs to.
-fn wait<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
+fn block_on_any_thread<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Err(_) => runtime.block_on(work),
         // Other threads take over the tasks of this one.
@@ -177,11 +177,11 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-async fn connect(config: &Config) -> Result<(Client, Line), StoreError> {
+async fn connect(config: &Config) -> Result<(Client, ConnectionDriver), StoreError> {
     let opening = async {
         if is_local(config) {
-            let (client, connection) = config.connect(NoTls).await.map_err(no_connection)?;
-            return Ok((client, Box::pin(connection) as Line));
+            let (client, connection) = config.connect(NoTls).await.map_err(to_connect_error)?;
+            return Ok((client, Box::pin(connection) as ConnectionDriver));
         }
         connect_guarded(config).await
     };
@@ -210,33 +210,33 @@ impl Drop for Connection {
 // --- password itself, or an impostor, does not get it.
 
 /// The type of a message in which the server says how to authenticate.
-const AUTHENTICATION: u8 = b'R';
+const AUTHENTICATION_TAG: u8 = b'R';
 /// "Authenticated", and "send the password".
-const OK: u32 = 0;
-const CLEARTEXT_PASSWORD: u32 = 3;
+const AUTH_OK: u32 = 0;
+const AUTH_CLEARTEXT_PASSWORD: u32 = 3;
 /// The type, the length and the kind of authentication.
-const HEAD: usize = 9;
+const AUTH_HEADER_LEN: usize = 9;
 
 /// Connects to the first host that answers.
-async fn connect_guarded(config: &Config) -> Result<(Client, Line), StoreError> {
+async fn connect_guarded(config: &Config) -> Result<(Client, ConnectionDriver), StoreError> {
     if config.get_target_session_attrs() != TargetSessionAttrs::Any {
         let why = "target_session_attrs needs an encrypted connection or this machine".to_owned();
         return Err(StoreError::NotAStore { place: place(config), why });
     }
-    let asked = Arc::new(AtomicBool::new(false));
-    let stream = Guarded::new(open(config).await?, Arc::clone(&asked));
+    let cleartext_requested = Arc::new(AtomicBool::new(false));
+    let stream = CleartextGuard::new(open(config).await?, Arc::clone(&cleartext_requested));
     match config.connect_raw(stream, NoTls).await {
         Ok((client, connection)) => Ok((client, Box::pin(connection))),
-        Err(_) if asked.load(Ordering::Acquire) => Err(StoreError::PlainText {
+        Err(_) if cleartext_requested.load(Ordering::Acquire) => Err(StoreError::PlainText {
             place: place(config),
             why: "the server asks for the password in clear text",
         }),
-        Err(error) => Err(no_connection(error)),
+        Err(error) => Err(to_connect_error(error)),
     }
 }
 
 async fn open(config: &Config) -> Result<TcpStream, StoreError> {
-    let mut failed: Source = Source::from("no host is named");
+    let mut to_store_error: BoxError = BoxError::from("no host is named");
     for (n, host) in config.get_hosts().iter().enumerate() {
         let Host::Tcp(name) = host else { continue };
         let port = *config.get_ports().get(n).or(config.get_ports().first()).unwrap_or(&5432);
@@ -244,16 +244,16 @@ async fn open(config: &Config) -> Result<TcpStream, StoreError> {
             Some(address) => TcpStream::connect((*address, port)).await,
             None => TcpStream::connect((name.as_str(), port)).await,
         };
-        match opened.and_then(|stream| prepared(stream, config)) {
+        match opened.and_then(|stream| prepared_statements(stream, config)) {
             Ok(stream) => return Ok(stream),
-            Err(error) => failed = error.into(),
+            Err(error) => to_store_error = error.into(),
         }
     }
-    Err(StoreError::Unavailable(failed))
+    Err(StoreError::Unavailable(to_store_error))
 }
 
 /// The stream, with the settings that a connection of the library has.
-fn prepared(stream: TcpStream, config: &Config) -> io::Result<TcpStream> {
+fn prepared_statements(stream: TcpStream, config: &Config) -> io::Result<TcpStream> {
     use rustix::net::sockopt;
     stream.set_nodelay(true)?;
     if config.get_keepalives() {
@@ -271,18 +271,23 @@ fn prepared(stream: TcpStream, config: &Config) -> io::Result<TcpStream> {
 
 /// A stream that fails where the server asks for the password in clear text, before the client can see
 /// that.
-struct Guarded<S> {
+struct CleartextGuard<S> {
     stream: S,
     /// The beginning of the message that is being read; none once the client is authenticated.
     head: Option<Vec<u8>>,
     /// How many bytes of that message are left.
     left: usize,
-    asked: Arc<AtomicBool>,
+    cleartext_requested: Arc<AtomicBool>,
 }
 
-impl<S> Guarded<S> {
-    fn new(stream: S, asked: Arc<AtomicBool>) -> Self {
-        Self { stream, head: Some(Vec::with_capacity(HEAD)), left: 0, asked }
+impl<S> CleartextGuard<S> {
+    fn new(stream: S, cleartext_requested: Arc<AtomicBool>) -> Self {
+        Self {
+            stream,
+            head: Some(Vec::with_capacity(AUTH_HEADER_LEN)),
+            left: 0,
+            cleartext_requested,
+        }
     }
 
     /// Follows the messages in what was read.
@@ -301,21 +306,23 @@ impl<S> Guarded<S> {
                 continue;
             };
             let length = u32::from_be_bytes(length) as usize;
-            let authenticates = head[0] == AUTHENTICATION && length >= HEAD - 1;
+            let authenticates = head[0] == AUTHENTICATION_TAG && length >= AUTH_HEADER_LEN - 1;
             if !authenticates {
                 // The length counts itself.
                 self.left = length.saturating_sub(4);
                 head.clear();
-            } else if let Some(kind) = head.get(5..HEAD).and_then(<[u8]>::first_chunk).copied() {
+            } else if let Some(kind) =
+                head.get(5..AUTH_HEADER_LEN).and_then(<[u8]>::first_chunk).copied()
+            {
                 match u32::from_be_bytes(kind) {
-                    CLEARTEXT_PASSWORD => {
-                        self.asked.store(true, Ordering::Release);
+                    AUTH_CLEARTEXT_PASSWORD => {
+                        self.cleartext_requested.store(true, Ordering::Release);
                         let why = "the server asks for the password in clear text";
                         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                     }
-                    OK => self.head = None,
+                    AUTH_OK => self.head = None,
                     _ => {
-                        self.left = length - (HEAD - 1);
+                        self.left = length - (AUTH_HEADER_LEN - 1);
                         head.clear();
                     }
                 }
@@ -325,7 +332,7 @@ impl<S> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CleartextGuard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -341,7 +348,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CleartextGuard<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -370,7 +377,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
 }
 
 /// What a failed statement means.
-pub(super) fn failed(error: Error) -> StoreError {
+pub(super) fn to_store_error(error: Error) -> StoreError {
     let Some(code) = error.code() else {
         return if is_lost(&error) {
             StoreError::Unavailable(error.into())
@@ -399,8 +406,8 @@ pub(super) fn failed(error: Error) -> StoreError {
 }
 
 /// What it means that no connection could be made.
-pub(super) fn no_connection(error: Error) -> StoreError {
-    match failed(error) {
+pub(super) fn to_connect_error(error: Error) -> StoreError {
+    match to_store_error(error) {
         StoreError::Engine(cause) => StoreError::Unavailable(cause),
         other => other,
     }
@@ -414,7 +421,7 @@ mod tests {
     fn g39_a_yield_ends_on_the_only_thread_of_a_runtime() {
         let current_thread = || Builder::new_current_thread().enable_all().build().unwrap();
         let (own, callers) = (current_thread(), current_thread());
-        callers.block_on(async { wait(&own, yield_once()) });
+        callers.block_on(async { block_on_any_thread(&own, yield_once()) });
     }
 
     fn message(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -423,15 +430,15 @@ mod tests {
     }
 
     fn authentication(kind: u32, more: &[u8]) -> Vec<u8> {
-        message(AUTHENTICATION, &[&kind.to_be_bytes()[..], more].concat())
+        message(AUTHENTICATION_TAG, &[&kind.to_be_bytes()[..], more].concat())
     }
 
     /// Whether the guard stops these bytes, in pieces of any size.
     fn stops(bytes: &[u8]) -> bool {
         let stopped = |size: usize| {
-            let mut guard = Guarded::new((), Arc::default());
+            let mut guard = CleartextGuard::new((), Arc::default());
             let stopped = bytes.chunks(size).any(|piece| guard.inspect(piece).is_err());
-            assert_eq!(stopped, guard.asked.load(Ordering::Acquire));
+            assert_eq!(stopped, guard.cleartext_requested.load(Ordering::Acquire));
             stopped
         };
         let first = stopped(1);
@@ -441,8 +448,8 @@ mod tests {
 
     #[test]
     fn g03_a_server_that_asks_for_the_password_in_clear_text_is_not_answered() {
-        let (scram, ok) = (authentication(10, b"SCRAM-SHA-256\0\0"), authentication(OK, b""));
-        let clear = authentication(CLEARTEXT_PASSWORD, b"");
+        let (scram, ok) = (authentication(10, b"SCRAM-SHA-256\0\0"), authentication(AUTH_OK, b""));
+        let clear = authentication(AUTH_CLEARTEXT_PASSWORD, b"");
         assert!(stops(&clear));
         assert!(stops(&[message(b'N', b"Swelcome\0\0"), clear.clone()].concat()));
         assert!(stops(&[scram.clone(), clear.clone()].concat()), "after another question too");

@@ -8,71 +8,72 @@ use bytes::BytesMut;
 use mif::{Memory, MemoryId};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use super::lexemes::{Indexed, index};
+use super::lexemes::{TsVector, index};
 use super::session::{Session, Value};
 use crate::listing::{changed, confidence, expires, microseconds, status};
-use crate::store::{Change, Clash, Put, Source, StoreError};
+use crate::store::{BoxError, OnConflict, PutOutcome, StoreError, UpdateFn};
 
 /// Memories that go to the database at once. While it puts them, the next are made ready.
-const BATCH: usize = 125;
+const BATCH_LEN: usize = 125;
 /// The first of them: until they are on their way nothing else is.
-const FIRST: usize = 32;
+const FIRST_BATCH_LEN: usize = 32;
 
 /// Who asks, and what their words begin with.
 #[derive(Debug, Clone)]
 pub(super) struct Tenant {
     pub(super) name: String,
-    pub(super) mark: String,
+    pub(super) tenant_prefix: String,
 }
 
 pub(super) fn put(
     db: &Session,
     tenant: &Tenant,
     memories: &[Memory],
-    clash: Clash,
-) -> Result<Vec<Put>, StoreError> {
+    on_conflict: OnConflict,
+) -> Result<Vec<PutOutcome>, StoreError> {
     // In the order of their ids: two who put the same memories cannot wait for each other. What is
     // there twice stays in its order, and never meets itself in one batch.
     let mut order: Vec<usize> = (0..memories.len()).collect();
     order.sort_by_key(|&n| memories[n].id.as_u128());
-    let mut became = vec![Put::Kept; memories.len()];
+    let mut outcomes = vec![PutOutcome::Kept; memories.len()];
     let runs = order.chunk_by(|&a, &b| memories[a].id != memories[b].id);
     let mut batches = runs.flat_map(|run| {
-        let (first, others) = run.split_at(run.len().min(FIRST));
-        iter::once(first).chain(others.chunks(BATCH))
+        let (first, others) = run.split_at(run.len().min(FIRST_BATCH_LEN));
+        iter::once(first).chain(others.chunks(BATCH_LEN))
     });
-    let made = |batch: &[usize]| Ready::new(tenant, memories, batch);
+    let made = |batch: &[usize]| PreparedBatch::new(tenant, memories, batch);
     let mut ready = batches.next().map(made);
     while let Some(batch) = ready {
         let next = batches.next();
         ready = thread::scope(|scope| {
             let next = next.map(|next| scope.spawn(|| made(next)));
-            put_batch(db, tenant, &batch, clash, &mut became)?;
+            put_batch(db, tenant, &batch, on_conflict, &mut outcomes)?;
             Ok(next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic))))
         })?;
     }
-    Ok(became)
+    Ok(outcomes)
 }
 
 /// Memories as they go to the database.
-struct Ready<'a> {
+struct PreparedBatch<'a> {
     memories: Vec<(usize, &'a Memory)>,
     json: Vec<String>,
-    indexed: Vec<Indexed>,
+    tsvector: Vec<TsVector>,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedBatch<'a> {
     fn new(tenant: &Tenant, memories: &'a [Memory], batch: &[usize]) -> Self {
         let memories: Vec<(usize, &Memory)> = batch.iter().map(|&n| (n, &memories[n])).collect();
         let json = memories.iter().map(|(_, memory)| memory.to_json()).collect();
-        let indexed = memories.iter().map(|(_, memory)| index(&tenant.mark, memory)).collect();
-        Self { memories, json, indexed }
+        let tsvector =
+            memories.iter().map(|(_, memory)| index(&tenant.tenant_prefix, memory)).collect();
+        Self { memories, json, tsvector }
     }
 
     /// Those in these places.
     fn rows(&self, places: impl Iterator<Item = usize>) -> Rows<'_> {
         Rows::from_memories(
-            places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.indexed[n])),
+            places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.tsvector[n])),
         )
     }
 }
@@ -80,25 +81,25 @@ impl<'a> Ready<'a> {
 fn put_batch(
     db: &Session,
     tenant: &Tenant,
-    batch: &Ready<'_>,
-    clash: Clash,
-    became: &mut [Put],
+    batch: &PreparedBatch<'_>,
+    on_conflict: OnConflict,
+    outcomes: &mut [PutOutcome],
 ) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = batch.memories.iter().map(|(_, memory)| (&memory.id).into()).collect();
     let stored = insert(db, &batch.rows(0..ids.len()))?;
     let taken: Vec<Uuid> = ids.iter().filter(|id| !stored.contains(id)).copied().collect();
-    let there = texts(db, tenant, &taken)?;
+    let there = stored_json(db, tenant, &taken)?;
     let (mut changed, mut old) = (Vec::new(), Vec::new());
     for (place, (n, _)) in batch.memories.iter().enumerate() {
-        became[*n] = match there.get(&ids[place]) {
-            None => Put::Stored,
-            Some((_, stored)) if *stored == batch.json[place] => Put::Unchanged,
-            Some((key, _)) if clash == Clash::Replace => {
+        outcomes[*n] = match there.get(&ids[place]) {
+            None => PutOutcome::Stored,
+            Some((_, stored)) if *stored == batch.json[place] => PutOutcome::Unchanged,
+            Some((key, _)) if on_conflict == OnConflict::Replace => {
                 changed.push(place);
                 old.push(*key);
-                Put::Replaced
+                PutOutcome::Replaced
             }
-            Some(_) => Put::Kept,
+            Some(_) => PutOutcome::Kept,
         };
     }
     if changed.is_empty() {
@@ -108,7 +109,7 @@ fn put_batch(
 }
 
 /// The keys and texts of the memories called `ids`.
-fn texts(
+fn stored_json(
     db: &Session,
     tenant: &Tenant,
     ids: &[Uuid],
@@ -125,13 +126,13 @@ fn texts(
 
 /// Puts new versions in the place of those with these keys.
 fn replace(db: &Session, tenant: &Tenant, old: &[i64], new: &Rows<'_>) -> Result<(), StoreError> {
-    remove_beside(db, tenant, old)?;
+    delete_dependents(db, tenant, old)?;
     let keys = update_memories(db, new)?;
     insert_documents(db, new, &keys)
 }
 
 /// Removes what lies beside memories: their texts, words and vectors.
-fn remove_beside(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
+fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
     for table in ["document", "vector"] {
         let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
         db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
@@ -183,7 +184,7 @@ pub(super) fn update(
     db: &Session,
     tenant: &Tenant,
     id: &MemoryId,
-    change: Change<'_>,
+    change: UpdateFn<'_>,
 ) -> Result<Option<Memory>, StoreError> {
     let id = Uuid::from(id);
     // Two statements: one that waits for a lock sees the row that was locked as it is then, and all
@@ -192,7 +193,7 @@ pub(super) fn update(
     if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)])?.is_empty() {
         return Ok(None);
     }
-    let there = texts(db, tenant, &[id])?;
+    let there = stored_json(db, tenant, &[id])?;
     let Some((key, stored)) = there.into_values().next() else { return Ok(None) };
     let before = read(&stored)?;
     let same = before.id.clone();
@@ -202,8 +203,8 @@ pub(super) fn update(
     memory.validate().map_err(StoreError::Invalid)?;
     let json = memory.to_json();
     if json != stored {
-        let indexed = index(&tenant.mark, &memory);
-        let rows = Rows::from_memories([(&memory, json.as_str(), &indexed)].into_iter());
+        let tsvector = index(&tenant.tenant_prefix, &memory);
+        let rows = Rows::from_memories([(&memory, json.as_str(), &tsvector)].into_iter());
         replace(db, tenant, &[key], &rows)?;
     }
     Ok(Some(memory))
@@ -215,7 +216,7 @@ pub(super) fn delete(db: &Session, tenant: &Tenant, ids: &[Uuid]) -> Result<Vec<
     let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
     let keys: Vec<i64> = gone.iter().map(|row| row.get(1)).collect();
     if !keys.is_empty() {
-        remove_beside(db, tenant, &keys)?;
+        delete_dependents(db, tenant, &keys)?;
     }
     Ok(gone.iter().map(|row| row.get(0)).collect())
 }
@@ -239,7 +240,7 @@ pub(super) struct Rows<'a> {
     changed: Vec<i64>,
     expires: Vec<Option<i64>>,
     confidences: Vec<Option<f64>>,
-    fades: Vec<bool>,
+    decays: Vec<bool>,
     json: Vec<&'a str>,
     words: Vec<&'a str>,
     lengths: Vec<i32>,
@@ -248,16 +249,16 @@ pub(super) struct Rows<'a> {
 /// What stands in `memory`, from the values `$1` to `$10`.
 const COLUMNS: &str =
     "id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades";
-const UNNESTED: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], \
+const UNNESTED_COLUMNS: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], \
      $6::int8[], $7::int8[], $8::int8[], $9::float8[], $10::bool[]) \
      AS r (id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades)";
 
 impl<'a> Rows<'a> {
     pub(super) fn from_memories(
-        memories: impl Iterator<Item = (&'a Memory, &'a str, &'a Indexed)>,
+        memories: impl Iterator<Item = (&'a Memory, &'a str, &'a TsVector)>,
     ) -> Self {
         let mut rows = Self::default();
-        for (memory, json, indexed) in memories {
+        for (memory, json, tsvector) in memories {
             rows.ids.push((&memory.id).into());
             rows.types.push(memory.memory_type.as_str());
             rows.namespaces.push(memory.namespace.as_ref().map(mif::Namespace::as_str));
@@ -267,11 +268,11 @@ impl<'a> Rows<'a> {
             rows.changed.push(changed(memory));
             rows.expires.push(expires(memory).map(microseconds));
             rows.confidences.push(confidence(memory));
-            rows.fades
+            rows.decays
                 .push(memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some()));
             rows.json.push(json);
-            rows.words.push(&indexed.words);
-            rows.lengths.push(indexed.length);
+            rows.words.push(&tsvector.words);
+            rows.lengths.push(tsvector.length);
         }
         rows
     }
@@ -287,7 +288,7 @@ impl<'a> Rows<'a> {
             (&self.changed, Type::INT8_ARRAY),
             (&self.expires, Type::INT8_ARRAY),
             (&self.confidences, Type::FLOAT8_ARRAY),
-            (&self.fades, Type::BOOL_ARRAY),
+            (&self.decays, Type::BOOL_ARRAY),
         ]
     }
 }
@@ -299,7 +300,7 @@ pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, Sto
     let sql = format!(
         "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
          SELECT id, memory_type, namespace, status, tags::text[], created, changed, expires, \
-         confidence, fades FROM {UNNESTED} \
+         confidence, fades FROM {UNNESTED_COLUMNS} \
          ON CONFLICT (tenant, id) DO UPDATE SET id = excluded.id WHERE false RETURNING id, key), \
          beside AS (INSERT INTO atlatl.document (key, json, words, length) \
          SELECT stored.key, d.json, d.words::tsvector, d.length FROM stored \
@@ -326,7 +327,7 @@ pub(super) fn update_memories(
         "UPDATE atlatl.memory m SET (key, memory_type, namespace, status, tags, created, changed, \
          expires, confidence, fades) = (nextval('atlatl.version'), r.memory_type, r.namespace, \
          r.status, r.tags::text[], r.created, r.changed, r.expires, r.confidence, r.fades) \
-         FROM {UNNESTED} WHERE m.tenant = current_setting('atlatl.tenant') AND m.id = r.id RETURNING m.id, m.key"
+         FROM {UNNESTED_COLUMNS} WHERE m.tenant = current_setting('atlatl.tenant') AND m.id = r.id RETURNING m.id, m.key"
     );
     let stored = db.query(&sql, &rows.values())?;
     Ok(stored.iter().map(|row| (row.get(0), row.get(1))).collect())
@@ -371,7 +372,7 @@ impl From<Uuid> for MemoryId {
 }
 
 impl ToSql for Uuid {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Source> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         out.extend_from_slice(&self.0.to_be_bytes());
         Ok(IsNull::No)
     }
@@ -384,7 +385,7 @@ impl ToSql for Uuid {
 }
 
 impl<'a> FromSql<'a> for Uuid {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Source> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
         Ok(Self(u128::from_be_bytes(raw.try_into()?)))
     }
 
@@ -403,8 +404,8 @@ pub(super) fn storable(text: &str) -> String {
 }
 
 /// A list of texts as the database writes one.
-pub(super) fn array<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
-    let quoted = texts
+pub(super) fn array<'a>(stored_json: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted = stored_json
         .into_iter()
         .map(|text| format!("\"{}\"", storable(text).replace('\\', "\\\\").replace('"', "\\\"")));
     format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
@@ -422,8 +423,8 @@ mod tests {
     #[test]
     fn what_the_database_does_not_take_is_written_differently() {
         assert_eq!(storable("a\0b\\0"), "a\\0b\\\\0");
-        let texts = ["a,b".to_owned(), "\"{\\".to_owned()];
-        assert_eq!(array(&texts), r#"{"a,b","\"{\\\\"}"#);
+        let stored_json = ["a,b".to_owned(), "\"{\\".to_owned()];
+        assert_eq!(array(&stored_json), r#"{"a,b","\"{\\\\"}"#);
         assert_eq!(array(&[]), "{}");
     }
 }

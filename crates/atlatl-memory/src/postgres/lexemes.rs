@@ -7,21 +7,21 @@ use mif::Memory;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use crate::search::query::{Need, Phrase, Terms, indexed};
+use crate::search::query::{Need, Phrase, Terms, segment_for_index};
 
 /// The last place that a word can have in the index.
-const PLACES: u16 = 16_383;
+const MAX_POSITION: u16 = 16_383;
 /// As many places as one word can have.
-const MOST_PLACES: usize = 255;
+const MAX_POSITIONS_PER_WORD: usize = 255;
 /// Bytes that the index takes of one memory.
-const MOST_BYTES: usize = (1 << 20) - 1;
+const MAX_TSVECTOR_BYTES: usize = (1 << 20) - 1;
 /// What the words of a memory begin with that has too many for their places, where others have the
 /// tenant's mark. It is as short as what stood between two words in the text: so they all fit.
-const UNORDERED: &str = "~";
+const UNORDERED_PREFIX: &str = "~";
 
 /// The words of a memory.
 #[derive(Debug)]
-pub(super) struct Indexed {
+pub(super) struct TsVector {
     /// What the index takes.
     pub(super) words: String,
     /// How many words.
@@ -30,7 +30,7 @@ pub(super) struct Indexed {
 
 /// What every word of a tenant begins with, so that the index is by tenant without an extension. Two
 /// tenants may have the same mark; the rows say whose they are.
-pub(super) fn mark(tenant: &str) -> String {
+pub(super) fn tenant_prefix(tenant: &str) -> String {
     let hash = tenant
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -39,7 +39,7 @@ pub(super) fn mark(tenant: &str) -> String {
 }
 
 /// Puts the words of `memory` in order. Of one with very many words only is known which they are.
-pub(super) fn index(mark: &str, memory: &Memory) -> Indexed {
+pub(super) fn index(tenant_prefix: &str, memory: &Memory) -> TsVector {
     let mut places: BTreeMap<String, Vec<(u16, char)>> = BTreeMap::new();
     let (mut place, mut length, mut long) = (0_u16, 0_i32, false);
     let tags = memory.tags().join(" ");
@@ -47,40 +47,42 @@ pub(super) fn index(mark: &str, memory: &Memory) -> Indexed {
         [(memory.title.as_deref().unwrap_or(""), 'A'), (&tags, 'B'), (&memory.content, 'D')];
     for (text, weight) in fields {
         for word in words(text) {
-            place = (place + 1).min(PLACES);
+            place = (place + 1).min(MAX_POSITION);
             length = length.saturating_add(1);
             let of_word = places.entry(word).or_default();
-            long |= place == PLACES || of_word.len() == MOST_PLACES;
+            long |= place == MAX_POSITION || of_word.len() == MAX_POSITIONS_PER_WORD;
             if !long {
                 of_word.push((place, weight));
             }
         }
         // No phrase goes from one field into the next.
-        place = (place + 1).min(PLACES);
+        place = (place + 1).min(MAX_POSITION);
     }
     // Their number and a byte to even things out are kept before the places, two bytes each.
-    let bytes = places.iter().map(|(word, places)| mark.len() + word.len() + 3 + 2 * places.len());
-    long |= bytes.sum::<usize>() > MOST_BYTES;
+    let bytes =
+        places.iter().map(|(word, places)| tenant_prefix.len() + word.len() + 3 + 2 * places.len());
+    long |= bytes.sum::<usize>() > MAX_TSVECTOR_BYTES;
     let mut words = String::new();
-    let mut left = MOST_BYTES;
+    let mut left = MAX_TSVECTOR_BYTES;
     for (word, places) in &places {
-        let (mark, places) = if long { (UNORDERED, &[][..]) } else { (mark, &places[..]) };
+        let (tenant_prefix, places) =
+            if long { (UNORDERED_PREFIX, &[][..]) } else { (tenant_prefix, &places[..]) };
         // Only scripts without spaces can be more, with half a million different pairs.
-        let Some(rest) = left.checked_sub(mark.len() + word.len()) else { continue };
+        let Some(rest) = left.checked_sub(tenant_prefix.len() + word.len()) else { continue };
         left = rest;
-        push_lexeme(&mut words, mark, word);
+        push_lexeme(&mut words, tenant_prefix, word);
         for (n, (place, weight)) in places.iter().enumerate() {
             // Writing to a string cannot fail.
             let _ = write!(words, "{}{place}{weight}", if n == 0 { ':' } else { ',' });
         }
         words.push(' ');
     }
-    Indexed { words, length }
+    TsVector { words, length }
 }
 
-fn push_lexeme(out: &mut String, mark: &str, word: &str) {
+fn push_lexeme(out: &mut String, tenant_prefix: &str, word: &str) {
     out.push('\'');
-    out.push_str(mark);
+    out.push_str(tenant_prefix);
     for letter in word.chars() {
         // A word has neither, as it is cut; if it ever had, it would be quoted here.
         if matches!(letter, '\\' | '\'') {
@@ -91,15 +93,15 @@ fn push_lexeme(out: &mut String, mark: &str, word: &str) {
     out.push('\'');
 }
 
-fn lexeme(mark: &str, word: &str) -> String {
+fn lexeme(tenant_prefix: &str, word: &str) -> String {
     let mut lexeme = String::new();
-    push_lexeme(&mut lexeme, mark, word);
+    push_lexeme(&mut lexeme, tenant_prefix, word);
     lexeme
 }
 
 /// A question in the language of the index.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct TsQuery {
     /// All of it.
     pub(super) whole: String,
     /// Each phrase.
@@ -108,13 +110,17 @@ pub(super) struct Asked {
     pub(super) unordered: Vec<String>,
 }
 
-impl Asked {
+impl TsQuery {
     /// The question, unless it has no words.
-    pub(super) fn from_terms(mark: &str, terms: &Terms) -> Option<Self> {
-        let phrases = |mark: &str, with: &str| -> Vec<String> {
-            terms.phrases.iter().filter_map(|phrase| expression(mark, phrase, with)).collect()
+    pub(super) fn from_terms(tenant_prefix: &str, terms: &Terms) -> Option<Self> {
+        let phrases = |tenant_prefix: &str, with: &str| -> Vec<String> {
+            terms
+                .phrases
+                .iter()
+                .filter_map(|phrase| expression(tenant_prefix, phrase, with))
+                .collect()
         };
-        let (each, unordered) = (phrases(mark, " <-> "), phrases(UNORDERED, " & "));
+        let (each, unordered) = (phrases(tenant_prefix, " <-> "), phrases(UNORDERED_PREFIX, " & "));
         let between = match terms.need {
             Need::Any => " | ",
             Need::All => " & ",
@@ -125,13 +131,13 @@ impl Asked {
     }
 }
 
-fn expression(mark: &str, phrase: &Phrase, with: &str) -> Option<String> {
+fn expression(tenant_prefix: &str, phrase: &Phrase, with: &str) -> Option<String> {
     // They are in pairs already.
-    let words: Vec<String> = cut(&phrase.words).collect();
+    let words: Vec<String> = tokenize(&phrase.words).collect();
     let last = words.len().checked_sub(1)?;
     let quoted = words.iter().enumerate().map(|(n, word)| {
         let open = if phrase.prefix && n == last { ":*" } else { "" };
-        lexeme(mark, word) + open
+        lexeme(tenant_prefix, word) + open
     });
     Some(format!("({})", quoted.collect::<Vec<_>>().join(with)))
 }
@@ -148,20 +154,20 @@ const MAX_WORD_LEN: usize = 255;
 /// The words of a text, scripts without spaces in pairs.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     // Collected, since the text in pairs is made here.
-    let cut: Vec<String> = cut(&indexed(text)).collect();
-    cut.into_iter()
+    let tokenize: Vec<String> = tokenize(&segment_for_index(text)).collect();
+    tokenize.into_iter()
 }
 
 /// The words of a text that is in pairs already.
-pub(super) fn cut(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn tokenize(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric() && !is_combining_mark(c))
         .filter(|word| word.chars().any(char::is_alphanumeric))
-        .map(|word| stem(shortened(plain(word))))
+        .map(|word| stem(truncate_word(fold(word))))
         .filter(|word| !word.is_empty())
 }
 
 /// Without case and accents. Marks on other letters stay: there they make another letter.
-fn plain(word: &str) -> String {
+fn fold(word: &str) -> String {
     if word.is_ascii() {
         return word.to_ascii_lowercase();
     }
@@ -174,7 +180,7 @@ fn plain(word: &str) -> String {
     word.nfd().filter(is_bare).nfc().flat_map(char::to_lowercase).collect()
 }
 
-fn shortened(mut word: String) -> String {
+fn truncate_word(mut word: String) -> String {
     if word.len() > MAX_WORD_LEN {
         let end = (0..=MAX_WORD_LEN).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
         word.truncate(end);
@@ -188,12 +194,12 @@ fn shortened(mut word: String) -> String {
 // --- both stores find the same. A test compares them.
 
 /// Shorter words have no endings, longer ones are no words.
-const WORDS: std::ops::RangeInclusive<usize> = 3..=64;
+const STEMMABLE_LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
 
 /// `(ending, what stands in its place)`, the longer before those that end it.
 type Endings = &'static [(&'static str, &'static str)];
 
-const SECOND: Endings = &[
+const STEP_2: Endings = &[
     ("ational", "ate"),
     ("tional", "tion"),
     ("enci", "ence"),
@@ -217,7 +223,7 @@ const SECOND: Endings = &[
     ("biliti", "ble"),
 ];
 
-const THIRD: Endings = &[
+const STEP_3: Endings = &[
     ("icate", "ic"),
     ("ative", ""),
     ("alize", "al"),
@@ -227,7 +233,7 @@ const THIRD: Endings = &[
     ("ness", ""),
 ];
 
-const FOURTH: Endings = &[
+const STEP_4: Endings = &[
     ("al", ""),
     ("ance", ""),
     ("ence", ""),
@@ -251,7 +257,7 @@ const FOURTH: Endings = &[
 
 /// The stem of a word in small letters.
 pub(super) fn stem(mut word: String) -> String {
-    if !WORDS.contains(&word.len()) {
+    if !STEMMABLE_LENGTHS.contains(&word.len()) {
         return word;
     }
     plural(&mut word);
@@ -261,9 +267,9 @@ pub(super) fn stem(mut word: String) -> String {
     {
         replace(&mut word, 1, "i");
     }
-    swap(&mut word, SECOND, |stem, _| measure(stem) > 0);
-    swap(&mut word, THIRD, |stem, _| measure(stem) > 0);
-    swap(&mut word, FOURTH, |stem, ending| {
+    swap(&mut word, STEP_2, |stem, _| measure(stem) > 0);
+    swap(&mut word, STEP_3, |stem, _| measure(stem) > 0);
+    swap(&mut word, STEP_4, |stem, ending| {
         measure(stem) > 1 && (ending != "ion" || stem.ends_with(['s', 't']))
     });
     if let Some(stem) = word.strip_suffix('e') {
@@ -369,7 +375,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{words, *};
-    use crate::search::query::indexed;
+    use crate::search::query::segment_for_index;
 
     fn memory(content: &str) -> Memory {
         let json = r#"{"id":"00000000-0000-0000-0000-000000000001","memory_type":"semantic",
@@ -381,7 +387,7 @@ mod tests {
 
     #[test]
     fn fields_have_weights_and_a_gap_between_them() {
-        let Indexed { words, length } = index("m", &memory("two it's"));
+        let TsVector { words, length } = index("m", &memory("two it's"));
         assert_eq!(words, "'mit':8D 'mon':4B 'ms':9D 'mtwo':1A,5B,7D 'mword':2A ");
         assert_eq!(length, 7);
     }
@@ -402,25 +408,25 @@ mod tests {
         let quotes =
             |words: &str| words.bytes().filter(|byte| matches!(byte, b'\'' | b' ')).count();
         let words = index("m", &memory(&han)).words;
-        assert!(words.len() - quotes(&words) <= MOST_BYTES);
+        assert!(words.len() - quotes(&words) <= MAX_TSVECTOR_BYTES);
     }
 
     #[test]
     fn questions_are_quoted_words_and_what_joins_them() {
-        let asked = |text, need| Asked::from_terms("m", &Terms::parse(text, need));
-        let all = asked("o'neil deployed", Need::All).expect("words");
+        let tsquery = |text, need| TsQuery::from_terms("m", &Terms::parse(text, need));
+        let all = tsquery("o'neil deployed", Need::All).expect("words");
         assert_eq!(all.each, ["('mo' <-> 'mneil')", "('mdeploi')"]);
         assert_eq!(all.unordered, ["('~o' & '~neil')", "('~deploi')"]);
         let whole = "(('mo' <-> 'mneil') & ('mdeploi')) | (('~o' & '~neil') & ('~deploi'))";
         assert_eq!(all.whole, whole);
-        assert_eq!(asked("库", Need::Any).expect("words").whole, "(('m库':*)) | (('~库':*))");
-        assert_eq!(asked("& | !", Need::Any), None);
+        assert_eq!(tsquery("库", Need::Any).expect("words").whole, "(('m库':*)) | (('~库':*))");
+        assert_eq!(tsquery("& | !", Need::Any), None);
     }
 
     #[test]
     fn tenants_have_marks() {
-        assert_ne!(mark("a"), mark("b"));
-        assert_eq!(mark("a").len(), 4);
+        assert_ne!(tenant_prefix("a"), tenant_prefix("b"));
+        assert_eq!(tenant_prefix("a").len(), 4);
     }
 
     #[test]
@@ -447,7 +453,7 @@ mod tests {
              CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, row);",
         )
         .expect("tables");
-        db.execute("INSERT INTO words VALUES (?1)", [indexed(text)]).expect("a row");
+        db.execute("INSERT INTO words VALUES (?1)", [segment_for_index(text)]).expect("a row");
         let mut ask = db.prepare("SELECT term FROM vocabulary").expect("a question");
         let terms = ask.query_map([], |row| row.get(0)).expect("an answer");
         terms.collect::<Result<_, _>>().expect("words")
@@ -473,7 +479,7 @@ mod tests {
             ["", "s", "ss", "sses", "ies", "eed", "ed", "ing", "y", "e", "ll", "ly", "er"];
         let endings = endings
             .into_iter()
-            .chain([SECOND, THIRD, FOURTH].concat().into_iter().map(|pair| pair.0));
+            .chain([STEP_2, STEP_3, STEP_4].concat().into_iter().map(|pair| pair.0));
         let all: Vec<String> = endings
             .flat_map(|end| stems.split_whitespace().map(move |stem| format!("{stem}{end}")))
             .flat_map(|word| ["", "s", "ed", "ing", "ly"].map(|more| format!("{word}{more}")))

@@ -8,10 +8,10 @@ use super::crud::{Tenant, Uuid, delete, read, rows, storable};
 use super::lexemes::index;
 use super::session::Session;
 use crate::listing::microseconds;
-use crate::store::{Repaired, Source, StoreError};
+use crate::store::{BoxError, RepairReport, StoreError};
 
 /// Memories whose words are put into the index at once.
-const BATCH: i64 = 500;
+const REINDEX_BATCH_LEN: i64 = 500;
 
 pub(super) fn expire(
     db: &Session,
@@ -33,7 +33,7 @@ pub(super) fn expire(
 }
 
 /// Writes the words of memories that have none, and removes what lies beside no memory.
-pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, StoreError> {
+pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport, StoreError> {
     let mut orphaned = 0;
     for table in ["document", "vector"] {
         let sql = format!(
@@ -49,18 +49,19 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<Repaired, StoreErr
     let write = "UPDATE atlatl.document SET words = $3::tsvector, length = $4 \
                  WHERE tenant = $1 AND key = $2";
     loop {
-        let batch = db.query(wordless, &[(&tenant.name, Type::TEXT), (&BATCH, Type::INT8)])?;
+        let batch =
+            db.query(wordless, &[(&tenant.name, Type::TEXT), (&REINDEX_BATCH_LEN, Type::INT8)])?;
         if batch.is_empty() {
-            return Ok(Repaired::new(missing, orphaned));
+            return Ok(RepairReport::new(missing, orphaned));
         }
         for row in &batch {
             let key: i64 = row.get(0);
-            let indexed = index(&tenant.mark, &read(row.get(1))?);
+            let tsvector = index(&tenant.tenant_prefix, &read(row.get(1))?);
             let values = [
                 (&tenant.name as _, Type::TEXT),
                 (&key as _, Type::INT8),
-                (&indexed.words as _, Type::TEXT),
-                (&indexed.length as _, Type::INT4),
+                (&tsvector.words as _, Type::TEXT),
+                (&tsvector.length as _, Type::INT4),
             ];
             missing += db.execute(write, &values)?;
         }
@@ -96,6 +97,6 @@ pub(super) fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], Sto
                 uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
                 uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";
     db.execute(make, &[])?;
-    let none = || StoreError::Engine(Source::from("the secret of the store is not there"));
+    let none = || StoreError::Engine(BoxError::from("the secret of the store is not there"));
     secret(db, tenant)?.ok_or_else(none)
 }

@@ -39,14 +39,14 @@ const MIGRATIONS: [Migration; 4] = [
 ];
 
 /// The lock that one who migrates holds: `ATLM`.
-const LOCK: i64 = 0x4154_4C4D;
+const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
 /// A migration may take as long as it needs, and this is more.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
 /// No tenant: a migration is nobody's.
-pub(super) const NOBODY: &str = "";
+pub(super) const NO_TENANT: &str = "";
 
 /// Where a migration is written down.
-const BOOK: &str = "
+const MIGRATION_TABLE: &str = "
     CREATE SCHEMA IF NOT EXISTS atlatl;
     CREATE TABLE IF NOT EXISTS atlatl.migration (
         number integer PRIMARY KEY,
@@ -69,8 +69,8 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
     };
     let pool = Pool::new(&own)?;
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
-    pool.write(NOBODY, |db| {
-        db.query("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)])?;
+    pool.write(NO_TENANT, |db| {
+        db.query("SELECT pg_advisory_xact_lock($1)", &[(&MIGRATION_LOCK_ID, Type::INT8)])?;
         let exists = "SELECT 1 FROM pg_roles WHERE rolname = $1";
         if db.query(exists, &[(&role, Type::TEXT)])?.is_empty() {
             let quoted = quoted(&role);
@@ -78,12 +78,12 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
                 "there is no role {quoted}: make it with CREATE ROLE {quoted} LOGIN PASSWORD '…'"
             )));
         }
-        db.batch(BOOK)?;
-        let Version { had, oldest } = version(db)?;
-        check_known(had, oldest).map_err(wrong)?;
+        db.batch(MIGRATION_TABLE)?;
+        let Version { current, oldest } = version(db)?;
+        check_compatible(current, oldest).map_err(wrong)?;
         let mut applied = Vec::new();
         for (number, Migration { name, sql, oldest }) in (1_i32..).zip(MIGRATIONS) {
-            if number > had {
+            if number > current {
                 db.batch(sql)?;
                 let done =
                     "INSERT INTO atlatl.migration (number, name, oldest) VALUES ($1, $2, $3)";
@@ -96,7 +96,7 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
                 applied.push(name.to_owned());
             }
         }
-        if row_level_security::bind(db)? {
+        if row_level_security::enable(db)? {
             applied.push("policies".to_owned());
         }
         db.batch(&grants(&role))?;
@@ -119,10 +119,10 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
                  WHERE c.relnamespace = 'atlatl'::regnamespace \
                  AND pg_has_role(r.oid, c.relowner, 'USAGE')) \
                  FROM pg_roles r WHERE r.rolname = current_user";
-    pool.read(NOBODY, Access::Condition, &|db| {
+    pool.read(NO_TENANT, Access::Condition, &|db| {
         let usable: Option<bool> = db.query(no_schema, &[])?.first().map(|row| row.get(0));
         match usable {
-            None => return Err(wrong(needs(0))),
+            None => return Err(wrong(outdated(0))),
             Some(false) => {
                 return Err(wrong(format!(
                     "the role {} may not use it: run `atlatl db migrate` for this role",
@@ -131,10 +131,10 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
             }
             Some(true) => {}
         }
-        let Version { had, oldest } = version(db)?;
-        check_known(had, oldest).map_err(wrong)?;
-        if had < newest() {
-            return Err(wrong(needs(had)));
+        let Version { current, oldest } = version(db)?;
+        check_compatible(current, oldest).map_err(wrong)?;
+        if current < newest() {
+            return Err(wrong(outdated(current)));
         }
         let free: bool = db.query(bound, &[])?.first().is_none_or(|row| row.get(0));
         if free {
@@ -152,34 +152,34 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
 pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let there = "SELECT to_regclass('atlatl.migration') IS NOT NULL";
-    pool.read(NOBODY, Access::Condition, &|db| {
+    pool.read(NO_TENANT, Access::Condition, &|db| {
         let there = db.query(there, &[])?.first().is_some_and(|row| row.get(0));
-        let Version { had, oldest } =
-            if there { version(db)? } else { Version { had: 0, oldest: 0 } };
-        check_known(had, oldest).map_err(wrong)?;
-        if had < newest() {
-            return Err(wrong(needs(had)));
+        let Version { current, oldest } =
+            if there { version(db)? } else { Version { current: 0, oldest: 0 } };
+        check_compatible(current, oldest).map_err(wrong)?;
+        if current < newest() {
+            return Err(wrong(outdated(current)));
         }
         row_level_security::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 
 /// pgvector, if the extension is there and may be used.
-pub(super) fn vectors(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
+pub(super) fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
     // An index that stops before a filter has enough is of no use: that ended with version 0.8.
     let asked = "SELECT n.nspname::text, \
                  regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
                  AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
                  JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
-    pool.read(NOBODY, Access::Condition, &|db| {
+    pool.read(NO_TENANT, Access::Condition, &|db| {
         let found = db.query(asked, &[])?;
         Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
     })
 }
 
 struct Version {
-    had: i32,
+    current: i32,
     /// The oldest version that programs may know which use it.
     oldest: i32,
 }
@@ -188,7 +188,7 @@ fn version(db: &Session) -> Result<Version, StoreError> {
     let asked = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
     let rows = db.query(asked, &[])?;
     let of = |column| rows.first().map_or(0, |row| row.get(column));
-    Ok(Version { had: of(0), oldest: of(1) })
+    Ok(Version { current: of(0), oldest: of(1) })
 }
 
 /// The newest version that this program knows.
@@ -196,20 +196,22 @@ pub(super) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-fn check_known(had: i32, oldest: i32) -> Result<(), String> {
+fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
     let newest = newest();
     if oldest > newest {
         return Err(format!(
-            "its schema has version {had}, this program knows {newest}: use the program that ran \
+            "its schema has version {current}, this program knows {newest}: use the program that ran \
              `atlatl db migrate`"
         ));
     }
     Ok(())
 }
 
-fn needs(had: i32) -> String {
+fn outdated(current: i32) -> String {
     let newest = newest();
-    format!("its schema has version {had}, this program needs {newest}: run `atlatl db migrate`")
+    format!(
+        "its schema has version {current}, this program needs {newest}: run `atlatl db migrate`"
+    )
 }
 
 /// What the role may do: with rows, and nothing else.

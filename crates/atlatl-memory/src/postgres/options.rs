@@ -14,7 +14,7 @@ use super::session::Access;
 use crate::store::StoreError;
 
 /// For how long a host that says nothing is taken to be there.
-const GONE: Duration = Duration::from_secs(30);
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which databases may be reached without encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl PostgresOptions {
     /// URL has no password, this one.
     pub fn as_user(mut self, password: Option<String>) -> Result<Self, StoreError> {
         let config = self.config()?;
-        let user = config.get_user().ok_or_else(|| wrong("it names no user".to_owned()))?;
+        let user = config.get_user().ok_or_else(|| invalid_url("it names no user".to_owned()))?;
         user.clone_into(&mut self.role);
         self.password = password;
         Ok(self)
@@ -93,10 +93,10 @@ impl PostgresOptions {
     pub(super) fn config(&self) -> Result<Config, StoreError> {
         let mut config: Config = self.url.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            wrong(format!("{error}{}", cause.unwrap_or_default()))
+            invalid_url(format!("{error}{}", cause.unwrap_or_default()))
         })?;
         if config.get_ssl_mode() == SslMode::Require {
-            return Err(wrong("sslmode=require, and there is no TLS here yet".to_owned()));
+            return Err(invalid_url("sslmode=require, and there is no TLS here yet".to_owned()));
         }
         // There is no TLS, so `sslmode=prefer` would fall back to plain text without a word.
         if self.plain_text == PlainText::Local && !is_local(&config) {
@@ -110,7 +110,7 @@ impl PostgresOptions {
         }
         // A host that is gone does not say so.
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(GONE).keepalives_idle(GONE);
+            config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
         }
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password);
@@ -119,7 +119,7 @@ impl PostgresOptions {
     }
 }
 
-fn wrong(why: String) -> StoreError {
+fn invalid_url(why: String) -> StoreError {
     StoreError::NotAStore { place: "the database URL".to_owned(), why }
 }
 
@@ -177,11 +177,11 @@ pub(super) struct Database {
     role: String,
     /// With how many vectors a tenant has an index for them.
     pub(super) index_from: usize,
-    known: OnceLock<Known>,
+    capabilities: OnceLock<Capabilities>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Capabilities {
     /// pgvector, if it is there.
     pgvector: Option<Pgvector>,
 }
@@ -198,24 +198,24 @@ pub(super) struct Pgvector {
 impl Database {
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let (pool, role) = (Pool::new(options)?, options.role.clone());
-        Ok(Self { pool, role, index_from: options.index_from, known: OnceLock::new() })
+        Ok(Self { pool, role, index_from: options.index_from, capabilities: OnceLock::new() })
     }
 
     /// The connections, and what is known of pgvector. Nothing is asked of a database before it is known
     /// that the policies bind us there; what is in the way may be gone the next time.
-    pub(super) fn checked(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
-        let known = if let Some(known) = self.known.get() {
-            known
+    pub(super) fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+        let capabilities = if let Some(capabilities) = self.capabilities.get() {
+            capabilities
         } else {
             migrations::check(&self.pool, &self.role)?;
-            let pgvector = migrations::vectors(&self.pool)?;
-            self.known.get_or_init(|| Known { pgvector })
+            let pgvector = migrations::find_pgvector(&self.pool)?;
+            self.capabilities.get_or_init(|| Capabilities { pgvector })
         };
-        Ok((&self.pool, known.pgvector.as_ref()))
+        Ok((&self.pool, capabilities.pgvector.as_ref()))
     }
 
     pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
-        self.checked()?;
+        self.verified()?;
         DatabaseInfo::query(&self.pool, &self.role)
     }
 
@@ -254,7 +254,7 @@ impl DatabaseInfo {
                      (SELECT max(number) FROM atlatl.migration), \
                      (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
                       AND has_schema_privilege(e.extnamespace, 'USAGE'))";
-        pool.read(migrations::NOBODY, Access::Condition, &|db| {
+        pool.read(migrations::NO_TENANT, Access::Condition, &|db| {
             let rows = db.query(asked, &[])?;
             let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
             Ok(Self {

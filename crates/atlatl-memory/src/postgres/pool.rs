@@ -14,11 +14,11 @@ use super::session::{Access, Prologue, Session};
 use crate::store::StoreError;
 
 /// How often is asked what became of a transaction.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The connections of a process.
 pub(super) struct Pool {
-    shelf: IdleConnections,
+    idle_connections: IdleConnections,
     config: Config,
     options: PostgresOptions,
     /// Which database, without a password.
@@ -29,8 +29,8 @@ impl Pool {
     /// Connects to nothing yet.
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let config = options.config()?;
-        let (place, shelf) = (place(&config), IdleConnections::new(options.connections));
-        Ok(Self { shelf, config, options: options.clone(), place })
+        let (place, idle_connections) = (place(&config), IdleConnections::new(options.connections));
+        Ok(Self { idle_connections, config, options: options.clone(), place })
     }
 
     /// Runs `ask` on the state of one moment. Where the connection breaks, once more on another.
@@ -45,15 +45,15 @@ impl Pool {
             let session = self.session(tenant, access)?;
             let answer = ask(&session);
             if answer.is_err() && session.is_lost() {
-                self.renew();
+                self.discard_idle();
                 if again {
                     again = false;
                     continue;
                 }
             }
             // Nothing was written: whether the end is heard is all the same.
-            if let Some(connection) = session.leave(word(&answer)) {
-                self.shelf.put(connection);
+            if let Some(connection) = session.end_without_waiting(end_statement(&answer)) {
+                self.idle_connections.put(connection);
             }
             return answer;
         }
@@ -70,24 +70,26 @@ impl Pool {
             let session = self.session(tenant, Access::Write)?;
             let done = change(&session);
             if done.is_err() && session.is_lost() {
-                self.renew();
+                self.discard_idle();
             }
             // It broke while nobody used it: not even the beginning was heard of.
-            if done.is_err() && session.is_lost() && !session.is_begun() && again {
+            if done.is_err() && session.is_lost() && !session.has_begun() && again {
                 again = false;
                 continue;
             }
             let transaction = session.transaction();
-            let ended = session.end(word(&done));
+            let ended = session.end(end_statement(&done));
             return match (done, ended) {
                 (Ok(done), Ok(connection)) => {
-                    self.shelf.put(connection);
+                    self.idle_connections.put(connection);
                     Ok(done)
                 }
-                (Ok(_), Err(end)) if end.lost => Err(self.fate(&transaction, end.error)),
+                (Ok(_), Err(end)) if end.lost => {
+                    Err(self.resolve_lost_commit(&transaction, end.error))
+                }
                 (Ok(_), Err(end)) => Err(end.error),
                 (Err(error), Ok(connection)) => {
-                    self.shelf.put(connection);
+                    self.idle_connections.put(connection);
                     Err(error)
                 }
                 // Without a connection the database undoes it by itself.
@@ -97,8 +99,8 @@ impl Pool {
     }
 
     /// A connection broke, or nobody answers on it: so it is with the others, most likely.
-    fn renew(&self) {
-        self.shelf.clear();
+    fn discard_idle(&self) {
+        self.idle_connections.clear();
     }
 
     fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
@@ -107,16 +109,16 @@ impl Pool {
     }
 
     fn connection(&self) -> Result<Connection, StoreError> {
-        let slot = loop {
-            match self.shelf.take(self.options.acquire_timeout)? {
-                Found::Idle(connection) if connection.is_open() => return Ok(connection),
-                Found::Idle(_) => {}
-                Found::Room(slot) => break slot,
+        let permit = loop {
+            match self.idle_connections.take(self.options.acquire_timeout)? {
+                Acquired::Idle(connection) if connection.is_open() => return Ok(connection),
+                Acquired::Idle(_) => {}
+                Acquired::Permit(permit) => break permit,
             }
         };
-        let opened = Connection::open(&self.config, slot);
+        let opened = Connection::open(&self.config, permit);
         if matches!(opened, Err(StoreError::Unavailable(_))) {
-            self.shelf.pause();
+            self.idle_connections.pause_connecting();
         }
         opened
     }
@@ -126,7 +128,7 @@ impl Pool {
     ///
     /// "Aborted" is certain. "Committed" is not: a server that crashed before it wrote anything down
     /// gives the same number to another transaction, and says what became of that.
-    fn fate(&self, transaction: &str, error: StoreError) -> StoreError {
+    fn resolve_lost_commit(&self, transaction: &str, error: StoreError) -> StoreError {
         let StoreError::Unavailable(cause) = error else { return error };
         let end = Instant::now() + self.options.acquire_timeout.max(self.options.connect_timeout);
         loop {
@@ -134,11 +136,11 @@ impl Pool {
                 Ok(Some(status)) if status == "aborted" => return StoreError::Unavailable(cause),
                 Ok(Some(status)) if status == "committed" => return StoreError::Unsure(cause),
                 // Nothing was written of such a transaction.
-                Err(StoreError::Engine(why)) if is_in_the_future(&*why) => {
+                Err(StoreError::Engine(why)) if is_unknown_transaction(&*why) => {
                     return StoreError::Unavailable(cause);
                 }
                 _ if Instant::now() >= end => return StoreError::Unsure(cause),
-                _ => thread::sleep(ASK_AGAIN),
+                _ => thread::sleep(STATUS_POLL_INTERVAL),
             }
         }
     }
@@ -148,26 +150,26 @@ impl Pool {
         let session = self.session("", Access::Keys)?;
         let asked = "SELECT pg_xact_status($1::xid8)";
         let rows = session.query(asked, &[(&transaction, Type::TEXT)]);
-        if let Some(connection) = session.leave("ROLLBACK") {
-            self.shelf.put(connection);
+        if let Some(connection) = session.end_without_waiting("ROLLBACK") {
+            self.idle_connections.put(connection);
         }
         Ok(rows?.first().and_then(|row| row.get(0)))
     }
 }
 
 /// How a transaction ends.
-fn word<T>(done: &Result<T, StoreError>) -> &'static str {
+fn end_statement<T>(done: &Result<T, StoreError>) -> &'static str {
     if done.is_ok() { "COMMIT" } else { "ROLLBACK" }
 }
 
-fn is_in_the_future(cause: &(dyn std::error::Error + 'static)) -> bool {
+fn is_unknown_transaction(cause: &(dyn std::error::Error + 'static)) -> bool {
     let error = cause.downcast_ref::<tokio_postgres::Error>();
     error.and_then(tokio_postgres::Error::code) == Some(&SqlState::INVALID_PARAMETER_VALUE)
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shelf.clear();
+        self.idle_connections.clear();
     }
 }
 
@@ -180,7 +182,7 @@ impl std::fmt::Debug for Pool {
 // --- Idle connections of the pool, and permits for new ones.
 
 /// After the database let nobody in, the next try is not sooner.
-const PAUSE: Duration = Duration::from_millis(100);
+const CONNECT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The connections of a process that nobody uses just now.
 #[derive(Clone)]
@@ -195,46 +197,46 @@ struct Shared {
 struct State {
     idle: Vec<Connection>,
     /// How many more may be made.
-    free: usize,
+    available: usize,
     /// Until then nobody tries to connect.
-    pause: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 /// Room for one connection, until it is dropped.
-pub(super) struct Slot(Arc<Shared>);
+pub(super) struct ConnectionPermit(Arc<Shared>);
 
 /// What there is for one who wants a connection.
 #[expect(clippy::large_enum_variant, reason = "it is moved once")]
-pub(super) enum Found {
+pub(super) enum Acquired {
     Idle(Connection),
     /// Room for a new one.
-    Room(Slot),
+    Permit(ConnectionPermit),
 }
 
 impl IdleConnections {
     pub(super) fn new(size: usize) -> Self {
-        let state = State { idle: Vec::new(), free: size.max(1), pause: None };
+        let state = State { idle: Vec::new(), available: size.max(1), paused_until: None };
         Self(Arc::new(Shared { state: Mutex::new(state), freed: Condvar::new() }))
     }
 
     /// A connection or room for one, as soon as there is either.
-    pub(super) fn take(&self, patience: Duration) -> Result<Found, StoreError> {
-        let end = Instant::now() + patience;
+    pub(super) fn take(&self, timeout: Duration) -> Result<Acquired, StoreError> {
+        let end = Instant::now() + timeout;
         let mut state = self.0.lock();
         loop {
             if let Some(connection) = state.idle.pop() {
-                return Ok(Found::Idle(connection));
+                return Ok(Acquired::Idle(connection));
             }
             let now = Instant::now();
-            let paused = state.pause.filter(|pause| now < *pause);
-            if state.free > 0 && paused.is_none() {
-                state.free -= 1;
-                return Ok(Found::Room(Slot(Arc::clone(&self.0))));
+            let paused = state.paused_until.filter(|until| now < *until);
+            if state.available > 0 && paused.is_none() {
+                state.available -= 1;
+                return Ok(Acquired::Permit(ConnectionPermit(Arc::clone(&self.0))));
             }
             if now >= end {
                 return Err(StoreError::Busy);
             }
-            let wake = paused.filter(|_| state.free > 0).map_or(end, |pause| pause.min(end));
+            let wake = paused.filter(|_| state.available > 0).map_or(end, |until| until.min(end));
             let waited = self.0.freed.wait_timeout(state, wake - now);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -249,8 +251,8 @@ impl IdleConnections {
     }
 
     /// The database let nobody in: whoever comes next waits a little before they try.
-    pub(super) fn pause(&self) {
-        self.0.lock().pause = Some(Instant::now() + PAUSE);
+    pub(super) fn pause_connecting(&self) {
+        self.0.lock().paused_until = Some(Instant::now() + CONNECT_RETRY_DELAY);
     }
 
     /// Closes all that lie here.
@@ -267,9 +269,9 @@ impl Shared {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.lock().free += 1;
+        self.0.lock().available += 1;
         // Not one alone: that one may be waiting for a pause to end.
         self.0.freed.notify_all();
     }

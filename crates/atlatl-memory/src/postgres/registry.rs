@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
-use super::migrations::NOBODY;
+use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::session::Access;
@@ -11,7 +11,8 @@ use super::{Postgres, Session, check_name, migrations};
 use crate::store::StoreError;
 
 /// The tables that have rows of a tenant's, besides the indexes of its vectors.
-const TABLES: [&str; 7] = ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
+const TENANT_TABLES: [&str; 7] =
+    ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
 
 /// Tenants and keys, for the owner of the schema.
 #[derive(Debug)]
@@ -20,13 +21,13 @@ pub struct Registry(Pool);
 /// A tenant, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ListedTenant {
+pub struct TenantSummary {
     /// Its name.
     pub name: String,
     /// Since when.
     pub made: DateTime<Utc>,
     /// What it may use.
-    pub bounds: Bounds,
+    pub bounds: TenantLimits,
     /// How many memories it has.
     pub memories: u64,
     /// How many keys that can be used.
@@ -53,7 +54,7 @@ pub struct NewKey<'a> {
 /// A key, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ListedKey {
+pub struct KeySummary {
     /// Its id.
     pub id: String,
     /// Whose it is.
@@ -80,14 +81,14 @@ impl Registry {
     }
 
     /// Makes a tenant; whether it was not there yet. One that is there gets these bounds.
-    pub fn put_tenant(&self, name: &str, bounds: Bounds) -> Result<bool, StoreError> {
+    pub fn put_tenant(&self, name: &str, bounds: TenantLimits) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "INSERT INTO atlatl.tenant AS t (name, memories, per_minute) VALUES ($1, $2, $3) \
                    ON CONFLICT (name) DO UPDATE SET memories = $2, per_minute = $3 \
                    RETURNING t.xmax = 0";
         let memories = bounds.memories.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         let per_minute = bounds.per_minute.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
-        self.0.write(NOBODY, |db| {
+        self.0.write(NO_TENANT, |db| {
             let values = [
                 (&name as _, Type::TEXT),
                 (&memories as _, Type::INT8),
@@ -98,21 +99,21 @@ impl Registry {
     }
 
     /// All tenants.
-    pub fn tenants(&self) -> Result<Vec<ListedTenant>, StoreError> {
+    pub fn tenants(&self) -> Result<Vec<TenantSummary>, StoreError> {
         let sql = "SELECT t.name, micros(t.made), t.memories, t.per_minute, \
                    (SELECT count(*) FROM atlatl.memory m WHERE m.tenant = t.name), \
                    (SELECT count(*) FROM atlatl.access_key k WHERE k.tenant = t.name \
                     AND k.revoked IS NULL AND (k.expires IS NULL OR k.expires > now())) \
                    FROM atlatl.tenant t ORDER BY t.name";
         let sql = sql.replace("micros(t.made)", &micros("t.made"));
-        self.0.read(NOBODY, Access::Condition, &|db: &Session| {
+        self.0.read(NO_TENANT, Access::Condition, &|db: &Session| {
             let rows = db.query(&sql, &[])?;
             Ok(rows
                 .iter()
-                .map(|row| ListedTenant {
+                .map(|row| TenantSummary {
                     name: row.get(0),
                     made: time(row.get(1)).unwrap_or_default(),
-                    bounds: Bounds {
+                    bounds: TenantLimits {
                         memories: row.get::<_, Option<i64>>(2).map(i64::unsigned_abs),
                         per_minute: row.get::<_, Option<i32>>(3).map(i32::unsigned_abs),
                     },
@@ -128,7 +129,7 @@ impl Registry {
     pub fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "DELETE FROM atlatl.tenant WHERE name = $1";
-        self.0.write(NOBODY, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
+        self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
     }
 
     /// Removes everything that a tenant has who is on the list no more; how many memories.
@@ -145,7 +146,7 @@ impl Registry {
                 db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)])?;
             }
             let mut memories = 0;
-            for table in TABLES {
+            for table in TENANT_TABLES {
                 let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
                 let gone = db.execute(&sql, &[(&name, Type::TEXT)])?;
                 if table == "memory" {
@@ -164,7 +165,7 @@ impl Registry {
         let expires = key.expires.map(|at| at.timestamp_micros());
         #[expect(clippy::cast_precision_loss, reason = "to the microsecond for 285 years")]
         let expires = expires.map(|micros| micros as f64);
-        self.0.write(NOBODY, |db| {
+        self.0.write(NO_TENANT, |db| {
             let values = [
                 (&key.id as _, Type::TEXT),
                 (&key.tenant as _, Type::TEXT),
@@ -178,7 +179,7 @@ impl Registry {
     }
 
     /// The keys of all tenants, or of one.
-    pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<ListedKey>, StoreError> {
+    pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<KeySummary>, StoreError> {
         let sql = format!(
             "SELECT id, tenant, name, scopes, {}, {}, {} FROM atlatl.access_key \
              WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, made, id",
@@ -186,11 +187,11 @@ impl Registry {
             micros("expires"),
             micros("revoked")
         );
-        self.0.read(NOBODY, Access::Condition, &|db: &Session| {
+        self.0.read(NO_TENANT, Access::Condition, &|db: &Session| {
             let rows = db.query(&sql, &[(&tenant, Type::TEXT)])?;
             Ok(rows
                 .iter()
-                .map(|row| ListedKey {
+                .map(|row| KeySummary {
                     id: row.get(0),
                     tenant: row.get(1),
                     name: row.get(2),
@@ -206,7 +207,7 @@ impl Registry {
     /// Revokes a key; whether there is one that was not revoked before.
     pub fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let sql = "UPDATE atlatl.access_key SET revoked = now() WHERE id = $1 AND revoked IS NULL";
-        self.0.write(NOBODY, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
+        self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
     }
 }
 
@@ -222,11 +223,11 @@ fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
 // --- Access: which tenants there are, and what keys they have, as a server may ask for them.
 
 /// Names that are fetched at once.
-const PAGE: i32 = 500;
+const TENANT_PAGE_LEN: i32 = 500;
 
 /// What a tenant may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Bounds {
+pub struct TenantLimits {
     /// The most memories.
     pub memories: Option<u64>,
     /// The most requests in a minute.
@@ -236,9 +237,9 @@ pub struct Bounds {
 /// A tenant, as a server needs to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KnownTenant {
+pub struct TenantRecord {
     /// What it may use.
-    pub bounds: Bounds,
+    pub bounds: TenantLimits,
     /// When it was made: one that was removed and made again is another.
     pub made: i64,
 }
@@ -263,7 +264,7 @@ impl Postgres {
     /// The key called `id`.
     pub fn key(&self, id: &str) -> Result<Option<StoredKey>, StoreError> {
         let asked = "SELECT tenant, digest, scopes, expires, revoked FROM atlatl.key_of($1)";
-        self.one(asked, id, |row| StoredKey {
+        self.query_one(asked, id, |row| StoredKey {
             tenant: row.get(0),
             digest: row.get(1),
             scopes: row.get(2),
@@ -273,10 +274,10 @@ impl Postgres {
     }
 
     /// The tenant called `name`, if there is one.
-    pub fn known(&self, name: &str) -> Result<Option<KnownTenant>, StoreError> {
+    pub fn known(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
         let asked = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
-        self.one(asked, name, |row| KnownTenant {
-            bounds: Bounds {
+        self.query_one(asked, name, |row| TenantRecord {
+            bounds: TenantLimits {
                 memories: row.get::<_, Option<i64>>(0).map(i64::unsigned_abs),
                 per_minute: row.get::<_, Option<i32>>(1).map(i32::unsigned_abs),
             },
@@ -286,15 +287,15 @@ impl Postgres {
 
     /// All tenants, in the order of their names.
     pub fn tenants(&self) -> Result<Vec<String>, StoreError> {
-        let (pool, _) = self.0.checked()?;
+        let (pool, _) = self.0.verified()?;
         let asked = "SELECT name FROM atlatl.tenants_after($1, $2)";
         let mut names: Vec<String> = Vec::new();
         loop {
             let after = names.last().cloned().unwrap_or_default();
-            let page = pool.read(NOBODY, Access::Keys, &|db: &Session| {
-                db.query(asked, &[(&after, Type::TEXT), (&PAGE, Type::INT4)])
+            let page = pool.read(NO_TENANT, Access::Keys, &|db: &Session| {
+                db.query(asked, &[(&after, Type::TEXT), (&TENANT_PAGE_LEN, Type::INT4)])
             })?;
-            let full = i32::try_from(page.len()).is_ok_and(|found| found >= PAGE);
+            let full = i32::try_from(page.len()).is_ok_and(|found| found >= TENANT_PAGE_LEN);
             names.extend(page.iter().map(|row| row.get::<_, String>(0)));
             if !full {
                 return Ok(names);
@@ -302,7 +303,7 @@ impl Postgres {
         }
     }
 
-    fn one<T>(
+    fn query_one<T>(
         &self,
         asked: &str,
         name: &str,
@@ -312,9 +313,10 @@ impl Postgres {
         if name.contains('\0') {
             return Ok(None);
         }
-        let (pool, _) = self.0.checked()?;
-        let found = pool
-            .read(NOBODY, Access::Keys, &|db: &Session| db.query(asked, &[(&name, Type::TEXT)]))?;
+        let (pool, _) = self.0.verified()?;
+        let found = pool.read(NO_TENANT, Access::Keys, &|db: &Session| {
+            db.query(asked, &[(&name, Type::TEXT)])
+        })?;
         Ok(found.first().map(made))
     }
 }

@@ -9,63 +9,63 @@ use crate::store::StoreError;
 
 /// A table that is not bound as it should be.
 #[derive(Debug)]
-struct Loose {
+struct UnprotectedTable {
     table: String,
-    lacks: Lacks,
+    missing: MissingProtection,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Lacks {
+enum MissingProtection {
     /// Row level security, which its owner is bound by too.
-    Security,
+    RowSecurity,
     /// The policy by which rows are their tenant's.
-    Tenant,
+    TenantPolicy,
     /// The policy by which whoever owns the table sees all of it.
-    Owner,
+    OwnerPolicy,
 }
 
 /// What the first table that is not bound lacks, and what helps.
 pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
-    Ok(loose(db)?.first().map(|Loose { table, lacks }| {
+    Ok(unprotected_tables(db)?.first().map(|UnprotectedTable { table, missing }| {
         let table = quoted(table);
-        let lacks = match lacks {
-            Lacks::Security => "is not bound by its policies",
-            Lacks::Tenant => "lacks the policy of its tenants",
-            Lacks::Owner => "lacks the policy of its owner",
+        let missing = match missing {
+            MissingProtection::RowSecurity => "is not bound by its policies",
+            MissingProtection::TenantPolicy => "lacks the policy of its tenants",
+            MissingProtection::OwnerPolicy => "lacks the policy of its owner",
         };
-        format!("its table {table} {lacks}, as a restore may leave it: run `atlatl db migrate`")
+        format!("its table {table} {missing}, as a restore may leave it: run `atlatl db migrate`")
     }))
 }
 
 /// Binds what is not bound, as the owner; whether there was something. Touches no table else: servers
 /// may be at work.
-pub(super) fn bind(db: &Session) -> Result<bool, StoreError> {
-    let loose = loose(db)?;
-    for Loose { table, lacks } in &loose {
+pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
+    let unprotected_tables = unprotected_tables(db)?;
+    for UnprotectedTable { table, missing } in &unprotected_tables {
         let table = quoted(table);
-        db.batch(&match lacks {
-            Lacks::Security => format!(
+        db.batch(&match missing {
+            MissingProtection::RowSecurity => format!(
                 "ALTER TABLE atlatl.{table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
             ),
-            Lacks::Tenant => format!(
+            MissingProtection::TenantPolicy => format!(
                 "CREATE POLICY tenant ON atlatl.{table} \
                  USING (tenant = current_setting('atlatl.tenant', true)) \
                  WITH CHECK (tenant = current_setting('atlatl.tenant', true))"
             ),
             // One that names somebody else may be there.
-            Lacks::Owner => format!(
+            MissingProtection::OwnerPolicy => format!(
                 "DROP POLICY IF EXISTS owner ON atlatl.{table}; \
                  CREATE POLICY owner ON atlatl.{table} TO CURRENT_USER \
                  USING (true) WITH CHECK (true)"
             ),
         })?;
     }
-    Ok(!loose.is_empty())
+    Ok(!unprotected_tables.is_empty())
 }
 
 /// Partitions have no policy: whoever asks them by their names gets nothing. What only the owner reads
 /// has no tenant by default, and no policy of tenants.
-fn loose(db: &Session) -> Result<Vec<Loose>, StoreError> {
+fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, StoreError> {
     let sql = "WITH held AS (SELECT c.oid, c.relname::text AS name, c.relowner AS owner, \
                    c.relispartition AS part, c.relrowsecurity AND c.relforcerowsecurity AS bound, \
                    coalesce(a.atthasdef, false) AS tenants FROM pg_class c \
@@ -79,11 +79,14 @@ fn loose(db: &Session) -> Result<Vec<Loose>, StoreError> {
                    (SELECT 1 FROM pg_policy p, unnest(p.polroles) AS whose WHERE p.polrelid = held.oid \
                     AND p.polname = 'owner' AND pg_has_role(owner, whose, 'USAGE')) \
                ORDER BY 2, 1";
-    let lacks = |n: i32| match n {
-        0 => Lacks::Security,
-        1 => Lacks::Tenant,
-        _ => Lacks::Owner,
+    let missing = |n: i32| match n {
+        0 => MissingProtection::RowSecurity,
+        1 => MissingProtection::TenantPolicy,
+        _ => MissingProtection::OwnerPolicy,
     };
     let found = db.query(sql, &[])?;
-    Ok(found.iter().map(|row| Loose { table: row.get(0), lacks: lacks(row.get(1)) }).collect())
+    Ok(found
+        .iter()
+        .map(|row| UnprotectedTable { table: row.get(0), missing: missing(row.get(1)) })
+        .collect())
 }

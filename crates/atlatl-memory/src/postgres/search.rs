@@ -8,27 +8,27 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::crud::{Tenant, Uuid, read, rows, storable};
-use super::lexemes::Asked;
+use super::lexemes::TsQuery;
 use super::session::{Session, Value};
-use crate::listing::{Filter, Listed, Order, Position, microseconds};
+use crate::listing::{Filter, ListPosition, MemoryPage, Order, microseconds};
 use crate::search::query::Need;
-use crate::store::{Match, Matches, StoreError, Unembedded};
+use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
 
 // --- Find: memories by their words.
 
 pub(super) fn lexical(
     db: &Session,
-    asked: Asked,
+    tsquery: TsQuery,
     need: Need,
     mut condition: Condition,
     limit: usize,
 ) -> Result<Matches, StoreError> {
     // Where all words must be there, all that is found has each of them, and how rare they are
     // elsewhere would have to be counted for itself.
-    let weigh = need == Need::Any && asked.each.len() > 1;
-    let whole = condition.value(asked.whole, Type::TEXT);
-    let each = condition.value(asked.each, Type::TEXT_ARRAY);
-    let unordered = condition.value(asked.unordered, Type::TEXT_ARRAY);
+    let weigh = need == Need::Any && tsquery.each.len() > 1;
+    let whole = condition.value(tsquery.whole, Type::TEXT);
+    let each = condition.value(tsquery.each, Type::TEXT_ARRAY);
+    let unordered = condition.value(tsquery.unordered, Type::TEXT_ARRAY);
     let weigh = condition.value(weigh, Type::BOOL);
     let limit = condition.value(rows(limit), Type::INT8);
     let sql = format!(
@@ -42,7 +42,7 @@ pub(super) fn lexical(
     let total = found.first().map_or(0, |row| row.get::<_, i64>(3).unsigned_abs());
     let best = found
         .iter()
-        .map(|row| Match::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2)))
+        .map(|row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2)))
         .collect();
     Ok(Matches::new(best, total))
 }
@@ -124,28 +124,28 @@ impl Condition {
     }
 }
 
-pub(super) fn after(
+pub(super) fn list_after(
     db: &Session,
     mut condition: Condition,
     order: Order,
-    after: Option<&Position>,
+    list_after: Option<&ListPosition>,
     limit: usize,
-) -> Result<Listed, StoreError> {
+) -> Result<MemoryPage, StoreError> {
     let (column, direction) = column(order);
-    if let Some(Position { at, id }) = after {
+    if let Some(ListPosition { at, id }) = list_after {
         let sign = if direction == "ASC" { ">" } else { "<" };
         let at = condition.value(*at, Type::INT8);
         let id = condition.value(Uuid::from(id), Type::UUID);
         condition.and(format_args!("(m.{column}, m.id) {sign} ({at}, {id})"));
     }
     // One more than asked for tells whether there are more.
-    let mut memories = from(db, condition, order, 0, limit.saturating_add(1))?;
+    let mut memories = list_from(db, condition, order, 0, limit.saturating_add(1))?;
     let more = memories.len() > limit;
     memories.truncate(limit);
-    Ok(Listed { memories, more })
+    Ok(MemoryPage { memories, more })
 }
 
-pub(super) fn from(
+pub(super) fn list_from(
     db: &Session,
     mut condition: Condition,
     order: Order,
@@ -189,12 +189,12 @@ fn column(order: Order) -> (&'static str, &'static str) {
 // --- does, some twenty times slower.
 
 /// A vector to which others may be near.
-pub(super) struct Wanted<'a> {
+pub(super) struct QueryVector<'a> {
     pub(super) model: String,
     pub(super) vector: &'a [f32],
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> QueryVector<'a> {
     /// Unless nothing can be near to it.
     pub(super) fn new(model: &str, vector: &'a [f32]) -> Option<Self> {
         let usable = !vector.is_empty() && vector.iter().all(|number| number.is_finite());
@@ -209,12 +209,14 @@ impl<'a> Wanted<'a> {
 }
 
 /// How near a vector `v` is. All have length 1, so the product is the cosine.
-pub(super) fn cosine(pgvector: Option<&str>, wanted: &str) -> String {
+pub(super) fn cosine(pgvector: Option<&str>, query_vector: &str) -> String {
     match pgvector {
         Some(schema) => format!(
-            "-(v.vector::{schema}.vector OPERATOR({schema}.<#>) {wanted}::real[]::{schema}.vector)"
+            "-(v.vector::{schema}.vector OPERATOR({schema}.<#>) {query_vector}::real[]::{schema}.vector)"
         ),
-        None => format!("(SELECT sum(a * b)::float8 FROM unnest(v.vector, {wanted}) AS n (a, b))"),
+        None => {
+            format!("(SELECT sum(a * b)::float8 FROM unnest(v.vector, {query_vector}) AS n (a, b))")
+        }
     }
 }
 
@@ -222,18 +224,18 @@ pub(super) fn cosine(pgvector: Option<&str>, wanted: &str) -> String {
 pub(super) fn nearest(
     db: &Session,
     pgvector: Option<&str>,
-    wanted: &Wanted<'_>,
+    query_vector: &QueryVector<'_>,
     mut condition: Condition,
     limit: usize,
-) -> Result<Vec<Match>, StoreError> {
-    let (model, wanted) = wanted.values(&mut condition);
+) -> Result<Vec<MemoryMatch>, StoreError> {
+    let (model, query_vector) = query_vector.values(&mut condition);
     let limit = condition.value(rows(limit), Type::INT8);
     // What is of another length cannot be compared: a text that no vector can be made from.
-    let cosine = cosine(pgvector, &wanted);
+    let cosine = cosine(pgvector, &query_vector);
     let sql = format!(
         "SELECT m.id, {cosine}, m.fades FROM atlatl.memory m \
          JOIN atlatl.vector v ON v.tenant = m.tenant AND v.key = m.key AND v.model = {model} \
-         WHERE {} AND cardinality(v.vector) = cardinality({wanted}) \
+         WHERE {} AND cardinality(v.vector) = cardinality({query_vector}) \
          ORDER BY 2 DESC, m.key LIMIT {limit}",
         condition.sql
     );
@@ -242,8 +244,8 @@ pub(super) fn nearest(
 }
 
 /// Rows that begin with an id, how near it is and whether it fades.
-pub(super) fn matches(found: &[Row]) -> Vec<Match> {
-    let one = |row: &Row| Match::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
+pub(super) fn matches(found: &[Row]) -> Vec<MemoryMatch> {
+    let one = |row: &Row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
     found.iter().map(one).collect()
 }
 
@@ -253,7 +255,7 @@ pub(super) fn unembedded(
     db: &Session,
     tenant: &Tenant,
     model: &str,
-    after: u64,
+    list_after: u64,
     limit: usize,
 ) -> Result<Vec<Unembedded>, StoreError> {
     let sql = "SELECT m.key, d.json FROM (SELECT m.key FROM atlatl.memory m WHERE m.tenant = $1 \
@@ -262,12 +264,12 @@ pub(super) fn unembedded(
                ORDER BY m.key LIMIT $3) m \
                JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key ORDER BY m.key";
     let model = storable(model);
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let list_after = i64::try_from(list_after).unwrap_or(i64::MAX);
     let values = [
         (&tenant.name as _, Type::TEXT),
         (&model as _, Type::TEXT),
         (&rows(limit) as _, Type::INT8),
-        (&after as _, Type::INT8),
+        (&list_after as _, Type::INT8),
     ];
     let waiting = db.query(sql, &values)?;
     let one = |row: &Row| {

@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
-use super::connection::{Connection, failed, is_lost};
+use super::connection::{Connection, is_lost, to_store_error};
 use super::options::PostgresOptions;
 use crate::listing::Filter;
 use crate::store::StoreError;
 
 /// How much longer than the database itself is waited for its word that time is over.
-const GRACE: Duration = Duration::from_secs(1);
+const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// A value and its type.
 pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -29,15 +29,15 @@ pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 /// One transaction. Dropped before it ended, it takes its connection with it.
 pub(super) struct Session {
     connection: Connection,
-    bound: Duration,
+    deadline: Duration,
     lost: Cell<bool>,
     /// What goes before the first statement, until it went.
-    opening: RefCell<Option<Prologue>>,
+    prologue: RefCell<Option<Prologue>>,
     transaction: RefCell<Option<String>>,
 }
 
 /// A transaction whose end was not heard.
-pub(super) struct Unended {
+pub(super) struct UnconfirmedEnd {
     pub(super) error: StoreError,
     /// Whether the connection broke.
     pub(super) lost: bool,
@@ -45,12 +45,12 @@ pub(super) struct Unended {
 
 impl Session {
     /// A transaction that begins with its first statement.
-    pub(super) fn new(connection: Connection, opening: Prologue, limit: Duration) -> Self {
+    pub(super) fn new(connection: Connection, prologue: Prologue, limit: Duration) -> Self {
         Self {
             connection,
-            bound: limit + GRACE,
+            deadline: limit + SERVER_TIMEOUT_GRACE,
             lost: Cell::new(false),
-            opening: RefCell::new(Some(opening)),
+            prologue: RefCell::new(Some(prologue)),
             transaction: RefCell::new(None),
         }
     }
@@ -58,9 +58,9 @@ impl Session {
     /// The rows that a statement gives.
     pub(super) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
         #[cfg(feature = "contract")]
-        super::statement_recorder::note(sql, values);
+        super::statement_recorder::record(sql, values);
         let (types, values) = split(values);
-        self.opened(async {
+        self.run_with_prologue(async {
             let statement = self.connection.statement(sql, types).await?;
             self.connection.client().query(&statement, &values).await
         })
@@ -69,9 +69,9 @@ impl Session {
     /// How many rows a statement changed.
     pub(super) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         #[cfg(feature = "contract")]
-        super::statement_recorder::note(sql, values);
+        super::statement_recorder::record(sql, values);
         let (types, values) = split(values);
-        self.opened(async {
+        self.run_with_prologue(async {
             let statement = self.connection.statement(sql, types).await?;
             self.connection.client().execute(&statement, &values).await
         })
@@ -79,31 +79,31 @@ impl Session {
 
     /// Several statements without values.
     pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.opened(self.connection.client().batch_execute(sql))
+        self.run_with_prologue(self.connection.client().batch_execute(sql))
     }
 
     /// Ends the transaction with this word; the connection, when that was heard of.
-    pub(super) fn end(self, word: &str) -> Result<Connection, Unended> {
-        let ended = if self.opening.borrow().is_some() {
+    pub(super) fn end(self, word: &str) -> Result<Connection, UnconfirmedEnd> {
+        let ended = if self.prologue.borrow().is_some() {
             Ok(())
         } else {
-            self.bounded(self.connection.client().batch_execute(word))
+            self.with_timeout(self.connection.client().batch_execute(word))
         };
         match ended {
             Ok(()) => Ok(self.connection),
-            Err(error) => Err(Unended { error, lost: self.lost.get() }),
+            Err(error) => Err(UnconfirmedEnd { error, lost: self.lost.get() }),
         }
     }
 
     /// Ends the transaction with this word and gives the connection at once, if there is still one:
     /// whatever is asked on it next comes behind the word.
-    pub(super) fn leave(self, word: &str) -> Option<Connection> {
-        let said = self.opening.borrow().is_some() || self.connection.say(word);
+    pub(super) fn end_without_waiting(self, word: &str) -> Option<Connection> {
+        let said = self.prologue.borrow().is_some() || self.connection.execute_detached(word);
         (said && !self.lost.get()).then_some(self.connection)
     }
 
     /// Whether the database knows of this transaction.
-    pub(super) fn is_begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.transaction.borrow().is_some()
     }
 
@@ -119,26 +119,32 @@ impl Session {
 
     /// Runs `work`, behind what opens the transaction if that is still to be sent. Both go out before
     /// an answer comes.
-    fn opened<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreError> {
-        let Some(opening) = self.opening.take() else { return self.bounded(work) };
-        let opened = self.connection.client().simple_query(opening.sql());
+    fn run_with_prologue<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        let Some(prologue) = self.prologue.take() else { return self.with_timeout(work) };
+        let run_with_prologue = self.connection.client().simple_query(prologue.sql());
         let both = async {
-            let (opened, done) = tokio::join!(biased; opened, work);
-            Ok((opened?, done))
+            let (run_with_prologue, done) = tokio::join!(biased; run_with_prologue, work);
+            Ok((run_with_prologue?, done))
         };
-        let (opened, done) = self.bounded(both)?;
-        let name = opened.iter().find_map(|message| match message {
+        let (run_with_prologue, done) = self.with_timeout(both)?;
+        let name = run_with_prologue.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
         });
         *self.transaction.borrow_mut() = Some(name.unwrap_or_default());
-        done.map_err(|error| self.noted(error))
+        done.map_err(|error| self.record_error(error))
     }
 
-    fn bounded<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreError> {
+    fn with_timeout<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, StoreError> {
         // Inside, since a timer belongs to the connection's runtime.
-        match self.connection.run(async { timeout(self.bound, work).await }) {
-            Ok(done) => done.map_err(|error| self.noted(error)),
+        match self.connection.run(async { timeout(self.deadline, work).await }) {
+            Ok(done) => done.map_err(|error| self.record_error(error)),
             Err(late) => {
                 // Its answer may still come, and would be taken for another one.
                 self.lost.set(true);
@@ -147,9 +153,9 @@ impl Session {
         }
     }
 
-    fn noted(&self, error: Error) -> StoreError {
+    fn record_error(&self, error: Error) -> StoreError {
         self.lost.set(self.lost.get() || is_lost(&error));
-        failed(error)
+        to_store_error(error)
     }
 }
 
@@ -237,8 +243,8 @@ mod tests {
     #[test]
     fn no_name_leaves_its_quotes() {
         let options = PostgresOptions::new("postgres://h/d");
-        let opening = Prologue::new("'; DROP TABLE x; --\\", Access::Write, &options, None);
-        assert!(!opening.sql().contains("DROP") && !opening.sql().contains('\\'));
+        let prologue = Prologue::new("'; DROP TABLE x; --\\", Access::Write, &options, None);
+        assert!(!prologue.sql().contains("DROP") && !prologue.sql().contains('\\'));
         assert_eq!(literal("a'é"), "convert_from(decode('6127c3a9', 'hex'), 'UTF8')");
     }
 }

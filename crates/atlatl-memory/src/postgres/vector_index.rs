@@ -1,7 +1,7 @@
 //! Near: the indexes of vectors (HNSW) of a tenant that has many, and what is still to do for them.
 //!
 //! Putting a vector into such an index is slow, so no writer does it. The database notes what came,
-//! changed or went since the tenant has an index; [`step`] brings the index up to date, a little at a
+//! changed or went since the tenant has an index; [`advance`] brings the index up to date, a little at a
 //! time, and whoever looks for vectors compares what is noted one by one until then.
 
 use tokio_postgres::Row;
@@ -9,12 +9,12 @@ use tokio_postgres::types::Type;
 
 use super::crud::{Tenant, rows};
 use super::pool::Pool;
-use super::search::{Condition, Wanted, cosine, matches};
+use super::search::{Condition, QueryVector, cosine, matches};
 use super::session::{Access, Session, Value};
-use crate::store::{Match, StoreError};
+use crate::store::{MemoryMatch, StoreError};
 
 /// pgvector's index takes no more.
-const MOST_DIMENSIONS: i32 = 2000;
+const MAX_DIMENSIONS: i32 = 2000;
 
 /// A model that a tenant has vectors of, or an index for.
 struct Model {
@@ -30,52 +30,55 @@ struct Model {
 struct Index {
     relation: String,
     dimensions: i32,
-    state: State,
+    state: IndexState,
 }
 
 /// How far an index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum IndexState {
     /// The database cannot use it.
-    Broken,
+    Invalid,
     /// Nobody has made sure that writers know of it.
     New,
     /// What was there before it is noted up to this key.
-    Begun(i64),
+    Backfilling(i64),
     /// Everything is noted or in it, and something is noted.
     Behind,
     /// Everything is in it.
-    Level,
+    UpToDate,
 }
 
 /// What an index needs next.
 #[derive(Debug, PartialEq, Eq)]
-enum Need {
+enum IndexAction {
     /// To be made, for vectors of this length.
-    Made(i32),
+    Create(i32),
     /// To be known by every writer.
-    Known,
+    Announce,
     /// To have noted what was there before, above this key.
-    Noted(i64),
+    Enqueue(i64),
     /// To get what is noted.
-    Moved,
+    Apply,
     /// To go: too few are left.
-    Dropped,
+    Drop,
 }
 
 impl Model {
     /// What is to be done, if a tenant with `from` vectors has an index. It goes when there are fewer
     /// than half as many, so that one more and one less do not make it come and go.
-    fn need(&self, from: i64) -> Option<Need> {
+    fn next_action(&self, from: i64) -> Option<IndexAction> {
         match &self.index {
-            None => self.dimensions.filter(|n| (1..=MOST_DIMENSIONS).contains(n)).map(Need::Made),
-            Some(_) if self.vectors < from / 2 => Some(Need::Dropped),
+            None => self
+                .dimensions
+                .filter(|n| (1..=MAX_DIMENSIONS).contains(n))
+                .map(IndexAction::Create),
+            Some(_) if self.vectors < from / 2 => Some(IndexAction::Drop),
             Some(Index { dimensions, state, .. }) => match *state {
-                State::Broken => Some(Need::Made(*dimensions)),
-                State::New => Some(Need::Known),
-                State::Begun(upto) => Some(Need::Noted(upto)),
-                State::Behind => Some(Need::Moved),
-                State::Level => None,
+                IndexState::Invalid => Some(IndexAction::Create(*dimensions)),
+                IndexState::New => Some(IndexAction::Announce),
+                IndexState::Backfilling(up_to) => Some(IndexAction::Enqueue(up_to)),
+                IndexState::Behind => Some(IndexAction::Apply),
+                IndexState::UpToDate => None,
             },
         }
     }
@@ -105,11 +108,11 @@ fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreE
                LEFT JOIN atlatl.near n ON n.tenant = $1 AND n.model = c.model ORDER BY c.model";
     let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)])?;
     let state = |row: &Row| match (row.get(8), row.get(5), row.get(6), row.get(9)) {
-        (false, ..) => State::Broken,
-        (_, false, ..) => State::New,
-        (_, _, false, _) => State::Begun(row.get(7)),
-        (.., true) => State::Behind,
-        _ => State::Level,
+        (false, ..) => IndexState::Invalid,
+        (_, false, ..) => IndexState::New,
+        (_, _, false, _) => IndexState::Backfilling(row.get(7)),
+        (.., true) => IndexState::Behind,
+        _ => IndexState::UpToDate,
     };
     let index = |row: &Row, relation| Index { relation, dimensions: row.get(4), state: state(row) };
     let model = |row: &Row| Model {
@@ -122,9 +125,9 @@ fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreE
 }
 
 /// Whether there is something to do.
-pub(super) fn due(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, StoreError> {
+pub(super) fn is_behind(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, StoreError> {
     let from = rows(from.max(1));
-    Ok(models(db, tenant, from)?.iter().any(|model| model.need(from).is_some()))
+    Ok(models(db, tenant, from)?.iter().any(|model| model.next_action(from).is_some()))
 }
 
 /// Notes what an index lacks and what it has of vectors that are gone; how many of each. Both mean
@@ -132,7 +135,8 @@ pub(super) fn due(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, St
 pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
     let (mut missing, mut orphaned) = (0, 0);
     for model in models(db, tenant, 1)? {
-        let Some(Index { relation, dimensions, state: State::Behind | State::Level }) = model.index
+        let Some(Index { relation, dimensions, state: IndexState::Behind | IndexState::UpToDate }) =
+            model.index
         else {
             continue;
         };
@@ -164,9 +168,9 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreE
 // --- memories themselves. So whatever is stale in it, a memory that is gone or changed does not come back.
 
 /// The most answers that an index is asked for; who wants more compares all.
-const MAX_HITS: usize = 400;
+const MAX_INDEX_HITS: usize = 400;
 /// How many noted vectors are still worth asking an index.
-const BEHIND: i64 = 5000;
+const MAX_PENDING: i64 = 5000;
 /// How many vectors the index looks at for every answer, if the filter turns them down. A filter that
 /// turns down more has few answers, and those are found sooner without the index.
 const MAX_SCANNED_PER_HIT: usize = 10;
@@ -175,15 +179,17 @@ const MAX_SCANNED_PER_HIT: usize = 10;
 pub(super) fn search(
     db: &Session,
     pgvector: &str,
-    wanted: &Wanted<'_>,
+    query_vector: &QueryVector<'_>,
     mut condition: Condition,
     limit: usize,
-) -> Result<Option<Vec<Match>>, StoreError> {
-    if limit == 0 || limit > MAX_HITS {
+) -> Result<Option<Vec<MemoryMatch>>, StoreError> {
+    if limit == 0 || limit > MAX_INDEX_HITS {
         return Ok(None);
     }
-    let Some(relation) = index(db, wanted, &condition, limit)? else { return Ok(None) };
-    let (model, vector) = wanted.values(&mut condition);
+    let Some(relation) = usable_index(db, query_vector, &condition, limit)? else {
+        return Ok(None);
+    };
+    let (model, vector) = query_vector.values(&mut condition);
     let most = condition.value(rows(limit), Type::INT8);
     let cosine = cosine(Some(pgvector), &vector);
     let filter = &condition.sql;
@@ -210,9 +216,9 @@ pub(super) fn search(
 
 /// The table of the index, if it can answer; the database is then told how to use it, for this
 /// transaction. What must be sorted is sorted all the same; but nothing is that comes sorted.
-fn index(
+fn usable_index(
     db: &Session,
-    wanted: &Wanted<'_>,
+    query_vector: &QueryVector<'_>,
     condition: &Condition,
     limit: usize,
 ) -> Result<Option<String>, StoreError> {
@@ -225,12 +231,15 @@ fn index(
              set_config('enable_sort', 'off', true), set_config('jit', 'off', true) \
          FROM atlatl.near n WHERE n.tenant = $1 AND n.model = $2 AND n.dimensions = $3 \
              AND n.complete AND (SELECT count(*) FROM (SELECT 1 FROM atlatl.waiting w \
-                 WHERE w.tenant = $1 AND w.model = $2 LIMIT {}) c) <= {BEHIND}",
-        BEHIND + 1
+                 WHERE w.tenant = $1 AND w.model = $2 LIMIT {}) c) <= {MAX_PENDING}",
+        MAX_PENDING + 1
     );
-    let dimensions = i32::try_from(wanted.vector.len()).unwrap_or(i32::MAX);
-    let values =
-        [condition.tenant(), (&wanted.model as _, Type::TEXT), (&dimensions as _, Type::INT4)];
+    let dimensions = i32::try_from(query_vector.vector.len()).unwrap_or(i32::MAX);
+    let values = [
+        condition.tenant(),
+        (&query_vector.model as _, Type::TEXT),
+        (&dimensions as _, Type::INT4),
+    ];
     Ok(db.query(&sql, &values)?.first().map(|row| row.get(0)))
 }
 
@@ -240,13 +249,13 @@ fn index(
 // --- long, and a writer may want to note the same vector again. What happens twice does no harm.
 
 /// Vectors that go into an index at once: a second's work or less.
-const MOVED: i64 = 200;
+const APPLY_BATCH_LEN: i64 = 200;
 /// Vectors that are noted at once.
-const NOTED: i64 = 5000;
+const ENQUEUE_BATCH_LEN: i64 = 5000;
 
 /// Does what is next for the first index that needs something; how much was done, 0 if nothing can be
 /// done now. `pgvector` is where the extension lies.
-pub(super) fn step(
+pub(super) fn advance(
     pool: &Pool,
     tenant: &Tenant,
     pgvector: &str,
@@ -255,19 +264,26 @@ pub(super) fn step(
     let from = rows(from.max(1));
     let name = &tenant.name;
     for model in pool.read(name, Access::Condition, &|db| models(db, tenant, from))? {
-        let done = match (model.need(from), &model.index) {
-            (Some(Need::Made(size)), _) => pool.write(name, |db| make(db, &model, size))?,
-            (Some(Need::Dropped), _) => pool.write(name, |db| remove(db, &model))?,
-            (Some(Need::Known), _) => pool.write(name, |db| make_known(db, tenant, &model))?,
-            (Some(Need::Noted(upto)), _) => {
-                pool.write(name, |db| note(db, tenant, &model, upto))?
+        let done = match (model.next_action(from), &model.index) {
+            (Some(IndexAction::Create(size)), _) => {
+                pool.write(name, |db| create_index(db, &model, size))?
             }
-            (Some(Need::Moved), Some(index)) => {
-                let notes = pool.read(name, Access::Condition, &|db| notes(db, tenant, &model))?;
-                pool.write(name, |db| move_in(db, tenant, &model, index, pgvector, &notes.keys))?;
-                pool.write(name, |db| forget(db, tenant, &model, &notes))?
+            (Some(IndexAction::Drop), _) => pool.write(name, |db| drop_index(db, &model))?,
+            (Some(IndexAction::Announce), _) => {
+                pool.write(name, |db| announce_index(db, tenant, &model))?
             }
-            (None, _) | (Some(Need::Moved), None) => 0,
+            (Some(IndexAction::Enqueue(up_to)), _) => {
+                pool.write(name, |db| enqueue_existing(db, tenant, &model, up_to))?
+            }
+            (Some(IndexAction::Apply), Some(index)) => {
+                let pending =
+                    pool.read(name, Access::Condition, &|db| pending(db, tenant, &model))?;
+                pool.write(name, |db| {
+                    apply_pending(db, tenant, &model, index, pgvector, &pending.keys)
+                })?;
+                pool.write(name, |db| clear_pending(db, tenant, &model, &pending))?
+            }
+            (None, _) | (Some(IndexAction::Apply), None) => 0,
         };
         if done > 0 {
             return Ok(done);
@@ -276,20 +292,20 @@ pub(super) fn step(
     Ok(0)
 }
 
-fn make(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
+fn create_index(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
     let sql = "SELECT atlatl.make_near($1, $2) IS NOT NULL";
     let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)])?;
     Ok(made.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
-fn remove(db: &Session, model: &Model) -> Result<u64, StoreError> {
+fn drop_index(db: &Session, model: &Model) -> Result<u64, StoreError> {
     let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)])?;
     Ok(gone.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
 /// Whoever writes from now on knows of the index. The number of this transaction is larger than that
 /// of any writer who does not.
-fn make_known(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
+fn announce_index(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
     let sql = "UPDATE atlatl.near SET since = pg_current_xact_id() \
                WHERE tenant = $1 AND model = $2 AND since IS NULL";
     db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)])
@@ -297,7 +313,12 @@ fn make_known(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, Store
 
 /// Notes what was there before, some of it; what comes now is noted as it comes. Not before the last
 /// writer who knew nothing of the index has ended: its vector is not to be seen yet.
-fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result<u64, StoreError> {
+fn enqueue_existing(
+    db: &Session,
+    tenant: &Tenant,
+    model: &Model,
+    up_to: i64,
+) -> Result<u64, StoreError> {
     let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
     // A writer may hold a note of ours and wait for another: it shall not be us who let it fail.
     db.batch("SET LOCAL lock_timeout = '200ms'")?;
@@ -317,32 +338,34 @@ fn note(db: &Session, tenant: &Tenant, model: &Model, upto: i64) -> Result<u64, 
                UPDATE atlatl.near SET upto = coalesce((SELECT max(key) FROM earlier), $3), \
                    complete = (SELECT count(*) FROM earlier) < $4 \
                WHERE tenant = $1 AND model = $2 AND upto = $3";
-    let values: Vec<Value<'_>> =
-        values.into_iter().chain([(&upto as _, Type::INT8), (&NOTED as _, Type::INT8)]).collect();
+    let values: Vec<Value<'_>> = values
+        .into_iter()
+        .chain([(&up_to as _, Type::INT8), (&ENQUEUE_BATCH_LEN as _, Type::INT8)])
+        .collect();
     db.execute(sql, &values)
 }
 
 /// Vectors that are noted.
-struct Notes {
+struct PendingVectors {
     keys: Vec<i64>,
     turns: Vec<i64>,
 }
 
-fn notes(db: &Session, tenant: &Tenant, model: &Model) -> Result<Notes, StoreError> {
+fn pending(db: &Session, tenant: &Tenant, model: &Model) -> Result<PendingVectors, StoreError> {
     let sql = "SELECT key, turn FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
                ORDER BY key LIMIT $3";
     let values = [
         (&tenant.name as _, Type::TEXT),
         (&model.name as _, Type::TEXT),
-        (&MOVED as _, Type::INT8),
+        (&APPLY_BATCH_LEN as _, Type::INT8),
     ];
     let found = db.query(sql, &values)?;
     let column = |n| found.iter().map(|row| row.get(n)).collect();
-    Ok(Notes { keys: column(0), turns: column(1) })
+    Ok(PendingVectors { keys: column(0), turns: column(1) })
 }
 
 /// Makes the index as the vectors with these keys are: there, changed or gone.
-fn move_in(
+fn apply_pending(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
@@ -378,14 +401,19 @@ fn move_in(
 
 /// Takes away the notes that were read, unless they were renewed or someone renews them just now. By
 /// their keys alone: how many notes a tenant has, the database's statistics seldom know.
-fn forget(db: &Session, tenant: &Tenant, model: &Model, notes: &Notes) -> Result<u64, StoreError> {
+fn clear_pending(
+    db: &Session,
+    tenant: &Tenant,
+    model: &Model,
+    pending: &PendingVectors,
+) -> Result<u64, StoreError> {
     let free = "SELECT key FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
                 AND key = ANY ($3) AND turn = ANY ($4) FOR UPDATE SKIP LOCKED";
     let values: [Value<'_>; 4] = [
         (&tenant.name, Type::TEXT),
         (&model.name, Type::TEXT),
-        (&notes.keys, Type::INT8_ARRAY),
-        (&notes.turns, Type::INT8_ARRAY),
+        (&pending.keys, Type::INT8_ARRAY),
+        (&pending.turns, Type::INT8_ARRAY),
     ];
     let found = db.query(free, &values)?;
     let keys: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
@@ -406,16 +434,19 @@ mod tests {
     #[test]
     fn an_index_needs_one_thing_after_the_other() {
         let index = |state| Index { relation: String::from("near_0"), dimensions: 3, state };
-        let need = |state| model(10, None, Some(index(state))).need(10);
-        assert_eq!(need(State::Broken), Some(Need::Made(3)));
-        assert_eq!(need(State::New), Some(Need::Known));
-        assert_eq!(need(State::Begun(7)), Some(Need::Noted(7)));
-        assert_eq!(need(State::Behind), Some(Need::Moved));
-        assert_eq!(need(State::Level), None);
-        assert_eq!(model(5, None, Some(index(State::Level))).need(10), None);
-        assert_eq!(model(4, None, Some(index(State::Level))).need(10), Some(Need::Dropped));
-        assert_eq!(model(9, None, None).need(10), None);
-        assert_eq!(model(10, Some(384), None).need(10), Some(Need::Made(384)));
-        assert_eq!(model(10, Some(2001), None).need(10), None, "pgvector takes no more");
+        let next_action = |state| model(10, None, Some(index(state))).next_action(10);
+        assert_eq!(next_action(IndexState::Invalid), Some(IndexAction::Create(3)));
+        assert_eq!(next_action(IndexState::New), Some(IndexAction::Announce));
+        assert_eq!(next_action(IndexState::Backfilling(7)), Some(IndexAction::Enqueue(7)));
+        assert_eq!(next_action(IndexState::Behind), Some(IndexAction::Apply));
+        assert_eq!(next_action(IndexState::UpToDate), None);
+        assert_eq!(model(5, None, Some(index(IndexState::UpToDate))).next_action(10), None);
+        assert_eq!(
+            model(4, None, Some(index(IndexState::UpToDate))).next_action(10),
+            Some(IndexAction::Drop)
+        );
+        assert_eq!(model(9, None, None).next_action(10), None);
+        assert_eq!(model(10, Some(384), None).next_action(10), Some(IndexAction::Create(384)));
+        assert_eq!(model(10, Some(2001), None).next_action(10), None, "pgvector takes no more");
     }
 }

@@ -1,20 +1,19 @@
-//! Terms: the words of a text and of a question, so that both meet in an index.
+//! Query parsing and segmentation of text, shared by the full-text indexes.
 //!
-//! Indexes cut text at white space, and Chinese, Japanese and Korean do not put any where a word
-//! ends. Such runs go into the index as pairs of neighbouring characters, and so do questions: every
-//! word of two or more characters is found, whatever the language, without a dictionary. The last
-//! character of a run stands there alone as well, so that a single one can be asked for as the
-//! beginning of a pair.
+//! Full-text indexes split text at white space, which Chinese, Japanese and Korean do not put
+//! between words. Runs in these scripts are indexed as bigrams of characters, and queried as
+//! bigrams: every word of two or more characters is found without a dictionary. The last character
+//! of a run is also indexed alone, so that a query for a single character matches as a prefix.
 
-/// More would be a document, not a question.
-const MOST_PHRASES: usize = 64;
-/// The same where all of them must be there.
-const MOST_NEEDED: usize = 128;
-/// The words of one phrase: every one of them costs the index memory.
-const MOST_WORDS: usize = 32;
+/// The maximum number of phrases of a query in which any may match.
+const MAX_ANY_PHRASES: usize = 64;
+/// The maximum number of phrases of a query in which all must match.
+const MAX_ALL_PHRASES: usize = 128;
+/// The maximum number of words of one phrase, each of which costs the index memory.
+const MAX_PHRASE_WORDS: usize = 32;
 
-/// English words that are in nearly every sentence and say nothing of what it is about.
-const EMPTY_WORDS: [&str; 68] = [
+/// English stop words.
+const STOP_WORDS: [&str; 68] = [
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could",
     "did", "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "into", "is",
     "it", "its", "me", "my", "no", "not", "of", "on", "or", "our", "should", "so", "some", "that",
@@ -23,103 +22,104 @@ const EMPTY_WORDS: [&str; 68] = [
     "he", "she",
 ];
 
-/// What a memory must have to match.
+/// Which of a query's phrases a memory must contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
-    /// Any of the phrases; the more and the rarer, the better.
+    /// At least one. More and rarer phrases rank higher.
     Any,
     /// All of them.
     All,
 }
 
-/// A question put into words.
+/// A parsed query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Terms {
-    /// What is looked for.
+    /// The phrases to search for.
     pub phrases: Vec<Phrase>,
-    /// How many of them.
+    /// Which of them must match.
     pub need: Need,
-    /// Whether the question had more words than are looked for.
+    /// Whether the query was truncated because it has too many words.
     pub cut: bool,
 }
 
-/// Words that stand one after the other.
+/// Consecutive words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Phrase {
-    /// The words, as they stand in the index, white space between them.
+    /// The words in the form of the index, separated by white space.
     pub words: String,
-    /// Whether the last word may go on.
+    /// Whether the last word is a prefix.
     pub prefix: bool,
 }
 
 impl Terms {
-    /// The words of `question`. What stands in double quotes is one phrase. With [`Need::Any`] a run
-    /// of Chinese, Japanese or Korean is as many phrases as it has pairs, and words that say nothing
-    /// are left out unless there are no others.
+    /// Parses a query. Text in double quotes is one phrase. With [`Need::Any`], a run of Chinese,
+    /// Japanese or Korean becomes one phrase per bigram, and stop words are left out unless the
+    /// query has no other words.
     pub fn parse(question: &str, need: Need) -> Self {
-        let mut all = Phrases::new(need);
-        let mut telling = Phrases::new(need);
+        let mut all = PhraseList::new(need);
+        let mut significant = PhraseList::new(need);
         for (part, quoted) in question.split('"').zip([false, true].into_iter().cycle()) {
             if quoted {
-                telling.push(quoted_phrase(part));
+                significant.push(quoted_phrase(part));
                 continue;
             }
             for word in part.split_whitespace() {
-                let known = EMPTY_WORDS.contains(&trimmed(word).to_lowercase().as_str());
+                let is_stop_word =
+                    STOP_WORDS.contains(&trim_punctuation(word).to_lowercase().as_str());
                 for phrase in phrases(word, need) {
-                    if need == Need::All || !known {
-                        telling.push(phrase.clone());
+                    if need == Need::All || !is_stop_word {
+                        significant.push(phrase.clone());
                     }
                     all.push(phrase);
                 }
-                if telling.is_full() {
+                if significant.is_full() {
                     break;
                 }
             }
         }
-        let Phrases { list: phrases, cut, .. } =
-            if telling.list.is_empty() { all } else { telling };
+        let PhraseList { list: phrases, cut, .. } =
+            if significant.list.is_empty() { all } else { significant };
         Self { phrases, need, cut }
     }
 
-    /// Whether nothing is looked for.
+    /// Returns whether the query has no phrases.
     pub fn is_empty(&self) -> bool {
         self.phrases.is_empty()
     }
 }
 
-/// Phrases, each once, as many as a question may have: an index works for every one of them.
-struct Phrases {
+/// A list of distinct phrases with a maximum length, since the index does work for each.
+struct PhraseList {
     list: Vec<Phrase>,
-    most: usize,
+    max: usize,
     cut: bool,
 }
 
-impl Phrases {
+impl PhraseList {
     fn new(need: Need) -> Self {
-        let most = match need {
-            Need::Any => MOST_PHRASES,
-            Need::All => MOST_NEEDED,
+        let max = match need {
+            Need::Any => MAX_ANY_PHRASES,
+            Need::All => MAX_ALL_PHRASES,
         };
-        Self { list: Vec::new(), most, cut: false }
+        Self { list: Vec::new(), max, cut: false }
     }
 
     fn is_full(&self) -> bool {
-        self.list.len() > self.most
+        self.list.len() > self.max
     }
 
     fn push(&mut self, mut phrase: Phrase) {
-        if let Some(end) = end_of_words(&phrase.words, MOST_WORDS) {
+        if let Some(end) = truncation_point(&phrase.words, MAX_PHRASE_WORDS) {
             phrase.words.truncate(end);
             (phrase.prefix, self.cut) = (false, true);
         }
         if !phrase.words.chars().any(char::is_alphanumeric) || self.list.contains(&phrase) {
             return;
         }
-        if self.list.len() >= self.most {
+        if self.list.len() >= self.max {
             self.cut = true;
         } else {
             self.list.push(phrase);
@@ -127,14 +127,14 @@ impl Phrases {
     }
 }
 
-/// Where the first `most` words of `text` end, if there are more.
-fn end_of_words(text: &str, most: usize) -> Option<usize> {
+/// Returns where the first `max` words of `text` end, if there are more.
+fn truncation_point(text: &str, max: usize) -> Option<usize> {
     let mut words = 0;
     let mut inside = false;
     for (at, c) in text.char_indices() {
         if c.is_alphanumeric() && !inside {
             words += 1;
-            if words > most {
+            if words > max {
                 return Some(at);
             }
         }
@@ -143,18 +143,18 @@ fn end_of_words(text: &str, most: usize) -> Option<usize> {
     None
 }
 
-/// `text` as an index holds it.
-pub fn indexed(text: &str) -> String {
-    if !text.chars().any(is_unspaced) {
+/// Returns `text` in the form that is indexed: runs of scripts without word boundaries as bigrams.
+pub fn segment_for_index(text: &str) -> String {
+    if !text.chars().any(is_unsegmented) {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len() * 2);
     for run in runs(text) {
         match run {
             Run::Spaced(text) => out.push_str(text),
-            Run::Unspaced(characters) => {
+            Run::Unsegmented(characters) => {
                 out.push(' ');
-                out.push_str(&pairs(&characters).join(" "));
+                out.push_str(&bigrams(&characters).join(" "));
                 if let (Some(last), true) = (characters.last(), characters.len() > 1) {
                     out.push(' ');
                     out.push(*last);
@@ -171,15 +171,15 @@ fn phrases(word: &str, need: Need) -> Vec<Phrase> {
     for run in runs(word) {
         match run {
             Run::Spaced(text) => {
-                phrases.push(Phrase { words: trimmed(text).to_owned(), prefix: false });
+                phrases.push(Phrase { words: trim_punctuation(text).to_owned(), prefix: false });
             }
-            Run::Unspaced(characters) => {
+            Run::Unsegmented(characters) => {
                 let prefix = characters.len() == 1;
-                let pairs = pairs(&characters);
+                let bigrams = bigrams(&characters);
                 match need {
-                    Need::All => phrases.push(Phrase { words: pairs.join(" "), prefix }),
+                    Need::All => phrases.push(Phrase { words: bigrams.join(" "), prefix }),
                     Need::Any => {
-                        phrases.extend(pairs.into_iter().map(|words| Phrase { words, prefix }));
+                        phrases.extend(bigrams.into_iter().map(|words| Phrase { words, prefix }));
                     }
                 }
             }
@@ -188,8 +188,8 @@ fn phrases(word: &str, need: Need) -> Vec<Phrase> {
     phrases
 }
 
-/// What stands in quotes, as the index has it: there the last character of a run stands alone
-/// behind its pairs, except that nobody knows whether the last run of the question ends here.
+/// Returns quoted text as one phrase in the form of the index. There the last character of a run
+/// follows its bigrams, but whether the last run of the query ends here is unknown.
 fn quoted_phrase(text: &str) -> Phrase {
     let all: Vec<Run<'_>> = text.split_whitespace().flat_map(runs).collect();
     let mut words = Vec::new();
@@ -198,8 +198,8 @@ fn quoted_phrase(text: &str) -> Phrase {
         let last = n + 1 == all.len();
         match run {
             Run::Spaced(text) => words.push((*text).to_owned()),
-            Run::Unspaced(characters) => {
-                words.extend(pairs(characters));
+            Run::Unsegmented(characters) => {
+                words.extend(bigrams(characters));
                 match characters.as_slice() {
                     [_] => prefix = last,
                     [.., end] if !last => words.push(end.to_string()),
@@ -211,12 +211,12 @@ fn quoted_phrase(text: &str) -> Phrase {
     Phrase { words: words.join(" "), prefix }
 }
 
-fn trimmed(word: &str) -> &str {
+fn trim_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
-/// Neighbours; a lone character is itself.
-fn pairs(characters: &[char]) -> Vec<String> {
+/// Returns the bigrams of a run. A single character is returned as it is.
+fn bigrams(characters: &[char]) -> Vec<String> {
     match characters {
         [alone] => vec![alone.to_string()],
         _ => characters.windows(2).map(|pair| pair.iter().collect()).collect(),
@@ -225,25 +225,29 @@ fn pairs(characters: &[char]) -> Vec<String> {
 
 enum Run<'a> {
     Spaced(&'a str),
-    Unspaced(Vec<char>),
+    Unsegmented(Vec<char>),
 }
 
 fn runs(text: &str) -> Vec<Run<'_>> {
     let mut runs = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let unspaced = is_unspaced(first);
-        let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
+        let unsegmented = is_unsegmented(first);
+        let end = rest.find(|c| is_unsegmented(c) != unsegmented).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
-        runs.push(if unspaced { Run::Unspaced(run.chars().collect()) } else { Run::Spaced(run) });
+        runs.push(if unsegmented {
+            Run::Unsegmented(run.chars().collect())
+        } else {
+            Run::Spaced(run)
+        });
         rest = after;
     }
     runs
 }
 
-/// Whether `c` belongs to a script that is written without spaces, or, as Korean, with endings that
-/// grow onto words.
-fn is_unspaced(c: char) -> bool {
+/// Returns whether `c` belongs to a script without spaces between words, or, as Korean, with
+/// suffixes attached to words.
+fn is_unsegmented(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0E7F // Thai
         | 0x1100..=0x11FF // Hangul
@@ -270,8 +274,8 @@ mod tests {
 
     #[test]
     fn text_without_spaces_is_indexed_in_pairs() {
-        assert_eq!(indexed("plain text"), "plain text");
-        assert_eq!(indexed("用PostgreSQL数据库。"), " 用 PostgreSQL 数据 据库 库 。");
+        assert_eq!(segment_for_index("plain text"), "plain text");
+        assert_eq!(segment_for_index("用PostgreSQL数据库。"), " 用 PostgreSQL 数据 据库 库 。");
     }
 
     #[test]
@@ -301,7 +305,7 @@ mod tests {
         let long: Vec<String> = (0..200_000).map(|n| format!("word{n}")).collect();
         let began = std::time::Instant::now();
         let terms = Terms::parse(&long.join(" "), Need::Any);
-        assert_eq!((terms.phrases.len(), terms.cut), (MOST_PHRASES, true));
+        assert_eq!((terms.phrases.len(), terms.cut), (MAX_ANY_PHRASES, true));
         for one in [long.join("-"), format!("\"{}\"", long.join(" ")), "库".repeat(100_000)] {
             let terms = Terms::parse(&one, Need::All);
             assert_eq!(terms.phrases.len(), 1);

@@ -7,36 +7,40 @@ use mif::{Memory, MemoryId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::pool::failed;
+use super::pool::to_store_error;
 use crate::listing::{
-    Filter, Listed, Order, Position, changed, confidence, expires, microseconds, status,
+    Filter, ListPosition, MemoryPage, Order, changed, confidence, expires, microseconds, status,
 };
-use crate::search::query::indexed;
-use crate::store::{Change, Clash, Put, StoreError};
+use crate::search::query::segment_for_index;
+use crate::store::{OnConflict, PutOutcome, StoreError, UpdateFn};
 
 pub(super) fn put(
     db: &Connection,
     memories: &[Memory],
-    clash: Clash,
-) -> Result<Vec<Put>, StoreError> {
-    memories.iter().map(|memory| put_one(db, memory, clash)).collect()
+    on_conflict: OnConflict,
+) -> Result<Vec<PutOutcome>, StoreError> {
+    memories.iter().map(|memory| put_one(db, memory, on_conflict)).collect()
 }
 
-fn put_one(db: &Connection, memory: &Memory, clash: Clash) -> Result<Put, StoreError> {
+fn put_one(
+    db: &Connection,
+    memory: &Memory,
+    on_conflict: OnConflict,
+) -> Result<PutOutcome, StoreError> {
     let json = memory.to_json();
     let Some((key, stored)) = row(db, &memory.id)? else {
         insert(db, memory, &json)?;
-        return Ok(Put::Stored);
+        return Ok(PutOutcome::Stored);
     };
     if stored == json {
-        return Ok(Put::Unchanged);
+        return Ok(PutOutcome::Unchanged);
     }
-    if clash == Clash::Keep {
-        return Ok(Put::Kept);
+    if on_conflict == OnConflict::Keep {
+        return Ok(PutOutcome::Kept);
     }
     remove(db, key, &stored)?;
     insert(db, memory, &json)?;
-    Ok(Put::Replaced)
+    Ok(PutOutcome::Replaced)
 }
 
 pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -48,11 +52,11 @@ pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, Stor
 pub(super) fn get_all(db: &Connection, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
     let mut ask = db
         .prepare_cached("SELECT json FROM memory JOIN document USING (key) WHERE id = ?1")
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     let mut memories = Vec::with_capacity(ids.len());
     for id in ids {
-        let mut rows = ask.query([blob(id)]).map_err(failed)?;
-        if let Some(row) = rows.next().map_err(failed)? {
+        let mut rows = ask.query([blob(id)]).map_err(to_store_error)?;
+        if let Some(row) = rows.next().map_err(to_store_error)? {
             memories.push(read_in(row, 0)?);
         }
     }
@@ -68,16 +72,18 @@ pub(super) fn ids(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.prepare_cached("SELECT id FROM memory WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3")
         .and_then(|mut ask| {
-            ask.query_map(params![blob(first), blob(last), limit], |row| row.get(0).map(id_of))?
-                .collect()
+            ask.query_map(params![blob(first), blob(last), limit], |row| {
+                row.get(0).map(id_from_blob)
+            })?
+            .collect()
         })
-        .map_err(failed)
+        .map_err(to_store_error)
 }
 
 pub(super) fn update(
     db: &Connection,
     id: &MemoryId,
-    change: Change<'_>,
+    change: UpdateFn<'_>,
 ) -> Result<Option<Memory>, StoreError> {
     let Some((key, stored)) = row(db, id)? else { return Ok(None) };
     let before = read(&stored)?;
@@ -108,8 +114,8 @@ pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
 
 /// The memory in a column.
 pub(super) fn read_in(row: &Row<'_>, column: usize) -> Result<Memory, StoreError> {
-    let json = row.get_ref(column).map_err(failed)?;
-    read(json.as_str().map_err(|error| failed(error.into()))?)
+    let json = row.get_ref(column).map_err(to_store_error)?;
+    read(json.as_str().map_err(|error| to_store_error(error.into()))?)
 }
 
 /// An id as the tables have it.
@@ -117,7 +123,7 @@ pub(super) fn blob(id: &MemoryId) -> [u8; 16] {
     id.as_u128().to_be_bytes()
 }
 
-pub(super) fn id_of(blob: [u8; 16]) -> MemoryId {
+pub(super) fn id_from_blob(blob: [u8; 16]) -> MemoryId {
     MemoryId::from_u128(u128::from_be_bytes(blob))
 }
 
@@ -126,11 +132,11 @@ fn row(db: &Connection, id: &MemoryId) -> Result<Option<(i64, String)>, StoreErr
         .and_then(|mut ask| {
             ask.query_row([blob(id)], |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
-        .map_err(failed)
+        .map_err(to_store_error)
 }
 
 fn insert(db: &Connection, memory: &Memory, json: &str) -> Result<(), StoreError> {
-    let fades = memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some());
+    let decays = memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some());
     let key: i64 = db
         .prepare_cached(
             "INSERT INTO memory (id, memory_type, namespace, status, created, changed, expires, \
@@ -147,19 +153,19 @@ fn insert(db: &Connection, memory: &Memory, json: &str) -> Result<(), StoreError
                     changed(memory),
                     expires(memory).map(microseconds),
                     confidence(memory),
-                    fades,
+                    decays,
                 ],
                 |row| row.get(0),
             )
         })
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     db.prepare_cached("INSERT INTO document (key, json) VALUES (?1, ?2)")
         .and_then(|mut insert| insert.execute(params![key, json]))
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     for tag in memory.tags() {
         db.prepare_cached("INSERT OR IGNORE INTO tag (tag, key) VALUES (?1, ?2)")
             .and_then(|mut insert| insert.execute(params![tag, key]))
-            .map_err(failed)?;
+            .map_err(to_store_error)?;
     }
     index(db, key, memory)
 }
@@ -173,14 +179,14 @@ pub(super) fn index(db: &Connection, key: i64, memory: &Memory) -> Result<(), St
 fn words(db: &Connection, statement: &str, key: i64, memory: &Memory) -> Result<(), StoreError> {
     let values = params![
         key,
-        memory.title.as_deref().map(indexed),
-        indexed(&memory.content),
-        indexed(&memory.tags().join(" ")),
+        memory.title.as_deref().map(segment_for_index),
+        segment_for_index(&memory.content),
+        segment_for_index(&memory.tags().join(" ")),
     ];
     db.prepare_cached(statement)
         .and_then(|mut change| change.execute(values))
         .map(drop)
-        .map_err(failed)
+        .map_err(to_store_error)
 }
 
 /// Takes a version of a memory out of every table.
@@ -196,7 +202,7 @@ pub(super) fn remove(db: &Connection, key: i64, json: &str) -> Result<(), StoreE
     ] {
         db.prepare_cached(statement)
             .and_then(|mut delete| delete.execute([key]))
-            .map_err(failed)?;
+            .map_err(to_store_error)?;
     }
     Ok(())
 }
@@ -255,17 +261,17 @@ impl Condition {
     }
 }
 
-pub(super) fn after(
+pub(super) fn list_after(
     db: &Connection,
     filter: &Filter,
     order: Order,
-    after: Option<&Position>,
+    list_after: Option<&ListPosition>,
     limit: usize,
     now: DateTime<Utc>,
-) -> Result<Listed, StoreError> {
+) -> Result<MemoryPage, StoreError> {
     let mut condition = Condition::from_filter(filter, now);
     let (column, direction) = column(order);
-    if let Some(Position { at, id }) = after {
+    if let Some(ListPosition { at, id }) = list_after {
         let sign = if direction == "ASC" { ">" } else { "<" };
         let sql = format!("(memory.{column}, memory.id) {sign} (?, ?)");
         condition.and(&sql, [Value::from(*at), Value::from(blob(id).to_vec())]);
@@ -274,10 +280,10 @@ pub(super) fn after(
     let mut memories = rows(db, &condition, order, 0, limit.saturating_add(1))?;
     let more = memories.len() > limit;
     memories.truncate(limit);
-    Ok(Listed { memories, more })
+    Ok(MemoryPage { memories, more })
 }
 
-pub(super) fn from(
+pub(super) fn list_from(
     db: &Connection,
     filter: &Filter,
     order: Order,
@@ -299,7 +305,7 @@ pub(super) fn count(
             ask.query_row(params_from_iter(&condition.values), |row| row.get::<_, i64>(0))
         })
         .map(i64::unsigned_abs)
-        .map_err(failed)
+        .map_err(to_store_error)
 }
 
 fn column(order: Order) -> (&'static str, &'static str) {
@@ -326,10 +332,10 @@ fn rows(
     let mut values = condition.values.clone();
     values.push(i64::try_from(limit).unwrap_or(i64::MAX).into());
     values.push(i64::try_from(offset).unwrap_or(i64::MAX).into());
-    let mut ask = db.prepare_cached(&sql).map_err(failed)?;
-    let mut rows = ask.query(params_from_iter(values)).map_err(failed)?;
+    let mut ask = db.prepare_cached(&sql).map_err(to_store_error)?;
+    let mut rows = ask.query(params_from_iter(values)).map_err(to_store_error)?;
     let mut memories = Vec::new();
-    while let Some(row) = rows.next().map_err(failed)? {
+    while let Some(row) = rows.next().map_err(to_store_error)? {
         memories.push(read_in(row, 0)?);
     }
     Ok(memories)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use super::maintenance;
+use super::schema;
 use crate::store::StoreError;
 
 /// How long a writer waits in all: for the other writers of this process, and then for those of others.
@@ -16,15 +16,15 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a reader waits for another process.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long emptying the log waits for readers.
-const SCRUB: Duration = Duration::from_millis(100);
+const SCRUB_TIMEOUT: Duration = Duration::from_millis(100);
 /// Readers that are kept for the next one.
-const IDLE_READERS: usize = 8;
+const MAX_IDLE_READERS: usize = 8;
 /// Statements that stay prepared, by connection.
-const STATEMENTS: usize = 64;
+const MAX_PREPARED_STATEMENTS: usize = 64;
 
 /// How every connection is used. With `FULL` a commit waits for the disk: acknowledged is durable.
 /// Deleted is overwritten: what was forgotten does not lie about in the file.
-const SETTINGS: &str = "
+const PRAGMAS: &str = "
     PRAGMA synchronous = FULL;
     PRAGMA fullfsync = ON;
     PRAGMA secure_delete = ON;
@@ -54,7 +54,7 @@ struct Writer {
 
 /// The writing connection in use. It is given back when this is dropped, after a panic too: a
 /// transaction that was not committed has been undone by then.
-struct Writing<'a> {
+struct WriteGuard<'a> {
     writer: &'a Writer,
     /// Taken only by `drop`.
     connection: Option<Connection>,
@@ -67,15 +67,15 @@ impl Writer {
 
     /// The connection, as soon as it is free. Within it, other processes are waited for until the
     /// same deadline.
-    fn take(&self, timeout: Duration) -> Result<Writing<'_>, StoreError> {
+    fn take(&self, timeout: Duration) -> Result<WriteGuard<'_>, StoreError> {
         let deadline = Instant::now() + timeout;
         let mut idle = lock(&self.idle);
         loop {
             if let Some(connection) = idle.take() {
                 drop(idle);
-                let writing = Writing { writer: self, connection: Some(connection) };
+                let writing = WriteGuard { writer: self, connection: Some(connection) };
                 let left = deadline.saturating_duration_since(Instant::now());
-                writing.get()?.busy_timeout(left).map_err(failed)?;
+                writing.get()?.busy_timeout(left).map_err(to_store_error)?;
                 return Ok(writing);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -87,7 +87,7 @@ impl Writer {
     }
 }
 
-impl Writing<'_> {
+impl WriteGuard<'_> {
     fn get(&self) -> Result<&Connection, StoreError> {
         self.connection.as_ref().ok_or(StoreError::Busy)
     }
@@ -97,7 +97,7 @@ impl Writing<'_> {
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.writer.idle) = self.connection.take();
         self.writer.freed.notify_one();
@@ -107,22 +107,22 @@ impl Drop for Writing<'_> {
 impl Pool {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let place = path.display().to_string();
-        make(path).map_err(|error| StoreError::NotAStore {
+        create_private_file(path).map_err(|error| StoreError::NotAStore {
             place: place.clone(),
             why: error.to_string(),
         })?;
         let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         // Before anything is changed: it may be someone else's file.
-        maintenance::prepare(&mut writer, &place)?;
-        write_ahead(&writer)?;
+        schema::prepare(&mut writer, &place)?;
+        enable_wal(&writer)?;
         let writer = Writer::new(writer);
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
     }
 
     #[cfg(feature = "contract")]
-    pub(super) fn bound(&self, pages: i64) -> Result<(), StoreError> {
+    pub(super) fn limit_pages(&self, pages: i64) -> Result<(), StoreError> {
         let writing = self.writer.take(WRITE_TIMEOUT)?;
-        writing.get()?.pragma_update(None, "max_page_count", pages).map_err(failed)
+        writing.get()?.pragma_update(None, "max_page_count", pages).map_err(to_store_error)
     }
 
     /// Runs `change` in a transaction that is durable when this returns `Ok`, and is undone else.
@@ -142,9 +142,9 @@ impl Pool {
         let transaction = writing
             .get_mut()?
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
+            .map_err(to_store_error)?;
         let done = change(&transaction)?;
-        transaction.commit().map_err(failed)?;
+        transaction.commit().map_err(to_store_error)?;
         Ok(done)
     }
 
@@ -152,7 +152,7 @@ impl Pool {
     /// the next time, and with the last connection.
     pub(super) fn scrub(&self) {
         // Whoever deletes has been told already that it is done, and the next writer waits for us.
-        let Ok(writing) = self.writer.take(SCRUB) else { return };
+        let Ok(writing) = self.writer.take(SCRUB_TIMEOUT) else { return };
         let Ok(writer) = writing.get() else { return };
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     }
@@ -163,9 +163,9 @@ impl Pool {
         ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.with_reader(|reader| {
-            let transaction = reader.transaction().map_err(failed)?;
+            let transaction = reader.transaction().map_err(to_store_error)?;
             let answer = ask(&transaction);
-            transaction.finish().map_err(failed)?;
+            transaction.finish().map_err(to_store_error)?;
             answer
         })
     }
@@ -190,7 +190,7 @@ impl Pool {
         };
         let answer = ask(&mut reader);
         let mut readers = lock(&self.readers);
-        if readers.len() < IDLE_READERS {
+        if readers.len() < MAX_IDLE_READERS {
             readers.push(reader);
         }
         answer
@@ -203,7 +203,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Makes the file before the engine does, which would let others read it.
-fn make(path: &Path) -> io::Result<()> {
+fn create_private_file(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -217,14 +217,14 @@ fn make(path: &Path) -> io::Result<()> {
 
 /// Readers do not wait for a writer, nor a writer for them. Two processes that begin at the same
 /// time may stand in each other's way for a moment.
-fn write_ahead(db: &Connection) -> Result<(), StoreError> {
+fn enable_wal(db: &Connection) -> Result<(), StoreError> {
     let mut tries = 0;
     loop {
         let mode = db.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
-        if mode.map_err(failed)? == "wal" {
+        if mode.map_err(to_store_error)? == "wal" {
             return Ok(());
         }
-        match db.pragma_update(None, "journal_mode", "WAL").map_err(failed) {
+        match db.pragma_update(None, "journal_mode", "WAL").map_err(to_store_error) {
             Err(StoreError::Busy) if tries < 50 => {
                 tries += 1;
                 std::thread::sleep(Duration::from_millis(20));
@@ -235,22 +235,22 @@ fn write_ahead(db: &Connection) -> Result<(), StoreError> {
 }
 
 fn connect(path: &Path, how: OpenFlags) -> Result<Connection, StoreError> {
-    let db =
-        Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
-    db.busy_timeout(READ_TIMEOUT).map_err(failed)?;
-    db.execute_batch(SETTINGS).map_err(|error| match error.sqlite_error_code() {
+    let db = Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(to_store_error)?;
+    db.busy_timeout(READ_TIMEOUT).map_err(to_store_error)?;
+    db.execute_batch(PRAGMAS).map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
             place: path.display().to_string(),
             why: "it is no SQLite file".to_owned(),
         },
-        _ => failed(error),
+        _ => to_store_error(error),
     })?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
     Ok(db)
 }
 
 /// What the engine's error means to a caller.
-pub(super) fn failed(error: rusqlite::Error) -> StoreError {
+pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         Some(
@@ -310,7 +310,7 @@ mod tests {
         assert!(panicked.is_err());
         let count = "SELECT count(*) FROM lease";
         let left = pool.write_within(Duration::from_secs(1), |db| {
-            db.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(failed)
+            db.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(to_store_error)
         });
         assert_eq!(left.unwrap(), 0);
     }

@@ -8,16 +8,16 @@ use chrono::{DateTime, Utc};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::crud::{Condition, id_of, read};
-use super::pool::failed;
+use super::crud::{Condition, id_from_blob, read};
+use super::pool::to_store_error;
 use crate::listing::Filter;
 use crate::search::query::{Need, Terms};
-use crate::store::{Match, Matches, StoreError, Unembedded};
+use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
 
 // --- Find: memories by their words.
 
 /// A word in a title or a tag says more than one somewhere in the content.
-const WEIGHTS: &str = "bm25(4.0, 1.0, 2.0)";
+const BM25_WEIGHTS: &str = "bm25(4.0, 1.0, 2.0)";
 
 pub(super) fn lexical(
     db: &Connection,
@@ -30,7 +30,7 @@ pub(super) fn lexical(
         return Ok(Matches::default());
     }
     let condition = Condition::from_filter(filter, now);
-    let mut values = vec![Value::from(expression(terms))];
+    let mut values = vec![Value::from(match_expression(terms))];
     values.extend(condition.values);
     let tables = format!(
         "FROM words CROSS JOIN memory ON memory.key = words.rowid \
@@ -40,17 +40,17 @@ pub(super) fn lexical(
     let count = format!("SELECT count(*) {tables}");
     // The index gives its rows by rank, so that only as many are looked up as are wanted.
     let best = format!(
-        "SELECT memory.id, words.rank, memory.fades {tables} AND rank MATCH '{WEIGHTS}' \
+        "SELECT memory.id, words.rank, memory.fades {tables} AND rank MATCH '{BM25_WEIGHTS}' \
          ORDER BY rank LIMIT {limit}"
     );
-    let mut ask = db.prepare_cached(&best).map_err(failed)?;
+    let mut ask = db.prepare_cached(&best).map_err(to_store_error)?;
     let best = ask
         .query_map(params_from_iter(&values), |row| {
             // The engine's better is smaller.
-            Ok(Match::new(id_of(row.get(0)?), -row.get::<_, f64>(1)?, row.get(2)?))
+            Ok(MemoryMatch::new(id_from_blob(row.get(0)?), -row.get::<_, f64>(1)?, row.get(2)?))
         })
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     let total = if best.len() < limit {
         best.len() as u64
     } else {
@@ -59,13 +59,13 @@ pub(super) fn lexical(
                 ask.query_row(params_from_iter(&values), |row| row.get::<_, i64>(0))
             })
             .map(i64::unsigned_abs)
-            .map_err(failed)?
+            .map_err(to_store_error)?
     };
     Ok(Matches::new(best, total))
 }
 
 /// The question in the index's own language: quoted strings and what joins them, nothing else.
-fn expression(terms: &Terms) -> String {
+fn match_expression(terms: &Terms) -> String {
     let phrases = terms.phrases.iter().map(|phrase| {
         let quoted = format!("\"{}\"", phrase.words.replace('"', "\"\"").replace('\0', " "));
         if phrase.prefix { format!("{quoted} *") } else { quoted }
@@ -82,7 +82,7 @@ fn expression(terms: &Terms) -> String {
 /// The vectors of one model, one after the other. A copy of what is stored, brought up to date
 /// before each question: another process may have added some.
 #[derive(Debug)]
-pub(super) struct Flat {
+pub(super) struct VectorCache {
     model: String,
     dimensions: usize,
     numbers: Vec<f32>,
@@ -93,18 +93,18 @@ pub(super) struct Flat {
 }
 
 /// The vectors of `model`, those of another one forgotten.
-pub(super) fn of_model(
-    kept: &RwLock<Option<Arc<Mutex<Flat>>>>,
+pub(super) fn cache_for_model(
+    cached: &RwLock<Option<Arc<Mutex<VectorCache>>>>,
     model: &str,
     dimensions: usize,
-) -> Arc<Mutex<Flat>> {
-    let is_it = |flat: &Arc<Mutex<Flat>>| {
-        let flat = flat.lock().unwrap_or_else(PoisonError::into_inner);
-        flat.model == model && flat.dimensions == dimensions
+) -> Arc<Mutex<VectorCache>> {
+    let is_it = |vector_cache: &Arc<Mutex<VectorCache>>| {
+        let vector_cache = vector_cache.lock().unwrap_or_else(PoisonError::into_inner);
+        vector_cache.model == model && vector_cache.dimensions == dimensions
     };
-    let found = kept.read().unwrap_or_else(PoisonError::into_inner).clone().filter(is_it);
+    let found = cached.read().unwrap_or_else(PoisonError::into_inner).clone().filter(is_it);
     found.unwrap_or_else(|| {
-        let flat = Arc::new(Mutex::new(Flat {
+        let vector_cache = Arc::new(Mutex::new(VectorCache {
             model: model.to_owned(),
             dimensions,
             numbers: Vec::new(),
@@ -112,23 +112,24 @@ pub(super) fn of_model(
             slots: HashMap::new(),
             upto: 0,
         }));
-        *kept.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&flat));
-        flat
+        *cached.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&vector_cache));
+        vector_cache
     })
 }
 
-impl Flat {
+impl VectorCache {
     fn refresh(&mut self, db: &Connection) -> Result<(), StoreError> {
         let mut ask = db
             .prepare_cached(
                 "SELECT seq, key, vector FROM vector WHERE seq > ?1 AND model = ?2 ORDER BY seq",
             )
-            .map_err(failed)?;
-        let mut rows = ask.query(params![self.upto, self.model]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let (seq, key) = (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?);
-            let bytes = row.get_ref(2).map_err(failed)?.as_blob();
-            let bytes = bytes.map_err(|error| failed(error.into()))?;
+            .map_err(to_store_error)?;
+        let mut rows = ask.query(params![self.upto, self.model]).map_err(to_store_error)?;
+        while let Some(row) = rows.next().map_err(to_store_error)? {
+            let (seq, key) =
+                (row.get(0).map_err(to_store_error)?, row.get(1).map_err(to_store_error)?);
+            let bytes = row.get_ref(2).map_err(to_store_error)?.as_blob();
+            let bytes = bytes.map_err(|error| to_store_error(error.into()))?;
             self.upto = seq;
             // What is of another length cannot be compared: a text that no vector can be made from.
             if bytes.len() != self.dimensions * size_of::<f32>() {
@@ -149,72 +150,72 @@ impl Flat {
 
     /// All keys with how near they are: the cosine, as all vectors have length 1. A heap gives the
     /// nearest first, and does not put those in order that nobody asks for.
-    fn ranked(&self, vector: &[f32]) -> BinaryHeap<Near> {
+    fn ranked(&self, vector: &[f32]) -> BinaryHeap<Neighbor> {
         let dot = |row: &[f32]| row.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
         let rows = self.numbers.chunks_exact(self.dimensions.max(1)).map(dot);
-        rows.zip(&self.keys).map(|(cosine, key)| Near { cosine, key: *key }).collect()
+        rows.zip(&self.keys).map(|(cosine, key)| Neighbor { cosine, key: *key }).collect()
     }
 }
 
 /// How near a vector is.
 #[derive(Debug)]
-struct Near {
+struct Neighbor {
     cosine: f32,
     key: i64,
 }
 
-impl Ord for Near {
+impl Ord for Neighbor {
     /// Greater is nearer; between equals, the older.
     fn cmp(&self, other: &Self) -> Ordering {
         self.cosine.total_cmp(&other.cosine).then(other.key.cmp(&self.key))
     }
 }
 
-impl PartialOrd for Near {
+impl PartialOrd for Neighbor {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Near {
+impl PartialEq for Neighbor {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Near {}
+impl Eq for Neighbor {}
 
 pub(super) fn nearest(
     db: &Connection,
-    flat: &Mutex<Flat>,
+    vector_cache: &Mutex<VectorCache>,
     vector: &[f32],
     filter: &Filter,
     limit: usize,
     now: DateTime<Utc>,
-) -> Result<Vec<Match>, StoreError> {
+) -> Result<Vec<MemoryMatch>, StoreError> {
     let mut ranked = {
-        let mut flat = flat.lock().unwrap_or_else(PoisonError::into_inner);
-        flat.refresh(db)?;
-        flat.ranked(vector)
+        let mut vector_cache = vector_cache.lock().unwrap_or_else(PoisonError::into_inner);
+        vector_cache.refresh(db)?;
+        vector_cache.ranked(vector)
     };
     let condition = Condition::from_filter(filter, now);
     let sql = format!(
         "SELECT memory.id, memory.fades FROM memory WHERE {} AND memory.key = ?",
         condition.sql
     );
-    let mut ask = db.prepare_cached(&sql).map_err(failed)?;
+    let mut ask = db.prepare_cached(&sql).map_err(to_store_error)?;
     let mut found = Vec::new();
     while found.len() < limit
-        && let Some(Near { cosine, key }) = ranked.pop()
+        && let Some(Neighbor { cosine, key }) = ranked.pop()
     {
         let values = condition.values.iter().cloned().chain([key.into()]);
         // What is gone, or not meant, or changed since, is passed over.
         let admitted = ask
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
-            .map_err(failed)?;
-        if let Some((id, fades)) = admitted {
-            found.push(Match::new(id_of(id), f64::from(cosine), fades));
+            .map_err(to_store_error)?;
+        if let Some((id, decays)) = admitted {
+            found.push(MemoryMatch::new(id_from_blob(id), f64::from(cosine), decays));
         }
     }
     Ok(found)
@@ -233,14 +234,14 @@ pub(super) fn unembedded(
              AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
              ORDER BY key LIMIT ?2",
         )
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = ask.query(params![model, limit, after]).map_err(failed)?;
+    let mut rows = ask.query(params![model, limit, after]).map_err(to_store_error)?;
     let mut waiting = Vec::new();
-    while let Some(row) = rows.next().map_err(failed)? {
-        let key: i64 = row.get(0).map_err(failed)?;
-        let memory = read(&row.get::<_, String>(1).map_err(failed)?)?;
+    while let Some(row) = rows.next().map_err(to_store_error)? {
+        let key: i64 = row.get(0).map_err(to_store_error)?;
+        let memory = read(&row.get::<_, String>(1).map_err(to_store_error)?)?;
         waiting.push(Unembedded::from_memory(key.unsigned_abs(), memory));
     }
     Ok(waiting)
@@ -259,7 +260,7 @@ pub(super) fn put(
              SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM memory WHERE key = ?1)",
         )
         .and_then(|mut insert| insert.execute(params![key, model, bytes]))
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     }
     // Up to the first memory that still has none: one that was left out goes on waiting.
     db.prepare_cached(
@@ -267,7 +268,7 @@ pub(super) fn put(
          ON CONFLICT (model) DO NOTHING",
     )
     .and_then(|mut insert| insert.execute(params![model]))
-    .map_err(failed)?;
+    .map_err(to_store_error)?;
     db.prepare_cached(
         "UPDATE embedded SET upto = coalesce( \
              (SELECT key - 1 FROM document WHERE key > embedded.upto AND NOT EXISTS \
@@ -278,5 +279,5 @@ pub(super) fn put(
     )
     .and_then(|mut update| update.execute(params![model]))
     .map(drop)
-    .map_err(failed)
+    .map_err(to_store_error)
 }

@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Need, Order, Put, SqliteStore, StoreError, Terms, contract,
+    Filter, MemoryStore, Need, OnConflict, Order, PutOutcome, SqliteStore, StoreError, Terms,
+    contract,
 };
 use testkit::corpus;
 
@@ -31,7 +32,13 @@ fn a_second_process_sees_and_shares_everything() {
     let first = SqliteStore::open(&path).unwrap();
     let second = SqliteStore::open(&path).unwrap();
     let memories = corpus::memories(50, 1);
-    assert!(first.put(&memories, Clash::Keep).unwrap().iter().all(|put| *put == Put::Stored));
+    assert!(
+        first
+            .put(&memories, OnConflict::Keep)
+            .unwrap()
+            .iter()
+            .all(|put| *put == PutOutcome::Stored)
+    );
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(second.count(&any(), now).unwrap(), 50);
     assert_eq!(first.secret().unwrap(), second.secret().unwrap());
@@ -56,7 +63,7 @@ fn the_file_is_the_owners_alone() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data/memory.db");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
+    store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     for name in ["memory.db", "memory.db-wal", "memory.db-shm"] {
@@ -99,7 +106,7 @@ fn an_index_that_lost_entries_is_mended() {
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
     let memories = corpus::memories(20, 1);
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
     // As a program would leave it that writes the tables and not the index.
     db.execute_batch(
@@ -130,7 +137,7 @@ fn forgotten_text_is_not_left_in_the_file() {
     let store = SqliteStore::open(&path).unwrap();
     let mut memories = corpus::memories(3, 1);
     memories[1].content = "the launch code is XYZZY-PLUGH-42".to_owned();
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let files = || {
         let mut all = std::fs::read(&path).unwrap();
         all.extend(std::fs::read(path.with_file_name("memory.db-wal")).unwrap_or_default());
@@ -159,11 +166,11 @@ fn a_full_disk_is_told_and_nothing_is_half_written() {
     drop(pages);
     let store = SqliteStore::open_bounded(&path, count + 20).unwrap();
     let memories = corpus::memories(2000, 1);
-    let refused = store.put(&memories, Clash::Keep).unwrap_err();
+    let refused = store.put(&memories, OnConflict::Keep).unwrap_err();
     assert!(matches!(refused, StoreError::Storage(_)), "{refused:?}");
     assert_eq!(store.count(&Filter::default(), now).unwrap(), 0);
-    assert_eq!(store.repair().unwrap(), atlatl_memory::Repaired::default());
-    store.put(&memories[..5], Clash::Keep).unwrap();
+    assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
+    store.put(&memories[..5], OnConflict::Keep).unwrap();
     let listed = store.list(&any(), Order::Oldest, None, 9, now).unwrap();
     assert_eq!(listed.memories, memories[..5]);
 }
@@ -175,7 +182,7 @@ fn a_store_is_checked_without_being_changed() {
     assert_eq!(SqliteStore::check(&path, None).unwrap(), None);
     assert!(!path.exists(), "whoever looks makes none");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
+    store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 1).unwrap();
     store.put_vectors("m", &[(waiting[0].version, vec![1.0])]).unwrap();
     drop(store);
@@ -203,7 +210,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(4, 5), Clash::Keep).unwrap();
+    store.put(&corpus::memories(4, 5), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let version = |n: usize| waiting[n].version;
     store.put_vectors("m", &[(version(0), vec![1.0]), (version(1), Vec::new())]).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use atlatl_memory::{MOST_HITS, SearchRequest};
+use atlatl_memory::{MAX_HITS, SearchRequest};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -100,7 +100,7 @@ pub(super) async fn search(
     let mut request = SearchRequest::new(arguments.query()?, now);
     request.filter = arguments.filter()?;
     request.mode = arguments.mode()?;
-    let skip = usize::try_from(offset).unwrap_or(MOST_HITS).min(MOST_HITS);
+    let skip = usize::try_from(offset).unwrap_or(MAX_HITS).min(MAX_HITS);
     request.limit = Some(skip + limit);
     super::blocking(move || {
         let mut found = app.server.0.search.found(&request).map_err(of_store)?;

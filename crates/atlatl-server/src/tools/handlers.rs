@@ -1,7 +1,7 @@
 //! Tool handlers: run a tool call and write its result.
 
 use atlatl_memory::{
-    Filter, Found, MOST_HITS, RankPosition, RecallRequest, SearchRequest, StoreError,
+    Filter, MAX_HITS, RankPosition, RecallRequest, SearchRequest, SearchResults, StoreError,
 };
 use chrono::{DateTime, Utc};
 use lro::Call;
@@ -106,7 +106,7 @@ impl ServerInner {
         };
         let answer = answer.inspect_err(|trouble| part.fail(trouble.class()))?;
         drop(part);
-        if let Answer::Set(set) | Answer::Context { set, .. } = &answer {
+        if let Answer::Set(set) | Answer::PromptContext { set, .. } = &answer {
             let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
             span.say("atlatl.result.count", count);
             span.say("atlatl.result.total_matches", total_matches);
@@ -189,7 +189,7 @@ impl ServerInner {
                 }
             }
             // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
-            Answer::Context { set, text, included } => {
+            Answer::PromptContext { set, text, included } => {
                 if delivery == Delivery::Whole {
                     return tool_result(&set.json(None), Some(text));
                 }
@@ -209,7 +209,7 @@ impl ServerInner {
         client: Client,
     ) -> Result<usize, ArgumentError> {
         let all = match (self.delivery(client), asked.page) {
-            (Delivery::Offload | Delivery::Whole, PageKind::First) => MOST_HITS,
+            (Delivery::Offload | Delivery::Whole, PageKind::First) => MAX_HITS,
             _ => PAGE,
         };
         match arguments.number("limit")? {
@@ -217,7 +217,7 @@ impl ServerInner {
             Some(0) => {
                 Err(ArgumentError::new("\"limit\" is 0", "Give 1 or more, or leave it out."))
             }
-            Some(limit) => Ok(usize::try_from(limit).unwrap_or(MOST_HITS).min(MOST_HITS)),
+            Some(limit) => Ok(usize::try_from(limit).unwrap_or(MAX_HITS).min(MAX_HITS)),
         }
     }
 
@@ -334,11 +334,11 @@ impl ServerInner {
         request.filter = arguments.filter()?;
         request.limit = arguments
             .number("limit")?
-            .map(|limit| usize::try_from(limit).unwrap_or(MOST_HITS).clamp(1, MOST_HITS));
+            .map(|limit| usize::try_from(limit).unwrap_or(MAX_HITS).clamp(1, MAX_HITS));
         let budget = arguments.number("budget_tokens")?.unwrap_or(BUDGET);
         let context = self.prompt.context(&request, budget)?;
         let set = Set::found(&context.found, asked.detail);
-        Ok(Answer::Context { set, text: context.text, included: context.included })
+        Ok(Answer::PromptContext { set, text: context.text, included: context.included })
     }
 
     fn captured(&self, arguments: Arguments) -> Result<Answer, ToolError> {
@@ -418,7 +418,7 @@ impl ServerInner {
 }
 
 /// Answers that were found at `now`, and where the next page begins.
-fn answers(found: &Found, detail: Detail, now: DateTime<Utc>) -> Answer {
+fn answers(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> Answer {
     let mut set = Set::found(found, detail);
     set.next = found.hits.last().filter(|_| found.more).map(|last| {
         let position = RankPosition { score: last.score, id: last.memory.id.clone() };

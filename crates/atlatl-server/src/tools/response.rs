@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use atlatl_memory::{Found, RankedBy, SearchHit, StoreError};
+use atlatl_memory::{RankedBy, SearchHit, SearchResults, StoreError};
 use lro::mcp::Called;
 use mif::{Detail, Memory, MemoryId};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) enum Answer {
     /// Memories.
     Set(Set),
     /// Memories, and a text made from some of them.
-    Context { set: Set, text: String, included: usize },
+    PromptContext { set: Set, text: String, included: usize },
 }
 
 /// Memories, and what is known of them as a whole.
@@ -52,7 +52,7 @@ impl Set {
     }
 
     /// Answers to a question.
-    pub(crate) fn found(found: &Found, detail: Detail) -> Self {
+    pub(crate) fn found(found: &SearchResults, detail: Detail) -> Self {
         let line = |hit: &SearchHit| hit.memory.to_line(detail);
         let ranked = found.ranked_by != RankedBy::Time;
         let scores = || found.hits.iter().map(|hit| hit.score).collect();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use atlatl_memory::{Clash, Embedder, MemoryStore, SqliteStore};
+use atlatl_memory::{Embedder, MemoryStore, OnConflict, SqliteStore};
 use atlatl_server::event::{Event, EventBus, EventSink};
 use atlatl_server::{MemoryServer, ServerConfig, stdio};
 use lro::mcp::{Interceptor, Tools};
@@ -61,7 +61,7 @@ impl Place {
     }
 
     pub(crate) fn put(&self, memories: &[Memory]) {
-        self.store.put(memories, Clash::Keep).unwrap();
+        self.store.put(memories, OnConflict::Keep).unwrap();
     }
 
     pub(crate) fn output_dir(&self) -> PathBuf {

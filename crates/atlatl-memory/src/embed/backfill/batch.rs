@@ -12,9 +12,9 @@ use crate::embed::{EmbedError, Embedder};
 use crate::store::{MemoryStore, StoreError, Unembedded};
 
 /// The most memories in one request.
-const MAX_BATCH: usize = 32;
+const MAX_BATCH_TEXTS: usize = 32;
 /// As many characters of a text as the smallest models accept.
-const TRUNCATED_CHARS: usize = 1000;
+const TRUNCATED_TEXT_CHARS: usize = 1000;
 /// A text that failed so often is embedded by its beginning: some servers answer 500 to long texts.
 const TRUNCATE_AFTER: u32 = 3;
 /// The first and the longest pause before a text is tried again that failed while others did not.
@@ -37,7 +37,7 @@ pub(super) struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { cursor: 0, batch: MAX_BATCH, deferred: HashMap::new(), in_a_row: 0, stored: 0 }
+        Self { cursor: 0, batch: MAX_BATCH_TEXTS, deferred: HashMap::new(), in_a_row: 0, stored: 0 }
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn step(
     embedder: &dyn Embedder,
     progress: &mut Progress,
 ) -> Result<Step, StoreError> {
-    let mut waiting = store.unembedded(embedder.model(), progress.cursor, MAX_BATCH)?;
+    let mut waiting = store.unembedded(embedder.model(), progress.cursor, MAX_BATCH_TEXTS)?;
     let Some(last) = waiting.last().map(|one| one.version) else {
         let began = std::mem::take(&mut progress.cursor) == 0;
         if began {
@@ -104,14 +104,14 @@ pub(super) fn step(
         Ok(vectors) => {
             let versions = waiting.iter().map(|one| one.version);
             let vectors: Vec<_> = versions.zip(vectors).collect();
-            return keep(store, embedder, progress, &vectors);
+            return store_vectors(store, embedder, progress, &vectors);
         }
         Err(error) => error,
     };
     if let EmbedError::Empty { index } = error
         && let Some(one) = waiting.get(index)
     {
-        return refuse(store, embedder, progress, one.version, error);
+        return store_refusal(store, embedder, progress, one.version, error);
     }
     // An embedder that says when to come back is not asked before.
     if let retry_after @ Some(_) = error.retry_after() {
@@ -121,7 +121,7 @@ pub(super) fn step(
         return Ok(Step::Failed { error, retry_after: failed.retry_after() });
     }
     match &waiting[..] {
-        [one] => alone(store, embedder, progress, one, error),
+        [one] => handle_failed_text(store, embedder, progress, one, error),
         several => {
             progress.batch = several.len() / 2;
             Ok(Step::Split)
@@ -130,7 +130,7 @@ pub(super) fn step(
 }
 
 /// Handles a text that failed by itself while the embedder works.
-fn alone(
+fn handle_failed_text(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
@@ -140,16 +140,16 @@ fn alone(
     let attempts = progress.deferred.get(&one.version).map_or(0, |before| before.attempts) + 1;
     let refused = error.is_refusal_of_text();
     if refused || attempts >= TRUNCATE_AFTER {
-        match beginning(&one.text).map(|beginning| embedder.embed(&[beginning])) {
+        match truncated(&one.text).map(|truncated| embedder.embed(&[truncated])) {
             Some(Ok(vectors)) => {
                 let vectors: Vec<_> =
                     vectors.into_iter().map(|vector| (one.version, vector)).collect();
-                return keep(store, embedder, progress, &vectors);
+                return store_vectors(store, embedder, progress, &vectors);
             }
             Some(Err(again)) if refused && again.is_refusal_of_text() => {
-                return refuse(store, embedder, progress, one.version, again);
+                return store_refusal(store, embedder, progress, one.version, again);
             }
-            None if refused => return refuse(store, embedder, progress, one.version, error),
+            None if refused => return store_refusal(store, embedder, progress, one.version, error),
             _ => {}
         }
     }
@@ -163,7 +163,7 @@ fn alone(
     Ok(Step::Deferred { error, in_a_row: progress.in_a_row })
 }
 
-fn keep(
+fn store_vectors(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
@@ -175,11 +175,11 @@ fn keep(
     }
     progress.stored += vectors.len();
     progress.in_a_row = 0;
-    progress.batch = (progress.batch * 2).min(MAX_BATCH);
+    progress.batch = (progress.batch * 2).min(MAX_BATCH_TEXTS);
     Ok(Step::Stored)
 }
 
-fn refuse(
+fn store_refusal(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
@@ -187,13 +187,13 @@ fn refuse(
     error: EmbedError,
 ) -> Result<Step, StoreError> {
     let before = progress.batch;
-    keep(store, embedder, progress, &[(version, Vec::new())])?;
+    store_vectors(store, embedder, progress, &[(version, Vec::new())])?;
     // That one text is out of the way says nothing of the next.
     progress.batch = before;
     Ok(Step::Refused(error))
 }
 
 /// The beginning of a text, where that is not all of it.
-fn beginning(text: &str) -> Option<&str> {
-    text.char_indices().nth(TRUNCATED_CHARS).map(|(end, _)| &text[..end])
+fn truncated(text: &str) -> Option<&str> {
+    text.char_indices().nth(TRUNCATED_TEXT_CHARS).map(|(end, _)| &text[..end])
 }

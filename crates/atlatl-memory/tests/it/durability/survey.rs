@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use atlatl_memory::{Filter, MemoryStore, Need, Repaired, SqliteStore, Terms};
+use atlatl_memory::{Filter, MemoryStore, Need, RepairReport, SqliteStore, Terms};
 
 use super::ledger::Ledger;
 use super::writers::{everything, memory, numbers, word};
@@ -26,7 +26,7 @@ impl Torn {
 /// also how many memories there are.
 pub(super) fn check(path: &Path, ledger: &mut Ledger) -> (Torn, u64) {
     let store = SqliteStore::open(path).unwrap();
-    assert_eq!(store.repair().unwrap(), Repaired::default(), "something was half written");
+    assert_eq!(store.repair().unwrap(), RepairReport::default(), "something was half written");
     sound(path);
     // Each parses, and is in every byte one that was written.
     let mut there = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Order, SqliteStore};
+use atlatl_memory::{Filter, MemoryStore, OnConflict, Order, SqliteStore};
 use mif::{Memory, MemoryId, MemoryType};
 use testkit::SplitMix64;
 
@@ -147,7 +147,7 @@ impl Writer<'_> {
 fn put(store: &SqliteStore, operation: &[(u64, u64)]) {
     let memories: Vec<Memory> =
         operation.iter().map(|(id, version)| memory(*id, *version)).collect();
-    store.put(&memories, Clash::Replace).unwrap();
+    store.put(&memories, OnConflict::Replace).unwrap();
 }
 
 /// One write, which a pipe takes whole: standard error has no buffer.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use atlatl_memory::contract::Hooked;
 use atlatl_memory::{
-    BackfillEvent, Clash, EmbedError, Embedder, EmbeddingBackfill, Filter, MemoryStore,
+    BackfillEvent, EmbedError, Embedder, EmbeddingBackfill, Filter, MemoryStore, OnConflict,
     SqliteStore, embed_missing,
 };
 use mif::Memory;
@@ -57,7 +57,7 @@ impl Place {
         for (memory, text) in memories.iter_mut().zip(texts) {
             (memory.title, memory.content) = (None, (*text).to_owned());
         }
-        store.put(&memories, Clash::Keep).unwrap();
+        store.put(&memories, OnConflict::Keep).unwrap();
         Self { _home: home, store }
     }
 
@@ -102,7 +102,7 @@ fn g30_no_failure_of_an_endpoint_is_taken_for_a_refusal_of_a_text() {
         || refused(404),
         || refused(409),
         || refused(307),
-        || EmbedError::Answer { why: "nonsense".to_owned() },
+        || EmbedError::InvalidResponse { why: "nonsense".to_owned() },
         || unreachable(None),
         || unreachable(Some(Duration::from_secs(1))),
     ];

@@ -46,7 +46,7 @@ fn nonsense_is_found_out() {
             Some(Reply(200, "", if before == 0 { right } else { nonsense.clone() }))
         });
         let error = connect(&endpoint).unwrap().embed(&["one", "two"]).unwrap_err();
-        assert!(matches!(error, EmbedError::Answer { .. }), "{answer}: {error}");
+        assert!(matches!(error, EmbedError::InvalidResponse { .. }), "{answer}: {error}");
         assert!(error.to_string().contains(expected), "{answer}: {error}");
         assert_eq!(endpoint.asked().len(), 2, "nonsense is not asked for again");
     }
@@ -112,7 +112,7 @@ fn a_key_that_no_header_can_carry_is_not_sent_or_told() {
     for key in ["", "two words", "line\r\nX-Injected: yes", "schlüssel"] {
         let url = endpoint.url().parse().unwrap();
         let error = OpenAi::open(&url, "m", Some(key.to_owned()), limits()).unwrap_err();
-        assert!(matches!(error, EmbedError::Key), "{error}");
+        assert!(matches!(error, EmbedError::InvalidKey), "{error}");
         assert!(key.is_empty() || !told(&error).contains(key));
     }
     assert!(endpoint.asked().is_empty());

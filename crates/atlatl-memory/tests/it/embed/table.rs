@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use atlatl_memory::embed::{EmbedError, Embedder as _, EmbedderChoice, Table, open};
+use atlatl_memory::embed::{EmbedError, Embedder as _, EmbedderChoice, StaticModel, open};
 use testkit::tool::require_model;
 
 use super::bert::refused;
@@ -22,7 +22,7 @@ fn wordllama_keeps_the_contract_and_knows_what_sentences_mean() {
 /// The numbers come from the same table in `NumPy`, as the package's own code computes them.
 #[test]
 fn wordllama_computes_what_another_implementation_does() {
-    let table = Table::open(&require_model("wordllama")).unwrap();
+    let table = StaticModel::open(&require_model("wordllama")).unwrap();
     let long = "x ".repeat(600);
     let expected: [(&str, [f32; 4], f32); 4] = [
         ("The cat sleeps on the sofa.", [0.049_012, -0.082_481, 0.095_337, 0.020_409], -0.123_596),
@@ -45,7 +45,7 @@ fn wordllama_computes_what_another_implementation_does() {
 fn special_and_unknown_tokens_do_not_count() {
     let there = tempfile::tempdir().unwrap();
     make(there.path(), &ROWS);
-    let table = Table::open(there.path()).unwrap();
+    let table = StaticModel::open(there.path()).unwrap();
     let vectors = table.embed(&["north", "north east", "north never-seen [CLS]"]).unwrap();
     let half = 0.5_f32.sqrt();
     assert_eq!(vectors[0], [0.0, 1.0]);
@@ -64,7 +64,7 @@ fn other_weights_or_another_tokenizer_are_another_model() {
     let directory = there.path().join("compass");
     fs::create_dir(&directory).unwrap();
     make(&directory, &ROWS);
-    let name = |directory: &Path| Table::open(directory).unwrap().model().to_owned();
+    let name = |directory: &Path| StaticModel::open(directory).unwrap().model().to_owned();
     let before = name(&directory);
     assert!(before.starts_with("compass@"), "{before}");
     assert_eq!(before.len(), "compass@".len() + 12);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use atlatl_memory::{Clash, MemoryStore, Postgres, Put, StoreError};
+use atlatl_memory::{MemoryStore, OnConflict, Postgres, PutOutcome, StoreError};
 use testkit::corpus;
 use testkit::postgres::{APP, Server};
 
@@ -80,21 +80,21 @@ fn a_change_whose_end_was_not_heard_is_looked_up() {
     let store = Postgres::open(&through).unwrap().tenant("a").unwrap();
     let direct = Postgres::open(&options(server, APP, &database)).unwrap().tenant("a").unwrap();
     let memories = corpus::memories(4, 1);
-    let put = |n: usize| store.put(&memories[n..=n], Clash::Keep);
+    let put = |n: usize| store.put(&memories[n..=n], OnConflict::Keep);
     let is_there = |n: usize| direct.get(&memories[n].id).unwrap().is_some();
-    assert_eq!(put(0).unwrap(), [Put::Stored]);
+    assert_eq!(put(0).unwrap(), [PutOutcome::Stored]);
 
     fault.store(LOSE_ANSWER, Ordering::SeqCst);
     let unsure = put(1);
     assert!(matches!(unsure, Err(StoreError::Unsure(_))), "{unsure:?}");
     assert!(is_there(1));
-    assert_eq!(put(1).unwrap(), [Put::Unchanged], "looking tells");
+    assert_eq!(put(1).unwrap(), [PutOutcome::Unchanged], "looking tells");
 
     fault.store(LOSE_WORD, Ordering::SeqCst);
     let lost = put(2);
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "it is known: {lost:?}");
     assert!(!is_there(2));
-    assert_eq!(put(2).unwrap(), [Put::Stored]);
+    assert_eq!(put(2).unwrap(), [PutOutcome::Stored]);
 
     fault.store(LOSE_ALL, Ordering::SeqCst);
     let unsure = put(3);

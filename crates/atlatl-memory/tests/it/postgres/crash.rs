@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Need, StoreError, Terms};
+use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, StoreError, Terms};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::postgres::Server;
 
@@ -41,7 +41,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
                         let mut told = Vec::new();
                         let first = (kill * WRITERS + writer) * 1_000_000;
                         for n in first.. {
-                            let put = store.put(&batch(n), Clash::Keep);
+                            let put = store.put(&batch(n), OnConflict::Keep);
                             let broke = put.is_err();
                             told.push((n, put.map(drop)));
                             if broke || stop.load(Ordering::Relaxed) {
@@ -59,7 +59,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
             // Through the same connections as before.
             let store = postgres.tenant("a").unwrap();
             let probe = batch(900_000_000 + kill);
-            while store.put(&probe, Clash::Keep).is_err() {
+            while store.put(&probe, OnConflict::Keep).is_err() {
                 assert!(up.elapsed() < RECOVERY, "it does not come back");
             }
             assert!(up.elapsed() < RECOVERY, "it took {:?}", up.elapsed());
@@ -87,7 +87,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
     let terms = Terms::parse(&format!("batch{last}"), Need::All);
     let now = "2026-07-01T00:00:00Z".parse().unwrap();
     assert_eq!(store.lexical(&terms, &Filter::default(), 9, now).unwrap().total, 3);
-    assert_eq!(store.repair().unwrap(), atlatl_memory::Repaired::default());
+    assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
 }
 
 /// How many memories of a batch are there.

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, MemoryStore, Postgres, PostgresOptions, StoreError};
+use atlatl_memory::{MemoryStore, OnConflict, Postgres, PostgresOptions, StoreError};
 use mif::Memory;
 use testkit::corpus;
 use testkit::postgres::{APP, Server};
@@ -69,7 +69,7 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
     let (holder, waiter) =
         (patient.tenant("a").unwrap(), Postgres::open(&options).unwrap().tenant("a").unwrap());
     let memories = corpus::memories(2, 1);
-    holder.put(&memories, Clash::Keep).unwrap();
+    holder.put(&memories, OnConflict::Keep).unwrap();
     let id = memories[1].id.clone();
     let content = |memory: &mut Memory, text: &str| text.clone_into(&mut memory.content);
     let (locked, tried) = (Barrier::new(2), Barrier::new(2));
@@ -89,7 +89,7 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
             for memory in &mut both {
                 content(memory, "waited");
             }
-            waiter.put(&both, Clash::Replace).unwrap_err()
+            waiter.put(&both, OnConflict::Replace).unwrap_err()
         });
         assert!(matches!(refused, StoreError::Busy), "{refused:?}");
         // Readers wait for nobody.
@@ -108,7 +108,7 @@ fn where_all_connections_are_in_use_one_is_told_so_in_time() {
     options.connections = 1;
     let store = Postgres::open(&options).unwrap().tenant("a").unwrap();
     let memories = corpus::memories(1, 1);
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let changed = store.update(&memories[0].id, &mut |memory| {
         let refused = within(options.acquire_timeout, || store.get(&memory.id).unwrap_err());
         assert!(matches!(refused, StoreError::Busy), "{refused:?}");
@@ -126,7 +126,7 @@ fn a_panic_in_a_change_holds_no_lock_and_no_connection() {
     options.connections = 1;
     let store = Postgres::open(&options).unwrap().tenant("a").unwrap();
     let memories = corpus::memories(1, 1);
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let broken = std::panic::AssertUnwindSafe(|| {
         let _ = store.update(&memories[0].id, &mut |_| panic!("on purpose"));
     });
@@ -150,7 +150,7 @@ fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
         let memories = corpus::memories(300, 1);
         let put = memories.clone();
         let store = tokio::task::spawn_blocking(move || {
-            store.put(&put, Clash::Keep).unwrap();
+            store.put(&put, OnConflict::Keep).unwrap();
             store
         });
         let store = store.await.unwrap();
@@ -172,7 +172,7 @@ fn connections_that_broke_while_nobody_used_them_are_replaced() {
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let memories = corpus::memories(4, 1);
-    store.put(&memories[..2], Clash::Keep).unwrap();
+    store.put(&memories[..2], OnConflict::Keep).unwrap();
     let cut = || {
         let sql = format!(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -183,7 +183,7 @@ fn connections_that_broke_while_nobody_used_them_are_replaced() {
     assert_eq!(cut(), "1");
     assert_eq!(store.get(&memories[0].id).unwrap().as_ref(), Some(&memories[0]));
     assert_eq!(cut(), "1");
-    store.put(&memories[2..], Clash::Keep).unwrap();
+    store.put(&memories[2..], OnConflict::Keep).unwrap();
     // In the middle of a change, nothing of it is there and it is said.
     let changed = store.update(&memories[0].id, &mut |mut memory| {
         "lost".clone_into(&mut memory.content);

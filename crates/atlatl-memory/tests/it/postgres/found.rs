@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Need, SqliteStore, Terms};
+use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, SqliteStore, Terms};
 use mif::Memory;
 use testkit::postgres::Server;
 use testkit::{SplitMix64, corpus};
@@ -58,8 +58,8 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     let (postgres, _) = opened(Server::shared());
     let in_a_database = postgres.tenant("a").unwrap();
     let memories = memories();
-    in_a_file.put(&memories, Clash::Keep).unwrap();
-    in_a_database.put(&memories, Clash::Keep).unwrap();
+    in_a_file.put(&memories, OnConflict::Keep).unwrap();
+    in_a_database.put(&memories, OnConflict::Keep).unwrap();
     let (mut asked, mut same_best, mut shared, mut wanted) = (0, 0, 0, 0);
     for question in questions(&memories) {
         for need in [Need::Any, Need::All] {
@@ -95,7 +95,7 @@ fn the_index_of_words_is_used_below_the_policies() {
     let store = postgres.tenant("a").unwrap();
     let mut memories = corpus::memories(3000, 2);
     memories[77].content.push_str(" xyzzy");
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     // New words wait in a list that a vacuum empties into the index, as the server does by itself.
     server.sql(&database, "VACUUM ANALYZE atlatl.document");
     let rare = Terms::parse("xyzzy", Need::All);

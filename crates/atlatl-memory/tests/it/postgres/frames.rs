@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Order, Postgres, Put, RecallRequest, RecallService, contract,
-    recorded,
+    Filter, MemoryStore, OnConflict, Order, Postgres, PutOutcome, RecallRequest, RecallService,
+    contract, record_statements,
 };
 use mif::Memory;
 use testkit::corpus;
@@ -21,8 +21,8 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
     let postgres = Postgres::open(&options).unwrap();
     let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("o'ther\\").unwrap());
     let memories = corpus::memories(40, 3);
-    one.put(&memories[..30], Clash::Keep).unwrap();
-    other.put(&memories[30..], Clash::Keep).unwrap();
+    one.put(&memories[..30], OnConflict::Keep).unwrap();
+    other.put(&memories[30..], OnConflict::Keep).unwrap();
     let now = "2026-01-05T00:00:00Z".parse().unwrap();
     let filter = Filter::default();
     let admitted = |some: &[Memory]| some.iter().filter(|one| filter.admits(one, now)).count();
@@ -59,7 +59,7 @@ fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_t
     contract::run(|| Box::new(tenant()));
     let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("other").unwrap());
     let memories = corpus::memories(2, 6);
-    one.put(&memories[..1], Clash::Keep).unwrap();
+    one.put(&memories[..1], OnConflict::Keep).unwrap();
     // The statement is prepared by now, for another tenant.
     assert!(one.get(&memories[0].id).unwrap().is_some());
     assert!(other.get(&memories[0].id).unwrap().is_none());
@@ -77,22 +77,30 @@ fn every_batch_of_a_large_put_is_told_what_became_of_it() {
     let store = postgres.tenant("many").unwrap();
     let mut memories = corpus::memories(400, 4);
     let first: Vec<_> = memories.iter().step_by(3).cloned().collect();
-    assert!(store.put(&first, Clash::Keep).unwrap().iter().all(|put| *put == Put::Stored));
+    assert!(
+        store.put(&first, OnConflict::Keep).unwrap().iter().all(|put| *put == PutOutcome::Stored)
+    );
     for memory in memories.iter_mut().step_by(6) {
         memory.content.push_str(" Changed.");
     }
-    let became = store.put(&memories, Clash::Replace).unwrap();
+    let became = store.put(&memories, OnConflict::Replace).unwrap();
     for (n, put) in became.iter().enumerate() {
         let expected = match n {
-            n if n % 6 == 0 => Put::Replaced,
-            n if n % 3 == 0 => Put::Unchanged,
-            _ => Put::Stored,
+            n if n % 6 == 0 => PutOutcome::Replaced,
+            n if n % 3 == 0 => PutOutcome::Unchanged,
+            _ => PutOutcome::Stored,
         };
         assert_eq!(*put, expected, "{n}");
     }
     let ids: Vec<_> = memories.iter().map(|memory| memory.id.clone()).collect();
     assert_eq!(store.get_all(&ids).unwrap(), memories);
-    assert!(store.put(&memories, Clash::Keep).unwrap().iter().all(|put| *put == Put::Unchanged));
+    assert!(
+        store
+            .put(&memories, OnConflict::Keep)
+            .unwrap()
+            .iter()
+            .all(|put| *put == PutOutcome::Unchanged)
+    );
 }
 
 #[test]
@@ -100,16 +108,16 @@ fn a_recall_is_two_statements_and_a_put_of_new_memories_one_for_each_batch() {
     let (postgres, _) = opened(Server::shared());
     let store = postgres.tenant("recorded").unwrap();
     let memories = corpus::memories(130, 5);
-    let (put, sent) = recorded(|| store.put(&memories, Clash::Keep));
+    let (put, sent) = record_statements(|| store.put(&memories, OnConflict::Keep));
     assert_eq!((put.unwrap().len(), sent.len()), (130, 2));
     assert_eq!(sent[0].types.len(), sent[0].values.len());
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let word = memories[0].content.split(' ').find(|word| word.len() > 4).unwrap();
     let service = RecallService::new(Arc::new(store.clone()), None);
-    let (found, sent) = recorded(|| service.recall(&RecallRequest::new(word, now)));
+    let (found, sent) = record_statements(|| service.recall(&RecallRequest::new(word, now)));
     assert!(!found.unwrap().is_empty());
     assert_eq!(sent.len(), 2, "the ranking, and the texts");
-    let (got, sent) = recorded(|| store.get(&memories[0].id));
+    let (got, sent) = record_statements(|| store.get(&memories[0].id));
     assert_eq!((got.unwrap().as_ref(), sent.len()), (Some(&memories[0]), 1));
 }
 

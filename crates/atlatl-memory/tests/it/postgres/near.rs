@@ -7,7 +7,7 @@ mod restore;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Postgres, PostgresStore};
+use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresStore};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, Timestamp};
 use testkit::SplitMix64;
@@ -69,7 +69,7 @@ fn filled(store: &PostgresStore, n: usize, seed: u64) -> Known {
         // Nothing is over at any time that is asked for.
         memory.temporal = None;
     }
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let known: Known = memories.into_iter().map(|one| (one, vector(&mut random))).collect();
     embed(store, &known);
     known
@@ -183,7 +183,7 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
         Timestamp::from(now()),
     );
     known.push((new.unwrap(), question.clone()));
-    store.put(&[known[1000].0.clone()], Clash::Keep).unwrap();
+    store.put(&[known[1000].0.clone()], OnConflict::Keep).unwrap();
     embed(&store, &known);
     // Deleted, and changed: its vector is gone until it gets a new one.
     assert!(store.delete(&before[1]).unwrap());

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Need, Order, Postgres, PostgresStore, StoreError, Terms,
+    Filter, MemoryStore, Need, OnConflict, Order, Postgres, PostgresStore, StoreError, Terms,
 };
 use mif::Memory;
 use testkit::corpus;
@@ -62,7 +62,7 @@ fn filled(postgres: &Postgres) -> Vec<(PostgresStore, Vec<Memory>)> {
             memory.content = format!("{} {}", word(tenant), memory.content);
         }
         let store = postgres.tenant(&name(tenant)).unwrap();
-        store.put(&memories, Clash::Keep).unwrap();
+        store.put(&memories, OnConflict::Keep).unwrap();
         (store, memories)
     });
     filled.collect()

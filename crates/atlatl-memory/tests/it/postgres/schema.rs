@@ -1,6 +1,6 @@
 //! Schema: migrations, and databases that have had too few or too many of them.
 
-use atlatl_memory::{Clash, MemoryStore as _, Postgres, Registry, StoreError};
+use atlatl_memory::{MemoryStore as _, OnConflict, Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, Server};
 
 use super::{migrated, options};
@@ -103,7 +103,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let database = migrated(server);
     let store =
         Postgres::open(&options(server, APP, &database)).unwrap().tenant("a tenant").unwrap();
-    store.put(&testkit::corpus::memories(3, 5), Clash::Keep).unwrap();
+    store.put(&testkit::corpus::memories(3, 5), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors = [(waiting[0].version, vec![1.0]), (waiting[1].version, Vec::new())];
     store.put_vectors("m", &vectors).unwrap();

@@ -1,6 +1,8 @@
 //! Tenants: nobody sees another's rows, and whoever does not say who they are sees none.
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Need, Postgres, PostgresStore, StoreError, Terms};
+use atlatl_memory::{
+    Filter, MemoryStore, Need, OnConflict, Postgres, PostgresStore, StoreError, Terms,
+};
 use mif::Memory;
 use testkit::corpus;
 use testkit::postgres::{APP, OWNER, Server};
@@ -15,7 +17,7 @@ fn any() -> Filter {
 
 fn stored(postgres: &Postgres, name: &str, memories: &[Memory]) -> PostgresStore {
     let store = postgres.tenant(name).unwrap();
-    store.put(memories, Clash::Keep).unwrap();
+    store.put(memories, OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![1.0, 0.0])).collect();
     store.put_vectors("m", &vectors).unwrap();
@@ -131,6 +133,6 @@ fn a_tenant_has_a_name() {
         assert!(matches!(refused, StoreError::NotAStore { .. }), "{name:?}");
     }
     let odd = postgres.tenant("'; DROP TABLE atlatl.memory; -- 租户").unwrap();
-    odd.put(&corpus::memories(2, 1), Clash::Keep).unwrap();
+    odd.put(&corpus::memories(2, 1), OnConflict::Keep).unwrap();
     assert_eq!(odd.count(&any(), "2027-01-01T00:00:00Z".parse().unwrap()).unwrap(), 2);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use atlatl_memory::{
-    CaptureService, Clash, EmbedError, Embedder, Filter, MemoryStore, Mode, Moment,
+    CaptureService, EmbedError, Embedder, Filter, MemoryIdSeed, MemoryStore, Mode, OnConflict,
     PromptIntegration, RankPosition, RankedBy, RecallRequest, RecallService, SearchHit,
     SearchRequest, SearchService, StoreError, embed_missing,
 };
@@ -26,7 +26,7 @@ fn fields(json: &str) -> Map {
 }
 
 fn capture(place: &Place, n: u8, json: &str) -> Memory {
-    let at = Moment { now: now(), random: u128::from(n) };
+    let at = MemoryIdSeed { now: now(), random: u128::from(n) };
     CaptureService::new(place.store.clone()).capture(fields(json), at).unwrap()
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn the_best_answer_has_1_and_time_takes_weight(place: &Place) {
 
 pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: &Place) {
     let memories = corpus::memories(12_000, 7);
-    place.store.put(&memories, Clash::Keep).unwrap();
+    place.store.put(&memories, OnConflict::Keep).unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new("the deploy service database cache", now());
     let all = recall.found(&request).unwrap();
@@ -183,7 +183,7 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
 }
 
 pub(crate) fn nothing_asked_is_everything_the_newest_first(place: &Place) {
-    place.store.put(&corpus::memories(30, 3), Clash::Keep).unwrap();
+    place.store.put(&corpus::memories(30, 3), OnConflict::Keep).unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new(" ", now());
     request.limit = Some(10);

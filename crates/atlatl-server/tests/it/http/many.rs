@@ -445,7 +445,7 @@ fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
     for memory in &mut many {
         memory.content = memory.content.repeat(4000);
     }
-    place.store.put(&many, atlatl_memory::Clash::Replace).unwrap();
+    place.store.put(&many, atlatl_memory::OnConflict::Replace).unwrap();
     let (served, places, ..) = team.serve();
     let stored = tool(&served, &ann, "list_memories", &json!({"detail": "full"})).json();
     assert_eq!(stored["result"]["structuredContent"]["offloaded"], true);

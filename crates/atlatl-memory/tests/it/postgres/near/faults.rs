@@ -127,7 +127,7 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
                         } else {
                             let mut memory = memory.clone();
                             memory.content.push_str(" Anew.");
-                            store.put(&[memory], Clash::Replace).unwrap();
+                            store.put(&[memory], OnConflict::Replace).unwrap();
                         }
                         nearest(&store, vector, &any(), 50);
                     }
