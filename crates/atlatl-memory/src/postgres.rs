@@ -1,8 +1,8 @@
-//! `PostgreSQL`: the memories of many tenants, for as many processes as there are.
+//! A [`MemoryStore`] for many tenants in `PostgreSQL`, shared by any number of processes.
 //!
-//! A [`Postgres`] is a database; [`Postgres::tenant`] is the store of one tenant in it. Whose rows a
-//! statement sees is decided in the database, by policies that bind the role it runs as: a statement
-//! that does not say whose they are sees none.
+//! [`Postgres`] is a database; [`Postgres::tenant`] returns the store of one tenant in it.
+//! Row-level security policies on the role of the connection decide which rows a statement sees. A
+//! statement without a tenant setting sees none.
 
 mod connection;
 mod crud;
@@ -43,45 +43,45 @@ use crate::store::{
     Unembedded, UpdateFn,
 };
 
-/// The most bytes of a tenant's name.
+/// The maximum length of a tenant's name in bytes.
 const MAX_TENANT_NAME_LEN: usize = 128;
 
-/// A database of ours, with its connections.
+/// A database with its connection pool.
 #[derive(Debug, Clone)]
 pub struct Postgres(Arc<Database>);
 
 impl Postgres {
-    /// A database that may not be there yet: it is looked at before the first thing that is asked of
-    /// it.
+    /// Creates a handle to a database that may not be reachable yet. It is checked before its first
+    /// use.
     pub fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         Ok(Self(Arc::new(Database::new(options)?)))
     }
 
-    /// Connects. A schema that is not one this program can work with is refused, and so is a role
-    /// that is not bound by the policies.
+    /// Connects and checks the database. An incompatible schema is refused, and so is a role that
+    /// bypasses the policies.
     pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let database = Self::new(options)?;
         database.ready()?;
         Ok(database)
     }
 
-    /// Whether it can be used, now.
+    /// Checks whether the database can be used now.
     pub fn ready(&self) -> Result<(), StoreError> {
         self.0.verified().map(drop)
     }
 
-    /// What there is.
+    /// Returns information about the server and the schema.
     pub fn about(&self) -> Result<DatabaseInfo, StoreError> {
         self.0.about()
     }
 
-    /// Brings the schema up to date. The URL of `owner` names whoever owns it; its `role` is let in,
-    /// and must be there already. The names of the migrations that were applied.
+    /// Migrates the schema. The URL of `owner` names the schema owner; its `role` must exist, and
+    /// gets access. Returns the names of the applied migrations.
     pub fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
         migrations::migrate(owner)
     }
 
-    /// The store of one tenant. A name has 1 to 128 bytes and no control characters.
+    /// Returns the store of one tenant. A name has 1 to 128 bytes and no control characters.
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
         check_name(name, self.0.place())?;
         let tenant = Tenant { name: name.to_owned(), tenant_prefix: lexemes::tenant_prefix(name) };
@@ -117,13 +117,14 @@ impl PostgresStore {
         Condition::from_filter(&self.tenant, filter, now)
     }
 
-    /// Whose it is.
+    /// Returns the tenant's name.
     #[cfg(feature = "contract")]
     pub fn name(&self) -> &str {
         &self.tenant.name
     }
 
-    /// What plain SQL on a connection of this store gives, as text: to see what it may see.
+    /// Runs plain SQL on a connection of this store and returns the first column as text, to test
+    /// what the store can see.
     #[cfg(feature = "contract")]
     pub fn rows_of(&self, sql: &str) -> Result<Vec<String>, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
@@ -272,7 +273,7 @@ impl MemoryStore for PostgresStore {
                     None => all(db),
                 }
             });
-            // An index helps, and whatever is wrong with it, there is an answer without it.
+            // If the index search fails, exact search still has the answer.
             if !matches!(found, Err(StoreError::Engine(_))) {
                 return found;
             }

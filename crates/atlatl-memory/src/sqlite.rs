@@ -1,8 +1,8 @@
-//! `SQLite`: memories in one file, for one person and as many processes as there are.
+//! A [`MemoryStore`] in one `SQLite` file, for one user and any number of processes.
 //!
-//! Every version of a memory has a key of its own, which only grows: a change is a new row. So
-//! whatever is kept beside a memory, such as its vector, is of that version or of none, and what
-//! still waits for a vector is what has a key above the last that got one.
+//! Every version of a memory has its own key, and keys only grow: an update inserts a new row. Data
+//! stored beside a memory, such as its vector, therefore belongs to exactly one version, and the
+//! memories that wait for a vector are those with a key above the last embedded one.
 
 mod crud;
 mod maintenance;
@@ -30,26 +30,26 @@ use crate::store::{
 #[derive(Debug)]
 pub struct SqliteStore {
     pool: Pool,
-    /// The vectors of the model that was last asked for.
+    /// The vectors of the model that was queried last.
     vector_cache: RwLock<Option<Arc<Mutex<VectorCache>>>>,
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, and makes it where there is none: a file that its owner alone may
-    /// read, and the directory it lies in.
+    /// Opens the store at `path`. If there is none, creates the directory and a file that only its
+    /// owner may read.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = Pool::open(path)?;
         Ok(Self { pool, vector_cache: RwLock::default() })
     }
 
-    /// Looks at the store at `path` without changing it, and counts what waits for a vector of
-    /// `model`. `None` where there is no file.
+    /// Checks the store at `path` without changing it, and counts the memories that have no vector
+    /// of `model`. Returns `None` if there is no file.
     pub fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
         schema::check(path, model)
     }
 
-    /// A store with a bound on the size of the file, in pages: what a full disk does can be seen
-    /// without one.
+    /// Opens a store with a limit on the size of the file, in pages, to test the behavior on a full
+    /// disk.
     #[cfg(feature = "contract")]
     pub fn open_bounded(path: &Path, pages: i64) -> Result<Self, StoreError> {
         let store = Self::open(path)?;
@@ -166,12 +166,12 @@ impl MemoryStore for SqliteStore {
     }
 
     fn repair(&self) -> Result<RepairReport, StoreError> {
-        // Looking takes long where there is much, and no writer should wait for that.
-        let find_inconsistencies = self.pool.read(maintenance::find_inconsistencies)?;
-        if find_inconsistencies.is_empty() {
+        // The search may take long, and must not block writers.
+        let inconsistencies = self.pool.read(maintenance::find_inconsistencies)?;
+        if inconsistencies.is_empty() {
             return Ok(RepairReport::default());
         }
-        self.pool.write(|db| maintenance::repair(db, &find_inconsistencies))
+        self.pool.write(|db| maintenance::repair(db, &inconsistencies))
     }
 
     fn lease(

@@ -1,7 +1,11 @@
-//! Connection: one, which moves only while someone waits for it.
+//! A connection driven by the calling task, and the mapping of database errors.
 //!
-//! Whoever asks reads and writes its socket on their own thread: between the question and its answer
-//! no other thread has to wake. Its runtime has one thread, which is the caller's.
+//! The caller's thread reads and writes the socket, so that no other thread has to wake up between
+//! a query and its result. Each connection has a runtime of one thread, which is the caller's.
+//!
+//! On an unencrypted connection to another machine, no password is sent in clear text: `PostgreSQL`
+//! can verify a password without sending it, and a server that asks for the password itself,
+//! possibly an impostor, does not get it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,14 +31,14 @@ use super::options::{is_local, place};
 use super::pool::ConnectionPermit;
 use crate::store::{BoxError, StoreError};
 
-/// Statements that are kept prepared: more than there are kinds of questions. What a tenant's own
-/// index is asked has its name in it.
+/// The maximum number of prepared statements: more than there are distinct queries. A query of a
+/// tenant's vector index contains the index name.
 const MAX_PREPARED_STATEMENTS: usize = 256;
 
 pub(super) struct Connection {
     runtime: Option<Runtime>,
     client: Client,
-    /// Carries what the client says to the socket, and back; none where it broke.
+    /// Moves data between the client and the socket. `None` after the connection broke.
     driver: RefCell<Option<ConnectionDriver>>,
     prepared_statements: RefCell<HashMap<(String, Vec<Type>), Statement>>,
     _permit: ConnectionPermit,
@@ -43,7 +47,7 @@ pub(super) struct Connection {
 pub(super) type ConnectionDriver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl Connection {
-    /// Connects, in the time that `config` gives.
+    /// Connects within the timeout of `config`.
     pub(super) fn open(config: &Config, permit: ConnectionPermit) -> Result<Self, StoreError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -66,12 +70,12 @@ impl Connection {
         })
     }
 
-    /// Waits for `work` on the calling thread, and carries what it says.
+    /// Runs `work` on the calling thread, and drives the connection meanwhile.
     pub(super) fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let both = poll_fn(|context| {
             let done = work.as_mut().poll(context);
-            // Also behind the last word: it may be one whose answer nobody waits for.
+            // Also after `work` is done, to send statements whose result is not awaited.
             self.drive(context);
             done
         });
@@ -82,14 +86,14 @@ impl Connection {
     fn drive(&self, context: &mut Context<'_>) {
         let mut driver = self.driver.borrow_mut();
         if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
-            // Why it ended is told to whoever waits for an answer.
+            // The error is reported to the request that waits for a result.
             *driver = None;
         }
     }
 
-    /// Whether the other end is still there, as far as it is known here.
+    /// Returns whether the connection is open, as far as the client knows.
     pub(super) fn is_open(&self) -> bool {
-        // One look at the socket.
+        // One poll of the socket.
         self.run(yield_once());
         !self.client.is_closed()
     }
@@ -98,8 +102,8 @@ impl Connection {
         &self.client
     }
 
-    /// The statement, prepared before or now. It is under the same role each time, and whose rows it
-    /// sees is looked up when it runs.
+    /// Returns a prepared statement, from the cache if possible. It always runs under the same
+    /// role, and the tenant is evaluated at execution.
     pub(super) async fn statement(&self, sql: &str, types: Vec<Type>) -> Result<Statement, Error> {
         let key = (sql.to_owned(), types);
         if let Some(statement) = self.prepared_statements.borrow().get(&key) {
@@ -114,28 +118,28 @@ impl Connection {
         Ok(statement)
     }
 
-    /// Says something whose answer nobody waits for; whether it went out.
-    pub(super) fn execute_detached(&self, word: &str) -> bool {
-        let mut said = pin!(self.client.batch_execute(word));
-        // An answer already is the news that the connection broke.
-        self.run(poll_fn(|context| Poll::Ready(said.as_mut().poll(context).is_pending())))
+    /// Sends a statement without waiting for the result. Returns whether it was sent.
+    pub(super) fn execute_detached(&self, sql: &str) -> bool {
+        let mut sent = pin!(self.client.batch_execute(sql));
+        // An immediate result means that the connection is broken.
+        self.run(poll_fn(|context| Poll::Ready(sent.as_mut().poll(context).is_pending())))
     }
 }
 
-/// Waits for `work` on the calling thread, whatever runtime that thread belongs to.
+/// Runs `work` on the calling thread, whichever runtime the thread belongs to.
 fn block_on_any_thread<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Err(_) => runtime.block_on(work),
         // Other threads take over the tasks of this one.
         Ok(RuntimeFlavor::MultiThread) => block_in_place(|| runtime.block_on(work)),
-        // A runtime of one thread, which is this one. It cannot be left, and to block on another runtime
-        // within it panics. So a further thread drives our socket and timers, and this one only polls.
+        // The caller is the only thread of its runtime. Blocking on another runtime here would
+        // panic, so a second thread drives the socket and the timers, and this one only polls.
         Ok(_) => thread::scope(|scope| {
             let (done, wait_for_done) = oneshot::channel::<()>();
             scope.spawn(|| runtime.block_on(wait_for_done));
             let value = {
                 let _inside = runtime.enter();
-                // Within a task a budget would be counted that is not filled up again.
+                // Within a task, tokio's cooperative budget would run out without being refilled.
                 block_on(unconstrained(work))
             };
             drop(done);
@@ -144,8 +148,8 @@ fn block_on_any_thread<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T
     }
 }
 
-/// Is polled twice. `tokio::task::yield_now` would leave its waker with the caller's runtime, which wakes it when it
-/// next runs: never, where its only thread is the one that waits here.
+/// Yields once. `tokio::task::yield_now` would leave its waker with the caller's runtime, which
+/// never runs again if its only thread waits here.
 async fn yield_once() {
     let mut polled = false;
     poll_fn(|context| {
@@ -159,7 +163,7 @@ async fn yield_once() {
     .await;
 }
 
-/// Polls `work` on the calling thread until it is done. No runtime is needed for that.
+/// Polls `work` on the calling thread until it is done, without a runtime.
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -186,7 +190,7 @@ async fn connect(config: &Config) -> Result<(Client, ConnectionDriver), StoreErr
         connect_guarded(config).await
     };
     match config.get_connect_timeout().copied() {
-        // Theirs is for each address, and ends when the socket is open.
+        // The library's timeout applies to each address, and ends when the socket is open.
         Some(bound) => tokio::time::timeout(bound, opening)
             .await
             .map_err(|late| StoreError::Unavailable(late.into()))?,
@@ -197,27 +201,21 @@ async fn connect(config: &Config) -> Result<(Client, ConnectionDriver), StoreErr
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Waiting for it would panic on a thread that drives tasks.
+            // Waiting for the shutdown would panic on a runtime thread.
             runtime.shutdown_background();
         }
     }
 }
 
-// --- Guarded: connections without encryption beyond this machine, on which no password is sent in clear
-// --- text.
-// ---
-// --- `PostgreSQL` has ways to prove that one knows a password without showing it. A server that asks for the
-// --- password itself, or an impostor, does not get it.
-
-/// The type of a message in which the server says how to authenticate.
+/// The message type of an authentication request.
 const AUTHENTICATION_TAG: u8 = b'R';
-/// "Authenticated", and "send the password".
+/// Authentication codes: authenticated, and send the password in clear text.
 const AUTH_OK: u32 = 0;
 const AUTH_CLEARTEXT_PASSWORD: u32 = 3;
-/// The type, the length and the kind of authentication.
+/// The length of the message type, the length field and the authentication code.
 const AUTH_HEADER_LEN: usize = 9;
 
-/// Connects to the first host that answers.
+/// Connects to the first host that accepts.
 async fn connect_guarded(config: &Config) -> Result<(Client, ConnectionDriver), StoreError> {
     if config.get_target_session_attrs() != TargetSessionAttrs::Any {
         let why = "target_session_attrs needs an encrypted connection or this machine".to_owned();
@@ -244,7 +242,7 @@ async fn open(config: &Config) -> Result<TcpStream, StoreError> {
             Some(address) => TcpStream::connect((*address, port)).await,
             None => TcpStream::connect((name.as_str(), port)).await,
         };
-        match opened.and_then(|stream| prepared_statements(stream, config)) {
+        match opened.and_then(|stream| configure_socket(stream, config)) {
             Ok(stream) => return Ok(stream),
             Err(error) => to_store_error = error.into(),
         }
@@ -252,8 +250,8 @@ async fn open(config: &Config) -> Result<TcpStream, StoreError> {
     Err(StoreError::Unavailable(to_store_error))
 }
 
-/// The stream, with the settings that a connection of the library has.
-fn prepared_statements(stream: TcpStream, config: &Config) -> io::Result<TcpStream> {
+/// Applies the socket options that the library would set.
+fn configure_socket(stream: TcpStream, config: &Config) -> io::Result<TcpStream> {
     use rustix::net::sockopt;
     stream.set_nodelay(true)?;
     if config.get_keepalives() {
@@ -269,13 +267,13 @@ fn prepared_statements(stream: TcpStream, config: &Config) -> io::Result<TcpStre
     Ok(stream)
 }
 
-/// A stream that fails where the server asks for the password in clear text, before the client can see
-/// that.
+/// A stream that fails if the server asks for the password in clear text, before the client reads
+/// the request.
 struct CleartextGuard<S> {
     stream: S,
-    /// The beginning of the message that is being read; none once the client is authenticated.
+    /// The header of the current message. `None` after authentication.
     head: Option<Vec<u8>>,
-    /// How many bytes of that message are left.
+    /// The number of bytes left in the current message.
     left: usize,
     cleartext_requested: Arc<AtomicBool>,
 }
@@ -290,7 +288,7 @@ impl<S> CleartextGuard<S> {
         }
     }
 
-    /// Follows the messages in what was read.
+    /// Parses the messages in the bytes read.
     fn inspect(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let (Some(head), false) = (&mut self.head, bytes.is_empty()) {
             if self.left > 0 {
@@ -308,7 +306,7 @@ impl<S> CleartextGuard<S> {
             let length = u32::from_be_bytes(length) as usize;
             let authenticates = head[0] == AUTHENTICATION_TAG && length >= AUTH_HEADER_LEN - 1;
             if !authenticates {
-                // The length counts itself.
+                // The length field includes itself.
                 self.left = length.saturating_sub(4);
                 head.clear();
             } else if let Some(kind) =
@@ -366,9 +364,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CleartextGuard<S> {
     }
 }
 
-// --- Error: what the database's errors mean to a caller.
-
-/// Whether the connection is of no more use.
+/// Returns whether the connection is unusable.
 pub(super) fn is_lost(error: &Error) -> bool {
     let by_code = error.code().is_some_and(|code| code.code().starts_with("57P"));
     let by_socket =
@@ -376,7 +372,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     error.is_closed() || by_code || by_socket
 }
 
-/// What a failed statement means.
+/// Maps the error of a statement.
 pub(super) fn to_store_error(error: Error) -> StoreError {
     let Some(code) = error.code() else {
         return if is_lost(&error) {
@@ -386,7 +382,7 @@ pub(super) fn to_store_error(error: Error) -> StoreError {
         };
     };
     match *code {
-        // Nothing was written, and another time it may be.
+        // Nothing was written, and a retry may succeed.
         SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::LOCK_NOT_AVAILABLE
@@ -396,7 +392,7 @@ pub(super) fn to_store_error(error: Error) -> StoreError {
         | SqlState::IO_ERROR
         | SqlState::OUT_OF_MEMORY
         | SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::Storage(error.into()),
-        // It goes down or comes up, or does not let us in.
+        // The server is starting, stopping, or rejects the login.
         SqlState::INVALID_CATALOG_NAME => StoreError::Unavailable(error.into()),
         ref code if ["57P", "08", "28"].iter().any(|class| code.code().starts_with(class)) => {
             StoreError::Unavailable(error.into())
@@ -405,7 +401,7 @@ pub(super) fn to_store_error(error: Error) -> StoreError {
     }
 }
 
-/// What it means that no connection could be made.
+/// Maps the error of a connection attempt.
 pub(super) fn to_connect_error(error: Error) -> StoreError {
     match to_store_error(error) {
         StoreError::Engine(cause) => StoreError::Unavailable(cause),
@@ -433,7 +429,7 @@ mod tests {
         message(AUTHENTICATION_TAG, &[&kind.to_be_bytes()[..], more].concat())
     }
 
-    /// Whether the guard stops these bytes, in pieces of any size.
+    /// Returns whether the guard stops these bytes, for chunks of any size.
     fn stops(bytes: &[u8]) -> bool {
         let stopped = |size: usize| {
             let mut guard = CleartextGuard::new((), Arc::default());
@@ -453,7 +449,7 @@ mod tests {
         assert!(stops(&clear));
         assert!(stops(&[message(b'N', b"Swelcome\0\0"), clear.clone()].concat()));
         assert!(stops(&[scram.clone(), clear.clone()].concat()), "after another question too");
-        // What follows is data, and may look like anything.
+        // Data after authentication may contain any bytes.
         assert!(!stops(&[scram, ok, message(b'D', &clear), clear].concat()));
         assert!(!stops(&message(b'E', b"SFATAL\0\0")));
     }

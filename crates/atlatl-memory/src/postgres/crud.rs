@@ -1,4 +1,4 @@
-//! Statements that insert, read, update and delete memories.
+//! Statements that insert, read, update and delete memories, and the column types they use.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
@@ -13,12 +13,13 @@ use super::session::{Session, Value};
 use crate::listing::{changed, confidence, expires, microseconds, status};
 use crate::store::{BoxError, OnConflict, PutOutcome, StoreError, UpdateFn};
 
-/// Memories that go to the database at once. While it puts them, the next are made ready.
+/// The number of memories per statement. While the database inserts one batch, the next is
+/// prepared.
 const BATCH_LEN: usize = 125;
-/// The first of them: until they are on their way nothing else is.
+/// The length of the first batch. It is shorter because nothing overlaps with its preparation.
 const FIRST_BATCH_LEN: usize = 32;
 
-/// Who asks, and what their words begin with.
+/// A tenant, and the prefix of its words in the full-text index.
 #[derive(Debug, Clone)]
 pub(super) struct Tenant {
     pub(super) name: String,
@@ -31,8 +32,8 @@ pub(super) fn put(
     memories: &[Memory],
     on_conflict: OnConflict,
 ) -> Result<Vec<PutOutcome>, StoreError> {
-    // In the order of their ids: two who put the same memories cannot wait for each other. What is
-    // there twice stays in its order, and never meets itself in one batch.
+    // In the order of their ids, so that concurrent writers of the same memories cannot deadlock.
+    // Duplicates keep their order and never share a batch.
     let mut order: Vec<usize> = (0..memories.len()).collect();
     order.sort_by_key(|&n| memories[n].id.as_u128());
     let mut outcomes = vec![PutOutcome::Kept; memories.len()];
@@ -54,7 +55,7 @@ pub(super) fn put(
     Ok(outcomes)
 }
 
-/// Memories as they go to the database.
+/// Memories in the form in which they are inserted.
 struct PreparedBatch<'a> {
     memories: Vec<(usize, &'a Memory)>,
     json: Vec<String>,
@@ -70,7 +71,7 @@ impl<'a> PreparedBatch<'a> {
         Self { memories, json, tsvector }
     }
 
-    /// Those in these places.
+    /// Returns the rows at these indexes.
     fn rows(&self, places: impl Iterator<Item = usize>) -> Rows<'_> {
         Rows::from_memories(
             places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.tsvector[n])),
@@ -108,7 +109,7 @@ fn put_batch(
     replace(db, tenant, &old, &batch.rows(changed.into_iter()))
 }
 
-/// The keys and texts of the memories called `ids`.
+/// Returns the keys and the JSON of the memories with these ids.
 fn stored_json(
     db: &Session,
     tenant: &Tenant,
@@ -124,14 +125,14 @@ fn stored_json(
     Ok(rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect())
 }
 
-/// Puts new versions in the place of those with these keys.
+/// Replaces the versions with these keys by new ones.
 fn replace(db: &Session, tenant: &Tenant, old: &[i64], new: &Rows<'_>) -> Result<(), StoreError> {
     delete_dependents(db, tenant, old)?;
     let keys = update_memories(db, new)?;
     insert_documents(db, new, &keys)
 }
 
-/// Removes what lies beside memories: their texts, words and vectors.
+/// Deletes the documents, words and vectors of memories.
 fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
     for table in ["document", "vector"] {
         let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
@@ -140,7 +141,7 @@ fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), 
     Ok(())
 }
 
-/// Those that are there, in order.
+/// Returns the memories that exist, in order.
 pub(super) fn get_all(
     db: &Session,
     tenant: &Tenant,
@@ -187,8 +188,8 @@ pub(super) fn update(
     change: UpdateFn<'_>,
 ) -> Result<Option<Memory>, StoreError> {
     let id = Uuid::from(id);
-    // Two statements: one that waits for a lock sees the row that was locked as it is then, and all
-    // else as it was before.
+    // Two statements, because a statement that waits for a lock sees the locked row in its new
+    // version, but everything else as of its start.
     let lock = "SELECT 1 FROM atlatl.memory WHERE tenant = $1 AND id = $2 FOR UPDATE";
     if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)])?.is_empty() {
         return Ok(None);
@@ -198,7 +199,7 @@ pub(super) fn update(
     let before = read(&stored)?;
     let same = before.id.clone();
     let mut memory = change(before).map_err(StoreError::Invalid)?;
-    // A change is of one memory, whatever it says.
+    // An update cannot change the id.
     memory.id = same;
     memory.validate().map_err(StoreError::Invalid)?;
     let json = memory.to_json();
@@ -210,7 +211,7 @@ pub(super) fn update(
     Ok(Some(memory))
 }
 
-/// Removes the memories called `ids`; which of them were there.
+/// Deletes the memories with these ids, and returns the ids that existed.
 pub(super) fn delete(db: &Session, tenant: &Tenant, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let sql = "DELETE FROM atlatl.memory WHERE tenant = $1 AND id = ANY ($2) RETURNING id, key";
     let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
@@ -221,14 +222,12 @@ pub(super) fn delete(db: &Session, tenant: &Tenant, ids: &[Uuid]) -> Result<Vec<
     Ok(gone.iter().map(|row| row.get(0)).collect())
 }
 
-/// A stored memory.
+/// Parses a stored memory.
 pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
     Memory::from_json(json).map_err(StoreError::Damaged)
 }
 
-// --- Rows: memories as columns, so that many go to the database in one statement.
-
-/// Memories, column by column.
+/// Memories as column arrays, so that one statement inserts many.
 #[derive(Default)]
 pub(super) struct Rows<'a> {
     ids: Vec<Uuid>,
@@ -246,7 +245,7 @@ pub(super) struct Rows<'a> {
     lengths: Vec<i32>,
 }
 
-/// What stands in `memory`, from the values `$1` to `$10`.
+/// The columns of `memory`, from the parameters `$1` to `$10`.
 const COLUMNS: &str =
     "id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades";
 const UNNESTED_COLUMNS: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], \
@@ -293,9 +292,9 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Puts those whose ids are free, with their texts and words beside them; their ids. The others stay
-/// as they are, and nobody else changes them until the transaction ends: with a condition that never
-/// holds nothing is updated, but everything is locked, and in the order of the rows.
+/// Inserts the memories whose ids are free, with their documents and words, and returns their ids.
+/// Existing rows stay unchanged, but are locked until the transaction ends: an update with a
+/// condition that never holds locks the rows in order without changing them.
 pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
     let sql = format!(
         "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
@@ -318,7 +317,7 @@ pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, Sto
     Ok(stored.iter().map(|row| row.get(0)).collect())
 }
 
-/// Puts those into `memory` whose ids are there, with new keys.
+/// Updates the rows in `memory` whose ids exist, with new keys. Returns the keys.
 pub(super) fn update_memories(
     db: &Session,
     rows: &Rows<'_>,
@@ -333,7 +332,7 @@ pub(super) fn update_memories(
     Ok(stored.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// Puts the texts and words of those that have a key beside them.
+/// Inserts the documents and words of the memories that have a key.
 pub(super) fn insert_documents(
     db: &Session,
     rows: &Rows<'_>,
@@ -353,9 +352,7 @@ pub(super) fn insert_documents(
     db.execute(sql, &values).map(drop)
 }
 
-// --- Value: what our types are in the tables.
-
-/// An id.
+/// An id in a `uuid` column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Uuid(u128);
 
@@ -394,7 +391,8 @@ impl<'a> FromSql<'a> for Uuid {
     }
 }
 
-/// Text without the character that the database does not take; different texts stay different.
+/// Escapes the NUL character, which `PostgreSQL` does not accept in text. The encoding is
+/// injective.
 pub(super) fn storable(text: &str) -> String {
     if text.contains(['\0', '\\']) {
         text.replace('\\', "\\\\").replace('\0', "\\0")
@@ -403,15 +401,15 @@ pub(super) fn storable(text: &str) -> String {
     }
 }
 
-/// A list of texts as the database writes one.
-pub(super) fn array<'a>(stored_json: impl IntoIterator<Item = &'a String>) -> String {
-    let quoted = stored_json
+/// Formats an array literal.
+pub(super) fn array<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted = texts
         .into_iter()
         .map(|text| format!("\"{}\"", storable(text).replace('\\', "\\\\").replace('"', "\\\"")));
     format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
 }
 
-/// A number of rows.
+/// Converts a row limit.
 pub(super) fn rows(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -423,8 +421,8 @@ mod tests {
     #[test]
     fn what_the_database_does_not_take_is_written_differently() {
         assert_eq!(storable("a\0b\\0"), "a\\0b\\\\0");
-        let stored_json = ["a,b".to_owned(), "\"{\\".to_owned()];
-        assert_eq!(array(&stored_json), r#"{"a,b","\"{\\\\"}"#);
+        let texts = ["a,b".to_owned(), "\"{\\".to_owned()];
+        assert_eq!(array(&texts), r#"{"a,b","\"{\\\\"}"#);
         assert_eq!(array(&[]), "{}");
     }
 }

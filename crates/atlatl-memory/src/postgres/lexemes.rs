@@ -1,4 +1,9 @@
-//! Lexemes: words in the form that the index takes, and questions in its language.
+//! Full-text lexemes: tokenizer, Porter stemmer, `tsvector` documents and `tsquery` expressions.
+//!
+//! The tokenizer cuts text as `SQLite`'s does, so that both stores find the same memories: letters
+//! and digits form words; case, accents of Latin letters and English suffixes are ignored.
+//! `PostgreSQL`'s own parsers treat links, files and signed numbers specially, drop what they do
+//! not recognize, and find no words in scripts without spaces.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,27 +14,28 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::search::query::{Need, Phrase, Terms, segment_for_index};
 
-/// The last place that a word can have in the index.
+/// The last position that a `tsvector` can hold.
 const MAX_POSITION: u16 = 16_383;
-/// As many places as one word can have.
+/// The maximum number of positions of one lexeme.
 const MAX_POSITIONS_PER_WORD: usize = 255;
-/// Bytes that the index takes of one memory.
+/// The maximum size of a `tsvector`.
 const MAX_TSVECTOR_BYTES: usize = (1 << 20) - 1;
-/// What the words of a memory begin with that has too many for their places, where others have the
-/// tenant's mark. It is as short as what stood between two words in the text: so they all fit.
+/// The prefix of the lexemes of a memory with too many words for positions, in place of the
+/// tenant's prefix. It is as short as the separator between two words in the text, so that all of
+/// them fit.
 const UNORDERED_PREFIX: &str = "~";
 
-/// The words of a memory.
+/// The full-text document of a memory.
 #[derive(Debug)]
 pub(super) struct TsVector {
-    /// What the index takes.
+    /// The `tsvector` literal.
     pub(super) words: String,
-    /// How many words.
+    /// The number of words.
     pub(super) length: i32,
 }
 
-/// What every word of a tenant begins with, so that the index is by tenant without an extension. Two
-/// tenants may have the same mark; the rows say whose they are.
+/// Returns the prefix of all lexemes of a tenant, which partitions the index by tenant without an
+/// extension. Two tenants may share a prefix; the rows have the tenant.
 pub(super) fn tenant_prefix(tenant: &str) -> String {
     let hash = tenant
         .bytes()
@@ -38,7 +44,7 @@ pub(super) fn tenant_prefix(tenant: &str) -> String {
     [0, 5, 10, 15].map(|shift| char::from(letters[(hash >> shift & 31) as usize])).iter().collect()
 }
 
-/// Puts the words of `memory` in order. Of one with very many words only is known which they are.
+/// Builds the full-text document of `memory`. A document with very many words has no positions.
 pub(super) fn index(tenant_prefix: &str, memory: &Memory) -> TsVector {
     let mut places: BTreeMap<String, Vec<(u16, char)>> = BTreeMap::new();
     let (mut place, mut length, mut long) = (0_u16, 0_i32, false);
@@ -55,10 +61,10 @@ pub(super) fn index(tenant_prefix: &str, memory: &Memory) -> TsVector {
                 of_word.push((place, weight));
             }
         }
-        // No phrase goes from one field into the next.
+        // No phrase spans two fields.
         place = (place + 1).min(MAX_POSITION);
     }
-    // Their number and a byte to even things out are kept before the places, two bytes each.
+    // Each lexeme has a count and an alignment byte before its positions of two bytes each.
     let bytes =
         places.iter().map(|(word, places)| tenant_prefix.len() + word.len() + 3 + 2 * places.len());
     long |= bytes.sum::<usize>() > MAX_TSVECTOR_BYTES;
@@ -67,7 +73,7 @@ pub(super) fn index(tenant_prefix: &str, memory: &Memory) -> TsVector {
     for (word, places) in &places {
         let (tenant_prefix, places) =
             if long { (UNORDERED_PREFIX, &[][..]) } else { (tenant_prefix, &places[..]) };
-        // Only scripts without spaces can be more, with half a million different pairs.
+        // Only scripts without spaces can exceed the limit, with half a million distinct bigrams.
         let Some(rest) = left.checked_sub(tenant_prefix.len() + word.len()) else { continue };
         left = rest;
         push_lexeme(&mut words, tenant_prefix, word);
@@ -84,7 +90,7 @@ fn push_lexeme(out: &mut String, tenant_prefix: &str, word: &str) {
     out.push('\'');
     out.push_str(tenant_prefix);
     for letter in word.chars() {
-        // A word has neither, as it is cut; if it ever had, it would be quoted here.
+        // The tokenizer produces neither character. They are escaped in case that changes.
         if matches!(letter, '\\' | '\'') {
             out.push(letter);
         }
@@ -99,19 +105,19 @@ fn lexeme(tenant_prefix: &str, word: &str) -> String {
     lexeme
 }
 
-/// A question in the language of the index.
+/// A parsed query as `tsquery` expressions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TsQuery {
-    /// All of it.
+    /// The whole query.
     pub(super) whole: String,
-    /// Each phrase.
+    /// One expression per phrase.
     pub(super) each: Vec<String>,
-    /// Each phrase, for memories of which the order of words is not known.
+    /// One expression per phrase, for documents without positions.
     pub(super) unordered: Vec<String>,
 }
 
 impl TsQuery {
-    /// The question, unless it has no words.
+    /// Builds the expressions. Returns `None` if the query has no words.
     pub(super) fn from_terms(tenant_prefix: &str, terms: &Terms) -> Option<Self> {
         let phrases = |tenant_prefix: &str, with: &str| -> Vec<String> {
             terms
@@ -125,14 +131,14 @@ impl TsQuery {
             Need::Any => " | ",
             Need::All => " & ",
         };
-        // A memory has all its words in the one form or in the other.
+        // A document has all its lexemes either with positions or without.
         let whole = format!("({}) | ({})", each.join(between), unordered.join(between));
         (!each.is_empty()).then_some(Self { whole, each, unordered })
     }
 }
 
 fn expression(tenant_prefix: &str, phrase: &Phrase, with: &str) -> Option<String> {
-    // They are in pairs already.
+    // The phrase is segmented into bigrams already.
     let words: Vec<String> = tokenize(&phrase.words).collect();
     let last = words.len().checked_sub(1)?;
     let quoted = words.iter().enumerate().map(|(n, word)| {
@@ -142,23 +148,18 @@ fn expression(tenant_prefix: &str, phrase: &Phrase, with: &str) -> Option<String
     Some(format!("({})", quoted.collect::<Vec<_>>().join(with)))
 }
 
-// --- Words: a text cut as both stores cut it. Letters and digits make a word; case and the accents of
-// --- Latin letters do not count, nor do English endings.
-// ---
-// --- `PostgreSQL` could cut text itself, but its parsers know of links, files and numbers with signs,
-// --- lose what they do not know, and find no words where none are written.
-
-/// A longer word is known by its beginning: the index takes 2046 bytes.
+/// The maximum length of a word in bytes. A longer one is truncated, since a lexeme has at most
+/// 2046 bytes.
 const MAX_WORD_LEN: usize = 255;
 
-/// The words of a text, scripts without spaces in pairs.
+/// Returns the words of a text, with scripts without spaces as bigrams.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
-    // Collected, since the text in pairs is made here.
-    let tokenize: Vec<String> = tokenize(&segment_for_index(text)).collect();
-    tokenize.into_iter()
+    // Collected, because the segmented text is local.
+    let words: Vec<String> = tokenize(&segment_for_index(text)).collect();
+    words.into_iter()
 }
 
-/// The words of a text that is in pairs already.
+/// Splits segmented text into normalized words.
 pub(super) fn tokenize(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric() && !is_combining_mark(c))
         .filter(|word| word.chars().any(char::is_alphanumeric))
@@ -166,7 +167,8 @@ pub(super) fn tokenize(text: &str) -> impl Iterator<Item = String> {
         .filter(|word| !word.is_empty())
 }
 
-/// Without case and accents. Marks on other letters stay: there they make another letter.
+/// Removes case and accents of Latin letters. Marks on other letters stay, since they form
+/// different letters.
 fn fold(word: &str) -> String {
     if word.is_ascii() {
         return word.to_ascii_lowercase();
@@ -188,15 +190,10 @@ fn truncate_word(mut word: String) -> String {
     word
 }
 
-// --- Porter: English words without their endings, so that `deploying` finds `deployed`.
-// ---
-// --- The steps are those of Porter's paper of 1980 with the two later corrections, as `SQLite` has them:
-// --- both stores find the same. A test compares them.
-
-/// Shorter words have no endings, longer ones are no words.
+/// The lengths of words that the stemmer handles, as in `SQLite`.
 const STEMMABLE_LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
 
-/// `(ending, what stands in its place)`, the longer before those that end it.
+/// Pairs of a suffix and its replacement. A longer suffix comes before its own suffixes.
 type Endings = &'static [(&'static str, &'static str)];
 
 const STEP_2: Endings = &[
@@ -255,7 +252,8 @@ const STEP_4: Endings = &[
     ("ize", ""),
 ];
 
-/// The stem of a word in small letters.
+/// Returns the stem of a lowercase word, by Porter's algorithm of 1980 with its two later
+/// corrections, as in `SQLite`, so that `deploying` finds `deployed`. A test compares both.
 pub(super) fn stem(mut word: String) -> String {
     if !STEMMABLE_LENGTHS.contains(&word.len()) {
         return word;
@@ -324,7 +322,7 @@ fn past(word: &mut String) {
     }
 }
 
-/// Swaps the first ending that fits, if its stem may lose it.
+/// Replaces the first matching suffix, if the condition holds for its stem.
 fn swap(word: &mut String, endings: Endings, may: impl Fn(&str, &str) -> bool) {
     let fitting = endings.iter().find(|(end, _)| word.len() > end.len() && word.ends_with(end));
     if let Some((ending, with)) = fitting
@@ -334,12 +332,12 @@ fn swap(word: &mut String, endings: Endings, may: impl Fn(&str, &str) -> bool) {
     }
 }
 
-/// `y` is a vowel behind a consonant.
+/// `y` is a vowel after a consonant.
 fn is_vowel(letter: u8, after_consonant: bool) -> bool {
     matches!(letter, b'a' | b'e' | b'i' | b'o' | b'u') || (letter == b'y' && after_consonant)
 }
 
-/// Of each byte, whether it is a consonant.
+/// Returns for each byte whether it is a consonant.
 fn consonants(stem: &str) -> impl Iterator<Item = bool> {
     let mut consonant = false;
     stem.bytes().map(move |letter| {
@@ -352,7 +350,7 @@ fn has_vowel(stem: &str) -> bool {
     stem.bytes().enumerate().any(|(n, letter)| is_vowel(letter, n > 0))
 }
 
-/// How often consonants follow vowels.
+/// Returns the number of vowel-consonant sequences.
 fn measure(stem: &str) -> usize {
     let mut after_vowel = false;
     consonants(stem)
@@ -364,7 +362,7 @@ fn measure(stem: &str) -> usize {
         .count()
 }
 
-/// Whether it ends in consonant, vowel, consonant, and the last is none of w, x and y.
+/// Returns whether it ends in consonant, vowel, consonant, where the last is not w, x or y.
 fn is_short(stem: &str) -> bool {
     let last: Vec<bool> = consonants(stem).collect();
     last.ends_with(&[true, false, true]) && !stem.ends_with(['w', 'x', 'y'])
@@ -444,7 +442,7 @@ mod tests {
         assert_eq!(long, ["ж".repeat(127)]);
     }
 
-    /// The words that `SQLite` puts into its index.
+    /// Returns the words in `SQLite`'s index.
     fn of_sqlite(text: &str) -> BTreeSet<String> {
         let db = rusqlite::Connection::open_in_memory().expect("a database");
         db.execute_batch(

@@ -1,4 +1,4 @@
-//! Maintain: what is done to a store when nobody asks it anything.
+//! Maintenance: expiry, index repair, leases and the tenant's secret.
 
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
@@ -10,7 +10,7 @@ use super::session::Session;
 use crate::listing::microseconds;
 use crate::store::{BoxError, RepairReport, StoreError};
 
-/// Memories whose words are put into the index at once.
+/// The number of memories indexed per query.
 const REINDEX_BATCH_LEN: i64 = 500;
 
 pub(super) fn expire(
@@ -19,7 +19,7 @@ pub(super) fn expire(
     now: DateTime<Utc>,
     limit: usize,
 ) -> Result<Vec<MemoryId>, StoreError> {
-    // What someone changes just now may live longer then.
+    // A memory that is being updated may get a later expiry.
     let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND expires <= $2 \
                ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED";
     let now = microseconds(now);
@@ -32,7 +32,7 @@ pub(super) fn expire(
     Ok(ids.into_iter().filter(|id| gone.contains(id)).map(MemoryId::from).collect())
 }
 
-/// Writes the words of memories that have none, and removes what lies beside no memory.
+/// Indexes memories that the full-text index lacks, and deletes dependent rows without a memory.
 pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport, StoreError> {
     let mut orphaned = 0;
     for table in ["document", "vector"] {
@@ -74,7 +74,7 @@ pub(super) fn lease(
     now: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    // A lease that ends later than ours would was taken by a clock that was wrong.
+    // A lease that ends later than this one would was taken by a process with a wrong clock.
     let sql = "INSERT INTO atlatl.lease AS l (task, until) VALUES ($1, $3) \
                ON CONFLICT (tenant, task) DO UPDATE SET until = $3 \
                WHERE l.until <= $2 OR l.until > $3";
@@ -83,16 +83,16 @@ pub(super) fn lease(
     Ok(db.execute(sql, &values)? == 1)
 }
 
-/// The secret, once there is one.
+/// Returns the secret, if it exists.
 pub(super) fn secret(db: &Session, tenant: &Tenant) -> Result<Option<[u8; 32]>, StoreError> {
     let sql = "SELECT secret FROM atlatl.secret WHERE tenant = $1";
     let found = db.query(sql, &[(&tenant.name, Type::TEXT)])?;
     Ok(found.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok()))
 }
 
-/// Makes the secret, unless someone else just did.
+/// Creates the secret, unless another process just did.
 pub(super) fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
-    // Random numbers of the database: 122 bits in each of three.
+    // Three random UUIDs of the database have 122 random bits each.
     let make = "INSERT INTO atlatl.secret (secret) VALUES (sha256( \
                 uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
                 uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";

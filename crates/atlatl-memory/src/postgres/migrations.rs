@@ -1,9 +1,9 @@
-//! Schema: the migrations, and whether a database has had those that this program knows.
+//! Schema migrations, and the compatibility check of a database with this program.
 //!
-//! A migration is one file, and is never changed once it was published. It names the oldest schema
-//! whose programs go on working beside it. One that only adds leaves that as it is, so that old and
-//! new run side by side while the one replaces the other; what nobody reads any more is taken away by
-//! a later one, which says so.
+//! A migration is one file, and never changes after its release. It states the oldest schema
+//! version whose programs keep working with it. A migration that only adds keeps that version, so
+//! that old and new programs run side by side during a rollout. Objects that are no longer used are
+//! dropped by a later migration, which raises it.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::store::StoreError;
 struct Migration {
     name: &'static str,
     sql: &'static str,
-    /// The oldest version that a program may have been written for and still work.
+    /// The oldest schema version whose programs still work.
     oldest: i32,
 }
 
-/// All migrations; the first has number 1.
+/// All migrations. The first has number 1.
 const MIGRATIONS: [Migration; 4] = [
     Migration {
         name: "0001-memories",
@@ -38,14 +38,14 @@ const MIGRATIONS: [Migration; 4] = [
     },
 ];
 
-/// The lock that one who migrates holds: `ATLM`.
+/// The advisory lock held during a migration: `ATLM`.
 const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
-/// A migration may take as long as it needs, and this is more.
+/// The statement timeout of a migration, long enough for any.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
-/// No tenant: a migration is nobody's.
+/// The tenant setting of statements that belong to no tenant.
 pub(super) const NO_TENANT: &str = "";
 
-/// Where a migration is written down.
+/// The table of applied migrations.
 const MIGRATION_TABLE: &str = "
     CREATE SCHEMA IF NOT EXISTS atlatl;
     CREATE TABLE IF NOT EXISTS atlatl.migration (
@@ -56,9 +56,9 @@ const MIGRATION_TABLE: &str = "
     );
 ";
 
-/// Brings the schema up to date, as the owner that the URL names, binds what a restore left unbound, and
-/// lets the role use it. All of it in one transaction; whoever comes second waits and finds nothing to
-/// do. The names of what was applied.
+/// Migrates the schema to the newest version as the owner that the URL names, restores missing
+/// row-level security, and grants access to the role, all in one transaction. A concurrent
+/// migration waits and finds nothing to do. Returns the names of what was applied.
 pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
     let role = owner.role.clone();
     let own = PostgresOptions {
@@ -100,7 +100,7 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
             applied.push("policies".to_owned());
         }
         db.batch(&grants(&role))?;
-        // Without it vectors are compared more slowly, which is no reason to fail.
+        // Without pgvector vectors are compared more slowly, which is no reason to fail.
         db.batch("SAVEPOINT pgvector")?;
         let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector");
         db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" })?;
@@ -108,13 +108,13 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
     })
 }
 
-/// Whether a store can be opened: the schema is one that this program can work with, its policies are
-/// there, and the role is bound by them.
+/// Checks that a store can be opened: the schema version is compatible, the policies exist, and
+/// they apply to the role.
 pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let no_schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace \
                      WHERE nspname = 'atlatl'";
-    // Whoever is a member of the owner has the owner's policy.
+    // The owner's policy applies to all members of the owner role.
     let bound = "SELECT r.rolsuper OR r.rolbypassrls OR EXISTS (SELECT 1 FROM pg_class c \
                  WHERE c.relnamespace = 'atlatl'::regnamespace \
                  AND pg_has_role(r.oid, c.relowner, 'USAGE')) \
@@ -148,7 +148,7 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     })
 }
 
-/// Whether the schema is one that this program knows, with its policies, for its owner.
+/// Checks for the owner that the schema version is compatible and the policies exist.
 pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let there = "SELECT to_regclass('atlatl.migration') IS NOT NULL";
@@ -164,9 +164,9 @@ pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
     })
 }
 
-/// pgvector, if the extension is there and may be used.
+/// Returns pgvector, if the extension is installed and usable.
 pub(super) fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
-    // An index that stops before a filter has enough is of no use: that ended with version 0.8.
+    // Before version 0.8 an index scan could stop before a filter had enough rows.
     let asked = "SELECT n.nspname::text, \
                  regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
                  AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
@@ -180,7 +180,7 @@ pub(super) fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError>
 
 struct Version {
     current: i32,
-    /// The oldest version that programs may know which use it.
+    /// The oldest schema version whose programs may use it.
     oldest: i32,
 }
 
@@ -191,7 +191,7 @@ fn version(db: &Session) -> Result<Version, StoreError> {
     Ok(Version { current: of(0), oldest: of(1) })
 }
 
-/// The newest version that this program knows.
+/// Returns the newest version that this program has.
 pub(super) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
@@ -214,7 +214,7 @@ fn outdated(current: i32) -> String {
     )
 }
 
-/// What the role may do: with rows, and nothing else.
+/// The privileges of the role: row access, and nothing else.
 fn grants(role: &str) -> String {
     let role = quoted(role);
     format!(
@@ -233,7 +233,7 @@ fn grants(role: &str) -> String {
     )
 }
 
-/// A name as SQL has it.
+/// Quotes an SQL identifier.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

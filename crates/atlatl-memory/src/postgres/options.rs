@@ -1,4 +1,5 @@
-//! Options: where the database is, as whom it is asked, and how long is waited.
+//! Connection options, the database handle that verifies the schema before first use, and server
+//! information.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,47 +14,48 @@ use super::pool::Pool;
 use super::session::Access;
 use crate::store::StoreError;
 
-/// For how long a host that says nothing is taken to be there.
+/// How long a silent peer is considered alive.
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which databases may be reached without encryption.
+/// Which databases may be used without encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlainText {
     /// Those on this machine: over a Unix socket or a loopback address.
     Local,
-    /// Any. Memories are readable on the way; a password is never sent in clear text.
+    /// Any. Memories are readable on the network; a password is never sent in clear text.
     Anywhere,
 }
 
-/// How a database is reached.
+/// The connection options of a database.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PostgresOptions {
     /// `postgres://user:password@host/database`.
     pub url: String,
-    /// The password, where the URL has none.
+    /// The password, if the URL has none.
     pub password: Option<String>,
-    /// The role that every statement runs as: it owns nothing and is bound by the policies. The user
-    /// of the URL is this role or a member of it.
+    /// The role that every statement runs as. It owns nothing, and the row-level security policies
+    /// apply to it. The user of the URL is this role or a member of it.
     pub role: String,
-    /// Whether it may be reached without encryption.
+    /// Whether an unencrypted connection is allowed.
     pub plain_text: PlainText,
-    /// The most connections at a time.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// With how many vectors of a model a tenant has an index for them, where pgvector is there. Below
-    /// all are compared.
+    /// The number of vectors of a model from which a tenant has a vector index, if pgvector is
+    /// installed. Below that all vectors are compared.
     pub index_from: usize,
-    /// How long a statement may take.
+    /// The timeout of a statement.
     pub statement_timeout: Duration,
-    /// How long making a connection may take.
+    /// The timeout of connecting.
     pub connect_timeout: Duration,
-    /// How long is waited for a connection where all are in use.
+    /// How long to wait for a free connection.
     pub acquire_timeout: Duration,
 }
 
 impl PostgresOptions {
-    /// The database at `url`, with a few connections and a few seconds for everything.
+    /// Creates options for the database at `url`, with a few connections and timeouts of some
+    /// seconds.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -68,8 +70,8 @@ impl PostgresOptions {
         }
     }
 
-    /// The same, with every statement as the user of the URL, who is bound by the policies; where the
-    /// URL has no password, this one.
+    /// Runs every statement as the user of the URL, to whom the policies apply. If the URL has no
+    /// password, this one is used.
     pub fn as_user(mut self, password: Option<String>) -> Result<Self, StoreError> {
         let config = self.config()?;
         let user = config.get_user().ok_or_else(|| invalid_url("it names no user".to_owned()))?;
@@ -78,13 +80,13 @@ impl PostgresOptions {
         Ok(self)
     }
 
-    /// The same, over connections without encryption as far as `plain_text` allows.
+    /// Sets where unencrypted connections are allowed.
     pub fn with_plain_text(mut self, plain_text: PlainText) -> Self {
         self.plain_text = plain_text;
         self
     }
 
-    /// The same, letting this role in.
+    /// Sets the role that a migration grants access to.
     pub fn for_role(mut self, role: impl Into<String>) -> Self {
         self.role = role.into();
         self
@@ -98,7 +100,7 @@ impl PostgresOptions {
         if config.get_ssl_mode() == SslMode::Require {
             return Err(invalid_url("sslmode=require, and there is no TLS here yet".to_owned()));
         }
-        // There is no TLS, so `sslmode=prefer` would fall back to plain text without a word.
+        // There is no TLS, so `sslmode=prefer` would silently fall back to plain text.
         if self.plain_text == PlainText::Local && !is_local(&config) {
             return Err(StoreError::PlainText {
                 place: place(&config),
@@ -108,7 +110,7 @@ impl PostgresOptions {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(self.connect_timeout);
         }
-        // A host that is gone does not say so.
+        // A dead host does not close its connections.
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
         }
@@ -124,7 +126,7 @@ fn invalid_url(why: String) -> StoreError {
 }
 
 impl fmt::Debug for PostgresOptions {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
             .field("place", &self.config().map(|config| place(&config)).unwrap_or_default())
@@ -138,8 +140,8 @@ impl fmt::Debug for PostgresOptions {
     }
 }
 
-/// Whether nothing of it leaves this machine. Names are not resolved: only `localhost` is this machine,
-/// whatever others may say of it.
+/// Returns whether all traffic stays on this machine. Names are not resolved: of all names only
+/// `localhost` counts.
 pub(super) fn is_local(config: &Config) -> bool {
     let addresses = config.get_hostaddrs();
     if !addresses.is_empty() {
@@ -155,7 +157,7 @@ pub(super) fn is_local(config: &Config) -> bool {
     })
 }
 
-/// Which database, without a password.
+/// Returns the URL of the database without the password.
 pub(super) fn place(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {
         Host::Tcp(name) => {
@@ -168,30 +170,28 @@ pub(super) fn place(config: &Config) -> String {
     format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
 }
 
-// --- Database: the connections, and what was seen when it was first reached.
-
-/// A database that is looked at before it is used, and not before it is there.
+/// A database whose schema is verified before its first use.
 #[derive(Debug)]
 pub(super) struct Database {
     pool: Pool,
     role: String,
-    /// With how many vectors a tenant has an index for them.
+    /// The number of vectors from which a tenant has an index.
     pub(super) index_from: usize,
     capabilities: OnceLock<Capabilities>,
 }
 
 #[derive(Debug)]
 struct Capabilities {
-    /// pgvector, if it is there.
+    /// pgvector, if it is installed.
     pgvector: Option<Pgvector>,
 }
 
-/// The extension that compares vectors.
+/// The pgvector extension.
 #[derive(Debug)]
 pub(super) struct Pgvector {
-    /// Where it lies, as SQL has it.
+    /// The quoted name of its schema.
     pub(super) schema: String,
-    /// Whether it has indexes that go on until a filter has enough, and we may use them.
+    /// Whether it supports iterative index scans (0.8), and this role may use the indexes.
     pub(super) indexes: bool,
 }
 
@@ -201,8 +201,8 @@ impl Database {
         Ok(Self { pool, role, index_from: options.index_from, capabilities: OnceLock::new() })
     }
 
-    /// The connections, and what is known of pgvector. Nothing is asked of a database before it is known
-    /// that the policies bind us there; what is in the way may be gone the next time.
+    /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
+    /// policies apply. A failed verification is repeated at the next use.
     pub(super) fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
         let capabilities = if let Some(capabilities) = self.capabilities.get() {
             capabilities
@@ -219,19 +219,17 @@ impl Database {
         DatabaseInfo::query(&self.pool, &self.role)
     }
 
-    /// Which database, without a password.
+    /// Returns the URL of the database without the password.
     pub(super) fn place(&self) -> &str {
         &self.pool.place
     }
 }
 
-// --- Information about the database server and its schema, for administrators.
-
-/// What a database is.
+/// Information about a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseInfo {
-    /// Which, without a password.
+    /// The URL without the password.
     pub place: String,
     /// The version of the server.
     pub server: String,
@@ -239,11 +237,11 @@ pub struct DatabaseInfo {
     pub role: String,
     /// The version of the schema.
     pub schema: i32,
-    /// The newest version that this program knows.
+    /// The newest schema version that this program has.
     pub known: i32,
-    /// The version of pgvector, if it may be used.
+    /// The version of pgvector, if it is usable.
     pub pgvector: Option<String>,
-    /// The most connections that the server takes.
+    /// The maximum number of connections of the server.
     pub connections: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Pool: connections, and transactions on them that know their tenant.
+//! The connection pool, and transactions that are bound to a tenant.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,7 +13,7 @@ use super::options::{PostgresOptions, place};
 use super::session::{Access, Prologue, Session};
 use crate::store::StoreError;
 
-/// How often is asked what became of a transaction.
+/// The interval between queries for the status of a transaction.
 const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The connections of a process.
@@ -21,29 +21,30 @@ pub(super) struct Pool {
     idle_connections: IdleConnections,
     config: Config,
     options: PostgresOptions,
-    /// Which database, without a password.
+    /// The URL of the database without the password.
     pub(super) place: String,
 }
 
 impl Pool {
-    /// Connects to nothing yet.
+    /// Creates a pool without connecting.
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let config = options.config()?;
         let (place, idle_connections) = (place(&config), IdleConnections::new(options.connections));
         Ok(Self { idle_connections, config, options: options.clone(), place })
     }
 
-    /// Runs `ask` on the state of one moment. Where the connection breaks, once more on another.
+    /// Runs `query` on a consistent snapshot. If the connection breaks, it runs once more on
+    /// another.
     pub(super) fn read<T>(
         &self,
         tenant: &str,
         access: Access,
-        ask: &impl Fn(&Session) -> Result<T, StoreError>,
+        query: &impl Fn(&Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut again = true;
         loop {
             let session = self.session(tenant, access)?;
-            let answer = ask(&session);
+            let answer = query(&session);
             if answer.is_err() && session.is_lost() {
                 self.discard_idle();
                 if again {
@@ -51,7 +52,7 @@ impl Pool {
                     continue;
                 }
             }
-            // Nothing was written: whether the end is heard is all the same.
+            // Nothing was written, so the end need not be confirmed.
             if let Some(connection) = session.end_without_waiting(end_statement(&answer)) {
                 self.idle_connections.put(connection);
             }
@@ -59,7 +60,8 @@ impl Pool {
         }
     }
 
-    /// Runs `change` in a transaction that is durable when this returns `Ok`, and is undone else.
+    /// Runs `change` in a transaction that is durable when this returns `Ok`, and rolled back
+    /// otherwise.
     pub(super) fn write<T>(
         &self,
         tenant: &str,
@@ -72,7 +74,7 @@ impl Pool {
             if done.is_err() && session.is_lost() {
                 self.discard_idle();
             }
-            // It broke while nobody used it: not even the beginning was heard of.
+            // The connection broke while idle: the database received nothing of the transaction.
             if done.is_err() && session.is_lost() && !session.has_begun() && again {
                 again = false;
                 continue;
@@ -92,13 +94,13 @@ impl Pool {
                     self.idle_connections.put(connection);
                     Err(error)
                 }
-                // Without a connection the database undoes it by itself.
+                // Without a connection the database rolls the transaction back.
                 (Err(error), Err(_)) => Err(error),
             };
         }
     }
 
-    /// A connection broke, or nobody answers on it: so it is with the others, most likely.
+    /// Closes the idle connections: if one broke, most likely all did.
     fn discard_idle(&self) {
         self.idle_connections.clear();
     }
@@ -123,11 +125,11 @@ impl Pool {
         opened
     }
 
-    /// The connection broke while a transaction was to be made durable: only the database knows
-    /// whether it was. It is asked, for as long as is waited for a connection anyway.
+    /// Determines the outcome of a transaction whose connection broke during the commit. Only the
+    /// database knows it, and is queried for as long as a caller waits for a connection.
     ///
-    /// "Aborted" is certain. "Committed" is not: a server that crashed before it wrote anything down
-    /// gives the same number to another transaction, and says what became of that.
+    /// "Aborted" is certain. "Committed" is not: a server that crashed before it wrote the
+    /// transaction assigns the same id to another one, and reports the status of that.
     fn resolve_lost_commit(&self, transaction: &str, error: StoreError) -> StoreError {
         let StoreError::Unavailable(cause) = error else { return error };
         let end = Instant::now() + self.options.acquire_timeout.max(self.options.connect_timeout);
@@ -135,7 +137,7 @@ impl Pool {
             match self.status(transaction) {
                 Ok(Some(status)) if status == "aborted" => return StoreError::Unavailable(cause),
                 Ok(Some(status)) if status == "committed" => return StoreError::Unsure(cause),
-                // Nothing was written of such a transaction.
+                // The transaction was never written.
                 Err(StoreError::Engine(why)) if is_unknown_transaction(&*why) => {
                     return StoreError::Unavailable(cause);
                 }
@@ -146,7 +148,7 @@ impl Pool {
     }
 
     fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
-        // No tenant is like this, so nothing can be seen but what is asked for.
+        // No tenant has this name, so no rows are visible.
         let session = self.session("", Access::Keys)?;
         let asked = "SELECT pg_xact_status($1::xid8)";
         let rows = session.query(asked, &[(&transaction, Type::TEXT)]);
@@ -157,7 +159,7 @@ impl Pool {
     }
 }
 
-/// How a transaction ends.
+/// Returns the statement that ends the transaction.
 fn end_statement<T>(done: &Result<T, StoreError>) -> &'static str {
     if done.is_ok() { "COMMIT" } else { "ROLLBACK" }
 }
@@ -179,37 +181,35 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-// --- Idle connections of the pool, and permits for new ones.
-
-/// After the database let nobody in, the next try is not sooner.
+/// The delay before the next attempt after a failed connection attempt.
 const CONNECT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The connections of a process that nobody uses just now.
+/// The idle connections of a process, and the permits for new ones.
 #[derive(Clone)]
 pub(super) struct IdleConnections(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Someone gave a connection back, or closed one.
+    /// Signals that a connection was returned or closed.
     freed: Condvar,
 }
 
 struct State {
     idle: Vec<Connection>,
-    /// How many more may be made.
+    /// The number of connections that may still be opened.
     available: usize,
-    /// Until then nobody tries to connect.
+    /// No connection is attempted before this time.
     paused_until: Option<Instant>,
 }
 
-/// Room for one connection, until it is dropped.
+/// A permit for one connection, released on drop.
 pub(super) struct ConnectionPermit(Arc<Shared>);
 
-/// What there is for one who wants a connection.
+/// An idle connection, or a permit for a new one.
 #[expect(clippy::large_enum_variant, reason = "it is moved once")]
 pub(super) enum Acquired {
     Idle(Connection),
-    /// Room for a new one.
+    /// A permit to open a new connection.
     Permit(ConnectionPermit),
 }
 
@@ -219,7 +219,7 @@ impl IdleConnections {
         Self(Arc::new(Shared { state: Mutex::new(state), freed: Condvar::new() }))
     }
 
-    /// A connection or room for one, as soon as there is either.
+    /// Waits for an idle connection or a permit.
     pub(super) fn take(&self, timeout: Duration) -> Result<Acquired, StoreError> {
         let end = Instant::now() + timeout;
         let mut state = self.0.lock();
@@ -242,22 +242,22 @@ impl IdleConnections {
         }
     }
 
-    /// Gives a connection back on which nothing is open.
+    /// Returns a connection without an open transaction.
     pub(super) fn put(&self, connection: Connection) {
         self.0.lock().idle.push(connection);
-        // One alone: whoever wakes takes it, pause or not. Hundreds may be waiting, and to wake them all
-        // for nothing costs more than what the connection is wanted for.
+        // Wakes one waiter only: it takes the connection even during a pause. Waking hundreds of
+        // waiters for nothing would cost more than the query.
         self.0.freed.notify_one();
     }
 
-    /// The database let nobody in: whoever comes next waits a little before they try.
+    /// Delays the next connection attempts after a failure.
     pub(super) fn pause_connecting(&self) {
         self.0.lock().paused_until = Some(Instant::now() + CONNECT_RETRY_DELAY);
     }
 
-    /// Closes all that lie here.
+    /// Closes all idle connections.
     pub(super) fn clear(&self) {
-        // Each gives its room back, which needs the lock.
+        // Dropping a connection releases its permit, which needs the lock.
         let idle = std::mem::take(&mut self.0.lock().idle);
         drop(idle);
     }
@@ -272,7 +272,7 @@ impl Shared {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.lock().available += 1;
-        // Not one alone: that one may be waiting for a pause to end.
+        // Wakes all waiters, because a single one may be waiting for the end of a pause.
         self.0.freed.notify_all();
     }
 }

@@ -1,4 +1,5 @@
-//! Registry: tenants and keys, made and revoked by whoever owns the schema.
+//! The registry of tenants and API keys: administration by the schema owner, and lookups by
+//! servers.
 
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
@@ -10,69 +11,69 @@ use super::session::Access;
 use super::{Postgres, Session, check_name, migrations};
 use crate::store::StoreError;
 
-/// The tables that have rows of a tenant's, besides the indexes of its vectors.
+/// The tables with rows of a tenant, besides its vector indexes.
 const TENANT_TABLES: [&str; 7] =
     ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
 
-/// Tenants and keys, for the owner of the schema.
+/// Administration of tenants and keys by the owner of the schema.
 #[derive(Debug)]
 pub struct Registry(Pool);
 
-/// A tenant, as a list shows it.
+/// A tenant in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantSummary {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Since when.
+    /// The creation time.
     pub made: DateTime<Utc>,
-    /// What it may use.
+    /// The limits of the tenant.
     pub bounds: TenantLimits,
-    /// How many memories it has.
+    /// The number of memories.
     pub memories: u64,
-    /// How many keys that can be used.
+    /// The number of usable keys.
     pub keys: u64,
 }
 
-/// A key that is to be kept.
+/// A key to store.
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
-    /// Its id.
+    /// The id.
     pub id: &'a str,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: &'a str,
     /// The digest of its secret.
     pub digest: &'a [u8],
-    /// What it may be used for.
+    /// Its scopes.
     pub scopes: &'a [&'a str],
-    /// What people call it.
+    /// A display name.
     pub name: &'a str,
-    /// Until when.
+    /// The expiry time.
     pub expires: Option<DateTime<Utc>>,
 }
 
-/// A key, as a list shows it.
+/// A key in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeySummary {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: String,
-    /// What people call it.
+    /// The display name.
     pub name: String,
-    /// What it may be used for.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// Since when.
+    /// The creation time.
     pub made: DateTime<Utc>,
-    /// Until when.
+    /// The expiry time.
     pub expires: Option<DateTime<Utc>>,
-    /// When it was revoked.
+    /// The time of revocation.
     pub revoked: Option<DateTime<Utc>>,
 }
 
 impl Registry {
-    /// The registry of a database whose owner the URL names.
+    /// Opens the registry. The URL names the owner of the database.
     pub fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
         let own = PostgresOptions { role: "none".to_owned(), connections: 1, ..owner.clone() };
         let pool = Pool::new(&own)?;
@@ -80,7 +81,7 @@ impl Registry {
         Ok(Self(pool))
     }
 
-    /// Makes a tenant; whether it was not there yet. One that is there gets these bounds.
+    /// Creates a tenant, or updates the limits of an existing one. Returns whether it was created.
     pub fn put_tenant(&self, name: &str, bounds: TenantLimits) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "INSERT INTO atlatl.tenant AS t (name, memories, per_minute) VALUES ($1, $2, $3) \
@@ -98,7 +99,7 @@ impl Registry {
         })
     }
 
-    /// All tenants.
+    /// Returns all tenants.
     pub fn tenants(&self) -> Result<Vec<TenantSummary>, StoreError> {
         let sql = "SELECT t.name, micros(t.made), t.memories, t.per_minute, \
                    (SELECT count(*) FROM atlatl.memory m WHERE m.tenant = t.name), \
@@ -124,15 +125,15 @@ impl Registry {
         })
     }
 
-    /// Takes a tenant off the list, with its keys; whether it was on it. Servers know it for a while
-    /// still, and may write.
+    /// Removes a tenant from the registry, with its keys. Returns whether it existed. Servers cache
+    /// tenants, and may still write for a while.
     pub fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "DELETE FROM atlatl.tenant WHERE name = $1";
         self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
     }
 
-    /// Removes everything that a tenant has who is on the list no more; how many memories.
+    /// Deletes all data of a tenant that is no longer registered. Returns the number of memories.
     pub fn erase_tenant(&self, name: &str) -> Result<u64, StoreError> {
         check_name(name, &self.0.place)?;
         self.0.write(name, |db| {
@@ -157,7 +158,7 @@ impl Registry {
         })
     }
 
-    /// Keeps a key; whether there is such a tenant.
+    /// Stores a key. Returns whether the tenant exists.
     pub fn put_key(&self, key: &NewKey<'_>) -> Result<bool, StoreError> {
         let sql = "INSERT INTO atlatl.access_key (id, tenant, digest, scopes, name, expires) \
                    SELECT $1, t.name, $3, $4, $5, to_timestamp($6::float8 / 1000000) \
@@ -178,7 +179,7 @@ impl Registry {
         })
     }
 
-    /// The keys of all tenants, or of one.
+    /// Returns the keys of all tenants, or of one.
     pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<KeySummary>, StoreError> {
         let sql = format!(
             "SELECT id, tenant, name, scopes, {}, {}, {} FROM atlatl.access_key \
@@ -204,14 +205,14 @@ impl Registry {
         })
     }
 
-    /// Revokes a key; whether there is one that was not revoked before.
+    /// Revokes a key. Returns `false` if it does not exist or is revoked already.
     pub fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let sql = "UPDATE atlatl.access_key SET revoked = now() WHERE id = $1 AND revoked IS NULL";
         self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
     }
 }
 
-/// A time as a number.
+/// The SQL for a timestamp in microseconds.
 fn micros(column: &str) -> String {
     format!("floor(extract(epoch FROM {column}) * 1000000)::bigint")
 }
@@ -220,48 +221,46 @@ fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
     micros.and_then(DateTime::from_timestamp_micros)
 }
 
-// --- Access: which tenants there are, and what keys they have, as a server may ask for them.
-
-/// Names that are fetched at once.
+/// The number of tenant names per query.
 const TENANT_PAGE_LEN: i32 = 500;
 
-/// What a tenant may use.
+/// The limits of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// The most memories.
+    /// The maximum number of memories.
     pub memories: Option<u64>,
-    /// The most requests in a minute.
+    /// The maximum number of requests per minute.
     pub per_minute: Option<u32>,
 }
 
-/// A tenant, as a server needs to know it.
+/// A tenant, as a server looks it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantRecord {
-    /// What it may use.
+    /// The limits of the tenant.
     pub bounds: TenantLimits,
-    /// When it was made: one that was removed and made again is another.
+    /// The creation time, which distinguishes a tenant from a later one of the same name.
     pub made: i64,
 }
 
-/// A key as it is kept: without its secret.
+/// A stored key, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredKey {
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: String,
     /// The digest of its secret.
     pub digest: Vec<u8>,
-    /// What it may be used for.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// Until when.
+    /// The expiry time.
     pub expires: Option<DateTime<Utc>>,
     /// Whether it was revoked.
     pub revoked: bool,
 }
 
 impl Postgres {
-    /// The key called `id`.
+    /// Returns the key with this id.
     pub fn key(&self, id: &str) -> Result<Option<StoredKey>, StoreError> {
         let asked = "SELECT tenant, digest, scopes, expires, revoked FROM atlatl.key_of($1)";
         self.query_one(asked, id, |row| StoredKey {
@@ -273,7 +272,7 @@ impl Postgres {
         })
     }
 
-    /// The tenant called `name`, if there is one.
+    /// Returns the tenant with this name.
     pub fn known(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
         let asked = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
         self.query_one(asked, name, |row| TenantRecord {
@@ -285,7 +284,7 @@ impl Postgres {
         })
     }
 
-    /// All tenants, in the order of their names.
+    /// Returns the names of all tenants in order.
     pub fn tenants(&self) -> Result<Vec<String>, StoreError> {
         let (pool, _) = self.0.verified()?;
         let asked = "SELECT name FROM atlatl.tenants_after($1, $2)";
@@ -309,7 +308,7 @@ impl Postgres {
         name: &str,
         made: impl Fn(&tokio_postgres::Row) -> T,
     ) -> Result<Option<T>, StoreError> {
-        // No text of the database's has a zero in it.
+        // `PostgreSQL` does not accept NUL in text.
         if name.contains('\0') {
             return Ok(None);
         }

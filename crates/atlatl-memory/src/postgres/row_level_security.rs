@@ -1,13 +1,13 @@
-//! Policies: whether every table that has rows of tenants' is bound by them, as migrations left it.
+//! Row-level security: checks and restores the protection of every table with tenant rows.
 //!
-//! A backup may have been restored without them, before the roles were there that they name, or for
-//! another owner. Then tenants see each other, or the functions that run as the owner see nothing.
+//! A backup may have been restored without the policies, before their roles existed, or for another
+//! owner. Then tenants see each other's rows, or the functions that run as the owner see none.
 
 use super::migrations::quoted;
 use super::session::Session;
 use crate::store::StoreError;
 
-/// A table that is not bound as it should be.
+/// A table without a required protection.
 #[derive(Debug)]
 struct UnprotectedTable {
     table: String,
@@ -16,15 +16,15 @@ struct UnprotectedTable {
 
 #[derive(Debug, PartialEq, Eq)]
 enum MissingProtection {
-    /// Row level security, which its owner is bound by too.
+    /// Row-level security, enforced for the owner too.
     RowSecurity,
-    /// The policy by which rows are their tenant's.
+    /// The policy that restricts rows to their tenant.
     TenantPolicy,
-    /// The policy by which whoever owns the table sees all of it.
+    /// The policy that gives the table's owner access to all rows.
     OwnerPolicy,
 }
 
-/// What the first table that is not bound lacks, and what helps.
+/// Describes the first unprotected table and the fix. Returns `None` if all are protected.
 pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
     Ok(unprotected_tables(db)?.first().map(|UnprotectedTable { table, missing }| {
         let table = quoted(table);
@@ -37,8 +37,8 @@ pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
     }))
 }
 
-/// Binds what is not bound, as the owner; whether there was something. Touches no table else: servers
-/// may be at work.
+/// Restores missing protection as the owner. Returns whether there was any. Other tables are not
+/// touched, since servers may be running.
 pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
     let unprotected_tables = unprotected_tables(db)?;
     for UnprotectedTable { table, missing } in &unprotected_tables {
@@ -52,7 +52,7 @@ pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
                  USING (tenant = current_setting('atlatl.tenant', true)) \
                  WITH CHECK (tenant = current_setting('atlatl.tenant', true))"
             ),
-            // One that names somebody else may be there.
+            // A policy for another role may exist.
             MissingProtection::OwnerPolicy => format!(
                 "DROP POLICY IF EXISTS owner ON atlatl.{table}; \
                  CREATE POLICY owner ON atlatl.{table} TO CURRENT_USER \
@@ -63,8 +63,8 @@ pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
     Ok(!unprotected_tables.is_empty())
 }
 
-/// Partitions have no policy: whoever asks them by their names gets nothing. What only the owner reads
-/// has no tenant by default, and no policy of tenants.
+/// Finds unprotected tables. Partitions need no policy, because without one direct access returns
+/// no rows. Tables that only the owner reads have no default for the tenant and no tenant policy.
 fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, StoreError> {
     let sql = "WITH held AS (SELECT c.oid, c.relname::text AS name, c.relowner AS owner, \
                    c.relispartition AS part, c.relrowsecurity AND c.relforcerowsecurity AS bound, \

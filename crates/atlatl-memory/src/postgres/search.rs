@@ -1,4 +1,9 @@
-//! TODO module doc
+//! Listing, full-text search and exact vector search.
+//!
+//! Vectors are stored as plain `real[]` arrays, so that a database without pgvector can store them
+//! and one that gets it later needs no migration. With the extension, pgvector compares them;
+//! otherwise plain SQL does, about twenty times slower. All vectors of a tenant are compared,
+//! unless it has so many that there is an [index](super::vector_index).
 
 use std::fmt::Write;
 
@@ -14,8 +19,6 @@ use crate::listing::{Filter, ListPosition, MemoryPage, Order, microseconds};
 use crate::search::query::Need;
 use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
 
-// --- Find: memories by their words.
-
 pub(super) fn lexical(
     db: &Session,
     tsquery: TsQuery,
@@ -23,8 +26,8 @@ pub(super) fn lexical(
     mut condition: Condition,
     limit: usize,
 ) -> Result<Matches, StoreError> {
-    // Where all words must be there, all that is found has each of them, and how rare they are
-    // elsewhere would have to be counted for itself.
+    // If all words must match, every hit has each of them, and their frequencies would need a
+    // separate count.
     let weigh = need == Need::Any && tsquery.each.len() > 1;
     let whole = condition.value(tsquery.whole, Type::TEXT);
     let each = condition.value(tsquery.each, Type::TEXT_ARRAY);
@@ -47,17 +50,15 @@ pub(super) fn lexical(
     Ok(Matches::new(best, total))
 }
 
-// --- List: memories by their order, and the conditions of a filter as SQL.
-
-/// A condition over `m`, which stands for `memory`, and the values in it. `$1` is the tenant.
+/// A condition over `m`, an alias of `memory`, and its parameters. `$1` is the tenant.
 pub(super) struct Condition {
     pub(super) sql: String,
     values: Vec<(Box<dyn ToSql + Sync>, Type)>,
 }
 
 impl Condition {
-    /// What `filter` admits at `now`. That the tenant is named, although the policies name it too,
-    /// lets the database leave out the other partitions when it makes its plan.
+    /// Builds the condition for what `filter` admits at `now`. It names the tenant although the
+    /// row-level security policies do too, so that the planner can prune the other partitions.
     pub(super) fn from_filter(tenant: &Tenant, filter: &Filter, now: DateTime<Utc>) -> Self {
         let mut condition = Self { sql: String::new(), values: Vec::new() };
         let name = condition.value(tenant.name.clone(), Type::TEXT);
@@ -67,7 +68,8 @@ impl Condition {
         if let Some(namespace) = &filter.namespace {
             let name = namespace.as_str();
             let exact = condition.value(name.to_owned(), Type::TEXT);
-            // What lies below begins with the name and a slash; `0` is the sign after the slash.
+            // The namespaces below begin with the name and a slash; `0` is the character after the
+            // slash.
             let from = condition.value(format!("{name}/"), Type::TEXT);
             let to = condition.value(format!("{name}0"), Type::TEXT);
             condition.and(format_args!(
@@ -102,13 +104,13 @@ impl Condition {
         condition
     }
 
-    /// Whose memories are meant.
+    /// Returns the tenant parameter.
     pub(super) fn tenant(&self) -> Value<'_> {
         let (name, kind) = &self.values[0];
         (&**name, kind.clone())
     }
 
-    /// Takes a value; what stands for it.
+    /// Adds a parameter, and returns its placeholder.
     pub(super) fn value(&mut self, value: impl ToSql + Sync + 'static, kind: Type) -> String {
         self.values.push((Box::new(value), kind));
         format!("${}", self.values.len())
@@ -138,7 +140,7 @@ pub(super) fn list_after(
         let id = condition.value(Uuid::from(id), Type::UUID);
         condition.and(format_args!("(m.{column}, m.id) {sign} ({at}, {id})"));
     }
-    // One more than asked for tells whether there are more.
+    // One row more than requested shows whether there are more.
     let mut memories = list_from(db, condition, order, 0, limit.saturating_add(1))?;
     let more = memories.len() > limit;
     memories.truncate(limit);
@@ -155,7 +157,7 @@ pub(super) fn list_from(
     let (column, direction) = column(order);
     let limit = condition.value(rows(limit), Type::INT8);
     let offset = condition.value(i64::try_from(offset).unwrap_or(i64::MAX), Type::INT8);
-    // The texts of those are read that are shown, and of no others.
+    // Documents are read only for the rows of the page.
     let sql = format!(
         "SELECT d.json FROM (SELECT m.key, m.id, m.{column} FROM atlatl.memory m WHERE {} \
          ORDER BY m.{column} {direction}, m.id {direction} LIMIT {limit} OFFSET {offset}) m \
@@ -181,34 +183,27 @@ fn column(order: Order) -> (&'static str, &'static str) {
     }
 }
 
-// --- Nearest: memories by their vectors. All are compared and none is skipped, unless the tenant has so
-// --- many that there is an index ([`near`](super::vector_index)).
-// ---
-// --- They are kept as plain numbers, so that a database without pgvector can keep them too and one that
-// --- gets it later has nothing to change. Where the extension is there it compares them; else plain SQL
-// --- does, some twenty times slower.
-
-/// A vector to which others may be near.
+/// The model and vector of a search.
 pub(super) struct QueryVector<'a> {
     pub(super) model: String,
     pub(super) vector: &'a [f32],
 }
 
 impl<'a> QueryVector<'a> {
-    /// Unless nothing can be near to it.
+    /// Returns `None` for a vector that cannot be compared.
     pub(super) fn new(model: &str, vector: &'a [f32]) -> Option<Self> {
         let usable = !vector.is_empty() && vector.iter().all(|number| number.is_finite());
         usable.then(|| Self { model: storable(model), vector })
     }
 
-    /// What stands for the model and for the vector.
+    /// Adds the parameters, and returns the placeholders of the model and the vector.
     pub(super) fn values(&self, condition: &mut Condition) -> (String, String) {
         let model = condition.value(self.model.clone(), Type::TEXT);
         (model, condition.value(self.vector.to_vec(), Type::FLOAT4_ARRAY))
     }
 }
 
-/// How near a vector `v` is. All have length 1, so the product is the cosine.
+/// The SQL for the cosine similarity of `v`. All vectors have length 1, so it is the dot product.
 pub(super) fn cosine(pgvector: Option<&str>, query_vector: &str) -> String {
     match pgvector {
         Some(schema) => format!(
@@ -220,7 +215,8 @@ pub(super) fn cosine(pgvector: Option<&str>, query_vector: &str) -> String {
     }
 }
 
-/// Which memories have the nearest vectors. `pgvector` is where the extension lies.
+/// Returns the memories with the nearest vectors by comparing all. `pgvector` is the schema of the
+/// extension.
 pub(super) fn nearest(
     db: &Session,
     pgvector: Option<&str>,
@@ -230,7 +226,8 @@ pub(super) fn nearest(
 ) -> Result<Vec<MemoryMatch>, StoreError> {
     let (model, query_vector) = query_vector.values(&mut condition);
     let limit = condition.value(rows(limit), Type::INT8);
-    // What is of another length cannot be compared: a text that no vector can be made from.
+    // An empty vector marks a text that the model refused, and vectors of other lengths cannot be
+    // compared.
     let cosine = cosine(pgvector, &query_vector);
     let sql = format!(
         "SELECT m.id, {cosine}, m.fades FROM atlatl.memory m \
@@ -243,14 +240,14 @@ pub(super) fn nearest(
     Ok(matches(&found))
 }
 
-/// Rows that begin with an id, how near it is and whether it fades.
+/// Converts rows that begin with an id, a score and a decay flag.
 pub(super) fn matches(found: &[Row]) -> Vec<MemoryMatch> {
     let one = |row: &Row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
     found.iter().map(one).collect()
 }
 
-/// What has no vector. A mark behind the last that got one would pass over a memory that has an older
-/// key and was acknowledged later.
+/// Returns the memories without a vector. A high-water mark would skip a memory that has an older
+/// key and was committed later.
 pub(super) fn unembedded(
     db: &Session,
     tenant: &Tenant,
@@ -286,8 +283,8 @@ pub(super) fn put(
 ) -> Result<(), StoreError> {
     let key = |version: u64| i64::try_from(version).unwrap_or(i64::MAX);
     let keys: Vec<i64> = vectors.iter().map(|(version, _)| key(*version)).collect();
-    // Nobody changes these memories until their vectors are there: a vector of a version that is gone
-    // would be nobody's. In the order in which others take them.
+    // Locks the memories until their vectors are stored, so that no vector of a deleted version
+    // remains. The order is the one of other writers, which prevents deadlocks.
     let lock = "SELECT key FROM atlatl.memory WHERE tenant = $1 AND key = ANY ($2) \
                 ORDER BY id FOR SHARE";
     let there = db.query(lock, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
@@ -298,7 +295,7 @@ pub(super) fn put(
         if !there.contains(&key) {
             continue;
         }
-        // One that cannot be compared would spoil every question.
+        // A vector that is not finite would break every comparison.
         let usable = vector.iter().all(|number| number.is_finite());
         let vector = if usable { &vector[..] } else { &[] };
         let sql = "INSERT INTO atlatl.vector (model, key, vector) VALUES ($1, $2, $3) \

@@ -1,11 +1,10 @@
-//! Session: one transaction on one connection, for one tenant.
+//! A transaction on one connection, bound to one tenant, and the prologue that begins it.
 //!
-//! Everything about it is set inside the transaction and gone with it: so a connection is nobody's
-//! between two transactions, and a pooler that lends connections by transaction may stand in between
-//! if it knows prepared statements.
+//! All settings are local to the transaction. Between transactions a connection belongs to no
+//! tenant, and a transaction-level pooler may sit in between if it supports prepared statements.
 //!
-//! A transaction begins with its first statement: who asks, and for how long, goes out with it and
-//! before it, and its answer counts only if both were taken.
+//! A transaction begins with its first statement: the prologue with the tenant and the timeout is
+//! sent before it in the same round trip, and the result counts only if both succeed.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -20,23 +19,23 @@ use super::options::PostgresOptions;
 use crate::listing::Filter;
 use crate::store::StoreError;
 
-/// How much longer than the database itself is waited for its word that time is over.
+/// How much longer than the server's statement timeout the client waits.
 const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
-/// A value and its type.
+/// A parameter and its type.
 pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// One transaction. Dropped before it ended, it takes its connection with it.
+/// A transaction. If it is dropped before its end, the connection is closed.
 pub(super) struct Session {
     connection: Connection,
     deadline: Duration,
     lost: Cell<bool>,
-    /// What goes before the first statement, until it went.
+    /// The prologue, until it is sent.
     prologue: RefCell<Option<Prologue>>,
     transaction: RefCell<Option<String>>,
 }
 
-/// A transaction whose end was not heard.
+/// A transaction whose end was not confirmed.
 pub(super) struct UnconfirmedEnd {
     pub(super) error: StoreError,
     /// Whether the connection broke.
@@ -44,7 +43,7 @@ pub(super) struct UnconfirmedEnd {
 }
 
 impl Session {
-    /// A transaction that begins with its first statement.
+    /// Creates a transaction that begins with its first statement.
     pub(super) fn new(connection: Connection, prologue: Prologue, limit: Duration) -> Self {
         Self {
             connection,
@@ -55,7 +54,7 @@ impl Session {
         }
     }
 
-    /// The rows that a statement gives.
+    /// Runs a statement and returns its rows.
     pub(super) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
         #[cfg(feature = "contract")]
         super::statement_recorder::record(sql, values);
@@ -66,7 +65,7 @@ impl Session {
         })
     }
 
-    /// How many rows a statement changed.
+    /// Runs a statement and returns the number of affected rows.
     pub(super) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         #[cfg(feature = "contract")]
         super::statement_recorder::record(sql, values);
@@ -77,17 +76,17 @@ impl Session {
         })
     }
 
-    /// Several statements without values.
+    /// Runs several statements without parameters.
     pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
         self.run_with_prologue(self.connection.client().batch_execute(sql))
     }
 
-    /// Ends the transaction with this word; the connection, when that was heard of.
-    pub(super) fn end(self, word: &str) -> Result<Connection, UnconfirmedEnd> {
+    /// Ends the transaction with this statement, and returns the connection when that is confirmed.
+    pub(super) fn end(self, statement: &str) -> Result<Connection, UnconfirmedEnd> {
         let ended = if self.prologue.borrow().is_some() {
             Ok(())
         } else {
-            self.with_timeout(self.connection.client().batch_execute(word))
+            self.with_timeout(self.connection.client().batch_execute(statement))
         };
         match ended {
             Ok(()) => Ok(self.connection),
@@ -95,30 +94,30 @@ impl Session {
         }
     }
 
-    /// Ends the transaction with this word and gives the connection at once, if there is still one:
-    /// whatever is asked on it next comes behind the word.
-    pub(super) fn end_without_waiting(self, word: &str) -> Option<Connection> {
-        let said = self.prologue.borrow().is_some() || self.connection.execute_detached(word);
+    /// Ends the transaction with this statement, and returns the connection without waiting if it
+    /// is still open. Later statements are executed after this one.
+    pub(super) fn end_without_waiting(self, statement: &str) -> Option<Connection> {
+        let said = self.prologue.borrow().is_some() || self.connection.execute_detached(statement);
         (said && !self.lost.get()).then_some(self.connection)
     }
 
-    /// Whether the database knows of this transaction.
+    /// Returns whether the database began this transaction.
     pub(super) fn has_begun(&self) -> bool {
         self.transaction.borrow().is_some()
     }
 
-    /// Whether the connection broke.
+    /// Returns whether the connection broke.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.get()
     }
 
-    /// What the database calls this transaction, if it writes.
+    /// Returns the transaction id, if the transaction writes.
     pub(super) fn transaction(&self) -> String {
         self.transaction.borrow().clone().unwrap_or_default()
     }
 
-    /// Runs `work`, behind what opens the transaction if that is still to be sent. Both go out before
-    /// an answer comes.
+    /// Runs `work`, after the prologue if that has not been sent yet. Both are sent before a result
+    /// arrives.
     fn run_with_prologue<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
@@ -142,11 +141,11 @@ impl Session {
         &self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
-        // Inside, since a timer belongs to the connection's runtime.
+        // Inside the future, because the timer belongs to the connection's runtime.
         match self.connection.run(async { timeout(self.deadline, work).await }) {
             Ok(done) => done.map_err(|error| self.record_error(error)),
             Err(late) => {
-                // Its answer may still come, and would be taken for another one.
+                // The late result would be read as the result of another statement.
                 self.lost.set(true);
                 Err(StoreError::Unavailable(late.into()))
             }
@@ -159,37 +158,36 @@ impl Session {
     }
 }
 
-/// The types of values, and the values.
+/// Separates types and parameters.
 fn split<'a>(values: &[Value<'a>]) -> (Vec<Type>, Vec<&'a (dyn ToSql + Sync)>) {
     values.iter().map(|(value, kind)| (kind.clone(), *value)).unzip()
 }
 
-// --- The statements that begin a transaction: isolation, tenant, role and statement timeout.
-
-/// What a transaction is for.
+/// The kind of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Reads by keys and in orders: the same plan does for all values.
+    /// Reads by key or in order: a generic plan fits all parameters.
     Keys,
-    /// Reads what some condition lets through: a plan for its values may be a better one.
+    /// Reads with a filter: a plan for the given parameters may be better.
     Condition,
     Write,
 }
 
 impl Access {
-    /// Of a read of what `filter` lets through.
+    /// Returns the kind of a read with this filter.
     pub(super) fn by(filter: &Filter) -> Self {
         if *filter == Filter::default() { Self::Keys } else { Self::Condition }
     }
 }
 
-/// The words that begin a transaction, in one message. Its first row names the transaction, which is
-/// needed where its end is not heard; one that only reads has no name.
+/// The statements that begin a transaction, in one message: isolation level, tenant, role and
+/// statement timeout. The first row has the transaction id, which is needed if the end is not
+/// confirmed; it is empty for a read-only transaction.
 #[derive(Debug)]
 pub(super) struct Prologue(String);
 
 impl Prologue {
-    /// `user` is who the connection is anyway.
+    /// `user` is the login of the connection.
     pub(super) fn new(
         tenant: &str,
         access: Access,
@@ -208,10 +206,9 @@ impl Prologue {
             literal(tenant),
             options.statement_timeout.as_millis(),
         );
-        // Writing to a string cannot fail.
         if access == Access::Keys {
-            // Left to itself the database takes the one plan for the worse, since it counts the costs
-            // of all partitions, and makes a new one each time, which takes longer than the answer.
+            // By default the planner overestimates the generic plan, because it counts the costs of
+            // all partitions, and plans each time, which takes longer than the query.
             sql += ", set_config('plan_cache_mode', 'force_generic_plan', true)";
         }
         if user != Some(&options.role) {
@@ -225,8 +222,8 @@ impl Prologue {
     }
 }
 
-/// Any text as SQL. In digits, so that nothing in it can be taken for SQL, whatever the settings of
-/// the database say of quotes.
+/// Returns any text as an SQL expression. The hexadecimal encoding cannot be misread as SQL,
+/// whatever the quoting settings of the database.
 fn literal(text: &str) -> String {
     let mut digits = String::with_capacity(2 * text.len());
     for byte in text.bytes() {

@@ -9,23 +9,24 @@ use super::session::Value;
 use crate::store::BoxError;
 
 thread_local! {
-    /// What this thread's stores sent, while that is recorded. A store works on its caller's thread.
+    /// The statements of this thread's stores, while recording. A store runs on its caller's
+    /// thread.
     static STATEMENTS: RefCell<Option<Vec<RecordedStatement>>> = const { RefCell::new(None) };
 }
 
-/// A statement that a store sent, without the frame of its transaction.
+/// A statement of a store, without the statements that begin and end its transaction.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RecordedStatement {
     /// The statement.
     pub sql: String,
-    /// The types of its values.
+    /// The types of its parameters.
     pub types: Vec<Type>,
-    /// Its values.
+    /// Its parameters.
     pub values: Vec<RecordedValue>,
 }
 
-/// A value as it goes to the database, whatever its type.
+/// An encoded parameter of any type.
 #[derive(Debug, Clone)]
 pub struct RecordedValue(Option<Vec<u8>>);
 
@@ -43,21 +44,21 @@ impl ToSql for RecordedValue {
     to_sql_checked!();
 }
 
-/// Does `work`; what the stores that it used on this thread sent.
+/// Runs `work` and returns the statements that stores sent on this thread.
 pub fn record_statements<T>(work: impl FnOnce() -> T) -> (T, Vec<RecordedStatement>) {
     STATEMENTS.with_borrow_mut(|sent| *sent = Some(Vec::new()));
     let done = work();
     (done, STATEMENTS.take().unwrap_or_default())
 }
 
-/// Keeps a statement, where someone wants to know.
+/// Records a statement, if recording is on.
 pub(super) fn record(sql: &str, values: &[Value<'_>]) {
     STATEMENTS.with_borrow_mut(|sent| {
         let Some(sent) = sent else { return };
         let value = |(value, kind): &Value<'_>| {
             let mut bytes = BytesMut::new();
             let none = value.to_sql_checked(kind, &mut bytes);
-            // One that cannot be written is refused where it is sent.
+            // A parameter that cannot be encoded fails when it is sent.
             RecordedValue(matches!(none, Ok(IsNull::No)).then(|| bytes.to_vec()))
         };
         sent.push(RecordedStatement {

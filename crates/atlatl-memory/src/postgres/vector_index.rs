@@ -1,8 +1,15 @@
-//! Near: the indexes of vectors (HNSW) of a tenant that has many, and what is still to do for them.
+//! HNSW vector indexes of tenants with many vectors, kept up to date in the background.
 //!
-//! Putting a vector into such an index is slow, so no writer does it. The database notes what came,
-//! changed or went since the tenant has an index; [`advance`] brings the index up to date, a little at a
-//! time, and whoever looks for vectors compares what is noted one by one until then.
+//! Inserting into such an index is slow, so writers do not. A trigger enqueues every vector that
+//! was added, changed or deleted since the index exists; [`advance`] applies the queue in small
+//! steps, and a search compares the queued vectors one by one until then.
+//!
+//! The index only proposes candidates: the vectors and memories themselves decide about hits and
+//! their order. A stale entry never returns a memory that was deleted or changed.
+//!
+//! Queued vectors are applied in one transaction and removed from the queue in the next, because
+//! the first takes long and a writer may enqueue the same vector again. Applying a vector twice is
+//! harmless.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -13,59 +20,60 @@ use super::search::{Condition, QueryVector, cosine, matches};
 use super::session::{Access, Session, Value};
 use crate::store::{MemoryMatch, StoreError};
 
-/// pgvector's index takes no more.
+/// The maximum number of dimensions of a pgvector index.
 const MAX_DIMENSIONS: i32 = 2000;
 
-/// A model that a tenant has vectors of, or an index for.
+/// A model of which a tenant has vectors or an index.
 struct Model {
     name: String,
-    /// How many vectors, counted no further than is asked for.
+    /// The number of vectors, counted up to the limit of the query.
     vectors: i64,
-    /// How long the newest is, where there is no index and there are enough for one.
+    /// The dimensions of the newest vector, if there is no index and there are enough vectors for
+    /// one.
     dimensions: Option<i32>,
     index: Option<Index>,
 }
 
-/// An index.
+/// A vector index.
 struct Index {
     relation: String,
     dimensions: i32,
     state: IndexState,
 }
 
-/// How far an index is.
+/// The state of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IndexState {
     /// The database cannot use it.
     Invalid,
-    /// Nobody has made sure that writers know of it.
+    /// Running transactions may not know of it yet.
     New,
-    /// What was there before it is noted up to this key.
+    /// Vectors that existed before the index are enqueued up to this key.
     Backfilling(i64),
-    /// Everything is noted or in it, and something is noted.
+    /// Every vector is enqueued or applied, and the queue is not empty.
     Behind,
-    /// Everything is in it.
+    /// Every vector is applied.
     UpToDate,
 }
 
-/// What an index needs next.
+/// The next step for an index.
 #[derive(Debug, PartialEq, Eq)]
 enum IndexAction {
-    /// To be made, for vectors of this length.
+    /// Create the index, for vectors of this length.
     Create(i32),
-    /// To be known by every writer.
+    /// Record the transaction from which on all writers know of the index.
     Announce,
-    /// To have noted what was there before, above this key.
+    /// Enqueue vectors that existed before the index, above this key.
     Enqueue(i64),
-    /// To get what is noted.
+    /// Apply queued vectors.
     Apply,
-    /// To go: too few are left.
+    /// Drop the index, because too few vectors are left.
     Drop,
 }
 
 impl Model {
-    /// What is to be done, if a tenant with `from` vectors has an index. It goes when there are fewer
-    /// than half as many, so that one more and one less do not make it come and go.
+    /// Returns the next step, if a tenant with `from` vectors has an index. It is dropped below
+    /// half of that, so that it does not come and go around the limit.
     fn next_action(&self, from: i64) -> Option<IndexAction> {
         match &self.index {
             None => self
@@ -84,8 +92,7 @@ impl Model {
     }
 }
 
-/// The models of a tenant. `from` vectors are enough for an index. Costs no more for many vectors than
-/// for as many as that.
+/// Returns the models of a tenant. `from` vectors are enough for an index, and no more are counted.
 fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
     let sql = "WITH RECURSIVE used AS ( \
                    (SELECT v.model FROM atlatl.vector v WHERE v.tenant = $1 ORDER BY v.model LIMIT 1) \
@@ -124,14 +131,14 @@ fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreE
     Ok(found.iter().map(model).collect())
 }
 
-/// Whether there is something to do.
+/// Returns whether there is work to do.
 pub(super) fn is_behind(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, StoreError> {
     let from = rows(from.max(1));
     Ok(models(db, tenant, from)?.iter().any(|model| model.next_action(from).is_some()))
 }
 
-/// Notes what an index lacks and what it has of vectors that are gone; how many of each. Both mean
-/// that someone wrote past the database's own notes.
+/// Enqueues vectors that an index lacks, and entries without a vector. Returns the number of each.
+/// Either means that a write bypassed the trigger.
 pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
     let (mut missing, mut orphaned) = (0, 0);
     for model in models(db, tenant, 1)? {
@@ -162,20 +169,15 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreE
     Ok((missing, orphaned))
 }
 
-// --- Search: the nearest vectors by an index, and by comparison those that it does not have yet.
-// ---
-// --- The index only proposes: what is answered, and in which order, is decided by the vectors and the
-// --- memories themselves. So whatever is stale in it, a memory that is gone or changed does not come back.
-
-/// The most answers that an index is asked for; who wants more compares all.
+/// The maximum number of hits requested from an index. For more, all vectors are compared.
 const MAX_INDEX_HITS: usize = 400;
-/// How many noted vectors are still worth asking an index.
+/// The maximum queue length at which the index is used.
 const MAX_PENDING: i64 = 5000;
-/// How many vectors the index looks at for every answer, if the filter turns them down. A filter that
-/// turns down more has few answers, and those are found sooner without the index.
+/// The maximum number of index entries scanned per hit if the filter rejects them. A stricter
+/// filter has few hits, which are found faster without the index.
 const MAX_SCANNED_PER_HIT: usize = 10;
 
-/// Which memories have the nearest vectors; `None` where no index can say.
+/// Returns the memories with the nearest vectors, or `None` if no index can answer.
 pub(super) fn search(
     db: &Session,
     pgvector: &str,
@@ -210,12 +212,12 @@ pub(super) fn search(
     );
     let found = db.query(&sql, &condition.values())?;
     let proposed = found.first().map_or(0, |row| row.get::<_, i64>(3));
-    // It gave up before it had enough: there may be more.
+    // The scan ended before it had enough, so there may be more.
     Ok((proposed >= rows(limit)).then(|| matches(&found)))
 }
 
-/// The table of the index, if it can answer; the database is then told how to use it, for this
-/// transaction. What must be sorted is sorted all the same; but nothing is that comes sorted.
+/// Returns the table of the index, if it can answer, and configures index scans for this
+/// transaction. `enable_sort = off` only makes the planner prefer the order of the index.
 fn usable_index(
     db: &Session,
     query_vector: &QueryVector<'_>,
@@ -243,18 +245,13 @@ fn usable_index(
     Ok(db.query(&sql, &values)?.first().map(|row| row.get(0)))
 }
 
-// --- Step: an index brought nearer to what it should be, in transactions that hold nobody up.
-// ---
-// --- Noted vectors go into the index in one transaction, and the notes away in the next: the first takes
-// --- long, and a writer may want to note the same vector again. What happens twice does no harm.
-
-/// Vectors that go into an index at once: a second's work or less.
+/// The number of vectors applied per step: a second's work or less.
 const APPLY_BATCH_LEN: i64 = 200;
-/// Vectors that are noted at once.
+/// The number of vectors enqueued per step.
 const ENQUEUE_BATCH_LEN: i64 = 5000;
 
-/// Does what is next for the first index that needs something; how much was done, 0 if nothing can be
-/// done now. `pgvector` is where the extension lies.
+/// Does the next step for the first index that needs one. Returns the amount of work, 0 if nothing
+/// can be done now. `pgvector` is the schema of the extension.
 pub(super) fn advance(
     pool: &Pool,
     tenant: &Tenant,
@@ -303,16 +300,16 @@ fn drop_index(db: &Session, model: &Model) -> Result<u64, StoreError> {
     Ok(gone.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
-/// Whoever writes from now on knows of the index. The number of this transaction is larger than that
-/// of any writer who does not.
+/// Records this transaction's id. Writers with a greater id know of the index.
 fn announce_index(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
     let sql = "UPDATE atlatl.near SET since = pg_current_xact_id() \
                WHERE tenant = $1 AND model = $2 AND since IS NULL";
     db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)])
 }
 
-/// Notes what was there before, some of it; what comes now is noted as it comes. Not before the last
-/// writer who knew nothing of the index has ended: its vector is not to be seen yet.
+/// Enqueues some vectors that existed before the index; new ones are enqueued by the trigger. It
+/// waits until the last transaction that does not know of the index has ended, because its vectors
+/// are not visible yet.
 fn enqueue_existing(
     db: &Session,
     tenant: &Tenant,
@@ -320,10 +317,11 @@ fn enqueue_existing(
     up_to: i64,
 ) -> Result<u64, StoreError> {
     let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
-    // A writer may hold a note of ours and wait for another: it shall not be us who let it fail.
+    // A writer may hold a queue row and wait for another. This transaction gives up first, so that
+    // the writer does not fail.
     db.batch("SET LOCAL lock_timeout = '200ms'")?;
-    // A number that no transaction had here is of the server that a backup was made of: its writers are
-    // not here.
+    // An id that no transaction had here comes from the server of a backup, whose writers do not
+    // exist here.
     let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since \
                OR pg_snapshot_xmax(pg_current_snapshot()) <= since FROM atlatl.near \
                WHERE tenant = $1 AND model = $2";
@@ -345,7 +343,7 @@ fn enqueue_existing(
     db.execute(sql, &values)
 }
 
-/// Vectors that are noted.
+/// Queued vectors.
 struct PendingVectors {
     keys: Vec<i64>,
     turns: Vec<i64>,
@@ -364,7 +362,7 @@ fn pending(db: &Session, tenant: &Tenant, model: &Model) -> Result<PendingVector
     Ok(PendingVectors { keys: column(0), turns: column(1) })
 }
 
-/// Makes the index as the vectors with these keys are: there, changed or gone.
+/// Updates the index entries of the vectors with these keys.
 fn apply_pending(
     db: &Session,
     tenant: &Tenant,
@@ -379,7 +377,8 @@ fn apply_pending(
         (&keys, Type::INT8_ARRAY),
         (dimensions, Type::INT4),
     ];
-    // One after the other, whatever the lease: who takes out what is gone must see what another put in.
+    // One at a time regardless of the lease: a deletion must see the entries that another process
+    // inserted.
     let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
     db.query(alone, &[(relation, Type::TEXT)])?;
     let theirs = "v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $4";
@@ -388,7 +387,7 @@ fn apply_pending(
          AND NOT EXISTS (SELECT 1 FROM atlatl.vector v WHERE {theirs} AND v.key = n.key)"
     );
     db.execute(&gone, &values)?;
-    // In the order of the keys: two who do so cannot wait for each other.
+    // In the order of the keys, which prevents deadlocks.
     let there = format!(
         "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
          SELECT v.key, v.vector::{pgvector}.vector FROM atlatl.vector v \
@@ -399,8 +398,8 @@ fn apply_pending(
     db.execute(&there, &values).map(drop)
 }
 
-/// Takes away the notes that were read, unless they were renewed or someone renews them just now. By
-/// their keys alone: how many notes a tenant has, the database's statistics seldom know.
+/// Removes queue entries that were applied, unless they were renewed or are being renewed. It
+/// selects by key only, because the planner's statistics rarely know the queue length.
 fn clear_pending(
     db: &Session,
     tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Statements that insert, read, update and delete memories.
+//! Statements that insert, read, update, delete and list memories.
 
 use std::fmt::Write;
 
@@ -48,7 +48,8 @@ pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, Stor
     Ok(found.pop())
 }
 
-/// Those that are there, in order. Each is read where the engine has it, and not copied before.
+/// Returns the memories that exist, in order. Each is parsed from the engine's buffer without a
+/// copy.
 pub(super) fn get_all(db: &Connection, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
     let mut ask = db
         .prepare_cached("SELECT json FROM memory JOIN document USING (key) WHERE id = ?1")
@@ -89,7 +90,7 @@ pub(super) fn update(
     let before = read(&stored)?;
     let same = before.id.clone();
     let mut memory = change(before).map_err(StoreError::Invalid)?;
-    // A change is of one memory, whatever it says.
+    // An update cannot change the id.
     memory.id = same;
     memory.validate().map_err(StoreError::Invalid)?;
     let json = memory.to_json();
@@ -107,18 +108,18 @@ pub(super) fn delete(db: &Connection, id: &MemoryId) -> Result<bool, StoreError>
     }
 }
 
-/// A stored memory.
+/// Parses a stored memory.
 pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
     Memory::from_json(json).map_err(StoreError::Damaged)
 }
 
-/// The memory in a column.
+/// Parses the memory in a column.
 pub(super) fn read_in(row: &Row<'_>, column: usize) -> Result<Memory, StoreError> {
     let json = row.get_ref(column).map_err(to_store_error)?;
     read(json.as_str().map_err(|error| to_store_error(error.into()))?)
 }
 
-/// An id as the tables have it.
+/// Returns the id as it is stored.
 pub(super) fn blob(id: &MemoryId) -> [u8; 16] {
     id.as_u128().to_be_bytes()
 }
@@ -170,7 +171,7 @@ fn insert(db: &Connection, memory: &Memory, json: &str) -> Result<(), StoreError
     index(db, key, memory)
 }
 
-/// Puts the words of a memory into the index.
+/// Adds a memory to the full-text index.
 pub(super) fn index(db: &Connection, key: i64, memory: &Memory) -> Result<(), StoreError> {
     let statement = "INSERT INTO words (rowid, title, content, tags) VALUES (?1, ?2, ?3, ?4)";
     words(db, statement, key, memory)
@@ -189,7 +190,7 @@ fn words(db: &Connection, statement: &str, key: i64, memory: &Memory) -> Result<
         .map_err(to_store_error)
 }
 
-/// Takes a version of a memory out of every table.
+/// Deletes a version of a memory from every table.
 pub(super) fn remove(db: &Connection, key: i64, json: &str) -> Result<(), StoreError> {
     let statement = "INSERT INTO words (words, rowid, title, content, tags) \
                      VALUES ('delete', ?1, ?2, ?3, ?4)";
@@ -207,16 +208,14 @@ pub(super) fn remove(db: &Connection, key: i64, json: &str) -> Result<(), StoreE
     Ok(())
 }
 
-// --- List: memories by their order, and the conditions of a filter as SQL.
-
-/// A condition over `memory`, and the values in it, in their order.
+/// A condition over the table `memory`, and its parameters in order.
 pub(super) struct Condition {
     pub(super) sql: String,
     pub(super) values: Vec<Value>,
 }
 
 impl Condition {
-    /// What `filter` admits at `now`.
+    /// Builds the condition for what `filter` admits at `now`.
     pub(super) fn from_filter(filter: &Filter, now: DateTime<Utc>) -> Self {
         let mut condition = Self {
             sql: "(memory.expires IS NULL OR memory.expires > ?)".to_owned(),
@@ -224,7 +223,8 @@ impl Condition {
         };
         if let Some(namespace) = &filter.namespace {
             let name = namespace.as_str();
-            // What lies below begins with the name and a slash; `0` is the sign after the slash.
+            // The namespaces below begin with the name and a slash; `0` is the character after the
+            // slash.
             condition.and(
                 "(memory.namespace = ? OR (memory.namespace >= ? AND memory.namespace < ?))",
                 [name.to_owned(), format!("{name}/"), format!("{name}0")],
@@ -276,7 +276,7 @@ pub(super) fn list_after(
         let sql = format!("(memory.{column}, memory.id) {sign} (?, ?)");
         condition.and(&sql, [Value::from(*at), Value::from(blob(id).to_vec())]);
     }
-    // One more than asked for tells whether there are more.
+    // One row more than requested shows whether there are more.
     let mut memories = rows(db, &condition, order, 0, limit.saturating_add(1))?;
     let more = memories.len() > limit;
     memories.truncate(limit);

@@ -1,4 +1,4 @@
-//! Maintain: what is done to a store when nobody asks it anything.
+//! Maintenance: expiry, index repair, leases and the store's secret.
 
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
@@ -30,17 +30,18 @@ pub(super) fn expire(
     gone.into_iter().map(|(key, id, json)| remove(db, key, &json).map(|()| id)).collect()
 }
 
-/// What is not in step, by key.
+/// Inconsistencies between the tables, by key.
 pub(super) struct Inconsistencies {
     unindexed: Vec<i64>,
     orphaned: Vec<i64>,
     orphaned_vectors: Vec<i64>,
-    /// Models whose vectors have a gap, and where it begins.
+    /// Models with a gap in their vectors, and the key where it begins.
     gaps: Vec<(String, i64)>,
 }
 
 impl Inconsistencies {
-    /// How many memories cannot be found by their words, and how many words are of none.
+    /// Returns the number of memories missing from the full-text index, and of its entries without
+    /// a memory.
     pub(super) fn words(&self) -> (u64, u64) {
         (self.unindexed.len() as u64, self.orphaned.len() as u64)
     }
@@ -54,7 +55,7 @@ impl Inconsistencies {
     }
 }
 
-/// Looks for what is not in step.
+/// Finds inconsistencies between the tables.
 pub(super) fn find_inconsistencies(db: &Connection) -> Result<Inconsistencies, StoreError> {
     let keys = |sql: &str| {
         db.prepare(sql)
@@ -79,15 +80,15 @@ pub(super) fn find_inconsistencies(db: &Connection) -> Result<Inconsistencies, S
     })
 }
 
-/// Mends it. A memory that went meanwhile is passed over.
+/// Repairs inconsistencies. Memories that were deleted meanwhile are skipped.
 pub(super) fn repair(
     db: &Connection,
-    find_inconsistencies: &Inconsistencies,
+    inconsistencies: &Inconsistencies,
 ) -> Result<RepairReport, StoreError> {
-    let unindexed = if find_inconsistencies.orphaned.is_empty() {
-        reindex(db, find_inconsistencies.unindexed.iter().copied())?
+    let unindexed = if inconsistencies.orphaned.is_empty() {
+        reindex(db, inconsistencies.unindexed.iter().copied())?
     } else {
-        // Nobody knows the words of what is gone: the index is made anew.
+        // An entry cannot be deleted without its text, so the whole index is rebuilt.
         db.execute("INSERT INTO words (words) VALUES ('delete-all')", [])
             .map_err(to_store_error)?;
         let keys = db
@@ -95,12 +96,12 @@ pub(super) fn repair(
             .and_then(|mut ask| ask.query_map([], |row| row.get(0))?.collect::<Result<Vec<_>, _>>())
             .map_err(to_store_error)?;
         reindex(db, keys.into_iter())?;
-        find_inconsistencies.unindexed.len() as u64
+        inconsistencies.unindexed.len() as u64
     };
-    for key in &find_inconsistencies.orphaned_vectors {
+    for key in &inconsistencies.orphaned_vectors {
         db.execute("DELETE FROM vector WHERE key = ?1", [key]).map_err(to_store_error)?;
     }
-    for (model, first) in &find_inconsistencies.gaps {
+    for (model, first) in &inconsistencies.gaps {
         db.execute(
             "UPDATE embedded SET upto = min(upto, ?2) WHERE model = ?1",
             params![model, first - 1],
@@ -109,11 +110,11 @@ pub(super) fn repair(
     }
     Ok(RepairReport::new(
         unindexed,
-        (find_inconsistencies.orphaned.len() + find_inconsistencies.orphaned_vectors.len()) as u64,
+        (inconsistencies.orphaned.len() + inconsistencies.orphaned_vectors.len()) as u64,
     ))
 }
 
-/// Puts the words of these versions into the index; of how many.
+/// Adds these versions to the full-text index. Returns how many were added.
 fn reindex(db: &Connection, keys: impl Iterator<Item = i64>) -> Result<u64, StoreError> {
     let mut segment_for_index = 0;
     for key in keys {
@@ -135,7 +136,7 @@ pub(super) fn lease(
     now: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    // A lease that ends later than ours would was taken by a clock that was wrong.
+    // A lease that ends later than this one would was taken by a process with a wrong clock.
     let taken = db
         .execute(
             "INSERT INTO lease (task, until) VALUES (?1, ?3) \

@@ -1,4 +1,4 @@
-//! Pool: one connection that writes, and some that read beside it.
+//! The connection pool: one writer, and readers beside it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,19 +11,20 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use super::schema;
 use crate::store::StoreError;
 
-/// How long a writer waits in all: for the other writers of this process, and then for those of others.
+/// The timeout of a write: waiting for other writers of this process, and then of other processes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a reader waits for another process.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long emptying the log waits for readers.
+/// How long a checkpoint of the write-ahead log waits for readers.
 const SCRUB_TIMEOUT: Duration = Duration::from_millis(100);
-/// Readers that are kept for the next one.
+/// The maximum number of idle readers.
 const MAX_IDLE_READERS: usize = 8;
-/// Statements that stay prepared, by connection.
+/// The maximum number of prepared statements per connection.
 const MAX_PREPARED_STATEMENTS: usize = 64;
 
-/// How every connection is used. With `FULL` a commit waits for the disk: acknowledged is durable.
-/// Deleted is overwritten: what was forgotten does not lie about in the file.
+/// The settings of every connection. With `synchronous = FULL` a commit waits for the disk, so that
+/// acknowledged writes are durable. With `secure_delete` deleted content is overwritten in the
+/// file.
 const PRAGMAS: &str = "
     PRAGMA synchronous = FULL;
     PRAGMA fullfsync = ON;
@@ -43,17 +44,17 @@ pub(super) struct Pool {
     readers: Mutex<Vec<Connection>>,
 }
 
-/// The connection that writes, for one caller at a time. Unlike a mutex it is waited for until a
-/// deadline: the callers' waits for other processes do not add up.
+/// The writing connection, for one caller at a time. Unlike a mutex it has a deadline, so that the
+/// callers' waits for other processes do not add up.
 #[derive(Debug)]
 struct Writer {
-    /// None while it is in use.
+    /// `None` while it is in use.
     idle: Mutex<Option<Connection>>,
     freed: Condvar,
 }
 
-/// The writing connection in use. It is given back when this is dropped, after a panic too: a
-/// transaction that was not committed has been undone by then.
+/// The writing connection in use. It is returned when this is dropped, also after a panic: an
+/// uncommitted transaction has been rolled back by then.
 struct WriteGuard<'a> {
     writer: &'a Writer,
     /// Taken only by `drop`.
@@ -65,8 +66,8 @@ impl Writer {
         Self { idle: Mutex::new(Some(connection)), freed: Condvar::new() }
     }
 
-    /// The connection, as soon as it is free. Within it, other processes are waited for until the
-    /// same deadline.
+    /// Acquires the connection as soon as it is free. The same deadline then applies to waiting for
+    /// other processes.
     fn take(&self, timeout: Duration) -> Result<WriteGuard<'_>, StoreError> {
         let deadline = Instant::now() + timeout;
         let mut idle = lock(&self.idle);
@@ -112,7 +113,7 @@ impl Pool {
             why: error.to_string(),
         })?;
         let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        // Before anything is changed: it may be someone else's file.
+        // Before any change, since the file may belong to another program.
         schema::prepare(&mut writer, &place)?;
         enable_wal(&writer)?;
         let writer = Writer::new(writer);
@@ -125,7 +126,8 @@ impl Pool {
         writing.get()?.pragma_update(None, "max_page_count", pages).map_err(to_store_error)
     }
 
-    /// Runs `change` in a transaction that is durable when this returns `Ok`, and is undone else.
+    /// Runs `change` in a transaction that is durable when this returns `Ok`, and rolled back
+    /// otherwise.
     pub(super) fn write<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
@@ -148,47 +150,47 @@ impl Pool {
         Ok(done)
     }
 
-    /// Empties the log, where what was deleted may still stand. A reader may keep it: it goes with
-    /// the next time, and with the last connection.
+    /// Truncates the write-ahead log, which may still contain deleted content. If a reader prevents
+    /// that, it happens the next time, or when the last connection closes.
     pub(super) fn scrub(&self) {
-        // Whoever deletes has been told already that it is done, and the next writer waits for us.
+        // The deletion is already acknowledged, and the next writer waits.
         let Ok(writing) = self.writer.take(SCRUB_TIMEOUT) else { return };
         let Ok(writer) = writing.get() else { return };
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     }
 
-    /// Runs `ask` on the state of one moment.
+    /// Runs `query` on a consistent snapshot.
     pub(super) fn read<T>(
         &self,
-        ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.with_reader(|reader| {
             let transaction = reader.transaction().map_err(to_store_error)?;
-            let answer = ask(&transaction);
+            let answer = query(&transaction);
             transaction.finish().map_err(to_store_error)?;
             answer
         })
     }
 
-    /// Runs `ask`, which is one statement and so sees one moment by itself. A transaction around it
-    /// would take as long as the look-up of a memory.
+    /// Runs `query`, a single statement, which is consistent by itself. A transaction around it
+    /// would take as long as reading a memory.
     pub(super) fn read_once<T>(
         &self,
-        ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.with_reader(|reader| ask(reader))
+        self.with_reader(|reader| query(reader))
     }
 
     fn with_reader<T>(
         &self,
-        ask: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let idle = lock(&self.readers).pop();
         let mut reader = match idle {
             Some(reader) => reader,
             None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
         };
-        let answer = ask(&mut reader);
+        let answer = query(&mut reader);
         let mut readers = lock(&self.readers);
         if readers.len() < MAX_IDLE_READERS {
             readers.push(reader);
@@ -198,11 +200,11 @@ impl Pool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left a connection whose transaction is undone.
+    // After a panic the transaction of the connection has been rolled back.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the file before the engine does, which would let others read it.
+/// Creates the file before the engine does, which would make it readable by others.
 fn create_private_file(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -215,8 +217,8 @@ fn create_private_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Readers do not wait for a writer, nor a writer for them. Two processes that begin at the same
-/// time may stand in each other's way for a moment.
+/// Enables write-ahead logging: readers do not wait for a writer, nor a writer for readers. Two
+/// processes that start at the same time may block each other for a moment.
 fn enable_wal(db: &Connection) -> Result<(), StoreError> {
     let mut tries = 0;
     loop {
@@ -249,7 +251,7 @@ fn connect(path: &Path, how: OpenFlags) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
-/// What the engine's error means to a caller.
+/// Maps an error of the engine.
 pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
@@ -276,7 +278,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("memory.db");
         let pool = Pool::open(&path).unwrap();
-        // As another process has it: a connection of its own, in the middle of a transaction.
+        // Like another process: a connection of its own within a transaction.
         let other = Connection::open(&path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let began = Instant::now();
@@ -288,7 +290,7 @@ mod tests {
                 });
             }
         });
-        // One after the other they would take 8 s.
+        // Serially they would take 8 s.
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         other.execute_batch("ROLLBACK").unwrap();
         pool.write(|_| Ok(())).unwrap();

@@ -1,4 +1,4 @@
-//! Tables, data migrations and health check of a store's `SQLite` file.
+//! Tables, data migrations and health check of a store's file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use super::maintenance::find_inconsistencies;
 use super::pool::to_store_error;
 use crate::store::StoreError;
 
-/// Says in the file's header that it is ours: `ATLM`.
+/// The application id in the file header: `ATLM`.
 pub(super) const APPLICATION_ID: i64 = 0x4154_4C4D;
 /// The version of the tables below.
 pub(super) const SCHEMA_VERSION: i64 = 1;
 
-/// What is asked of a memory is in a narrow table, so that a filter over a million of them reads
-/// little; the memory itself is beside it. The words are in an index without content: what it would
-/// hold is there already. To take a memory out of it, its words are said again; they are overwritten
-/// then, where marking the row as deleted would leave them in the file.
+/// The filtered columns are in a narrow table, so that a filter over a million memories reads
+/// little; the memory itself is in `document`. The full-text index is contentless, because
+/// `document` has the content. To delete an entry, its text is passed again, and the index
+/// overwrites it; marking the row as deleted would leave the words in the file.
 const TABLES: &str = "
     CREATE TABLE memory (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -59,15 +59,15 @@ const TABLES: &str = "
     INSERT INTO secret VALUES (randomblob(32));
 ";
 
-/// Changes of what is stored, applied once to each file. They leave the tables as they are, so that
-/// earlier versions of the program go on working beside this one.
+/// Data migrations, applied once to each file. They do not change the tables, so that earlier
+/// versions of the program keep working with the file.
 const DATA_MIGRATIONS: [(&str, &str); 1] = [
-    // Version 0.1.0 stored any failure of an embedder as "no vector", and passed over what was below
-    // the last vector: both are queued once more.
+    // Version 0.1.0 stored any failure of an embedder as "no vector", and skipped memories below
+    // the last vector. Both are queued again.
     ("requeue-vectors", "DELETE FROM vector WHERE length(vector) = 0; DELETE FROM embedded;"),
 ];
 
-/// Applies the steps that a file has not had.
+/// Applies the data migrations that a file has not had.
 fn apply_data_migrations(db: &Connection) -> Result<(), StoreError> {
     db.execute_batch("CREATE TABLE IF NOT EXISTS applied (step TEXT PRIMARY KEY) STRICT;")
         .map_err(to_store_error)?;
@@ -82,7 +82,7 @@ fn apply_data_migrations(db: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a file has had every step; to find out, nothing is written.
+/// Returns whether a file has had every data migration, without writing to it.
 fn has_data_migrations(db: &Connection) -> Result<bool, StoreError> {
     let made: bool = db
         .query_row(
@@ -101,7 +101,7 @@ fn has_data_migrations(db: &Connection) -> Result<bool, StoreError> {
     Ok(had >= DATA_MIGRATIONS.len())
 }
 
-/// Makes the tables where there are none, and refuses a file that is not ours.
+/// Creates the tables in an empty file, and refuses a file of another program.
 pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError> {
     let invalid = |why: String| StoreError::NotAStore { place: place.to_owned(), why };
     // Two processes may open an empty file at the same time.
@@ -141,24 +141,24 @@ pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError
     transaction.commit().map_err(to_store_error)
 }
 
-/// How long another process may write before that is called busy.
+/// How long to wait for another process before the store counts as busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a store is like.
+/// The health of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// How many memories it holds.
+    /// The number of memories.
     pub memories: u64,
-    /// What the engine finds wrong with the file, in its words.
+    /// The damage that the engine reports, in its words.
     pub damage: Option<String>,
-    /// Memories that cannot be found by their words.
+    /// The number of memories missing from the full-text index.
     pub missing: u64,
-    /// Words in the index that are of no memory.
+    /// The number of full-text index entries without a memory.
     pub orphaned: u64,
-    /// Memories that have no vector of the model that was asked about.
+    /// The number of memories without a vector of the given model.
     pub waiting: u64,
-    /// Memories without a vector of that model because it refused their texts.
+    /// The number of memories without a vector because that model refused their texts.
     pub refused: u64,
 }
 
@@ -170,11 +170,11 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(invalid(error.to_string())),
     }
-    // Not to be read only: whether it can be written to is part of the question.
+    // Not read-only, because the check includes whether the file is writable.
     let how = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(path, how).map_err(to_store_error)?;
     db.busy_timeout(BUSY_TIMEOUT).map_err(to_store_error)?;
-    // Whoever closes a file last moves what the log holds into it; that is left to those who write.
+    // The last connection to close a file moves the log into it. The check leaves that to writers.
     if log(path).metadata().is_ok_and(|log| log.len() > 0) {
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(to_store_error)?;
@@ -193,20 +193,20 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
                 "it has version {later}, this program knows {SCHEMA_VERSION}"
             )));
         }
-        // Made, and not begun yet.
+        // The file was created, but not initialized yet.
         (0, 0) if count(&transaction, "SELECT count(*) FROM sqlite_schema")? == 0 => {
             return Ok(Some(Health::default()));
         }
         _ => return Err(invalid("it belongs to another program".to_owned())),
     }
-    // What takes long must not keep writers waiting.
+    // The long checks must not block writers.
     transaction.finish().map_err(to_store_error)?;
     let transaction = db.transaction().map_err(to_store_error)?;
     let said: String = transaction
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|error| open_error(path, error))?;
     if said != "ok" {
-        // What else it would say of itself is worth nothing.
+        // Further checks of a damaged file would be meaningless.
         return Ok(Some(Health { damage: Some(said), ..Health::default() }));
     }
     let (missing, orphaned) = find_inconsistencies(&transaction)?.words();
@@ -228,7 +228,7 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
     Ok(Some(Health { memories, damage: None, missing, orphaned, waiting, refused }))
 }
 
-/// The log beside a file.
+/// Returns the path of the write-ahead log.
 fn log(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

@@ -1,4 +1,4 @@
-//! TODO module doc
+//! Full-text search, and exact vector search over an in-memory copy of the vectors.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,9 +14,7 @@ use crate::listing::Filter;
 use crate::search::query::{Need, Terms};
 use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
 
-// --- Find: memories by their words.
-
-/// A word in a title or a tag says more than one somewhere in the content.
+/// Matches in titles and tags weigh more than matches in the content.
 const BM25_WEIGHTS: &str = "bm25(4.0, 1.0, 2.0)";
 
 pub(super) fn lexical(
@@ -38,7 +36,7 @@ pub(super) fn lexical(
         condition.sql
     );
     let count = format!("SELECT count(*) {tables}");
-    // The index gives its rows by rank, so that only as many are looked up as are wanted.
+    // The index returns rows by rank, so that only the requested rows are looked up.
     let best = format!(
         "SELECT memory.id, words.rank, memory.fades {tables} AND rank MATCH '{BM25_WEIGHTS}' \
          ORDER BY rank LIMIT {limit}"
@@ -46,7 +44,7 @@ pub(super) fn lexical(
     let mut ask = db.prepare_cached(&best).map_err(to_store_error)?;
     let best = ask
         .query_map(params_from_iter(&values), |row| {
-            // The engine's better is smaller.
+            // A smaller rank is better in the engine.
             Ok(MemoryMatch::new(id_from_blob(row.get(0)?), -row.get::<_, f64>(1)?, row.get(2)?))
         })
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -64,7 +62,7 @@ pub(super) fn lexical(
     Ok(Matches::new(best, total))
 }
 
-/// The question in the index's own language: quoted strings and what joins them, nothing else.
+/// Builds the query for the full-text index from quoted strings and operators only.
 fn match_expression(terms: &Terms) -> String {
     let phrases = terms.phrases.iter().map(|phrase| {
         let quoted = format!("\"{}\"", phrase.words.replace('"', "\"\"").replace('\0', " "));
@@ -77,10 +75,8 @@ fn match_expression(terms: &Terms) -> String {
     phrases.collect::<Vec<_>>().join(with)
 }
 
-// --- Exact vector search: every vector is compared.
-
-/// The vectors of one model, one after the other. A copy of what is stored, brought up to date
-/// before each question: another process may have added some.
+/// The vectors of one model in memory. The copy is refreshed before each query, since another
+/// process may have added vectors.
 #[derive(Debug)]
 pub(super) struct VectorCache {
     model: String,
@@ -88,11 +84,11 @@ pub(super) struct VectorCache {
     numbers: Vec<f32>,
     keys: Vec<i64>,
     slots: HashMap<i64, usize>,
-    /// The last vector that is in it.
+    /// The sequence number of the last vector in it.
     upto: i64,
 }
 
-/// The vectors of `model`, those of another one forgotten.
+/// Returns the vectors of `model`. The cache holds one model at a time.
 pub(super) fn cache_for_model(
     cached: &RwLock<Option<Arc<Mutex<VectorCache>>>>,
     model: &str,
@@ -131,7 +127,8 @@ impl VectorCache {
             let bytes = row.get_ref(2).map_err(to_store_error)?.as_blob();
             let bytes = bytes.map_err(|error| to_store_error(error.into()))?;
             self.upto = seq;
-            // What is of another length cannot be compared: a text that no vector can be made from.
+            // An empty vector marks a text that the model refused, and vectors of other lengths
+            // cannot be compared.
             if bytes.len() != self.dimensions * size_of::<f32>() {
                 continue;
             }
@@ -148,8 +145,8 @@ impl VectorCache {
         Ok(())
     }
 
-    /// All keys with how near they are: the cosine, as all vectors have length 1. A heap gives the
-    /// nearest first, and does not put those in order that nobody asks for.
+    /// Returns all keys with their cosine similarity, which is the dot product of vectors of length
+    /// 1. A heap returns the nearest first without sorting the rest.
     fn ranked(&self, vector: &[f32]) -> BinaryHeap<Neighbor> {
         let dot = |row: &[f32]| row.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
         let rows = self.numbers.chunks_exact(self.dimensions.max(1)).map(dot);
@@ -157,7 +154,7 @@ impl VectorCache {
     }
 }
 
-/// How near a vector is.
+/// A key with its cosine similarity.
 #[derive(Debug)]
 struct Neighbor {
     cosine: f32,
@@ -165,7 +162,7 @@ struct Neighbor {
 }
 
 impl Ord for Neighbor {
-    /// Greater is nearer; between equals, the older.
+    /// Greater is nearer. Among equals the older comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         self.cosine.total_cmp(&other.cosine).then(other.key.cmp(&self.key))
     }
@@ -209,7 +206,7 @@ pub(super) fn nearest(
         && let Some(Neighbor { cosine, key }) = ranked.pop()
     {
         let values = condition.values.iter().cloned().chain([key.into()]);
-        // What is gone, or not meant, or changed since, is passed over.
+        // Memories that were deleted, filtered out or updated meanwhile are skipped.
         let admitted = ask
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
@@ -262,7 +259,8 @@ pub(super) fn put(
         .and_then(|mut insert| insert.execute(params![key, model, bytes]))
         .map_err(to_store_error)?;
     }
-    // Up to the first memory that still has none: one that was left out goes on waiting.
+    // Advances to the first memory without a vector, so that memories that were left out stay
+    // pending.
     db.prepare_cached(
         "INSERT INTO embedded (model, upto) VALUES (?1, 0) \
          ON CONFLICT (model) DO NOTHING",

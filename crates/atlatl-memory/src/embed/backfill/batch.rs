@@ -1,9 +1,10 @@
-//! Batch: one request to the embedder for memories of one store.
+//! One request to the embedder for memories of one store.
 //!
-//! Only a text that the embedder refuses is stored as "no vector". Everything else is tried again: a
-//! failed batch is followed by a check of the embedder. If the check fails too, the embedder is at fault
-//! and the batch waits. If it succeeds, one of the texts is: the batch is halved until that text is
-//! alone, and then deferred with a backoff of its own, so that it does not hold up the others.
+//! Only a text that the embedder refuses is stored as "no vector". Everything else is retried.
+//! After a failed batch the embedder is checked. If the check fails, the embedder is at fault and
+//! the batch waits. If it succeeds, one of the texts is at fault: the batch is halved until that
+//! text is alone, and the text is deferred with its own backoff, so that it does not delay the
+//! others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,27 +12,28 @@ use std::time::{Duration, Instant};
 use crate::embed::{EmbedError, Embedder};
 use crate::store::{MemoryStore, StoreError, Unembedded};
 
-/// The most memories in one request.
+/// The maximum number of memories in one request.
 const MAX_BATCH_TEXTS: usize = 32;
-/// As many characters of a text as the smallest models accept.
+/// The number of characters that even the smallest models accept.
 const TRUNCATED_TEXT_CHARS: usize = 1000;
-/// A text that failed so often is embedded by its beginning: some servers answer 500 to long texts.
+/// The number of failures after which a text is truncated, since some servers answer 500 to long
+/// texts.
 const TRUNCATE_AFTER: u32 = 3;
-/// The first and the longest pause before a text is tried again that failed while others did not.
+/// The first and the maximum delay before a failed text is retried.
 const TEXT_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_hours(1));
-/// The most texts whose failures are remembered.
+/// The maximum number of texts whose failures are remembered.
 const MAX_DEFERRED: usize = 10_000;
 
-/// How far the embedding of one store has come.
+/// The progress of embedding one store.
 pub(super) struct Progress {
-    /// Memories up to this version were passed over in this round.
+    /// Memories up to this version were processed in this round.
     cursor: u64,
-    /// How many texts go into the next request.
+    /// The number of texts in the next request.
     batch: usize,
     deferred: HashMap<u64, Deferral>,
-    /// Texts that failed one after the other, with no success between them.
+    /// The number of consecutive failed texts.
     in_a_row: u32,
-    /// How many vectors were stored.
+    /// The number of stored vectors.
     pub(super) stored: usize,
 }
 
@@ -41,34 +43,34 @@ impl Default for Progress {
     }
 }
 
-/// A text that failed by itself.
+/// A text that failed alone.
 struct Deferral {
     attempts: u32,
     until: Instant,
 }
 
-/// What one request came to.
+/// The outcome of one request.
 pub(super) enum Step {
-    /// Nothing is left to do for now.
+    /// There is nothing to do for now.
     Idle,
     /// Vectors were stored.
     Stored,
-    /// The embedder refused a text for good; it is stored as "no vector".
+    /// The embedder refused a text permanently. It is stored as "no vector".
     Refused(EmbedError),
     /// All of these memories are deferred; the next ones may not be.
     Skipped,
-    /// One of the texts is at fault; the next request is smaller.
+    /// One of the texts is at fault. The next request is smaller.
     Split,
-    /// One text failed by itself, and is tried again later.
+    /// One text failed alone, and is retried later.
     Deferred {
         error: EmbedError,
-        /// So many texts failed with no success between them.
+        /// The number of consecutive failed texts.
         in_a_row: u32,
     },
     /// The embedder is at fault.
     Failed {
         error: EmbedError,
-        /// The pause that the embedder asked for, if it did.
+        /// The delay that the embedder asked for, if it did.
         retry_after: Option<Duration>,
     },
 }
@@ -83,14 +85,14 @@ pub(super) fn step(
     let Some(last) = waiting.last().map(|one| one.version) else {
         let began = std::mem::take(&mut progress.cursor) == 0;
         if began {
-            // Every memory has its vector: what was deferred is gone or done.
+            // Every memory has its vector, so the deferred ones are deleted or done.
             progress.deferred.clear();
         }
         return Ok(Step::Idle);
     };
     let now = Instant::now();
     waiting.retain(|one| progress.deferred.get(&one.version).is_none_or(|one| one.until <= now));
-    // A text that failed before goes alone: with others it would fail them too.
+    // A text that failed before is sent alone, since it would fail a batch.
     match waiting.iter().position(|one| progress.deferred.contains_key(&one.version)) {
         Some(again) => waiting = vec![waiting.swap_remove(again)],
         None => waiting.truncate(progress.batch),
@@ -113,7 +115,7 @@ pub(super) fn step(
     {
         return store_refusal(store, embedder, progress, one.version, error);
     }
-    // An embedder that says when to come back is not asked before.
+    // An embedder that sends `Retry-After` is not checked before that time.
     if let retry_after @ Some(_) = error.retry_after() {
         return Ok(Step::Failed { error, retry_after });
     }
@@ -129,7 +131,7 @@ pub(super) fn step(
     }
 }
 
-/// Handles a text that failed by itself while the embedder works.
+/// Handles a text that failed alone while the embedder works.
 fn handle_failed_text(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
@@ -188,12 +190,12 @@ fn store_refusal(
 ) -> Result<Step, StoreError> {
     let before = progress.batch;
     store_vectors(store, embedder, progress, &[(version, Vec::new())])?;
-    // That one text is out of the way says nothing of the next.
+    // A refused text says nothing about the next batch size.
     progress.batch = before;
     Ok(Step::Refused(error))
 }
 
-/// The beginning of a text, where that is not all of it.
+/// Returns the beginning of a text that is longer than the limit.
 fn truncated(text: &str) -> Option<&str> {
     text.char_indices().nth(TRUNCATED_TEXT_CHARS).map(|(end, _)| &text[..end])
 }
