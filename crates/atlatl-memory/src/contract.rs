@@ -26,6 +26,8 @@ use crate::{
 
 pub use self::hooked::Hooked;
 
+const MODEL: &str = "model-1";
+
 /// Runs every case on an empty store from `make`.
 ///
 /// # Panics
@@ -427,8 +429,6 @@ fn no_question_is_an_error(store: &dyn MemoryStore) {
     assert_eq!(found(store, "o'neil", Need::All), [1]);
     assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 1);
 }
-
-const MODEL: &str = "model-1";
 
 fn vectors(store: &dyn MemoryStore, vectors: &[Vec<f32>]) {
     let waiting = store.unembedded(MODEL, 0, vectors.len()).expect("waiting");

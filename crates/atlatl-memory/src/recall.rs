@@ -12,6 +12,11 @@ use super::search::query::Need;
 use super::search::{RankPosition, SearchHit, SearchResults};
 use super::store::{MemoryStore, StoreError};
 
+/// Marks the place where a memory was truncated.
+const ELLIPSIS: &str = " […]";
+/// The minimum length of a section, in tokens. A shorter one carries no information.
+const MIN_SECTION_TOKENS: u64 = 12;
+
 /// A recall: memories related to a query.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -66,11 +71,6 @@ impl RecallService {
 
 /// A function that estimates the number of tokens of a text.
 pub type TokenEstimator = Arc<dyn Fn(&str) -> u64 + Send + Sync>;
-
-/// Marks the place where a memory was truncated.
-const ELLIPSIS: &str = " […]";
-/// The minimum length of a section, in tokens. A shorter one carries no information.
-const MIN_SECTION_TOKENS: u64 = 12;
 
 /// Renders recalled memories into a prompt.
 #[derive(Clone)]

@@ -11,6 +11,9 @@ use tokenizers::Tokenizer;
 
 use super::{Bert, Cause, EmbedError, Embedder, normalize, reject_blank};
 
+const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
+
 /// A static model: `tokenizer.json` and one safetensors file with one tensor, which has a row per
 /// token. The vector of a text is the mean of its tokens' rows.
 ///
@@ -130,9 +133,6 @@ fn is_significant(
     }
     Ok(is_significant)
 }
-
-const CONFIG: &str = "config.json";
-const TOKENIZER: &str = "tokenizer.json";
 
 /// Opens the model in a directory: BERT if `config.json` says so, otherwise a static model.
 pub(super) fn open(directory: &Path) -> Result<Arc<dyn Embedder>, EmbedError> {

@@ -17,6 +17,11 @@ use ureq::{Agent, Body};
 use super::config::EmbeddingEndpoint;
 use super::{EmbedError, Embedder, normalize, reject_blank};
 
+/// Limits on the body of an error response that is read, and on the message taken from it.
+const MAX_ERROR_BODY_LEN: u64 = 64 << 10;
+const MAX_ERROR_MESSAGE_CHARS: usize = 300;
+const BEARER: &str = "Bearer ";
+
 /// Timeouts, retries and batch sizes of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -199,10 +204,6 @@ fn invalid_response(why: String) -> EmbedError {
     EmbedError::InvalidResponse { why }
 }
 
-/// Limits on the body of an error response that is read, and on the message taken from it.
-const MAX_ERROR_BODY_LEN: u64 = 64 << 10;
-const MAX_ERROR_MESSAGE_CHARS: usize = 300;
-
 /// An HTTP client for one endpoint with one key.
 pub(super) struct EmbeddingsClient {
     agent: Agent,
@@ -327,8 +328,6 @@ impl EmbeddingsClient {
         self.authorization.as_ref()?.to_str().ok()?.strip_prefix(BEARER)
     }
 }
-
-const BEARER: &str = "Bearer ";
 
 fn bearer(mut key: String) -> Result<HeaderValue, EmbedError> {
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_graphic()) {

@@ -34,6 +34,13 @@ use crate::store::{BoxError, StoreError};
 /// The maximum number of prepared statements: more than there are distinct queries. A query of a
 /// tenant's vector index contains the index name.
 const MAX_PREPARED_STATEMENTS: usize = 256;
+/// The message type of an authentication request.
+const AUTHENTICATION_TAG: u8 = b'R';
+/// Authentication codes: authenticated, and send the password in clear text.
+const AUTH_OK: u32 = 0;
+const AUTH_CLEARTEXT_PASSWORD: u32 = 3;
+/// The length of the message type, the length field and the authentication code.
+const AUTH_HEADER_LEN: usize = 9;
 
 pub(super) struct Connection {
     runtime: Option<Runtime>,
@@ -206,14 +213,6 @@ impl Drop for Connection {
         }
     }
 }
-
-/// The message type of an authentication request.
-const AUTHENTICATION_TAG: u8 = b'R';
-/// Authentication codes: authenticated, and send the password in clear text.
-const AUTH_OK: u32 = 0;
-const AUTH_CLEARTEXT_PASSWORD: u32 = 3;
-/// The length of the message type, the length field and the authentication code.
-const AUTH_HEADER_LEN: usize = 9;
 
 /// Connects to the first host that accepts.
 async fn connect_guarded(config: &Config) -> Result<(Client, ConnectionDriver), StoreError> {

@@ -24,6 +24,11 @@ const MAX_TSVECTOR_BYTES: usize = (1 << 20) - 1;
 /// tenant's prefix. It is as short as the separator between two words in the text, so that all of
 /// them fit.
 const UNORDERED_PREFIX: &str = "~";
+/// The maximum length of a word in bytes. A longer one is truncated, since a lexeme has at most
+/// 2046 bytes.
+const MAX_WORD_LEN: usize = 255;
+/// The lengths of words that the stemmer handles, as in `SQLite`.
+const STEMMABLE_LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
 
 /// The full-text document of a memory.
 #[derive(Debug)]
@@ -148,10 +153,6 @@ fn expression(tenant_prefix: &str, phrase: &Phrase, with: &str) -> Option<String
     Some(format!("({})", quoted.collect::<Vec<_>>().join(with)))
 }
 
-/// The maximum length of a word in bytes. A longer one is truncated, since a lexeme has at most
-/// 2046 bytes.
-const MAX_WORD_LEN: usize = 255;
-
 /// Returns the words of a text, with scripts without spaces as bigrams.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     // Collected, because the segmented text is local.
@@ -189,9 +190,6 @@ fn truncate_word(mut word: String) -> String {
     }
     word
 }
-
-/// The lengths of words that the stemmer handles, as in `SQLite`.
-const STEMMABLE_LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
 
 /// Pairs of a suffix and its replacement. A longer suffix comes before its own suffixes.
 type Endings = &'static [(&'static str, &'static str)];

@@ -15,6 +15,13 @@ use super::row_level_security;
 use super::session::{Access, Session};
 use crate::store::StoreError;
 
+/// The advisory lock held during a migration: `ATLM`.
+const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
+/// The statement timeout of a migration, long enough for any.
+pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
+/// The tenant setting of statements that belong to no tenant.
+pub(super) const NO_TENANT: &str = "";
+
 struct Migration {
     name: &'static str,
     sql: &'static str,
@@ -37,13 +44,6 @@ const MIGRATIONS: [Migration; 4] = [
         oldest: 1,
     },
 ];
-
-/// The advisory lock held during a migration: `ATLM`.
-const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
-/// The statement timeout of a migration, long enough for any.
-pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
-/// The tenant setting of statements that belong to no tenant.
-pub(super) const NO_TENANT: &str = "";
 
 /// The table of applied migrations.
 const MIGRATION_TABLE: &str = "

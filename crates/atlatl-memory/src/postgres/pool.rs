@@ -15,6 +15,8 @@ use crate::store::StoreError;
 
 /// The interval between queries for the status of a transaction.
 const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The delay before the next attempt after a failed connection attempt.
+const CONNECT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The connections of a process.
 pub(super) struct Pool {
@@ -180,9 +182,6 @@ impl std::fmt::Debug for Pool {
         f.debug_struct("Pool").field("place", &self.place).finish_non_exhaustive()
     }
 }
-
-/// The delay before the next attempt after a failed connection attempt.
-const CONNECT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The idle connections of a process, and the permits for new ones.
 #[derive(Clone)]

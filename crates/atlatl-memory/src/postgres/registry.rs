@@ -11,6 +11,9 @@ use super::session::Access;
 use super::{Postgres, Session, check_name, migrations};
 use crate::store::StoreError;
 
+/// The number of tenant names per query.
+const TENANT_PAGE_LEN: i32 = 500;
+
 /// The tables with rows of a tenant, besides its vector indexes.
 const TENANT_TABLES: [&str; 7] =
     ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
@@ -220,9 +223,6 @@ fn micros(column: &str) -> String {
 fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
     micros.and_then(DateTime::from_timestamp_micros)
 }
-
-/// The number of tenant names per query.
-const TENANT_PAGE_LEN: i32 = 500;
 
 /// The limits of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -22,6 +22,17 @@ use crate::store::{MemoryMatch, StoreError};
 
 /// The maximum number of dimensions of a pgvector index.
 const MAX_DIMENSIONS: i32 = 2000;
+/// The maximum number of hits requested from an index. For more, all vectors are compared.
+const MAX_INDEX_HITS: usize = 400;
+/// The maximum queue length at which the index is used.
+const MAX_PENDING: i64 = 5000;
+/// The maximum number of index entries scanned per hit if the filter rejects them. A stricter
+/// filter has few hits, which are found faster without the index.
+const MAX_SCANNED_PER_HIT: usize = 10;
+/// The number of vectors applied per step: a second's work or less.
+const APPLY_BATCH_LEN: i64 = 200;
+/// The number of vectors enqueued per step.
+const ENQUEUE_BATCH_LEN: i64 = 5000;
 
 /// A model of which a tenant has vectors or an index.
 struct Model {
@@ -169,14 +180,6 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreE
     Ok((missing, orphaned))
 }
 
-/// The maximum number of hits requested from an index. For more, all vectors are compared.
-const MAX_INDEX_HITS: usize = 400;
-/// The maximum queue length at which the index is used.
-const MAX_PENDING: i64 = 5000;
-/// The maximum number of index entries scanned per hit if the filter rejects them. A stricter
-/// filter has few hits, which are found faster without the index.
-const MAX_SCANNED_PER_HIT: usize = 10;
-
 /// Returns the memories with the nearest vectors, or `None` if no index can answer.
 pub(super) fn search(
     db: &Session,
@@ -244,11 +247,6 @@ fn usable_index(
     ];
     Ok(db.query(&sql, &values)?.first().map(|row| row.get(0)))
 }
-
-/// The number of vectors applied per step: a second's work or less.
-const APPLY_BATCH_LEN: i64 = 200;
-/// The number of vectors enqueued per step.
-const ENQUEUE_BATCH_LEN: i64 = 5000;
 
 /// Does the next step for the first index that needs one. Returns the amount of work, 0 if nothing
 /// can be done now. `pgvector` is the schema of the extension.

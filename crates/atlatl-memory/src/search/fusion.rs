@@ -16,62 +16,6 @@ use crate::store::{Matches, MemoryMatch, MemoryStore, StoreError};
 /// The constant `k` of reciprocal rank fusion. Ranks are combined because the scores of the two
 /// rankings cannot be compared; 60 is the usual value.
 const RRF_K: f64 = 60.0;
-
-/// A memory with its combined score.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RankedMatch {
-    pub(crate) id: MemoryId,
-    pub(crate) score: f64,
-    pub(crate) lexical: Option<f64>,
-    pub(crate) vector: Option<f64>,
-    pub(crate) decays: bool,
-}
-
-/// Combines two rankings by reciprocal rank fusion: each adds `1 / (60 + rank)` to a memory's
-/// score.
-pub(crate) fn fuse(lexical: &[MemoryMatch], vector: &[MemoryMatch]) -> Vec<RankedMatch> {
-    let mut places: HashMap<u128, usize> = HashMap::with_capacity(lexical.len() + vector.len());
-    let mut all: Vec<RankedMatch> = Vec::with_capacity(lexical.len() + vector.len());
-    for (ranking, is_lexical) in [(lexical, true), (vector, false)] {
-        for (place, found) in ranking.iter().enumerate() {
-            let slot = *places.entry(found.id.as_u128()).or_insert_with(|| {
-                all.push(RankedMatch {
-                    id: found.id.clone(),
-                    score: 0.0,
-                    lexical: None,
-                    vector: None,
-                    decays: found.decays,
-                });
-                all.len() - 1
-            });
-            let ranked = &mut all[slot];
-            #[expect(clippy::cast_precision_loss, reason = "a place in a list in memory")]
-            let place = place as f64;
-            ranked.score += 1.0 / (RRF_K + 1.0 + place);
-            *(if is_lexical { &mut ranked.lexical } else { &mut ranked.vector }) =
-                Some(found.score);
-        }
-    }
-    all
-}
-
-/// Sorts by score in descending order, and scales the scores so that the best is 1.
-pub(crate) fn normalize_scores(mut ranked: Vec<RankedMatch>) -> Vec<RankedMatch> {
-    ranked.sort_by(|a, b| compare_hits((a.score, &a.id), (b.score, &b.id)));
-    let best = ranked.first().map_or(0.0, |first| first.score);
-    if best > 0.0 {
-        for one in &mut ranked {
-            one.score /= best;
-        }
-    }
-    ranked
-}
-
-/// The sort order of hits: score descending, then id.
-pub(crate) fn compare_hits(a: (f64, &MemoryId), b: (f64, &MemoryId)) -> Ordering {
-    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1))
-}
-
 /// The maximum number of hits of one query.
 pub const MAX_HITS: usize = 10_000;
 /// The maximum number of hits of a vector search. Every vector has some similarity, so there is no
@@ -246,6 +190,61 @@ impl HybridSearch {
             warning: None,
         })
     }
+}
+
+/// A memory with its combined score.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RankedMatch {
+    pub(crate) id: MemoryId,
+    pub(crate) score: f64,
+    pub(crate) lexical: Option<f64>,
+    pub(crate) vector: Option<f64>,
+    pub(crate) decays: bool,
+}
+
+/// Combines two rankings by reciprocal rank fusion: each adds `1 / (60 + rank)` to a memory's
+/// score.
+pub(crate) fn fuse(lexical: &[MemoryMatch], vector: &[MemoryMatch]) -> Vec<RankedMatch> {
+    let mut places: HashMap<u128, usize> = HashMap::with_capacity(lexical.len() + vector.len());
+    let mut all: Vec<RankedMatch> = Vec::with_capacity(lexical.len() + vector.len());
+    for (ranking, is_lexical) in [(lexical, true), (vector, false)] {
+        for (place, found) in ranking.iter().enumerate() {
+            let slot = *places.entry(found.id.as_u128()).or_insert_with(|| {
+                all.push(RankedMatch {
+                    id: found.id.clone(),
+                    score: 0.0,
+                    lexical: None,
+                    vector: None,
+                    decays: found.decays,
+                });
+                all.len() - 1
+            });
+            let ranked = &mut all[slot];
+            #[expect(clippy::cast_precision_loss, reason = "a place in a list in memory")]
+            let place = place as f64;
+            ranked.score += 1.0 / (RRF_K + 1.0 + place);
+            *(if is_lexical { &mut ranked.lexical } else { &mut ranked.vector }) =
+                Some(found.score);
+        }
+    }
+    all
+}
+
+/// Sorts by score in descending order, and scales the scores so that the best is 1.
+pub(crate) fn normalize_scores(mut ranked: Vec<RankedMatch>) -> Vec<RankedMatch> {
+    ranked.sort_by(|a, b| compare_hits((a.score, &a.id), (b.score, &b.id)));
+    let best = ranked.first().map_or(0.0, |first| first.score);
+    if best > 0.0 {
+        for one in &mut ranked {
+            one.score /= best;
+        }
+    }
+    ranked
+}
+
+/// The sort order of hits: score descending, then id.
+pub(crate) fn compare_hits(a: (f64, &MemoryId), b: (f64, &MemoryId)) -> Ordering {
+    b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1))
 }
 
 #[cfg(test)]

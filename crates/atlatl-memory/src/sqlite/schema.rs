@@ -15,6 +15,8 @@ use crate::store::StoreError;
 pub(super) const APPLICATION_ID: i64 = 0x4154_4C4D;
 /// The version of the tables below.
 pub(super) const SCHEMA_VERSION: i64 = 1;
+/// How long to wait for another process before the store counts as busy.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The filtered columns are in a narrow table, so that a filter over a million memories reads
 /// little; the memory itself is in `document`. The full-text index is contentless, because
@@ -140,9 +142,6 @@ pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(to_store_error)?;
     transaction.commit().map_err(to_store_error)
 }
-
-/// How long to wait for another process before the store counts as busy.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The health of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
