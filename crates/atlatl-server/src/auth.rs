@@ -32,12 +32,19 @@ mod rate_limit;
 mod token;
 
 pub use api_key::{ApiKey, KeyRecord};
-pub use authenticator::{AuthError, Authenticator, Keys};
+pub use authenticator::{ApiKeyLookup, AuthError, Authenticator};
 pub use bearer::{
     AuthorizationError, Challenge, ResourceMetadata, WELL_KNOWN, bearer, metadata_url,
 };
-pub use issuer::{Fetch, Issuer, JwksRefresh};
+pub use issuer::{Fetch, Issuer, JwksCache};
 pub use key_set::{KeySet, KeySetError};
-pub use principal::{Principal, PrincipalError, Scope, Scopes, is_tenant};
-pub use rate_limit::{Limit, TokenBucket};
+pub use principal::{AuthScope, Principal, PrincipalError, Scopes, is_tenant};
+pub use rate_limit::{RateLimit, TokenBucket};
 pub use token::{TokenError, TokenRules, verify};
+
+// Former names, until every crate of the workspace uses the new ones.
+#[doc(hidden)]
+pub use {
+    authenticator::ApiKeyLookup as Keys, principal::AuthScope as Scope,
+    rate_limit::RateLimit as Limit,
+};

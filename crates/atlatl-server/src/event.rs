@@ -5,10 +5,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
 
+// Former names, until every crate of the workspace uses the new ones.
+#[doc(hidden)]
+pub use self::{ServerEvent as Event, ServerEventKind as EventKind, ServerEventSink as EventSink};
+
 /// Something that happened.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Event {
+pub struct ServerEvent {
     /// Its name: a ULID.
     pub id: String,
     /// When.
@@ -18,13 +22,13 @@ pub struct Event {
     /// What it belongs to: the request, or the result it is about.
     pub correlation: Option<String>,
     /// What.
-    pub kind: EventKind,
+    pub kind: ServerEventKind,
 }
 
 /// What happened. Contents are never part of it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum EventKind {
+pub enum ServerEventKind {
     /// Something about a stored result.
     Offload(lro::Event),
     /// A memory was made or changed, and is durable.
@@ -73,7 +77,7 @@ pub enum EventKind {
     },
 }
 
-impl EventKind {
+impl ServerEventKind {
     /// The word for it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -89,15 +93,15 @@ impl EventKind {
 }
 
 /// Receives events. It must not block for long: requests wait for it.
-pub trait EventSink: Send + Sync {
+pub trait ServerEventSink: Send + Sync {
     /// Takes note.
-    fn publish(&self, event: &Event);
+    fn publish(&self, event: &ServerEvent);
 }
 
 /// Hands every event to every sink.
 #[derive(Clone)]
 pub struct EventBus {
-    sinks: Vec<Arc<dyn EventSink>>,
+    sinks: Vec<Arc<dyn ServerEventSink>>,
     clock: fn() -> lro::Moment,
 }
 
@@ -108,16 +112,16 @@ impl EventBus {
     }
 
     /// Adds a listener.
-    pub fn with(mut self, sink: Arc<dyn EventSink>) -> Self {
+    pub fn with(mut self, sink: Arc<dyn ServerEventSink>) -> Self {
         self.sinks.push(sink);
         self
     }
 
     /// Tells everyone.
-    pub fn publish(&self, correlation: Option<String>, kind: EventKind) {
+    pub fn publish(&self, correlation: Option<String>, kind: ServerEventKind) {
         let at = (self.clock)();
         let unix_ms = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
-        let event = Event {
+        let event = ServerEvent {
             id: ulid::Ulid::from_parts(unix_ms, at.random).to_string(),
             time: at.now,
             source: "atlatl-server",
@@ -134,6 +138,6 @@ impl EventBus {
 impl lro::EventSink for EventBus {
     fn publish(&self, event: lro::Event) {
         let correlation = event.result.map(|result| result.to_string());
-        Self::publish(self, correlation, EventKind::Offload(event));
+        Self::publish(self, correlation, ServerEventKind::Offload(event));
     }
 }

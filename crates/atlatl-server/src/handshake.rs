@@ -17,11 +17,11 @@ impl MemoryServer {
         json!({"name": "atlatl", "title": "Atlatl memory", "version": self.0.version})
     }
 
-    fn ours(&self) -> Value {
+    fn extension_capability(&self) -> Value {
         json!({"level": 3, "threshold_tokens": self.0.threshold_tokens})
     }
 
-    pub(crate) fn initialize(&self, params: &Object<'_>, client: Client) -> String {
+    pub(crate) fn initialize(&self, params: &Object<'_>, client: ClientInfo) -> String {
         let asked = params.text("protocolVersion");
         let version = version::negotiated(asked.as_deref());
         let mut capabilities = json!({
@@ -29,7 +29,7 @@ impl MemoryServer {
             "resources": {},
             "prompts": {},
             "completions": {},
-            "experimental": {EXTENSION: self.ours()},
+            "experimental": {EXTENSION: self.extension_capability()},
         });
         if version == LEGACY[0] {
             let mut tasks = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
@@ -56,7 +56,7 @@ impl MemoryServer {
                 "resources": {},
                 "prompts": {},
                 "completions": {},
-                "extensions": {TASKS: {}, EXTENSION: self.ours()},
+                "extensions": {TASKS_EXTENSION: {}, EXTENSION: self.extension_capability()},
             },
             "instructions": INSTRUCTIONS,
         })
@@ -67,7 +67,7 @@ impl MemoryServer {
 // --- Client: who asks, and what that says about the form of the answer.
 
 /// The extension of tasks, from 2026-07-28 on.
-pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub enum Transport {
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Client {
+pub struct ClientInfo {
     /// How it speaks.
     pub era: Era,
     /// Spec P2: it stands between, and keeps large results itself. Anyone may say so: it changes the
@@ -94,16 +94,16 @@ pub struct Client {
     pub tasks: bool,
 }
 
-impl Client {
+impl ClientInfo {
     /// A client that has said nothing yet.
     pub fn new(era: Era, transport: Transport) -> Self {
         Self { era, proxy: false, transport, tasks: false }
     }
 
     /// A client that says in every request who it is.
-    pub fn of_request(message: &Message<'_>, transport: Transport) -> Self {
+    pub fn from_request(message: &Message<'_>, transport: Transport) -> Self {
         let capabilities = meta::meta(message).and_then(|meta| meta.at(&[CLIENT_CAPABILITIES]));
-        let tasks = capabilities.and_then(|has| has.at(&["extensions", TASKS])).is_some();
+        let tasks = capabilities.and_then(|has| has.at(&["extensions", TASKS_EXTENSION])).is_some();
         Self { era: Era::Modern, proxy: meta::is_proxy(message), transport, tasks }
     }
 

@@ -27,9 +27,12 @@ pub use lro_http::{
 use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
 use tokio::sync::Semaphore;
 
-use self::admission::{Authentication, HttpState, Only};
+use self::admission::{Authentication, HttpState, SingleTenant};
 pub use self::admission::{Tenant, Tenants};
 pub use self::metrics::Metrics;
+// The former name, until every crate of the workspace uses the new one.
+#[doc(hidden)]
+pub use self::run_multi_tenant as run_for_many;
 use super::limits;
 use super::signing::SignedLinks;
 use crate::auth::{Authenticator, Principal};
@@ -43,7 +46,7 @@ const MAX_BODY_LEN: usize = 8 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// As many connections as leave some of the 1024 files that a process may usually have open.
-const CONNECTIONS: usize = 768;
+const MAX_CONNECTIONS: usize = 768;
 
 /// How a server is reached.
 #[non_exhaustive]
@@ -83,7 +86,7 @@ impl Default for HttpOptions {
             metrics: Arc::default(),
             tracer: None,
             drain: Duration::ZERO,
-            connections: CONNECTIONS,
+            connections: MAX_CONNECTIONS,
         }
     }
 }
@@ -120,12 +123,12 @@ pub fn run(
         ..Tenant::new(server)
     };
     let events = tenant.server.0.events.clone();
-    serve(Arc::new(Only(tenant)), authentication, events, listener, options, stopped)
+    serve(Arc::new(SingleTenant(tenant)), authentication, events, listener, options, stopped)
 }
 
 /// The same for many tenants: whose memories are asked for, `authenticator` says. The options' tokens, places
 /// and links are not looked at.
-pub fn run_for_many(
+pub fn run_multi_tenant(
     tenants: Arc<dyn Tenants>,
     authenticator: Arc<Authenticator>,
     events: EventBus,
@@ -145,8 +148,8 @@ fn serve(
     options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
-    let ending = Arc::new(AtomicBool::new(false));
-    let (drain, told) = (options.drain, Arc::clone(&ending));
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (drain, told) = (options.drain, Arc::clone(&stopping));
     let stop = async move {
         stopped.wait().await;
         told.store(true, Ordering::Relaxed);
@@ -158,11 +161,11 @@ fn serve(
         metrics: options.metrics,
         tracer: options.tracer,
         events,
-        ending,
-        room: HttpState::room(),
+        stopping,
+        permits: HttpState::permits(),
         readiness: Arc::new(Semaphore::new(1)),
         discard: Arc::new(Semaphore::new(1)),
-        began: Instant::now(),
+        started_at: Instant::now(),
     };
     let mut origins = options.allowed_origins;
     origins.extend(listener.origin());
@@ -181,9 +184,9 @@ fn routes() -> Vec<Route<HttpState>> {
         Route::new("/v1/memories/{id}", Authenticated, memory),
         Route::new("/v1/search", Authenticated, post(api::search)),
         Route::new("/v1/offloads/{id}", Authenticated, get(offload::read)),
-        Route::new("/metrics", Authenticated, get(metrics::exposition)),
+        Route::new("/metrics", Authenticated, get(metrics::export)),
         Route::new("/openapi.json", Authenticated, get(api::description)),
-        Route::new("/v1/offloads/{id}/{link}", SignedLink, get(offload::linked)),
+        Route::new("/v1/offloads/{id}/{link}", SignedLink, get(offload::read_by_link)),
         Route::new("/.well-known/oauth-protected-resource", Public, get(api::metadata)),
         Route::new("/.well-known/oauth-protected-resource/mcp", Public, get(api::metadata)),
         Route::new("/healthz", Public, get(api::alive)),
@@ -214,7 +217,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
     guard
         .around(asked)
         .layer(from_fn(catch_panic))
-        .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::counted))
+        .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::record_request))
         .with_state(state)
 }
 

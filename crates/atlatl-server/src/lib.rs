@@ -20,7 +20,11 @@ mod tasks;
 mod tools;
 pub mod trace;
 
-pub use handshake::{Client, Transport};
-pub use server::{MemoryServer, ServerConfig};
+pub use handshake::{ClientInfo, Transport};
+pub use server::{MemoryServer, MemoryServerConfig};
 pub use signing::{SignedLinks, SignedUrl};
 pub use tasks::TaskSlots;
+
+// Former names, until every crate of the workspace uses the new ones.
+#[doc(hidden)]
+pub use server::MemoryServerConfig as ServerConfig;

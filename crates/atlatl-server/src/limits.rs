@@ -62,7 +62,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     let permits = PERMITS.try_with(Arc::clone).ok();
-    holding(permits, work).await
+    run_holding(permits, work).await
 }
 
 /// Reads a piece of a response that is being sent. The request itself has been handled by then, so that
@@ -74,11 +74,11 @@ pub(crate) async fn stream_read<T: Send + 'static>(
         LazyLock::new(|| Arc::new(Semaphore::new(MAX_STREAM_READS)));
     // It is never closed.
     let permit = Arc::clone(&READS).acquire_owned().await.ok();
-    holding(permit, work).await
+    run_holding(permit, work).await
 }
 
 /// Runs `work`, which holds `permit` until it ends.
-pub(crate) async fn holding<P: Send + 'static, T: Send + 'static>(
+pub(crate) async fn run_holding<P: Send + 'static, T: Send + 'static>(
     permit: P,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -93,10 +93,10 @@ pub(crate) async fn holding<P: Send + 'static, T: Send + 'static>(
 // --- Quota: how many memories there may be.
 // ---
 // --- They are counted now and again and not with every write, since counting takes longer than writing: a
-// --- tenant may be over by what all servers write in [`COUNTED_FOR`].
+// --- tenant may be over by what all servers write in [`COUNT_TTL`].
 
 /// For how long a count is good.
-const COUNTED_FOR: Duration = Duration::from_secs(10);
+const COUNT_TTL: Duration = Duration::from_secs(10);
 
 /// Room for memories.
 #[derive(Default)]
@@ -104,29 +104,29 @@ pub(crate) struct MemoryQuota(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    most: Option<u64>,
+    max: Option<u64>,
     /// When they were counted, and how many there are with those that came since.
     counted: Option<(Instant, u64)>,
 }
 
 impl MemoryQuota {
     /// From now on there may be so many.
-    pub(crate) fn bound(&self, most: Option<u64>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { most, counted: None };
+    pub(crate) fn set_limit(&self, max: Option<u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { max, counted: None };
     }
 
     /// Takes a place for one more; how many there may be, if there is none.
     fn take(&self, count: impl FnOnce() -> Result<u64, StoreError>) -> Result<(), ToolError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(most) = state.most else { return Ok(()) };
-        let good = state.counted.filter(|(at, _)| at.elapsed() < COUNTED_FOR);
+        let Some(max) = state.max else { return Ok(()) };
+        let good = state.counted.filter(|(at, _)| at.elapsed() < COUNT_TTL);
         let (at, there) = match good {
             Some(counted) => counted,
             None => (Instant::now(), count()?),
         };
-        if there >= most {
+        if there >= max {
             state.counted = Some((at, there));
-            return Err(ToolError::Full(most));
+            return Err(ToolError::QuotaExceeded(max));
         }
         state.counted = Some((at, there + 1));
         Ok(())
@@ -135,8 +135,8 @@ impl MemoryQuota {
 
 impl ServerInner {
     /// Whether one more memory may be kept.
-    pub(crate) fn room_for_one(&self) -> Result<(), ToolError> {
-        self.room.take(|| {
+    pub(crate) fn reserve_memory(&self) -> Result<(), ToolError> {
+        self.quota.take(|| {
             let mut any = Filter::default();
             any.status = None;
             self.store.count(&any, self.now())
@@ -152,7 +152,7 @@ mod tests {
     fn nobody_is_let_in_beyond_the_bound_and_the_store_is_not_asked_each_time() {
         let room = MemoryQuota::default();
         assert!(room.take(|| unreachable!("there is no bound")).is_ok());
-        room.bound(Some(3));
+        room.set_limit(Some(3));
         let mut asked = 0;
         let mut take = |there| {
             room.take(|| {
@@ -161,11 +161,11 @@ mod tests {
             })
         };
         assert!(take(1).is_ok() && take(9).is_ok());
-        assert!(matches!(take(9), Err(ToolError::Full(3))));
+        assert!(matches!(take(9), Err(ToolError::QuotaExceeded(3))));
         assert_eq!(asked, 1);
-        room.bound(Some(0));
-        assert!(matches!(room.take(|| Ok(0)), Err(ToolError::Full(0))));
-        room.bound(None);
+        room.set_limit(Some(0));
+        assert!(matches!(room.take(|| Ok(0)), Err(ToolError::QuotaExceeded(0))));
+        room.set_limit(None);
         assert!(room.take(|| unreachable!("there is no bound")).is_ok());
     }
 }

@@ -7,18 +7,18 @@ use atlatl_memory::StoreError;
 use chrono::TimeDelta;
 use lro::MaintenanceTask;
 
-use crate::event::EventKind;
+use crate::event::ServerEventKind;
 use crate::server::MemoryServer;
 use crate::tools::Tool;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 /// How often is looked whether an index of vectors is behind.
-const INDEX: Duration = Duration::from_secs(10);
+const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 /// For how long vectors go into it without a pause: a server that ends waits for no longer.
-const INDEXING: Duration = Duration::from_secs(3);
+const INDEX_RUN_LIMIT: Duration = Duration::from_secs(3);
 /// Memories that are removed in one transaction.
-const BATCH: usize = 500;
+const EXPIRY_BATCH_LEN: usize = 500;
 
 impl MemoryServer {
     /// Starts the tasks; they end when what this returns is dropped.
@@ -28,7 +28,7 @@ impl MemoryServer {
         let mut house = vec![
             MaintenanceTask::every(HOUR, move || expiry.memory_expiry())?,
             MaintenanceTask::every(DAY, move || repair.index_repair())?,
-            MaintenanceTask::every(INDEX, move || index.vector_index())?,
+            MaintenanceTask::every(INDEX_INTERVAL, move || index.vector_index())?,
         ];
         if let Some(interval) = self.0.cleanup {
             house
@@ -55,7 +55,7 @@ impl MemoryServer {
     /// Spec L2: removes stored results that have expired, and tells of each.
     fn offload_cleanup(&self, interval: Duration) {
         let Some(interceptor) = &self.0.interceptor else { return };
-        self.take("offload_cleanup", interval, || {
+        self.run_leased("offload_cleanup", interval, || {
             // Whatever the tool, results lie in the same place.
             let swept = interceptor.offloader(Tool::Recall.name()).sweep((self.0.clock)().now);
             let swept = swept.map_err(|error| StoreError::Engine(error.into()))?;
@@ -65,15 +65,15 @@ impl MemoryServer {
 
     /// Removes what has outlived its time.
     fn memory_expiry(&self) {
-        self.take("memory_expiry", HOUR, || {
+        self.run_leased("memory_expiry", HOUR, || {
             let mut removed = 0;
             loop {
-                let gone = self.0.store.expire((self.0.clock)().now, BATCH)?;
+                let gone = self.0.store.expire((self.0.clock)().now, EXPIRY_BATCH_LEN)?;
                 for id in &gone {
-                    self.0.events.publish(None, EventKind::MemoryDeleted { id: id.clone() });
+                    self.0.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
                 }
                 removed += gone.len() as u64;
-                if gone.len() < BATCH {
+                if gone.len() < EXPIRY_BATCH_LEN {
                     return Ok(removed);
                 }
             }
@@ -82,7 +82,7 @@ impl MemoryServer {
 
     /// Mends indexes that are not in step.
     fn index_repair(&self) {
-        self.take("index_repair", DAY, || {
+        self.run_leased("index_repair", DAY, || {
             let repaired = self.0.store.repair()?;
             Ok(repaired.missing + repaired.orphaned)
         });
@@ -94,9 +94,9 @@ impl MemoryServer {
         if !matches!(self.0.store.is_index_behind(), Ok(true)) {
             return;
         }
-        self.take("vector_index", INDEX, || {
+        self.run_leased("vector_index", INDEX_INTERVAL, || {
             let (begun, mut done) = (Instant::now(), 0);
-            while begun.elapsed() < INDEXING {
+            while begun.elapsed() < INDEX_RUN_LIMIT {
                 match self.0.store.advance_index()? {
                     0 => break,
                     more => done += more,
@@ -107,7 +107,7 @@ impl MemoryServer {
     }
 
     /// Runs `task` unless another process did so less than half an interval ago.
-    fn take(
+    fn run_leased(
         &self,
         task: &'static str,
         interval: Duration,
@@ -119,6 +119,6 @@ impl MemoryServer {
             return;
         }
         let acted_on = run().ok();
-        self.0.events.publish(None, EventKind::CustodialTaskFinished { task, acted_on });
+        self.0.events.publish(None, ServerEventKind::CustodialTaskFinished { task, acted_on });
     }
 }

@@ -7,22 +7,22 @@ use mif::{Memory, MemoryId};
 use serde_json::{Value, json};
 
 use super::cursor;
-use super::cursor::Place;
+use super::cursor::CursorPosition;
 use super::server::MemoryServer;
 
 // --- Resource: memories that a person picks in a client.
 
-const SCHEME: &str = "memory://";
+const URI_SCHEME: &str = "memory://";
 /// Memories on one page of the list.
-const PAGE: usize = 100;
+const PAGE_LEN: usize = 100;
 /// What `resources/read` says before 2026-07-28 of what is not there.
 const NOT_FOUND: i32 = -32002;
 /// What a cursor of this list belongs to.
-const QUESTION: &str = "resources/list";
+const CURSOR_SCOPE: &str = "resources/list";
 
 /// How a memory is read.
 #[derive(Clone, Copy)]
-enum Form {
+enum ResourceFormat {
     Markdown,
     Json,
 }
@@ -31,11 +31,11 @@ impl MemoryServer {
     /// The memories, the newest first.
     pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let now = self.0.now();
-        let seal = self.0.seal().map_err(|error| broken(&error))?;
+        let signer = self.0.signer().map_err(|error| internal_error(&error))?;
         let after = match params.text("cursor") {
             None => None,
-            Some(cursor) => match cursor::read(seal, QUESTION, &cursor, now) {
-                Ok(Place::Listing(position)) => Some(position),
+            Some(cursor) => match cursor::read(signer, CURSOR_SCOPE, &cursor, now) {
+                Ok(CursorPosition::Listing(position)) => Some(position),
                 Ok(_) => {
                     return Err(JsonRpcError::new(INVALID_PARAMS, "the cursor is another list's"));
                 }
@@ -46,13 +46,13 @@ impl MemoryServer {
         let listed = self
             .0
             .store
-            .list(&Filter::default(), order, after.as_ref(), PAGE, now)
-            .map_err(|error| broken(&error))?;
+            .list(&Filter::default(), order, after.as_ref(), PAGE_LEN, now)
+            .map_err(|error| internal_error(&error))?;
         let resources: Vec<Value> = listed.memories.iter().map(resource).collect();
         let mut result = json!({"resources": resources});
         if let Some(last) = listed.memories.last().filter(|_| listed.more) {
-            let place = Place::Listing(order.position(last));
-            result["nextCursor"] = cursor::write(seal, QUESTION, &place, now).into();
+            let place = CursorPosition::Listing(order.position(last));
+            result["nextCursor"] = cursor::write(signer, CURSOR_SCOPE, &place, now).into();
         }
         Ok(result.to_string())
     }
@@ -89,23 +89,23 @@ impl MemoryServer {
             let code = if era == Era::Legacy { NOT_FOUND } else { INVALID_PARAMS };
             JsonRpcError::new(code, "there is no such memory").with(json!({"uri": uri}))
         };
-        let (id, form) = parsed(&uri).ok_or_else(missing)?;
-        let memory = self.0.memory(&id).map_err(|error| broken(&error))?;
+        let (id, form) = parse_uri(&uri).ok_or_else(missing)?;
+        let memory = self.0.memory(&id).map_err(|error| internal_error(&error))?;
         let memory = memory.ok_or_else(missing)?;
         let (mime, text) = match form {
-            Form::Markdown => ("text/markdown", memory.to_markdown()),
-            Form::Json => ("application/json", memory.to_json()),
+            ResourceFormat::Markdown => ("text/markdown", memory.to_markdown()),
+            ResourceFormat::Json => ("application/json", memory.to_json()),
         };
         let contents = json!([{"uri": uri, "mimeType": mime, "text": text}]);
         Ok(json!({"contents": contents}).to_string())
     }
 }
 
-fn parsed(uri: &str) -> Option<(MemoryId, Form)> {
-    let rest = uri.strip_prefix(SCHEME)?;
+fn parse_uri(uri: &str) -> Option<(MemoryId, ResourceFormat)> {
+    let rest = uri.strip_prefix(URI_SCHEME)?;
     let (id, form) = match rest.strip_suffix("/json") {
-        Some(id) => (id, Form::Json),
-        None => (rest, Form::Markdown),
+        Some(id) => (id, ResourceFormat::Json),
+        None => (rest, ResourceFormat::Markdown),
     };
     Some((id.parse().ok()?, form))
 }
@@ -113,7 +113,7 @@ fn parsed(uri: &str) -> Option<(MemoryId, Form)> {
 fn resource(memory: &Memory) -> Value {
     let namespace = memory.namespace.as_ref().map_or("", mif::Namespace::as_str);
     json!({
-        "uri": format!("{SCHEME}{}", memory.id),
+        "uri": format!("{URI_SCHEME}{}", memory.id),
         "name": memory.called(),
         "description": format!("{} memory in {namespace}, {}", memory.memory_type, memory.created),
         "mimeType": "text/markdown",
@@ -121,22 +121,22 @@ fn resource(memory: &Memory) -> Value {
 }
 
 /// What an engine says may name paths, which are nobody's business.
-pub(crate) fn broken(error: &StoreError) -> JsonRpcError {
+pub(crate) fn internal_error(error: &StoreError) -> JsonRpcError {
     JsonRpcError::new(INTERNAL, error.to_string())
 }
 
 // --- Prompt: what is remembered, put into a conversation by a person; and help while typing.
 
-const NAME: &str = "recall";
+const PROMPT_NAME: &str = "recall";
 /// Tokens of a context when nobody says how many.
-const BUDGET: u64 = 4000;
+const DEFAULT_BUDGET_TOKENS: u64 = 4000;
 /// The most that a client is offered while typing.
-const OFFERED: usize = 20;
+const MAX_COMPLETIONS: usize = 20;
 
 impl MemoryServer {
     pub(crate) fn prompts() -> String {
         json!({"prompts": [{
-            "name": NAME,
+            "name": PROMPT_NAME,
             "title": "Recall",
             "description": "Put what is remembered about a topic into the conversation",
             "arguments": [
@@ -149,19 +149,20 @@ impl MemoryServer {
 
     pub(crate) fn prompt(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let wrong = |said: &str| JsonRpcError::new(INVALID_PARAMS, said);
-        if params.text("name").as_deref() != Some(NAME) {
+        if params.text("name").as_deref() != Some(PROMPT_NAME) {
             return Err(wrong("there is no such prompt"));
         }
         let arguments = params.clone().at(&["arguments"]).unwrap_or_default();
         let topic = arguments.text("topic").ok_or_else(|| wrong("topic is missing"))?;
         let budget = match arguments.text("budget_tokens") {
-            None => BUDGET,
+            None => DEFAULT_BUDGET_TOKENS,
             Some(text) => {
                 text.trim().parse().map_err(|_| wrong("budget_tokens: expected a number"))?
             }
         };
         let request = RecallRequest::new(&*topic, self.0.now());
-        let context = self.0.prompt.context(&request, budget).map_err(|error| broken(&error))?;
+        let context =
+            self.0.prompt.context(&request, budget).map_err(|error| internal_error(&error))?;
         let (included, total) = (context.included, context.found.total_matches);
         let text = if included == 0 {
             format!("Nothing is remembered about: {topic}")
@@ -184,15 +185,19 @@ impl MemoryServer {
         let typed = argument.text("value").unwrap_or_default();
         let template =
             about.text("uri").is_some_and(|uri| uri.starts_with("memory://")) && name == "id";
-        let topic = about.text("name").as_deref() == Some(NAME) && name == "topic";
+        let topic = about.text("name").as_deref() == Some(PROMPT_NAME) && name == "topic";
         let mut values: Vec<Value> = Vec::new();
         if let Some((first, last)) = MemoryId::beginning_with(&typed).filter(|_| template) {
-            let ids = self.0.store.ids(&first, &last, OFFERED).map_err(|error| broken(&error))?;
+            let ids = self
+                .0
+                .store
+                .ids(&first, &last, MAX_COMPLETIONS)
+                .map_err(|error| internal_error(&error))?;
             values.extend(ids.iter().map(|id| Value::from(id.as_str())));
         } else if template || topic {
             let mut request = RecallRequest::new(&*typed, self.0.now());
-            request.limit = Some(OFFERED);
-            for hit in self.0.recall.recall(&request).map_err(|error| broken(&error))? {
+            request.limit = Some(MAX_COMPLETIONS);
+            for hit in self.0.recall.recall(&request).map_err(|error| internal_error(&error))? {
                 let value = if template {
                     hit.memory.id.as_str().to_owned()
                 } else {

@@ -11,7 +11,7 @@ use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
 use lro::mcp::{Interceptor, Tools};
 
-use super::handshake::{Client, Transport};
+use super::handshake::{ClientInfo, Transport};
 use super::limits::MemoryQuota;
 use crate::event::EventBus;
 use crate::signing::{Signer, StoreSigner};
@@ -22,7 +22,7 @@ const TASK_AFTER: Duration = Duration::from_secs(1);
 
 /// What a server is put together from.
 #[non_exhaustive]
-pub struct ServerConfig {
+pub struct MemoryServerConfig {
     /// Where memories are.
     pub store: Arc<dyn MemoryStore>,
     /// What turns text into vectors, if anything.
@@ -54,7 +54,7 @@ pub struct ServerConfig {
     pub version: String,
 }
 
-impl ServerConfig {
+impl MemoryServerConfig {
     /// The least that a server needs: it never offloads, and nobody watches.
     pub fn new(
         store: Arc<dyn MemoryStore>,
@@ -100,9 +100,9 @@ pub(crate) struct ServerInner {
     pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
     pub(crate) clock: fn() -> Moment,
-    seal: StoreSigner,
+    signer: StoreSigner,
     pub(crate) tasks: Tasks,
-    pub(crate) room: MemoryQuota,
+    pub(crate) quota: MemoryQuota,
     pub(crate) version: String,
 }
 
@@ -120,50 +120,50 @@ pub(crate) enum Delivery {
 impl MemoryServer {
     /// Puts a server together. With an embedder it begins to make the vectors that are missing. The
     /// store need not be there yet.
-    pub fn new(parts: ServerConfig) -> Self {
-        let seal = StoreSigner::new(parts.store.clone());
+    pub fn new(config: MemoryServerConfig) -> Self {
+        let signer = StoreSigner::new(config.store.clone());
         // What is there is fetched before anyone waits for it.
-        let _ = seal.get();
-        let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
-        let backfill = parts.embedder.clone().and_then(|embedder| {
+        let _ = signer.get();
+        let recall = RecallService::new(config.store.clone(), config.embedder.clone());
+        let backfill = config.embedder.clone().and_then(|embedder| {
             // Vectors may lag for as long as they like; recall says by what it ranked.
             let own = || EmbeddingBackfill::start(embedder, 1, |_| {}).ok();
-            let backfill = parts.backfill.clone().or_else(own)?;
-            Some(backfill.register(parts.store.clone()))
+            let backfill = config.backfill.clone().or_else(own)?;
+            Some(backfill.register(config.store.clone()))
         });
         Self(Arc::new(ServerInner {
-            capture: CaptureService::new(parts.store.clone()),
-            search: SearchService::new(parts.store.clone(), parts.embedder),
-            prompt: PromptIntegration::new(recall.clone(), parts.estimate.clone()),
-            estimate: parts.estimate,
+            capture: CaptureService::new(config.store.clone()),
+            search: SearchService::new(config.store.clone(), config.embedder),
+            prompt: PromptIntegration::new(recall.clone(), config.estimate.clone()),
+            estimate: config.estimate,
             recall,
             backfill,
-            interceptor: parts.interceptor,
-            extraction: parts.extraction,
-            threshold_tokens: parts.threshold_tokens,
-            shared_filesystem: parts.shared_filesystem,
-            links: parts.links,
-            cleanup: parts.cleanup,
-            events: parts.events,
-            clock: parts.clock,
-            seal,
-            tasks: Tasks::new(TASK_AFTER, parts.task_slots),
-            room: MemoryQuota::default(),
-            version: parts.version,
-            store: parts.store,
+            interceptor: config.interceptor,
+            extraction: config.extraction,
+            threshold_tokens: config.threshold_tokens,
+            shared_filesystem: config.shared_filesystem,
+            links: config.links,
+            cleanup: config.cleanup,
+            events: config.events,
+            clock: config.clock,
+            signer,
+            tasks: Tasks::new(TASK_AFTER, config.task_slots),
+            quota: MemoryQuota::default(),
+            version: config.version,
+            store: config.store,
         }))
     }
 
     /// From now on there may be so many memories, or any number.
     pub fn bound(&self, memories: Option<u64>) {
-        self.0.room.bound(memories);
+        self.0.quota.set_limit(memories);
     }
 }
 
 impl ServerInner {
     /// What signs what clients bring back. Its key is the store's, which may not be there.
-    pub(crate) fn seal(&self) -> Result<&Signer, StoreError> {
-        self.seal.get()
+    pub(crate) fn signer(&self) -> Result<&Signer, StoreError> {
+        self.signer.get()
     }
 
     /// What time it is. No finer than a cursor keeps it: the first page and the next must agree.
@@ -179,7 +179,7 @@ impl ServerInner {
 
     /// What becomes of a large set of memories for `client`. The table is in
     /// `docs/concepts/offloading.md`.
-    pub(crate) fn delivery(&self, client: Client) -> Delivery {
+    pub(crate) fn delivery(&self, client: ClientInfo) -> Delivery {
         let within_reach =
             client.transport == Transport::Stdio || self.shared_filesystem || self.links;
         match self.interceptor {
@@ -191,7 +191,7 @@ impl ServerInner {
     }
 
     /// The tools that ask stored results, where `client` can have any.
-    pub(crate) fn extraction_for(&self, client: Client) -> Option<&Tools> {
+    pub(crate) fn extraction_for(&self, client: ClientInfo) -> Option<&Tools> {
         self.extraction.as_ref().filter(|_| self.delivery(client) == Delivery::Offload)
     }
 }

@@ -26,21 +26,21 @@ pub(crate) struct Signer([u8; 32]);
 /// The seal of a store that may not be there yet.
 pub(crate) struct StoreSigner {
     store: Arc<dyn MemoryStore>,
-    seal: OnceLock<Signer>,
+    signer: OnceLock<Signer>,
 }
 
 impl StoreSigner {
     pub(crate) fn new(store: Arc<dyn MemoryStore>) -> Self {
-        Self { store, seal: OnceLock::new() }
+        Self { store, signer: OnceLock::new() }
     }
 
     /// The seal, whose key is fetched once.
     pub(crate) fn get(&self) -> Result<&Signer, StoreError> {
-        if let Some(seal) = self.seal.get() {
-            return Ok(seal);
+        if let Some(signer) = self.signer.get() {
+            return Ok(signer);
         }
-        let seal = Signer::new(self.store.secret()?);
-        Ok(self.seal.get_or_init(|| seal))
+        let signer = Signer::new(self.store.secret()?);
+        Ok(self.signer.get_or_init(|| signer))
     }
 }
 
@@ -53,7 +53,7 @@ impl Signer {
     }
 
     /// `text` under a seal that is good for `purpose` alone; safe in a URL.
-    pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
+    pub(crate) fn sign_token(&self, purpose: &str, text: &str) -> String {
         let mut bytes = self.mac(purpose, text.as_bytes()).finalize().into_bytes().to_vec();
         bytes.truncate(SIGNATURE_BYTES);
         bytes.extend_from_slice(text.as_bytes());
@@ -61,7 +61,7 @@ impl Signer {
     }
 
     /// What was sealed for `purpose`.
-    pub(crate) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
+    pub(crate) fn verify_token(&self, purpose: &str, sealed: &str) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (signature, text) = bytes.split_at_checked(SIGNATURE_BYTES)?;
         // Compares in constant time.
@@ -70,13 +70,13 @@ impl Signer {
     }
 
     /// A signature of `text` for `purpose` alone, where the text travels apart; safe in a URL.
-    pub(crate) fn sign(&self, purpose: &str, text: &str) -> String {
+    pub(crate) fn signature(&self, purpose: &str, text: &str) -> String {
         let signature = self.mac(purpose, text.as_bytes()).finalize().into_bytes();
         URL_SAFE_NO_PAD.encode(&signature[..SIGNATURE_BYTES])
     }
 
     /// Whether it is one.
-    pub(crate) fn signed(&self, purpose: &str, text: &str, signature: &str) -> bool {
+    pub(crate) fn is_valid_signature(&self, purpose: &str, text: &str, signature: &str) -> bool {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
         signature.len() == SIGNATURE_BYTES
             && self.mac(purpose, text.as_bytes()).verify_truncated_left(&signature).is_ok()
@@ -84,7 +84,7 @@ impl Signer {
 
     /// A short text that differs where `text` does.
     pub(crate) fn digest(&self, text: &str) -> String {
-        self.sign("digest", text)
+        self.signature("digest", text)
     }
 
     fn mac(&self, purpose: &str, text: &[u8]) -> Hmac<Sha256> {
@@ -102,34 +102,34 @@ impl Signer {
 // --- process on the same store can tell. Behind a link nobody is asked for a token: so it is short-lived,
 // --- and never written to a log.
 
-const PURPOSE: &str = "link";
+const LINK_PURPOSE: &str = "link";
 /// How long a link is good.
-const GOOD_FOR: TimeDelta = TimeDelta::minutes(5);
+const LINK_TTL: TimeDelta = TimeDelta::minutes(5);
 
 /// Makes links, and tells whether one is ours.
 pub struct SignedLinks {
     tenant: String,
     /// Where the server is reached, without a path.
     base: String,
-    seal: StoreSigner,
+    signer: StoreSigner,
 }
 
 /// What became of a link that somebody brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedUrl {
     /// It opens the result.
-    Good,
+    Valid,
     /// It did once.
-    Over,
+    Expired,
     /// It is none, or another result's.
-    None,
+    Invalid,
 }
 
 impl SignedLinks {
     /// Links to results of `tenant` on the server that clients reach at `base`.
     pub fn new(store: Arc<dyn MemoryStore>, tenant: &str, base: &str) -> Self {
         let base = base.trim_end_matches('/').to_owned();
-        Self { tenant: tenant.to_owned(), base, seal: StoreSigner::new(store) }
+        Self { tenant: tenant.to_owned(), base, signer: StoreSigner::new(store) }
     }
 
     /// Whose result a link says that it opens, by its last part.
@@ -144,7 +144,7 @@ impl SignedLinks {
     }
 
     /// Whether the last part of a link opens the result `id` now.
-    pub fn brought(
+    pub fn verify(
         &self,
         id: ResultId,
         part: &str,
@@ -154,21 +154,25 @@ impl SignedLinks {
         let (Some(tenant), Some(until), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Ok(SignedUrl::None);
+            return Ok(SignedUrl::Invalid);
         };
         let ours = tenant == self.encoded();
         let Some(end) = until.parse::<i64>().ok().filter(|_| ours) else {
-            return Ok(SignedUrl::None);
+            return Ok(SignedUrl::Invalid);
         };
         // As it is spelled: a time with a plus or a zero before it was never signed.
-        if !self.seal.get()?.signed(PURPOSE, &self.said(id, until), signature) {
-            return Ok(SignedUrl::None);
+        if !self.signer.get()?.is_valid_signature(
+            LINK_PURPOSE,
+            &self.signed_text(id, until),
+            signature,
+        ) {
+            return Ok(SignedUrl::Invalid);
         }
-        Ok(if now.timestamp() < end { SignedUrl::Good } else { SignedUrl::Over })
+        Ok(if now.timestamp() < end { SignedUrl::Valid } else { SignedUrl::Expired })
     }
 
     /// What a signature is for.
-    fn said(&self, id: ResultId, until: &str) -> String {
+    fn signed_text(&self, id: ResultId, until: &str) -> String {
         format!("GET\n{}\n{id}\n{until}", self.tenant)
     }
 
@@ -179,8 +183,9 @@ impl SignedLinks {
 
 impl Links for SignedLinks {
     fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
-        let until = (now + GOOD_FOR).timestamp().to_string();
-        let signature = self.seal.get().ok()?.sign(PURPOSE, &self.said(id, &until));
+        let until = (now + LINK_TTL).timestamp().to_string();
+        let signature =
+            self.signer.get().ok()?.signature(LINK_PURPOSE, &self.signed_text(id, &until));
         let (base, tenant) = (&self.base, self.encoded());
         Some(format!("{base}/v1/offloads/{id}/{tenant}.{until}.{signature}"))
     }
@@ -194,20 +199,20 @@ mod tests {
 
     #[test]
     fn only_what_was_sealed_for_the_purpose_opens() {
-        let seal = Signer::new([7; 32]);
-        let sealed = seal.seal("cursor", "where I was ✓");
-        assert_eq!(seal.open("cursor", &sealed).as_deref(), Some("where I was ✓"));
+        let signer = Signer::new([7; 32]);
+        let sealed = signer.sign_token("cursor", "where I was ✓");
+        assert_eq!(signer.verify_token("cursor", &sealed).as_deref(), Some("where I was ✓"));
         assert!(sealed.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
-        assert_eq!(seal.open("task", &sealed), None);
-        assert_eq!(Signer::new([8; 32]).open("cursor", &sealed), None);
+        assert_eq!(signer.verify_token("task", &sealed), None);
+        assert_eq!(Signer::new([8; 32]).verify_token("cursor", &sealed), None);
         for at in 0..sealed.len() {
             let mut other = sealed.clone().into_bytes();
             other[at] = if other[at] == b'A' { b'B' } else { b'A' };
             let other = String::from_utf8(other).expect("ASCII");
-            assert_eq!(seal.open("cursor", &other), None, "{at}");
+            assert_eq!(signer.verify_token("cursor", &other), None, "{at}");
         }
         for odd in ["", "AA", "=", "\u{e9}", &sealed[..10], &format!("{sealed}A")] {
-            assert_eq!(seal.open("cursor", odd), None, "{odd}");
+            assert_eq!(signer.verify_token("cursor", odd), None, "{odd}");
         }
     }
 
@@ -226,31 +231,34 @@ mod tests {
         let rest = link.strip_prefix("https://memory.example/v1/offloads/").expect("its base");
         let (named, part) = rest.split_once('/').expect("two parts");
         assert_eq!(named, id.to_string());
-        let brought = |links: &SignedLinks, id, part: &str, after| {
-            links.brought(id, part, now + TimeDelta::seconds(after)).expect("a store")
+        let verify = |links: &SignedLinks, id, part: &str, after| {
+            links.verify(id, part, now + TimeDelta::seconds(after)).expect("a store")
         };
         // Another process has the same store.
         let other = links("ann", home.path());
         for links in [&ours, &other] {
-            assert_eq!(brought(links, id, part, 0), SignedUrl::Good);
-            assert_eq!(brought(links, id, part, 299), SignedUrl::Good);
-            assert_eq!(brought(links, id, part, 300), SignedUrl::Over);
+            assert_eq!(verify(links, id, part, 0), SignedUrl::Valid);
+            assert_eq!(verify(links, id, part, 299), SignedUrl::Valid);
+            assert_eq!(verify(links, id, part, 300), SignedUrl::Expired);
         }
-        assert_eq!(brought(&links("bea", home.path()), id, part, 0), SignedUrl::None);
-        assert_eq!(brought(&ours, ResultId::new(1_800_000_000_000, 43), part, 0), SignedUrl::None);
+        assert_eq!(verify(&links("bea", home.path()), id, part, 0), SignedUrl::Invalid);
+        assert_eq!(
+            verify(&ours, ResultId::new(1_800_000_000_000, 43), part, 0),
+            SignedUrl::Invalid
+        );
         // A change of any sign breaks it.
         for at in 0..part.len() {
             let mut changed = part.to_owned().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).expect("ASCII");
-            assert_eq!(brought(&ours, id, &changed, 0), SignedUrl::None, "{changed}");
+            assert_eq!(verify(&ours, id, &changed, 0), SignedUrl::Invalid, "{changed}");
         }
         let later = part.replacen(".1800000300.", ".1800009300.", 1);
         assert_ne!(later, part);
         // Found by the fuzz target `link`: the same time in another spelling.
-        let [plus, zero] = [".+", ".0"].map(|sign| part.replacen('.', sign, 1));
+        let [plus, zero] = [".+", ".0"].map(|signature| part.replacen('.', signature, 1));
         for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later, &plus, &zero] {
-            assert_eq!(brought(&ours, id, odd, 0), SignedUrl::None, "{odd}");
+            assert_eq!(verify(&ours, id, odd, 0), SignedUrl::Invalid, "{odd}");
         }
     }
 }

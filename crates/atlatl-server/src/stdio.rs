@@ -15,8 +15,8 @@ use lro_wire::{
     INTERNAL, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST,
 };
 
-use super::handshake::{Client, Transport};
-use crate::dispatch::{envelope, is_brief};
+use super::handshake::{ClientInfo, Transport};
+use crate::dispatch::{check_envelope, is_immediate};
 use crate::server::MemoryServer;
 
 /// Requests that are answered at the same time; further ones are queued.
@@ -25,7 +25,7 @@ const MAX_RUNNING: usize = 32;
 const MAX_QUEUED: usize = 1024;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// Answers without work that wait to be written, while the client reads nothing.
-const MAX_BRIEF: usize = 1024;
+const MAX_IMMEDIATE: usize = 1024;
 /// How long what is under way may take after the client closed its end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,7 +33,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 struct Request {
     line: String,
     id: Id,
-    client: Client,
+    client: ClientInfo,
     cancel: Cancel,
 }
 
@@ -56,7 +56,7 @@ impl Request {
 #[derive(Default)]
 struct Requests {
     state: Mutex<State>,
-    fewer: Condvar,
+    finished_signal: Condvar,
 }
 
 #[derive(Default)]
@@ -67,11 +67,11 @@ struct State {
     /// Threads that answer.
     running: usize,
     /// Answers without work that are not written yet.
-    brief: usize,
+    immediate: usize,
 }
 
 /// What becomes of a request.
-enum Submitted {
+enum Submission {
     /// It gets a thread.
     Run(Request),
     Queued,
@@ -80,30 +80,30 @@ enum Submitted {
 }
 
 impl Requests {
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(&self, request: Request) -> Submitted {
-        let mut state = self.locked();
+    fn submit(&self, request: Request) -> Submission {
+        let mut state = self.lock();
         let runs = state.running < MAX_RUNNING;
         let bytes = state.queued_bytes + request.line.len();
         if !runs && (state.queue.len() >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES) {
-            return Submitted::Refused(request);
+            return Submission::Refused(request);
         }
         state.cancels.insert(request.id.key(), request.cancel.clone());
         if runs {
             state.running += 1;
-            return Submitted::Run(request);
+            return Submission::Run(request);
         }
         state.queued_bytes = bytes;
         state.queue.push_back(request);
-        Submitted::Queued
+        Submission::Queued
     }
 
     /// Notes that a request was answered; the next one for its thread, which ends without.
-    fn finished(&self, key: &IdKey) -> Option<Request> {
-        let mut state = self.locked();
+    fn finish(&self, key: &IdKey) -> Option<Request> {
+        let mut state = self.lock();
         state.cancels.remove(key);
         let next = state.queue.pop_front();
         match &next {
@@ -111,13 +111,13 @@ impl Requests {
             None => state.running -= 1,
         }
         drop(state);
-        self.fewer.notify_all();
+        self.finished_signal.notify_all();
         next
     }
 
     /// Stops a request. One that is only queued never runs.
     fn cancel(&self, key: &IdKey) {
-        let mut state = self.locked();
+        let mut state = self.lock();
         let Some(cancel) = state.cancels.get(key) else { return };
         cancel.cancel();
         if let Some(at) = state.queue.iter().position(|request| request.id.key() == *key)
@@ -127,23 +127,27 @@ impl Requests {
             state.cancels.remove(key);
         }
         drop(state);
-        self.fewer.notify_all();
+        self.finished_signal.notify_all();
     }
 
     fn wait(&self, until: Instant) {
-        let mut state = self.locked();
-        while !state.cancels.is_empty() || state.brief > 0 {
+        let mut state = self.lock();
+        while !state.cancels.is_empty() || state.immediate > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            state = self.fewer.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .finished_signal
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
 
 /// What is written without work.
-enum Brief {
+enum ImmediateResponse {
     Line(String),
     Request(Request),
 }
@@ -152,17 +156,17 @@ enum Brief {
 struct Connection<W> {
     server: MemoryServer,
     requests: Arc<Requests>,
-    brief: SyncSender<Brief>,
+    immediate: SyncSender<ImmediateResponse>,
     output: Arc<Mutex<W>>,
 }
 
 /// Answers the client until it closes its end.
 pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send + 'static) {
-    let (brief, written) = sync_channel(MAX_BRIEF);
+    let (immediate, written) = sync_channel(MAX_IMMEDIATE);
     let connection = Connection {
         server: server.clone(),
         requests: Arc::default(),
-        brief,
+        immediate,
         output: Arc::new(Mutex::new(output)),
     };
     let writer = {
@@ -175,7 +179,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
         // Without a thread there is nothing that could be answered.
         return;
     }
-    let mut client = Client::new(Era::Legacy, Transport::Stdio);
+    let mut client = ClientInfo::new(Era::Legacy, Transport::Stdio);
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next() {
         let line = match line {
@@ -210,7 +214,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
 }
 
 impl<W: Write + Send + 'static> Connection<W> {
-    fn begin(&self, message: &Message<'_>, text: &str, client: &mut Client) {
+    fn begin(&self, message: &Message<'_>, text: &str, client: &mut ClientInfo) {
         let Some(id) = message.id().filter(|_| message.method.is_some()) else {
             if message.method.as_deref() == Some("notifications/cancelled")
                 && let Some(id) = message.params().and_then(|params| params.get("requestId"))
@@ -222,11 +226,11 @@ impl<W: Write + Send + 'static> Connection<W> {
         let modern = message.method.as_deref() == Some("server/discover")
             || meta::meta(message).is_some_and(|meta| meta.get(PROTOCOL_VERSION).is_some());
         let asks = if modern {
-            if let Err(failure) = envelope(message) {
+            if let Err(failure) = check_envelope(message) {
                 self.say(failure.response(&id));
                 return;
             }
-            Client::of_request(message, Transport::Stdio)
+            ClientInfo::from_request(message, Transport::Stdio)
         } else {
             if message.method.as_deref() == Some("initialize") {
                 *client = client.as_proxy(meta::is_proxy(message));
@@ -235,14 +239,14 @@ impl<W: Write + Send + 'static> Connection<W> {
         };
         let request =
             Request { line: text.to_owned(), id, client: asks, cancel: Cancel::default() };
-        if is_brief(message) {
-            self.write_soon(Brief::Request(request));
+        if is_immediate(message) {
+            self.write_soon(ImmediateResponse::Request(request));
             return;
         }
         match self.requests.submit(request) {
-            Submitted::Run(request) => self.run(request),
-            Submitted::Queued => {}
-            Submitted::Refused(request) => {
+            Submission::Run(request) => self.run(request),
+            Submission::Queued => {}
+            Submission::Refused(request) => {
                 let failure = JsonRpcError::new(INTERNAL, "server is at capacity; retry later");
                 self.say(failure.response(&request.id));
             }
@@ -260,7 +264,7 @@ impl<W: Write + Send + 'static> Connection<W> {
                 if let Some(line) = request.response(&server) {
                     write(&output, &line);
                 }
-                match requests.finished(&request.id.key()) {
+                match requests.finish(&request.id.key()) {
                     Some(next) => request = next,
                     None => return,
                 }
@@ -268,20 +272,20 @@ impl<W: Write + Send + 'static> Connection<W> {
         });
         if spawned.is_err() {
             // Nothing is queued: there are fewer threads than there may be.
-            drop(self.requests.finished(&id.key()));
+            drop(self.requests.finish(&id.key()));
             self.say(JsonRpcError::new(INTERNAL, "no thread could be started").response(&id));
         }
     }
 
     fn say(&self, line: String) {
-        self.write_soon(Brief::Line(line));
+        self.write_soon(ImmediateResponse::Line(line));
     }
 
-    fn write_soon(&self, brief: Brief) {
-        self.requests.locked().brief += 1;
+    fn write_soon(&self, immediate: ImmediateResponse) {
+        self.requests.lock().immediate += 1;
         // It waits only where the client has left very many answers unread. The receiver is there as
         // long as this is.
-        let _ = self.brief.send(brief);
+        let _ = self.immediate.send(immediate);
     }
 }
 
@@ -289,18 +293,18 @@ fn write_brief<W: Write>(
     server: &MemoryServer,
     requests: &Requests,
     output: &Mutex<W>,
-    written: &Receiver<Brief>,
+    written: &Receiver<ImmediateResponse>,
 ) {
-    while let Ok(brief) = written.recv() {
-        let line = match brief {
-            Brief::Line(line) => Some(line),
-            Brief::Request(request) => request.response(server),
+    while let Ok(immediate) = written.recv() {
+        let line = match immediate {
+            ImmediateResponse::Line(line) => Some(line),
+            ImmediateResponse::Request(request) => request.response(server),
         };
         if let Some(line) = line {
             write(output, &line);
         }
-        requests.locked().brief -= 1;
-        requests.fewer.notify_all();
+        requests.lock().immediate -= 1;
+        requests.finished_signal.notify_all();
     }
 }
 

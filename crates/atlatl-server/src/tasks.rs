@@ -17,25 +17,25 @@ use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::handshake::Client;
+use super::handshake::ClientInfo;
 use crate::server::MemoryServer;
 use crate::tools::Tool;
-use crate::trace::Traced;
+use crate::trace::RequestSpan;
 
 const PURPOSE: &str = "task";
 /// How long a finished task is kept when nobody says, and at most.
-const TTL: TimeDelta = TimeDelta::minutes(5);
+const DEFAULT_TTL: TimeDelta = TimeDelta::minutes(5);
 const MAX_TTL: TimeDelta = TimeDelta::hours(1);
 /// Tasks that are known at the same time.
 const MAX_TASKS: usize = 256;
 /// Tasks of one server that run at the same time.
-const MOST_RUNNING: usize = 32;
+const MAX_RUNNING_PER_SERVER: usize = 32;
 /// Tasks of all servers of a process that run at the same time: each has a thread.
 const MAX_RUNNING_TASKS: usize = 64;
 /// What the results of all tasks may take.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_RESULT_BYTES: usize = 256 << 20;
 /// How often a client should ask.
-const POLL_MS: u64 = 500;
+const CLIENT_POLL_INTERVAL_MS: u64 = 500;
 /// A longer call has an id that only this process knows: an id also travels in a header.
 const MAX_SIGNED_LEN: usize = 1024;
 /// How often a waiter looks whether it was cancelled.
@@ -70,7 +70,7 @@ impl Drop for TaskSlot {
 
 /// The tasks that this process knows.
 pub(crate) struct Tasks {
-    known: Mutex<HashMap<String, Arc<Task>>>,
+    by_id: Mutex<HashMap<String, Arc<Task>>>,
     slots: TaskSlots,
     /// How long a call may take before it becomes a task.
     pub(crate) after: Duration,
@@ -81,14 +81,14 @@ pub(crate) struct Task {
     pub(crate) id: String,
     created: DateTime<Utc>,
     ttl: TimeDelta,
-    state: Mutex<State>,
+    state: Mutex<TaskState>,
     /// When the state became what it is.
     updated: Mutex<DateTime<Utc>>,
     changed: Condvar,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     Working,
     /// The `result` of the call.
     Done(Arc<str>),
@@ -96,11 +96,12 @@ pub(crate) enum State {
 }
 
 /// The result of a call that panicked.
-const PANICKED: &str = r#"{"content":[{"type":"text","text":"internal error"}],"isError":true}"#;
+const PANIC_RESULT: &str =
+    r#"{"content":[{"type":"text","text":"internal error"}],"isError":true}"#;
 
 /// A call, as a task's id holds it.
 #[derive(Serialize, Deserialize)]
-struct Sealed {
+struct TaskPayload {
     tool: String,
     arguments: String,
     created_ms: i64,
@@ -111,70 +112,72 @@ struct Sealed {
 
 impl Tasks {
     pub(crate) fn new(after: Duration, slots: TaskSlots) -> Self {
-        Self { known: Mutex::default(), slots, after }
+        Self { by_id: Mutex::default(), slots, after }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_id(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All that are known, the newest first.
     pub(crate) fn all(&self, now: DateTime<Utc>) -> Vec<Arc<Task>> {
         let mut all: Vec<_> =
-            self.known().values().filter(|task| !task.is_over(now)).cloned().collect();
+            self.by_id().values().filter(|task| !task.is_expired(now)).cloned().collect();
         all.sort_by_key(|task| std::cmp::Reverse((task.created, task.id.clone())));
         all
     }
 
-    pub(crate) fn forget(&self, id: &str) {
-        self.known().remove(id);
+    pub(crate) fn remove(&self, id: &str) {
+        self.by_id().remove(id);
     }
 
     /// Takes a task in, unless there are too many.
     fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, JsonRpcError> {
-        let mut known = self.known();
+        let mut by_id = self.by_id();
         // What still works counts, whatever its time: its thread is there.
-        known.retain(|_, task| task.works() || !task.is_over(now));
-        let running = known.values().filter(|task| task.works()).count();
-        let held: usize = known.values().map(|task| task.bytes()).sum();
-        let full = running >= MOST_RUNNING || known.len() >= MAX_TASKS || held >= MOST_BYTES;
+        by_id.retain(|_, task| task.is_working() || !task.is_expired(now));
+        let running = by_id.values().filter(|task| task.is_working()).count();
+        let result_bytes: usize = by_id.values().map(|task| task.bytes()).sum();
+        let full = running >= MAX_RUNNING_PER_SERVER
+            || by_id.len() >= MAX_TASKS
+            || result_bytes >= MAX_RESULT_BYTES;
         let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
             return Err(JsonRpcError::new(INTERNAL, "too many tasks: try again in a moment"));
         };
-        known.insert(task.id.clone(), Arc::clone(task));
+        by_id.insert(task.id.clone(), Arc::clone(task));
         Ok(slot)
     }
 }
 
 impl Task {
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> TaskState {
         self.locked().clone()
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, TaskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn works(&self) -> bool {
-        matches!(*self.locked(), State::Working)
+    fn is_working(&self) -> bool {
+        matches!(*self.locked(), TaskState::Working)
     }
 
     /// What its result takes.
     fn bytes(&self) -> usize {
         match &*self.locked() {
-            State::Done(result) => result.len(),
+            TaskState::Done(result) => result.len(),
             _ => 0,
         }
     }
 
-    fn is_over(&self, now: DateTime<Utc>) -> bool {
+    fn is_expired(&self, now: DateTime<Utc>) -> bool {
         now >= self.created + self.ttl
     }
 
     /// Ends a task that still works; whether it did.
-    fn end(&self, state: State, at: DateTime<Utc>) -> bool {
+    fn end(&self, state: TaskState, at: DateTime<Utc>) -> bool {
         let mut now = self.locked();
-        let working = matches!(*now, State::Working);
+        let working = matches!(*now, TaskState::Working);
         if working {
             *now = state;
             *self.updated.lock().unwrap_or_else(PoisonError::into_inner) = at;
@@ -184,7 +187,7 @@ impl Task {
     }
 
     pub(crate) fn cancel(&self, at: DateTime<Utc>) -> bool {
-        self.end(State::Cancelled, at)
+        self.end(TaskState::Cancelled, at)
     }
 
     fn updated(&self) -> DateTime<Utc> {
@@ -192,17 +195,17 @@ impl Task {
     }
 
     /// Waits until the task has ended, at most so long, and no longer than someone wants to know.
-    pub(crate) fn wait(&self, most: Option<Duration>, cancel: &Cancel) -> State {
-        let until = most.map(|most| Instant::now() + most);
+    pub(crate) fn wait(&self, timeout: Option<Duration>, cancel: &Cancel) -> TaskState {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
         let mut state = self.locked();
-        while matches!(*state, State::Working) && !cancel.is_cancelled() {
+        while matches!(*state, TaskState::Working) && !cancel.is_cancelled() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 break;
             }
-            let glance = left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
+            let poll = left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
             state =
-                self.changed.wait_timeout(state, glance).unwrap_or_else(PoisonError::into_inner).0;
+                self.changed.wait_timeout(state, poll).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.clone()
     }
@@ -210,44 +213,44 @@ impl Task {
     /// As a client of 2025-11-25 knows it.
     pub(crate) fn legacy(&self) -> Value {
         let status = match self.state() {
-            State::Working => "working",
-            State::Done(result) if is_error(&result) => "failed",
-            State::Done(_) => "completed",
-            State::Cancelled => "cancelled",
+            TaskState::Working => "working",
+            TaskState::Done(result) if is_error(&result) => "failed",
+            TaskState::Done(_) => "completed",
+            TaskState::Cancelled => "cancelled",
         };
         json!({
             "taskId": self.id,
             "status": status,
-            "createdAt": written(self.created),
-            "lastUpdatedAt": written(self.updated()),
+            "createdAt": format_time(self.created),
+            "lastUpdatedAt": format_time(self.updated()),
             "ttl": self.ttl.num_milliseconds(),
-            "pollInterval": POLL_MS,
+            "pollInterval": CLIENT_POLL_INTERVAL_MS,
         })
     }
 
     /// As a client of 2026-07-28 knows it, without its result.
     pub(crate) fn modern(&self) -> Value {
         let status = match self.state() {
-            State::Working => "working",
-            State::Done(_) => "completed",
-            State::Cancelled => "cancelled",
+            TaskState::Working => "working",
+            TaskState::Done(_) => "completed",
+            TaskState::Cancelled => "cancelled",
         };
         json!({
             "taskId": self.id,
             "status": status,
-            "createdAt": written(self.created),
-            "lastUpdatedAt": written(self.updated()),
+            "createdAt": format_time(self.created),
+            "lastUpdatedAt": format_time(self.updated()),
             "ttlMs": self.ttl.num_milliseconds(),
-            "pollIntervalMs": POLL_MS,
+            "pollIntervalMs": CLIENT_POLL_INTERVAL_MS,
         })
     }
 }
 
-fn lost(error: &StoreError) -> JsonRpcError {
+fn store_error(error: &StoreError) -> JsonRpcError {
     JsonRpcError::new(INTERNAL, error.to_string())
 }
 
-fn written(time: DateTime<Utc>) -> String {
+fn format_time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
@@ -263,26 +266,26 @@ impl MemoryServer {
         &self,
         tool: Tool,
         arguments: &str,
-        client: Client,
+        client: ClientInfo,
         ttl_ms: Option<u64>,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<Arc<Task>, JsonRpcError> {
         let at = (self.0.clock)();
-        let ttl = ttl_ms.map_or(TTL, |ms| {
-            let asked = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
-            asked.clamp(TimeDelta::seconds(1), MAX_TTL)
+        let ttl = ttl_ms.map_or(DEFAULT_TTL, |ms| {
+            let requested = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
+            requested.clamp(TimeDelta::seconds(1), MAX_TTL)
         });
         let short = arguments.len() <= MAX_SIGNED_LEN;
-        let sealed = Sealed {
+        let payload = TaskPayload {
             tool: tool.name().to_owned(),
             arguments: if short { arguments.to_owned() } else { String::new() },
             created_ms: at.now.timestamp_millis(),
             ttl_ms: ttl.num_milliseconds(),
             nonce: format!("{:x}", at.random),
         };
-        let json = serde_json::to_string(&sealed).unwrap_or_default();
+        let json = serde_json::to_string(&payload).unwrap_or_default();
         let purpose = if short { PURPOSE } else { "task of this process" };
-        let id = self.0.seal().map_err(|error| lost(&error))?.seal(purpose, &json);
+        let id = self.0.signer().map_err(|error| store_error(&error))?.sign_token(purpose, &json);
         self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl), span)
     }
 
@@ -290,25 +293,25 @@ impl MemoryServer {
     pub(crate) fn task(
         &self,
         id: &str,
-        client: Client,
-        span: &Traced,
+        client: ClientInfo,
+        span: &RequestSpan,
     ) -> Result<Arc<Task>, JsonRpcError> {
         let unknown =
             || JsonRpcError::new(INVALID_PARAMS, "there is no such task, or it has expired");
         let now = self.0.now();
-        if let Some(task) = self.0.tasks.known().get(id).filter(|task| !task.is_over(now)) {
+        if let Some(task) = self.0.tasks.by_id().get(id).filter(|task| !task.is_expired(now)) {
             return Ok(Arc::clone(task));
         }
-        let seal = self.0.seal().map_err(|error| lost(&error))?;
-        let json = seal.open(PURPOSE, id).ok_or_else(unknown)?;
-        let sealed: Sealed = serde_json::from_str(&json).map_err(|_| unknown())?;
-        let tool = Tool::named(&sealed.tool).ok_or_else(unknown)?;
-        let created = DateTime::from_timestamp_millis(sealed.created_ms).ok_or_else(unknown)?;
-        let ttl = TimeDelta::milliseconds(sealed.ttl_ms);
+        let signer = self.0.signer().map_err(|error| store_error(&error))?;
+        let json = signer.verify_token(PURPOSE, id).ok_or_else(unknown)?;
+        let payload: TaskPayload = serde_json::from_str(&json).map_err(|_| unknown())?;
+        let tool = Tool::from_name(&payload.tool).ok_or_else(unknown)?;
+        let created = DateTime::from_timestamp_millis(payload.created_ms).ok_or_else(unknown)?;
+        let ttl = TimeDelta::milliseconds(payload.ttl_ms);
         if now >= created + ttl {
             return Err(unknown());
         }
-        self.run_task(id.to_owned(), tool, sealed.arguments, client, (created, ttl), span)
+        self.run_task(id.to_owned(), tool, payload.arguments, client, (created, ttl), span)
     }
 
     fn run_task(
@@ -316,11 +319,11 @@ impl MemoryServer {
         id: String,
         tool: Tool,
         arguments: String,
-        client: Client,
+        client: ClientInfo,
         (created, ttl): (DateTime<Utc>, TimeDelta),
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<Arc<Task>, JsonRpcError> {
-        let state = Mutex::new(State::Working);
+        let state = Mutex::new(TaskState::Working);
         let updated = Mutex::new(created);
         let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
         let slot = self.0.tasks.admit(&task, self.0.now())?;
@@ -330,13 +333,13 @@ impl MemoryServer {
             // A task that panicked has ended too, and its waiters are answered.
             let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
                 span.fail("panic");
-                PANICKED.to_owned()
+                PANIC_RESULT.to_owned()
             });
-            running.end(State::Done(result.into()), server.0.now());
+            running.end(TaskState::Done(result.into()), server.0.now());
             drop(slot);
         });
         if started.is_err() {
-            self.0.tasks.forget(&task.id);
+            self.0.tasks.remove(&task.id);
             return Err(JsonRpcError::new(INTERNAL, "the task could not be started"));
         }
         Ok(task)

@@ -33,7 +33,7 @@ impl Tool {
         Self::Delete,
     ];
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
@@ -69,15 +69,15 @@ impl Tool {
                 with_filter!(["query", "mode"], ["status", "detail", "limit", "cursor"])
             }
             Self::Inject => with_filter!(["query", "budget_tokens"], ["detail", "limit"]),
-            Self::Capture => CAPTURED,
+            Self::Capture => CAPTURE_ARGUMENTS,
             Self::Get => &["id", "detail"],
-            Self::Update => UPDATED,
+            Self::Update => UPDATE_ARGUMENTS,
             Self::Delete => &["id"],
         }
     }
 }
 
-const CAPTURED: &[&str] = &[
+const CAPTURE_ARGUMENTS: &[&str] = &[
     "content",
     "memory_type",
     "title",
@@ -92,7 +92,7 @@ const CAPTURED: &[&str] = &[
     "extensions",
 ];
 
-const UPDATED: &[&str] = &[
+const UPDATE_ARGUMENTS: &[&str] = &[
     "id",
     "content",
     "memory_type",

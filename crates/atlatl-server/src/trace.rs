@@ -14,6 +14,10 @@ use lro_wire::{
 
 use super::tools::Tool;
 
+// The former name, until every crate of the workspace uses the new one.
+#[doc(hidden)]
+pub use self::TraceParent as Parent;
+
 /// The part of a request that asks the store.
 pub(crate) const STORE: &str = "store";
 /// In which form a result goes out.
@@ -25,7 +29,7 @@ pub(crate) const DELIVERY: &str = "atlatl.delivery";
 /// Nothing here may block, nor may anything of a span: requests wait for it.
 pub trait Tracer: Send + Sync {
     /// Begins the span of a request, below `parent` where its client has a span of its own.
-    fn request(&self, name: RequestName, parent: Option<&Parent>) -> Arc<dyn Span>;
+    fn request(&self, name: RequestName, parent: Option<&TraceParent>) -> Arc<dyn Span>;
 }
 
 /// Something that takes time. It ends with its last owner, unless it has ended before.
@@ -86,14 +90,14 @@ impl RequestName {
 
 /// The span of what is being done, where anyone wants it. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Traced(Option<Arc<dyn Span>>);
+pub(crate) struct RequestSpan(Option<Arc<dyn Span>>);
 
-impl Traced {
+impl RequestSpan {
     /// Begins the span of `message`, below what `parent` finds, which is asked only if it matters.
     pub(crate) fn request(
         tracer: Option<&Arc<dyn Tracer>>,
         message: &Message<'_>,
-        parent: impl FnOnce() -> Option<Parent>,
+        parent: impl FnOnce() -> Option<TraceParent>,
     ) -> Self {
         let Some(tracer) = tracer else { return Self(None) };
         let name = RequestName::from_message(message);
@@ -167,13 +171,13 @@ const METHODS: [&str; 16] = [
 ];
 
 /// A method.
-pub(crate) fn method(named: &str) -> &'static str {
-    METHODS.into_iter().find(|known| *known == named).unwrap_or(OTHER)
+pub(crate) fn method(from_name: &str) -> &'static str {
+    METHODS.into_iter().find(|known| *known == from_name).unwrap_or(OTHER)
 }
 
 /// A tool, if it is one of ours.
-pub(crate) fn tool(named: &str) -> Option<&'static str> {
-    Tool::named(named).map(Tool::name).or_else(|| Tools::named(named))
+pub(crate) fn tool(from_name: &str) -> Option<&'static str> {
+    Tool::from_name(from_name).map(Tool::name).or_else(|| Tools::named(from_name))
 }
 
 /// The code of an error.
@@ -196,15 +200,15 @@ pub(crate) fn code(failure: &JsonRpcError) -> &'static str {
 // --- It comes from outside: what is not exactly in its form is not there at all.
 
 /// A `tracestate` is at most so long; a longer one is dropped, which its specification allows.
-const LONGEST_STATE: usize = 512;
+const MAX_TRACESTATE_LEN: usize = 512;
 /// Version 00 has this length; later ones may have more behind a dash.
-const LENGTH: usize = 55;
+const TRACEPARENT_LEN: usize = 55;
 const MAX_LEN: usize = 256;
 
 /// A span of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Parent {
+pub struct TraceParent {
     /// The trace that it belongs to; never 0.
     pub trace_id: u128,
     /// Which span; never 0.
@@ -215,13 +219,13 @@ pub struct Parent {
     pub state: Option<String>,
 }
 
-impl Parent {
+impl TraceParent {
     /// Reads `traceparent`, and `tracestate` where it is usable; `None` for what is invalid.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
-        if !traceparent.is_ascii() || !(LENGTH..=MAX_LEN).contains(&traceparent.len()) {
+        if !traceparent.is_ascii() || !(TRACEPARENT_LEN..=MAX_LEN).contains(&traceparent.len()) {
             return None;
         }
-        let (fixed, more) = traceparent.split_at(LENGTH);
+        let (fixed, more) = traceparent.split_at(TRACEPARENT_LEN);
         let mut fields = fixed.split('-');
         let version = hex(fields.next()?, 2)?;
         let trace_id = hex(fields.next()?, 32)?;
@@ -236,7 +240,7 @@ impl Parent {
             return None;
         }
         let usable = |state: &&str| {
-            (1..=LONGEST_STATE).contains(&state.len())
+            (1..=MAX_TRACESTATE_LEN).contains(&state.len())
                 && state.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
         };
         Some(Self {
@@ -288,14 +292,14 @@ mod tests {
 
     #[test]
     fn a_parent_is_read_as_it_is_written() {
-        let parent = Parent::read(GOOD, Some(" a=1,b=2 ")).unwrap();
+        let parent = TraceParent::read(GOOD, Some(" a=1,b=2 ")).unwrap();
         assert_eq!(parent.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);
         assert_eq!(parent.span_id, 0xb7ad_6b71_6920_3331);
         assert_eq!((parent.sampled, parent.state.as_deref()), (true, Some("a=1,b=2")));
         let unsampled = GOOD.replace("-01", "-02");
-        assert!(!Parent::read(&unsampled, None).unwrap().sampled);
+        assert!(!TraceParent::read(&unsampled, None).unwrap().sampled);
         let later = format!("cc-{}-what comes later", &GOOD[3..]);
-        assert!(Parent::read(&later, None).unwrap().sampled);
+        assert!(TraceParent::read(&later, None).unwrap().sampled);
     }
 
     #[test]
@@ -322,7 +326,7 @@ mod tests {
             zero(3..35),
             zero(36..52),
         ] {
-            assert_eq!(Parent::read(&wrong, None), None, "{wrong}");
+            assert_eq!(TraceParent::read(&wrong, None), None, "{wrong}");
         }
     }
 
@@ -336,7 +340,7 @@ mod tests {
             ("a=é".to_owned(), false),
             (" ".to_owned(), false),
         ] {
-            let parent = Parent::read(GOOD, Some(&state)).unwrap();
+            let parent = TraceParent::read(GOOD, Some(&state)).unwrap();
             assert_eq!(parent.state.is_some(), kept, "{state:?}");
         }
     }

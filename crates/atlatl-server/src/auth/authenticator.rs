@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::issuer::Issuer;
 use super::{
-    ApiKey, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata, Scope, bearer,
-    metadata_url,
+    ApiKey, AuthScope, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata,
+    bearer, metadata_url,
 };
 use crate::limits;
 
@@ -30,20 +30,20 @@ const MAX_CONCURRENT_LOOKUPS: usize = 32;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Keys by their ids. Blocking.
-pub trait Keys: Send + Sync {
+pub trait ApiKeyLookup: Send + Sync {
     /// The key called `id`.
     fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError>;
 }
 
 /// Tells who asks.
 pub struct Authenticator {
-    keys: Option<Arc<dyn Keys>>,
+    keys: Option<Arc<dyn ApiKeyLookup>>,
     issuer: Option<Issuer>,
     /// What clients call the server: what a token must be for.
     resource: String,
     clock: fn() -> Moment,
-    known: Mutex<PrincipalCache>,
-    line: Arc<Semaphore>,
+    cache: Mutex<PrincipalCache>,
+    lookup_permits: Arc<Semaphore>,
 }
 
 /// Why nobody is let in.
@@ -61,7 +61,7 @@ pub enum AuthError {
     Invalid,
     /// It is not enough.
     #[error("the token does not allow {0}")]
-    InsufficientScope(Scope),
+    InsufficientScope(AuthScope),
     /// The tenant is not served here.
     #[error("the token's tenant is not known here")]
     UnknownTenant,
@@ -96,19 +96,19 @@ impl AuthError {
 impl Authenticator {
     /// One for the server that clients call `resource`, who knows nobody yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
-        let line = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
+        let lookup_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
         Self {
             keys: None,
             issuer: None,
             resource,
             clock,
-            known: Mutex::new(PrincipalCache::new(MAX_CACHED_PRINCIPALS)),
-            line,
+            cache: Mutex::new(PrincipalCache::new(MAX_CACHED_PRINCIPALS)),
+            lookup_permits,
         }
     }
 
     /// The same, who knows these keys.
-    pub fn with_keys(mut self, keys: Arc<dyn Keys>) -> Self {
+    pub fn with_keys(mut self, keys: Arc<dyn ApiKeyLookup>) -> Self {
         self.keys = Some(keys);
         self
     }
@@ -135,50 +135,51 @@ impl Authenticator {
         let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let token = match bearer(values) {
             Ok(token) => token.to_owned(),
-            Err(AuthorizationError::NoneGiven) => return Err(AuthError::Missing),
+            Err(AuthorizationError::Missing) => return Err(AuthError::Missing),
             Err(_) => return Err(AuthError::Malformed),
         };
-        let brought: CacheKey = Sha256::digest(token.as_bytes()).into();
-        if let Some(principal) = self.known().get(&brought, Instant::now()) {
+        let cache_key: CacheKey = Sha256::digest(token.as_bytes()).into();
+        if let Some(principal) = self.cache().get(&cache_key, Instant::now()) {
             return Ok(principal);
         }
         // Whoever has proven nothing waits in a line of their own, and not for long.
-        let line = timeout(QUEUE_TIMEOUT, Arc::clone(&self.line).acquire_owned()).await;
-        let Ok(Ok(place)) = line else { return Err(AuthError::Unavailable) };
-        let asked = Arc::clone(self);
+        let lookup_permits =
+            timeout(QUEUE_TIMEOUT, Arc::clone(&self.lookup_permits).acquire_owned()).await;
+        let Ok(Ok(permit)) = lookup_permits else { return Err(AuthError::Unavailable) };
+        let authenticator = Arc::clone(self);
         // The permit belongs to the work: an abandoned request does not free it.
-        let told = limits::blocking(move || {
-            let told = asked.told(&token);
-            drop(place);
-            told
+        let authenticate = limits::blocking(move || {
+            let authenticate = authenticator.authenticate(&token);
+            drop(permit);
+            authenticate
         });
-        let (principal, good_for) = told.await.map_err(|_| AuthError::Unavailable)??;
-        self.known().insert(brought, &principal, Instant::now(), good_for);
+        let (principal, ttl) = authenticate.await.map_err(|_| AuthError::Unavailable)??;
+        self.cache().insert(cache_key, &principal, Instant::now(), ttl);
         Ok(principal)
     }
 
     /// Who brings `token`, and for how long that need not be asked again. Blocking.
-    fn told(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
+    fn authenticate(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
         let now = (self.clock)().now;
         if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(token)) {
             let record = keys.key(key.id()).map_err(|_| AuthError::Unavailable)?;
             let record = record.unwrap_or_else(KeyRecord::none);
             let principal = record.admits(&key, now).ok_or(AuthError::Invalid)?;
-            return Ok((principal, left(record.expires, now)));
+            return Ok((principal, cache_ttl(record.expires, now)));
         }
         let Some(issuer) = &self.issuer else { return Err(AuthError::Invalid) };
         let verified = issuer.principal(token, self.clock).ok_or(AuthError::Unavailable)?;
         verified.map(|principal| (principal, CACHE_TTL)).map_err(|_| AuthError::Invalid)
     }
 
-    fn known(&self) -> MutexGuard<'_, PrincipalCache> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, PrincipalCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What tells a client how to be let in.
-    pub(crate) fn challenge(&self, denied: &AuthError) -> Option<String> {
-        let kind = match denied {
-            AuthError::Missing => Challenge::NoneGiven,
+    pub(crate) fn challenge(&self, error: &AuthError) -> Option<String> {
+        let kind = match error {
+            AuthError::Missing => Challenge::Missing,
             AuthError::Malformed => Challenge::InvalidRequest,
             AuthError::Invalid => Challenge::InvalidToken,
             AuthError::InsufficientScope(scope) => Challenge::Insufficient(*scope),
@@ -196,9 +197,9 @@ impl Authenticator {
 }
 
 /// How long is left, and at most as long as is not looked again.
-fn left(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
-    let left = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
-    left.map_or(CACHE_TTL, |left| left.min(CACHE_TTL))
+fn cache_ttl(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
+    let cache_ttl = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
+    cache_ttl.map_or(CACHE_TTL, |cache_ttl| cache_ttl.min(CACHE_TTL))
 }
 
 // --- A cache of recently authenticated principals.
@@ -210,18 +211,18 @@ pub(super) type CacheKey = [u8; 32];
 #[derive(Debug)]
 pub(super) struct PrincipalCache {
     entries: HashMap<CacheKey, (Instant, Principal)>,
-    most: usize,
+    capacity: usize,
 }
 
 impl PrincipalCache {
-    /// Nobody yet, and never more than `most`.
-    pub(super) fn new(most: usize) -> Self {
-        Self { entries: HashMap::new(), most }
+    /// Nobody yet, and never more than `capacity`.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { entries: HashMap::new(), capacity }
     }
 
     /// Who brought this, if that is known still.
-    pub(super) fn get(&self, brought: &CacheKey, now: Instant) -> Option<Principal> {
-        let (until, principal) = self.entries.get(brought)?;
+    pub(super) fn get(&self, cache_key: &CacheKey, now: Instant) -> Option<Principal> {
+        let (until, principal) = self.entries.get(cache_key)?;
         (now < *until).then(|| principal.clone())
     }
 
@@ -229,16 +230,16 @@ impl PrincipalCache {
     /// forgotten for them: who was let in before goes on being known.
     pub(super) fn insert(
         &mut self,
-        brought: CacheKey,
+        cache_key: CacheKey,
         principal: &Principal,
         now: Instant,
-        good_for: Duration,
+        ttl: Duration,
     ) {
-        if self.entries.len() >= self.most {
+        if self.entries.len() >= self.capacity {
             self.entries.retain(|_, (until, _)| now < *until);
         }
-        if self.entries.len() < self.most {
-            self.entries.insert(brought, (now + good_for, principal.clone()));
+        if self.entries.len() < self.capacity {
+            self.entries.insert(cache_key, (now + ttl, principal.clone()));
         }
     }
 }
@@ -256,31 +257,31 @@ mod tests {
 
     #[test]
     fn somebody_is_known_until_their_time_is_over() {
-        let (mut known, now) = (PrincipalCache::new(2), Instant::now());
-        known.insert([1; 32], &principal("ann"), now, 2 * SECOND);
-        assert_eq!(known.get(&[1; 32], now), Some(principal("ann")));
-        assert_eq!(known.get(&[1; 32], now + SECOND), Some(principal("ann")));
-        assert_eq!(known.get(&[1; 32], now + 2 * SECOND), None);
-        assert_eq!(known.get(&[2; 32], now), None);
+        let (mut cache, now) = (PrincipalCache::new(2), Instant::now());
+        cache.insert([1; 32], &principal("ann"), now, 2 * SECOND);
+        assert_eq!(cache.get(&[1; 32], now), Some(principal("ann")));
+        assert_eq!(cache.get(&[1; 32], now + SECOND), Some(principal("ann")));
+        assert_eq!(cache.get(&[1; 32], now + 2 * SECOND), None);
+        assert_eq!(cache.get(&[2; 32], now), None);
     }
 
     #[test]
     fn no_more_are_known_than_may_be_and_those_whose_time_is_over_make_room() {
-        let (mut known, now) = (PrincipalCache::new(2), Instant::now());
-        let names = |known: &PrincipalCache, at| -> Vec<bool> {
-            (1..=4).map(|n| known.get(&[n; 32], at).is_some()).collect()
+        let (mut cache, now) = (PrincipalCache::new(2), Instant::now());
+        let names = |cache: &PrincipalCache, at| -> Vec<bool> {
+            (1..=4).map(|n| cache.get(&[n; 32], at).is_some()).collect()
         };
-        known.insert([1; 32], &principal("ann"), now, SECOND);
+        cache.insert([1; 32], &principal("ann"), now, SECOND);
         // Whose time is over is kept while there is room.
-        known.insert([2; 32], &principal("bob"), now + 2 * SECOND, SECOND);
-        assert_eq!(known.entries.len(), 2);
-        assert_eq!(names(&known, now), [true, true, false, false]);
-        known.insert([3; 32], &principal("cyd"), now + 2 * SECOND, 9 * SECOND);
-        assert_eq!(names(&known, now), [false, true, true, false]);
-        known.insert([4; 32], &principal("dan"), now + 2 * SECOND, SECOND);
-        assert_eq!(names(&known, now), [false, true, true, false]);
+        cache.insert([2; 32], &principal("bob"), now + 2 * SECOND, SECOND);
+        assert_eq!(cache.entries.len(), 2);
+        assert_eq!(names(&cache, now), [true, true, false, false]);
+        cache.insert([3; 32], &principal("cyd"), now + 2 * SECOND, 9 * SECOND);
+        assert_eq!(names(&cache, now), [false, true, true, false]);
+        cache.insert([4; 32], &principal("dan"), now + 2 * SECOND, SECOND);
+        assert_eq!(names(&cache, now), [false, true, true, false]);
         // At the very end of its time it is over.
-        known.insert([4; 32], &principal("dan"), now + 3 * SECOND, SECOND);
-        assert_eq!(names(&known, now), [false, false, true, true]);
+        cache.insert([4; 32], &principal("dan"), now + 3 * SECOND, SECOND);
+        assert_eq!(names(&cache, now), [false, false, true, true]);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::principal::{Scope, Scopes};
+use super::principal::{AuthScope, Scopes};
 
 // --- Parses the `Authorization` header (RFC 6750, 2.1).
 
@@ -14,7 +14,7 @@ use super::principal::{Scope, Scopes};
 pub enum AuthorizationError {
     /// No header, or one of another scheme, which says nothing here.
     #[error("the request brings no token")]
-    NoneGiven,
+    Missing,
     /// Two headers, of which one would have to be chosen, or one that is not of this form.
     #[error("the header Authorization is not of the form `Bearer TOKEN`")]
     Invalid,
@@ -26,14 +26,14 @@ pub fn bearer<'a>(
     values: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<&'a str, AuthorizationError> {
     let mut values = values.into_iter();
-    let value = values.next().ok_or(AuthorizationError::NoneGiven)?;
+    let value = values.next().ok_or(AuthorizationError::Missing)?;
     if values.next().is_some() {
         return Err(AuthorizationError::Invalid);
     }
     let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
     let (scheme, rest) = value.split_at(end);
     if !scheme.eq_ignore_ascii_case(b"bearer") {
-        return Err(AuthorizationError::NoneGiven);
+        return Err(AuthorizationError::Missing);
     }
     let token = str::from_utf8(rest).map_err(|_| AuthorizationError::Invalid)?;
     let token = token.trim_start_matches(' ');
@@ -54,13 +54,13 @@ fn is_token(text: &str) -> bool {
 #[non_exhaustive]
 pub enum Challenge {
     /// There was no token.
-    NoneGiven,
+    Missing,
     /// There was no telling what the token is.
     InvalidRequest,
     /// The token is not good; why is not said, since whoever made it up would learn from that.
     InvalidToken,
     /// The token is good, but not for this.
-    Insufficient(Scope),
+    Insufficient(AuthScope),
 }
 
 impl Challenge {
@@ -68,7 +68,7 @@ impl Challenge {
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,
-            Self::NoneGiven | Self::InvalidToken => 401,
+            Self::Missing | Self::InvalidToken => 401,
             Self::Insufficient(_) => 403,
         }
     }
@@ -77,7 +77,7 @@ impl Challenge {
     /// says where tokens are to be had, if there is one.
     pub fn header(self, resource_metadata: Option<&str>) -> String {
         let (error, scopes) = match self {
-            Self::NoneGiven => (None, Scopes::MEMORY),
+            Self::Missing => (None, Scopes::MEMORY),
             Self::InvalidRequest => (Some("invalid_request"), Scopes::default()),
             Self::InvalidToken => (Some("invalid_token"), Scopes::MEMORY),
             Self::Insufficient(scope) => (Some("insufficient_scope"), scope.into()),
@@ -90,7 +90,7 @@ impl Challenge {
             parameters.push(format!("scope=\"{scopes}\""));
         }
         if let Some(url) = resource_metadata {
-            parameters.push(format!("resource_metadata=\"{}\"", quotable(url)));
+            parameters.push(format!("resource_metadata=\"{}\"", escape_url(url)));
         }
         format!("Bearer {}", parameters.join(", "))
     }
@@ -99,23 +99,23 @@ impl Challenge {
 impl From<AuthorizationError> for Challenge {
     fn from(error: AuthorizationError) -> Self {
         match error {
-            AuthorizationError::NoneGiven => Self::NoneGiven,
+            AuthorizationError::Missing => Self::Missing,
             AuthorizationError::Invalid => Self::InvalidRequest,
         }
     }
 }
 
 /// A URL between quotation marks: what would end them, or the line, is written as URLs have it.
-fn quotable(url: &str) -> String {
-    let mut quotable = String::with_capacity(url.len());
+fn escape_url(url: &str) -> String {
+    let mut escape_url = String::with_capacity(url.len());
     for byte in url.bytes() {
         if byte.is_ascii_graphic() && byte != b'"' && byte != b'\\' {
-            quotable.push(char::from(byte));
+            escape_url.push(char::from(byte));
         } else {
-            let _ = write!(quotable, "%{byte:02X}");
+            let _ = write!(escape_url, "%{byte:02X}");
         }
     }
-    quotable
+    escape_url
 }
 
 // --- Protected resource metadata (RFC 9728).
@@ -150,7 +150,7 @@ impl ResourceMetadata {
             authorization_servers: authorization_servers.into_iter().map(Into::into).collect(),
             // A client that is not told what it needs asks for all of these, so `memory:admin`
             // is not among them.
-            scopes_supported: Scopes::MEMORY.iter().map(Scope::word).collect(),
+            scopes_supported: Scopes::MEMORY.iter().map(AuthScope::word).collect(),
             bearer_methods_supported: ["header"],
             resource_name: "Atlatl memory server",
         }
@@ -174,7 +174,7 @@ pub fn metadata_url(resource: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> Result<String, AuthorizationError> {
+    fn parse_bearer(values: &[&str]) -> Result<String, AuthorizationError> {
         bearer(values.iter().map(|value| value.as_bytes())).map(str::to_owned)
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn one_header_with_one_token_is_read() {
         for good in ["Bearer a.b-c_d~e+f/g==", "bearer a", "BEARER    a", "bEaReR 0="] {
             let token = good.rsplit(' ').next().expect("a token");
-            assert_eq!(of(&[good]).as_deref(), Ok(token), "{good}");
+            assert_eq!(parse_bearer(&[good]).as_deref(), Ok(token), "{good}");
         }
     }
 
@@ -190,9 +190,9 @@ mod tests {
     fn other_schemes_say_nothing() {
         for other in ["", "Basic YTpi", "Digest a=\"b\"", "Bearer\ta", "Bearera", " Bearer a", "é"]
         {
-            assert_eq!(of(&[other]), Err(AuthorizationError::NoneGiven), "{other}");
+            assert_eq!(parse_bearer(&[other]), Err(AuthorizationError::Missing), "{other}");
         }
-        assert_eq!(of(&[]), Err(AuthorizationError::NoneGiven));
+        assert_eq!(parse_bearer(&[]), Err(AuthorizationError::Missing));
     }
 
     #[test]
@@ -212,10 +212,10 @@ mod tests {
             "Bearer a\0",
         ];
         for bad in bad {
-            assert_eq!(of(&[bad]), Err(AuthorizationError::Invalid), "{bad:?}");
+            assert_eq!(parse_bearer(&[bad]), Err(AuthorizationError::Invalid), "{bad:?}");
         }
-        assert_eq!(of(&["Bearer a", "Bearer a"]), Err(AuthorizationError::Invalid));
-        assert_eq!(of(&["Bearer a", "Basic a"]), Err(AuthorizationError::Invalid));
+        assert_eq!(parse_bearer(&["Bearer a", "Bearer a"]), Err(AuthorizationError::Invalid));
+        assert_eq!(parse_bearer(&["Bearer a", "Basic a"]), Err(AuthorizationError::Invalid));
         assert_eq!(bearer([&b"Bearer \xff"[..]]), Err(AuthorizationError::Invalid));
     }
 
@@ -223,7 +223,7 @@ mod tests {
     fn a_challenge_says_what_is_missing_and_where_to_get_it() {
         let url = "https://memory.example/.well-known/oauth-protected-resource/mcp";
         let all = [
-            (Challenge::NoneGiven, 401, r#"Bearer scope="memory:read memory:write""#),
+            (Challenge::Missing, 401, r#"Bearer scope="memory:read memory:write""#),
             (Challenge::InvalidRequest, 400, r#"Bearer error="invalid_request""#),
             (
                 Challenge::InvalidToken,
@@ -231,7 +231,7 @@ mod tests {
                 r#"Bearer error="invalid_token", scope="memory:read memory:write""#,
             ),
             (
-                Challenge::Insufficient(Scope::Admin),
+                Challenge::Insufficient(AuthScope::Admin),
                 403,
                 r#"Bearer error="insufficient_scope", scope="memory:admin""#,
             ),

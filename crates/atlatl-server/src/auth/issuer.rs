@@ -28,7 +28,7 @@ pub struct Issuer {
 
 #[derive(Default)]
 struct IssuerState {
-    keys: JwksRefresh,
+    keys: JwksCache,
     /// Whether someone fetches.
     fetching: bool,
 }
@@ -60,15 +60,20 @@ impl Issuer {
         if due {
             self.refresh(clock);
         }
-        let verified = self.verified(token, clock().now)?;
-        if verified == Err(TokenError::UnknownKey) && self.lock().keys.unknown_key(clock().now) {
+        let verify_cached = self.verify_cached(token, clock().now)?;
+        if verify_cached == Err(TokenError::UnknownKey) && self.lock().keys.unknown_key(clock().now)
+        {
             self.refresh(clock);
-            return self.verified(token, clock().now);
+            return self.verify_cached(token, clock().now);
         }
-        Some(verified)
+        Some(verify_cached)
     }
 
-    fn verified(&self, token: &str, now: DateTime<Utc>) -> Option<Result<Principal, TokenError>> {
+    fn verify_cached(
+        &self,
+        token: &str,
+        now: DateTime<Utc>,
+    ) -> Option<Result<Principal, TokenError>> {
         let keys = self.lock().keys.keys(now)?.clone();
         Some(verify(token, &self.rules, &keys, now))
     }
@@ -128,24 +133,24 @@ fn document_url(issuer: &str, document: &str) -> String {
 // --- cannot be reached its last keys go on, for a while.
 
 /// After which a set is fetched again.
-const FRESH_FOR: TimeDelta = TimeDelta::minutes(10);
+const REFRESH_INTERVAL: TimeDelta = TimeDelta::minutes(10);
 /// For which a set counts that could not be fetched again.
-const GOOD_FOR: TimeDelta = TimeDelta::hours(1);
+const MAX_STALE_AGE: TimeDelta = TimeDelta::hours(1);
 /// Between two fetches because of unknown keys.
-const BETWEEN_UNKNOWN: TimeDelta = TimeDelta::seconds(30);
+const UNKNOWN_KEY_FETCH_INTERVAL: TimeDelta = TimeDelta::seconds(30);
 /// Before a failed fetch is repeated.
-const BEFORE_RETRY: TimeDelta = TimeDelta::seconds(5);
+const RETRY_DELAY: TimeDelta = TimeDelta::seconds(5);
 
 /// The keys of an authority over time. It fetches nothing: its owner asks it whether to.
 #[derive(Debug, Clone, Default)]
-pub struct JwksRefresh {
+pub struct JwksCache {
     keys: KeySet,
     fetched: Option<DateTime<Utc>>,
     failed: Option<DateTime<Utc>>,
     unknown: Option<DateTime<Utc>>,
 }
 
-impl JwksRefresh {
+impl JwksCache {
     /// Without keys; a fetch is due.
     pub fn new() -> Self {
         Self::default()
@@ -154,14 +159,14 @@ impl JwksRefresh {
     /// The keys that count now; none where they were never fetched, or too long ago.
     pub fn keys(&self, now: DateTime<Utc>) -> Option<&KeySet> {
         // A clock that was set back makes a set no older: another one is due then.
-        self.fetched.filter(|fetched| now - *fetched < GOOD_FOR).map(|_| &self.keys)
+        self.fetched.filter(|fetched| now - *fetched < MAX_STALE_AGE).map(|_| &self.keys)
     }
 
     /// Whether to fetch now.
     pub fn due(&self, now: DateTime<Utc>) -> bool {
         match (self.failed, self.fetched) {
-            (Some(failed), _) => has_passed(BEFORE_RETRY, failed, now),
-            (None, Some(fetched)) => has_passed(FRESH_FOR, fetched, now),
+            (Some(failed), _) => has_passed(RETRY_DELAY, failed, now),
+            (None, Some(fetched)) => has_passed(REFRESH_INTERVAL, fetched, now),
             (None, None) => true,
         }
     }
@@ -169,7 +174,8 @@ impl JwksRefresh {
     /// Whether to fetch now because a token names a key that is not there. Yes is said to one of
     /// those who ask within a time, and remembered.
     pub fn unknown_key(&mut self, now: DateTime<Utc>) -> bool {
-        let fetch = self.unknown.is_none_or(|last| has_passed(BETWEEN_UNKNOWN, last, now));
+        let fetch =
+            self.unknown.is_none_or(|last| has_passed(UNKNOWN_KEY_FETCH_INTERVAL, last, now));
         if fetch {
             self.unknown = Some(now);
         }
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn keys_are_fetched_at_once_and_then_every_ten_minutes() {
-        let mut rotation = JwksRefresh::new();
+        let mut rotation = JwksCache::new();
         assert!(rotation.keys(at(0)).is_none());
         assert!(rotation.due(at(0)));
         rotation.fetched(KeySet::default(), at(0));
@@ -232,7 +238,7 @@ mod tests {
 
     #[test]
     fn old_keys_go_on_for_an_hour_while_fetches_fail() {
-        let mut rotation = JwksRefresh::new();
+        let mut rotation = JwksCache::new();
         rotation.fetched(KeySet::default(), at(0));
         rotation.failed(at(600));
         assert!(!rotation.due(at(604)));
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_first_fetch_that_fails_is_repeated() {
-        let mut rotation = JwksRefresh::new();
+        let mut rotation = JwksCache::new();
         rotation.failed(at(0));
         assert!(!rotation.due(at(4)));
         assert!(rotation.due(at(5)));
@@ -257,7 +263,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_lead_to_one_fetch_in_half_a_minute() {
-        let mut rotation = JwksRefresh::new();
+        let mut rotation = JwksCache::new();
         rotation.fetched(KeySet::default(), at(0));
         let fetches = (1..=61).filter(|second| rotation.unknown_key(at(*second))).count();
         assert_eq!(fetches, 3);
@@ -265,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_a_fetch_due_and_keeps_the_keys() {
-        let mut rotation = JwksRefresh::new();
+        let mut rotation = JwksCache::new();
         rotation.fetched(KeySet::default(), at(0));
         assert!(rotation.unknown_key(at(0)));
         assert!(rotation.due(at(-7200)));

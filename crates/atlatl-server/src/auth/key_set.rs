@@ -87,13 +87,13 @@ impl KeySet {
 // --- A public key of an authorization server (RFC 7517).
 
 /// A shorter modulus can be broken.
-const LEAST_RSA_BITS: usize = 2048;
+const MIN_RSA_BITS: usize = 2048;
 /// A longer one costs more than it gives, and the library takes none.
-const MOST_RSA_BITS: usize = 4096;
+const MAX_RSA_BITS: usize = 4096;
 
 /// What a key is, and so which algorithms it may ever be used with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum KeyType {
     Rsa,
     P256,
     P384,
@@ -104,7 +104,7 @@ enum Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     pub(crate) kid: Option<String>,
-    kind: Kind,
+    kind: KeyType,
     /// The one algorithm that the key says it is for.
     only: Option<Algorithm>,
     key: DecodingKey,
@@ -139,23 +139,28 @@ impl PublicKey {
         }
         let (kind, key) = jwk.key()?;
         let only = match jwk.alg {
-            Some(name) => Some(algorithm(&name).filter(|only| kind_for(*only) == Some(kind))?),
+            Some(name) => Some(algorithm(&name).filter(|only| key_type(*only) == Some(kind))?),
             None => None,
         };
         let key = Self { kid: jwk.kid, kind, only, key };
         // A point beside its curve is found here, and not with every token.
-        key.verifier(only.unwrap_or(kind.usual())).map(|_| key)
+        key.verifier(only.unwrap_or(kind.default_algorithm())).map(|_| key)
     }
 
     /// Whether a signature of `algorithm` may be checked with this key. Without this question
     /// whoever writes a token would decide how its signature is read.
-    pub(crate) fn takes(&self, algorithm: Algorithm) -> bool {
-        kind_for(algorithm) == Some(self.kind) && self.only.is_none_or(|only| only == algorithm)
+    pub(crate) fn accepts(&self, algorithm: Algorithm) -> bool {
+        key_type(algorithm) == Some(self.kind) && self.only.is_none_or(|only| only == algorithm)
     }
 
     /// Whether `signature` is this key's for `message`.
-    pub(crate) fn signed(&self, algorithm: Algorithm, message: &str, signature: &[u8]) -> bool {
-        let verifier = self.verifier(algorithm).filter(|_| self.takes(algorithm));
+    pub(crate) fn verify_signature(
+        &self,
+        algorithm: Algorithm,
+        message: &str,
+        signature: &[u8],
+    ) -> bool {
+        let verifier = self.verifier(algorithm).filter(|_| self.accepts(algorithm));
         verifier.is_some_and(|verifier| {
             verifier.verify(message.as_bytes(), &signature.to_vec()).is_ok()
         })
@@ -168,8 +173,8 @@ impl PublicKey {
     }
 }
 
-impl Kind {
-    fn usual(self) -> Algorithm {
+impl KeyType {
+    fn default_algorithm(self) -> Algorithm {
         match self {
             Self::Rsa => Algorithm::RS256,
             Self::P256 => Algorithm::ES256,
@@ -185,14 +190,14 @@ impl Jwk {
             && self.key_ops.as_ref().is_none_or(|ops| ops.iter().any(|op| op == "verify"))
     }
 
-    fn key(&self) -> Option<(Kind, DecodingKey)> {
+    fn key(&self) -> Option<(KeyType, DecodingKey)> {
         let (kind, key) = match (self.kty.as_str(), self.crv.as_deref()) {
-            ("RSA", _) => (Kind::Rsa, rsa(self.n.as_ref()?, self.e.as_ref()?)?),
-            ("EC", Some("P-256")) => (Kind::P256, self.point(32)?),
-            ("EC", Some("P-384")) => (Kind::P384, self.point(48)?),
+            ("RSA", _) => (KeyType::Rsa, rsa(self.n.as_ref()?, self.e.as_ref()?)?),
+            ("EC", Some("P-256")) => (KeyType::P256, self.point(32)?),
+            ("EC", Some("P-384")) => (KeyType::P384, self.point(48)?),
             ("OKP", Some("Ed25519")) => {
-                let x = self.x.as_deref().filter(|x| is_of(x, 32))?;
-                (Kind::Ed25519, DecodingKey::from_ed_components(x).ok()?)
+                let x = self.x.as_deref().filter(|x| has_decoded_len(x, 32))?;
+                (KeyType::Ed25519, DecodingKey::from_ed_components(x).ok()?)
             }
             _ => return None,
         };
@@ -201,38 +206,38 @@ impl Jwk {
 
     /// A point whose coordinates have `bytes` bytes each, leading zeros among them (RFC 7518, 6.2).
     fn point(&self, bytes: usize) -> Option<DecodingKey> {
-        let x = self.x.as_deref().filter(|x| is_of(x, bytes))?;
-        let y = self.y.as_deref().filter(|y| is_of(y, bytes))?;
+        let x = self.x.as_deref().filter(|x| has_decoded_len(x, bytes))?;
+        let y = self.y.as_deref().filter(|y| has_decoded_len(y, bytes))?;
         DecodingKey::from_ec_components(x, y).ok()
     }
 }
 
 /// The algorithm of that name, if it is one with a public key.
 pub(crate) fn algorithm(name: &str) -> Option<Algorithm> {
-    name.parse().ok().filter(|algorithm| kind_for(*algorithm).is_some())
+    name.parse().ok().filter(|algorithm| key_type(*algorithm).is_some())
 }
 
 /// What a key must be for `algorithm`. Secrets that both sides share are for none: whoever could
 /// check such a token could make one.
-fn kind_for(algorithm: Algorithm) -> Option<Kind> {
+fn key_type(algorithm: Algorithm) -> Option<KeyType> {
     match algorithm {
         Algorithm::RS256
         | Algorithm::RS384
         | Algorithm::RS512
         | Algorithm::PS256
         | Algorithm::PS384
-        | Algorithm::PS512 => Some(Kind::Rsa),
-        Algorithm::ES256 => Some(Kind::P256),
-        Algorithm::ES384 => Some(Kind::P384),
-        Algorithm::EdDSA => Some(Kind::Ed25519),
+        | Algorithm::PS512 => Some(KeyType::Rsa),
+        Algorithm::ES256 => Some(KeyType::P256),
+        Algorithm::ES384 => Some(KeyType::P384),
+        Algorithm::EdDSA => Some(KeyType::Ed25519),
         _ => None,
     }
 }
 
 fn rsa(modulus: &str, exponent: &str) -> Option<DecodingKey> {
-    let (n, e) = (number(modulus)?, number(exponent)?);
+    let (n, e) = (decode_integer(modulus)?, decode_integer(exponent)?);
     let bits = n.len() * 8 - n.first()?.leading_zeros() as usize;
-    let is_long = (LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits);
+    let is_long = (MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits);
     // With an exponent of 1 every message would be its own signature.
     let is_odd = n.last()? % 2 == 1 && e.last()? % 2 == 1;
     let is_exponent = e.len() <= 4 && e != [1];
@@ -240,11 +245,11 @@ fn rsa(modulus: &str, exponent: &str) -> Option<DecodingKey> {
 }
 
 /// A number's bytes without leading zeros.
-fn number(text: &str) -> Option<Vec<u8>> {
+fn decode_integer(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
 }
 
-fn is_of(text: &str, bytes: usize) -> bool {
+fn has_decoded_len(text: &str, bytes: usize) -> bool {
     URL_SAFE_NO_PAD.decode(text).is_ok_and(|decoded| decoded.len() == bytes)
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 /// As the store has it: a longer name would be refused there.
-const LONGEST_TENANT: usize = 128;
+const MAX_TENANT_LEN: usize = 128;
 /// Authorities name people by a few dozen bytes; what is longer would only fill logs.
-const LONGEST_SUBJECT: usize = 200;
+const MAX_SUBJECT_LEN: usize = 200;
 
 /// Whoever was let in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,10 +24,10 @@ pub struct Principal {
 #[non_exhaustive]
 pub enum PrincipalError {
     /// The tenant has no name that a store takes.
-    #[error("a tenant's name has 1 to {LONGEST_TENANT} bytes and no control characters")]
+    #[error("a tenant's name has 1 to {MAX_TENANT_LEN} bytes and no control characters")]
     Tenant,
     /// The subject has no name.
-    #[error("a subject has 1 to {LONGEST_SUBJECT} bytes and no control characters")]
+    #[error("a subject has 1 to {MAX_SUBJECT_LEN} bytes and no control characters")]
     Subject,
 }
 
@@ -37,7 +37,7 @@ impl Principal {
         if !is_tenant(tenant) {
             return Err(PrincipalError::Tenant);
         }
-        if !is_name(subject, LONGEST_SUBJECT) {
+        if !is_name(subject, MAX_SUBJECT_LEN) {
             return Err(PrincipalError::Subject);
         }
         Ok(Self { tenant: tenant.to_owned(), subject: subject.to_owned(), scopes })
@@ -46,11 +46,11 @@ impl Principal {
 
 /// Whether a tenant may be called so.
 pub fn is_tenant(name: &str) -> bool {
-    is_name(name, LONGEST_TENANT)
+    is_name(name, MAX_TENANT_LEN)
 }
 
-fn is_name(text: &str, longest: usize) -> bool {
-    !text.is_empty() && text.len() <= longest && !text.contains(char::is_control)
+fn is_name(text: &str, max_len: usize) -> bool {
+    !text.is_empty() && text.len() <= max_len && !text.contains(char::is_control)
 }
 
 // --- The scopes of a principal.
@@ -58,7 +58,7 @@ fn is_name(text: &str, longest: usize) -> bool {
 /// One thing that may be done. None implies another: who may write and should also read has both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Scope {
+pub enum AuthScope {
     /// To recall, search and list memories, and to read stored results.
     Read,
     /// To capture, change and delete memories.
@@ -67,7 +67,7 @@ pub enum Scope {
     Admin,
 }
 
-impl Scope {
+impl AuthScope {
     /// All of them, in the order in which they are written.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
@@ -89,7 +89,7 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for AuthScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
@@ -111,18 +111,18 @@ impl Scopes {
 
     /// The scopes among `words`.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        let known = |word| Scope::ALL.into_iter().find(|scope| scope.word() == word);
+        let known = |word| AuthScope::ALL.into_iter().find(|scope| scope.word() == word);
         words.into_iter().filter_map(known).collect()
     }
 
     /// Whether `scope` is one of them.
-    pub fn has(self, scope: Scope) -> bool {
+    pub fn has(self, scope: AuthScope) -> bool {
         self.0 & scope.bit() != 0
     }
 
     /// Each of them, in order.
-    pub fn iter(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
+    pub fn iter(self) -> impl Iterator<Item = AuthScope> {
+        AuthScope::ALL.into_iter().filter(move |scope| self.has(*scope))
     }
 
     /// Whether there is none.
@@ -131,14 +131,14 @@ impl Scopes {
     }
 }
 
-impl FromIterator<Scope> for Scopes {
-    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+impl FromIterator<AuthScope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = AuthScope>>(scopes: I) -> Self {
         Self(scopes.into_iter().fold(0, |bits, scope| bits | scope.bit()))
     }
 }
 
-impl From<Scope> for Scopes {
-    fn from(scope: Scope) -> Self {
+impl From<AuthScope> for Scopes {
+    fn from(scope: AuthScope) -> Self {
         Self(scope.bit())
     }
 }
@@ -183,26 +183,26 @@ mod tests {
 
     #[test]
     fn scopes_are_written_in_order_and_read_back() {
-        let scopes = Scopes::from_iter([Scope::Admin, Scope::Read, Scope::Admin]);
+        let scopes = Scopes::from_iter([AuthScope::Admin, AuthScope::Read, AuthScope::Admin]);
         assert_eq!(scopes.to_string(), "memory:read memory:admin");
         assert_eq!(format!("{scopes:?}"), "Scopes(memory:read memory:admin)");
         assert_eq!(Scopes::parse(&scopes.to_string()), scopes);
         assert_eq!(Scopes::MEMORY.to_string(), "memory:read memory:write");
-        assert_eq!(Scope::Admin.to_string(), "memory:admin");
+        assert_eq!(AuthScope::Admin.to_string(), "memory:admin");
     }
 
     #[test]
     fn other_words_say_nothing() {
         let text = "openid memory:write memory:* Memory:read memory:readonly memory:read\t";
-        assert_eq!(Scopes::parse(text), Scopes::from(Scope::Write));
+        assert_eq!(Scopes::parse(text), Scopes::from(AuthScope::Write));
         assert!(Scopes::parse("").is_empty());
         assert!(Scopes::parse("memory: read").is_empty());
     }
 
     #[test]
     fn no_scope_implies_another() {
-        for given in Scope::ALL {
-            for asked in Scope::ALL {
+        for given in AuthScope::ALL {
+            for asked in AuthScope::ALL {
                 assert_eq!(Scopes::from(given).has(asked), given == asked, "{given} {asked}");
             }
         }

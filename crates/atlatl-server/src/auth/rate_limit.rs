@@ -5,16 +5,16 @@ use std::time::Duration;
 
 /// What one request takes, where a nanosecond gives as much as the limit has requests a minute. So
 /// all is whole numbers, and nothing is lost to rounding.
-const REQUEST: u128 = 60_000_000_000;
+const REQUEST_COST: u128 = 60_000_000_000;
 
 /// So many requests a minute, and some at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct RateLimit {
     per_minute: NonZeroU32,
     burst: NonZeroU32,
 }
 
-impl Limit {
+impl RateLimit {
     /// `per_minute` requests a minute in the long run, up to `burst` of them at once after a rest.
     pub const fn per_minute(per_minute: NonZeroU32, burst: NonZeroU32) -> Self {
         Self { per_minute, burst }
@@ -25,14 +25,14 @@ impl Limit {
     }
 
     fn full(self) -> u128 {
-        u128::from(self.burst.get()) * REQUEST
+        u128::from(self.burst.get()) * REQUEST_COST
     }
 }
 
 /// What somebody has left of a limit.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
-    limit: Limit,
+    limit: RateLimit,
     level: u128,
     /// When the level was that: the latest time that was ever said.
     at: Duration,
@@ -40,7 +40,7 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full one.
-    pub fn new(limit: Limit) -> Self {
+    pub fn new(limit: RateLimit) -> Self {
         Self { limit, level: limit.full(), at: Duration::ZERO }
     }
 
@@ -49,11 +49,11 @@ impl TokenBucket {
     pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
         self.level = self.level_at(now);
         self.at = self.at.max(now);
-        if let Some(level) = self.level.checked_sub(REQUEST) {
+        if let Some(level) = self.level.checked_sub(REQUEST_COST) {
             self.level = level;
             return Ok(());
         }
-        let wait = (REQUEST - self.level).div_ceil(self.limit.rate());
+        let wait = (REQUEST_COST - self.level).div_ceil(self.limit.rate());
         let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
         Err(self.at.saturating_sub(now).saturating_add(wait))
     }
@@ -75,7 +75,7 @@ mod tests {
 
     fn bucket(per_minute: u32, burst: u32) -> TokenBucket {
         let some = |n| NonZeroU32::new(n).expect("not zero");
-        TokenBucket::new(Limit::per_minute(some(per_minute), some(burst)))
+        TokenBucket::new(RateLimit::per_minute(some(per_minute), some(burst)))
     }
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -105,10 +105,10 @@ pub fn verify(
     let (header, payload, signature) = (header?, payload?, signature?);
     let header = TokenHeader::read(&header)?;
     let key = keys.find(header.kid.as_deref()).ok_or(TokenError::UnknownKey)?;
-    if !key.takes(header.algorithm) {
+    if !key.accepts(header.algorithm) {
         return Err(TokenError::Algorithm);
     }
-    if !key.signed(header.algorithm, message, &signature) {
+    if !key.verify_signature(header.algorithm, message, &signature) {
         return Err(TokenError::Signature);
     }
     principal(&payload, rules, now)
@@ -122,7 +122,7 @@ fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
 // --- The claims of a JWT (RFC 7519, 4).
 
 /// By which the clocks of authority and server may differ.
-const LEEWAY_SECONDS: i64 = 30;
+const CLOCK_LEEWAY_SECONDS: i64 = 30;
 
 /// Whom the claims are of, if they keep to `rules`. Their signature was checked before.
 pub(crate) fn principal(
@@ -135,7 +135,7 @@ pub(crate) fn principal(
     if text("iss") != Some(rules.issuer.as_str()) {
         return Err(TokenError::Issuer);
     }
-    if !claims.get("aud").is_some_and(|named| names_one(named, &rules.audiences)) {
+    if !claims.get("aud").is_some_and(|named| matches_audience(named, &rules.audiences)) {
         return Err(TokenError::Audience);
     }
     check_times(&claims, now.timestamp())?;
@@ -150,7 +150,7 @@ pub(crate) fn principal(
 }
 
 /// Whether `named`, a text or a list of them, has one of `audiences`.
-fn names_one(named: &Value, audiences: &[String]) -> bool {
+fn matches_audience(named: &Value, audiences: &[String]) -> bool {
     let is_ours =
         |named: &Value| audiences.iter().any(|audience| named.as_str() == Some(audience.as_str()));
     match named {
@@ -164,11 +164,11 @@ fn check_times(claims: &Map<String, Value>, now: i64) -> Result<(), TokenError> 
         claims.get(name).map(|time| time.as_i64().ok_or(TokenError::Times)).transpose()
     };
     let expires = seconds("exp")?.ok_or(TokenError::Times)?;
-    if now >= expires.saturating_add(LEEWAY_SECONDS) {
+    if now >= expires.saturating_add(CLOCK_LEEWAY_SECONDS) {
         return Err(TokenError::Expired);
     }
     for begins in [seconds("nbf")?, seconds("iat")?].into_iter().flatten() {
-        if begins > now.saturating_add(LEEWAY_SECONDS) {
+        if begins > now.saturating_add(CLOCK_LEEWAY_SECONDS) {
             return Err(TokenError::NotYet);
         }
     }
@@ -191,7 +191,7 @@ fn scopes(claims: &Map<String, Value>) -> Scopes {
 
 /// Names that are refused whatever they hold: keys come from the authority and never with the
 /// token, and what a token calls critical is not known here.
-const REFUSED: [&str; 6] = ["crit", "b64", "jku", "jwk", "x5u", "x5c"];
+const FORBIDDEN_HEADERS: [&str; 6] = ["crit", "b64", "jku", "jwk", "x5u", "x5c"];
 
 /// What is needed of it.
 pub(crate) struct TokenHeader {
@@ -202,7 +202,7 @@ pub(crate) struct TokenHeader {
 impl TokenHeader {
     pub(crate) fn read(json: &[u8]) -> Result<Self, TokenError> {
         let mut header = read(json).ok_or(TokenError::Malformed)?;
-        let is_refused = REFUSED.iter().any(|name| header.contains_key(*name));
+        let is_refused = FORBIDDEN_HEADERS.iter().any(|name| header.contains_key(*name));
         if is_refused || !header.get("typ").is_none_or(is_access_token) {
             return Err(TokenError::Header);
         }

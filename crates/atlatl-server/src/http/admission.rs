@@ -18,11 +18,11 @@ use lro_http::header::one;
 use lro_http::{BearerTokens, Problem, user_id};
 use tokio::sync::Semaphore;
 
-use super::extract::of_store;
+use super::extract::store_problem;
 use super::metrics::Metrics;
 use super::{App, blocking};
-use crate::auth::{AuthError, Authenticator, Principal, Scope, TokenBucket};
-use crate::event::{EventBus, EventKind};
+use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket};
+use crate::event::{EventBus, ServerEventKind};
 use crate::limits;
 use crate::server::MemoryServer;
 use crate::signing::SignedLinks;
@@ -68,9 +68,9 @@ pub trait Tenants: Send + Sync {
 }
 
 /// One tenant, whoever asks.
-pub(super) struct Only(pub(super) Tenant);
+pub(super) struct SingleTenant(pub(super) Tenant);
 
-impl Tenants for Only {
+impl Tenants for SingleTenant {
     fn known(&self, _: &str) -> Option<Tenant> {
         Some(self.0.clone())
     }
@@ -94,17 +94,17 @@ pub(super) struct HttpState {
     /// Who is told who was let in to change something, and who was not.
     pub(super) events: EventBus,
     /// Whether it is being stopped.
-    pub(super) ending: Arc<AtomicBool>,
-    pub(super) room: Arc<Semaphore>,
+    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) permits: Arc<Semaphore>,
     /// Held by the one check of readiness that runs at a time.
     pub(super) readiness: Arc<Semaphore>,
     /// Whose turn it is to send more of what is thrown away.
     pub(super) discard: Arc<Semaphore>,
-    pub(super) began: Instant,
+    pub(super) started_at: Instant,
 }
 
 impl HttpState {
-    pub(super) fn room() -> Arc<Semaphore> {
+    pub(super) fn permits() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS))
     }
 
@@ -114,11 +114,11 @@ impl HttpState {
             return Ok(Some(tenant));
         }
         let (tenants, name) = (Arc::clone(&self.tenants), name.to_owned());
-        blocking(move || tenants.tenant(&name)).await?.map_err(of_store)
+        blocking(move || tenants.tenant(&name)).await?.map_err(store_problem)
     }
 
     /// Whoever asks, and what they have.
-    async fn admitted(&self, request: &Parts) -> Result<App, Response> {
+    async fn authorize(&self, request: &Parts) -> Result<App, Response> {
         let principal = match self.authentication.principal(request).await {
             Ok(principal) => principal,
             Err(denied) => return Err(self.denied(&denied, None)),
@@ -129,18 +129,18 @@ impl HttpState {
             return Err(self.denied(&AuthError::UnknownTenant, Some(&principal)));
         };
         if let Some(rate) = &tenant.rate {
-            let since = self.began.elapsed();
+            let since = self.started_at.elapsed();
             let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(since);
             if let Err(wait) = taken {
-                return Err(self.too_often(&principal, wait));
+                return Err(self.rate_limited(&principal, wait));
             }
         }
         match tenant.busy.map(Semaphore::try_acquire_owned) {
-            Some(Err(_)) => return Err(self.too_often(&principal, Duration::ZERO)),
+            Some(Err(_)) => return Err(self.rate_limited(&principal, Duration::ZERO)),
             Some(Ok(permit)) => limits::add_tenant(permit),
             None => {}
         }
-        if let Some(scope) = needed(request) {
+        if let Some(scope) = required_scope(request) {
             let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
             let action = || format!("{} {path}", request.method);
             self.check(&principal, scope, action)?;
@@ -160,15 +160,15 @@ impl HttpState {
     pub(super) fn check(
         &self,
         principal: &Principal,
-        scope: Scope,
+        scope: AuthScope,
         action: impl FnOnce() -> String,
     ) -> Result<(), Response> {
         if !principal.scopes.has(scope) {
             return Err(self.denied(&AuthError::InsufficientScope(scope), Some(principal)));
         }
-        if scope != Scope::Read {
+        if scope != AuthScope::Read {
             let (tenant, subject) = (principal.tenant.clone(), principal.subject.clone());
-            let kind = EventKind::AccessUsed { tenant, subject, action: action() };
+            let kind = ServerEventKind::AccessUsed { tenant, subject, action: action() };
             self.events.publish(None, kind);
         }
         Ok(())
@@ -176,7 +176,7 @@ impl HttpState {
 
     /// What whoever is not let in is told, and whoever watches.
     fn denied(&self, denied: &AuthError, principal: Option<&Principal>) -> Response {
-        self.tell_denied(denied.word(), principal);
+        self.publish_denied(denied.word(), principal);
         let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
         let challenge = self.authentication.challenge(denied);
         if let Some(value) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
@@ -185,14 +185,14 @@ impl HttpState {
         response
     }
 
-    fn tell_denied(&self, reason: &'static str, principal: Option<&Principal>) {
+    fn publish_denied(&self, reason: &'static str, principal: Option<&Principal>) {
         let tenant = principal.map(|principal| principal.tenant.clone());
         let subject = principal.map(|principal| principal.subject.clone());
-        self.events.publish(None, EventKind::AccessDenied { reason, tenant, subject });
+        self.events.publish(None, ServerEventKind::AccessDenied { reason, tenant, subject });
     }
 
-    fn too_often(&self, principal: &Principal, wait: Duration) -> Response {
-        self.tell_denied("rate", Some(principal));
+    fn rate_limited(&self, principal: &Principal, wait: Duration) -> Response {
+        self.publish_denied("rate", Some(principal));
         let said = "rate limit exceeded for this tenant";
         let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
         response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
@@ -207,7 +207,7 @@ pub(super) async fn admit(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    match state.admitted(&parts).await {
+    match state.authorize(&parts).await {
         Ok(app) => {
             parts.extensions.insert(app);
             next.run(Request::from_parts(parts, body)).await
@@ -223,7 +223,7 @@ pub(super) async fn limit_concurrency(
     request: Request,
     next: Next,
 ) -> Response {
-    let Ok(permit) = Arc::clone(&state.room).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&state.permits).try_acquire_owned() else {
         let said = "server is at capacity; retry later";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
     };
@@ -236,12 +236,12 @@ fn whole_seconds(wait: Duration) -> u64 {
 }
 
 /// What a request needs, by its path and method. What a message needs is in it.
-fn needed(request: &Parts) -> Option<Scope> {
+fn required_scope(request: &Parts) -> Option<AuthScope> {
     match (request.uri.path(), &request.method) {
         ("/mcp" | "/openapi.json", _) => None,
-        ("/metrics", _) => Some(Scope::Admin),
-        ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(Scope::Read),
-        _ => Some(Scope::Write),
+        ("/metrics", _) => Some(AuthScope::Admin),
+        ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(AuthScope::Read),
+        _ => Some(AuthScope::Write),
     }
 }
 
@@ -271,9 +271,9 @@ impl Authentication {
                     let sent = request.headers.contains_key(header::AUTHORIZATION);
                     return Err(if sent { AuthError::Invalid } else { AuthError::Missing });
                 };
-                owner(tenant, &format!("token:{line}"))
+                full_access_principal(tenant, &format!("token:{line}"))
             }
-            Self::SameUser(tenant) => owner(tenant, &format!("uid:{}", user_id())),
+            Self::SameUser(tenant) => full_access_principal(tenant, &format!("uid:{}", user_id())),
         }
     }
 
@@ -297,8 +297,8 @@ impl Authentication {
 }
 
 /// Someone who may do everything.
-fn owner(tenant: &str, subject: &str) -> Result<Principal, AuthError> {
-    Principal::new(tenant, subject, Scope::ALL.into_iter().collect())
+fn full_access_principal(tenant: &str, subject: &str) -> Result<Principal, AuthError> {
+    Principal::new(tenant, subject, AuthScope::ALL.into_iter().collect())
         .map_err(|_| AuthError::UnknownTenant)
 }
 

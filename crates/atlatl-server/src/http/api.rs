@@ -16,25 +16,25 @@ use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::{LimitedBody, MemoryIdPath, of_store, of_trouble};
-use crate::event::EventKind;
+use super::extract::{LimitedBody, MemoryIdPath, store_problem, tool_problem};
+use crate::event::ServerEventKind;
 use crate::limits;
 use crate::tools::arguments::{ArgumentError, Arguments, with_filter};
-use crate::tools::response::Set;
+use crate::tools::response::MemorySet;
 
 /// Memories on a page when nobody says how many, and at most.
-const PAGE: u64 = 50;
-const LARGEST_PAGE: u64 = 1000;
+const DEFAULT_PAGE_LEN: u64 = 50;
+const MAX_PAGE_LEN: u64 = 1000;
 
-const LISTED_BY: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
-const SEARCHED_BY: &[&str] =
+const LIST_PARAMETERS: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
+const SEARCH_PARAMETERS: &[&str] =
     with_filter!(["query", "mode"], ["status", "detail", "limit", "offset"]);
 
 /// How long a check of readiness may take.
 const READY_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// What we say of a memory, whatever a body says.
-const OURS: [&str; 3] = ["id", "created", "modified"];
+const SERVER_FIELDS: [&str; 3] = ["id", "created", "modified"];
 
 pub(super) async fn alive() -> &'static str {
     "ok\n"
@@ -42,14 +42,14 @@ pub(super) async fn alive() -> &'static str {
 
 pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str, Problem> {
     let said = |said: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said);
-    if state.ending.load(Ordering::Relaxed) {
+    if state.stopping.load(Ordering::Relaxed) {
         return Err(said("the server is being stopped"));
     }
     // One check at a time, however many ask: where the store blocks, they do not pile up. Others wait
     // for their turn, and no longer than an orchestrator would.
     let checked = tokio::time::timeout(READY_TIMEOUT, async {
         let permit = Arc::clone(&state.readiness).acquire_owned().await.ok()?;
-        limits::holding(permit, move || state.tenants.ready().is_ok()).await.ok()
+        limits::run_holding(permit, move || state.tenants.ready().is_ok()).await.ok()
     });
     match checked.await {
         Ok(Some(true)) => Ok("ok\n"),
@@ -72,18 +72,18 @@ pub(super) async fn list(
     Extension(app): Extension<App>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let arguments = queried(query.as_deref().unwrap_or_default())?;
+    let arguments = parse_query(query.as_deref().unwrap_or_default())?;
     let (filter, order) = (arguments.filter()?, arguments.order()?);
     let detail = arguments.detail(Detail::Full)?;
     let (limit, offset) = page(&arguments)?;
     super::blocking(move || {
         let inner = &app.server.0;
         let now = inner.now();
-        let total = inner.store.count(&filter, now).map_err(of_store)?;
+        let total = inner.store.count(&filter, now).map_err(store_problem)?;
         let memories =
-            inner.store.list_from(&filter, order, offset, limit, now).map_err(of_store)?;
-        let set = Set::listed(&memories, total, detail);
-        Ok(json(StatusCode::OK, paged(&set, limit, offset)))
+            inner.store.list_from(&filter, order, offset, limit, now).map_err(store_problem)?;
+        let set = MemorySet::from_listing(&memories, total, detail);
+        Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
     })
     .await?
 }
@@ -93,7 +93,7 @@ pub(super) async fn search(
     Extension(app): Extension<App>,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let arguments = Arguments::read(text(&body)?, SEARCHED_BY)?;
+    let arguments = Arguments::read(text(&body)?, SEARCH_PARAMETERS)?;
     let detail = arguments.detail(Detail::Full)?;
     let (limit, offset) = page(&arguments)?;
     let now = app.server.0.now();
@@ -103,14 +103,14 @@ pub(super) async fn search(
     let skip = usize::try_from(offset).unwrap_or(MAX_HITS).min(MAX_HITS);
     request.limit = Some(skip + limit);
     super::blocking(move || {
-        let mut found = app.server.0.search.found(&request).map_err(of_store)?;
+        let mut found = app.server.0.search.found(&request).map_err(store_problem)?;
         found.hits.drain(..skip.min(found.hits.len()));
-        let set = Set::found(&found, detail);
+        let set = MemorySet::found(&found, detail);
         let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
         let tool = "POST /v1/search";
-        let kind = EventKind::MemoryRecalled { tool, count, total_matches };
+        let kind = ServerEventKind::MemoryRecalled { tool, count, total_matches };
         app.server.0.events.publish(None, kind);
-        Ok(json(StatusCode::OK, paged(&set, limit, offset)))
+        Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
     })
     .await?
 }
@@ -120,12 +120,12 @@ pub(super) async fn create(
     Extension(app): Extension<App>,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let fields = written(&body)?;
+    let fields = parse_memory(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        inner.room_for_one().map_err(of_trouble)?;
-        let memory = inner.capture.capture(fields, inner.moment()).map_err(of_store)?;
-        inner.wrote(&memory.id);
+        inner.reserve_memory().map_err(tool_problem)?;
+        let memory = inner.capture.capture(fields, inner.moment()).map_err(store_problem)?;
+        inner.notify_write(&memory.id);
         let mut response = json(StatusCode::CREATED, memory.to_json());
         if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
             response.headers_mut().insert(header::LOCATION, place);
@@ -142,7 +142,8 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
-        let memory = app.server.0.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
+        let memory =
+            app.server.0.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?
@@ -155,17 +156,17 @@ pub(super) async fn replace(
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
-    let said = written(&body)?;
+    let said = parse_memory(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let stored = inner.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
+        let stored = inner.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
         // What is not said goes.
         let stored = stored.at(Detail::Full);
         let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
         fields.extend(said);
-        let memory = inner.capture.update(&id, &fields, inner.now()).map_err(of_store)?;
+        let memory = inner.capture.update(&id, &fields, inner.now()).map_err(store_problem)?;
         let memory = memory.ok_or_else(Problem::missing)?;
-        inner.wrote(&memory.id);
+        inner.notify_write(&memory.id);
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?
@@ -179,10 +180,10 @@ pub(super) async fn delete(
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let inner = &app.server.0;
-        if !inner.capture.delete(&id).map_err(of_store)? {
+        if !inner.capture.delete(&id).map_err(store_problem)? {
             return Err(Problem::missing());
         }
-        inner.events.publish(None, EventKind::MemoryDeleted { id });
+        inner.events.publish(None, ServerEventKind::MemoryDeleted { id });
         Ok(StatusCode::NO_CONTENT)
     })
     .await?
@@ -190,21 +191,23 @@ pub(super) async fn delete(
 
 /// The fields of a memory in a body. Those that we do not know are kept, as in every memory; those
 /// that are ours are passed over, so that what was read can be written again.
-fn written(body: &[u8]) -> Result<Map, Problem> {
+fn parse_memory(body: &[u8]) -> Result<Map, Problem> {
     let value: Value = text(body)?
         .parse()
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {error}")))?;
     let Value::Object(map) = value else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is no object"));
     };
-    let said = |(name, value): &(String, Value)| !value.is_null() && !OURS.contains(&name.as_str());
+    let said = |(name, value): &(String, Value)| {
+        !value.is_null() && !SERVER_FIELDS.contains(&name.as_str())
+    };
     Ok(map.into_iter().filter(said).collect())
 }
 
 fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
-    let limit = arguments.number("limit")?.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
-        let hint = format!("limit: 1 to {LARGEST_PAGE}, {PAGE} if left out");
+    let limit = arguments.number("limit")?.unwrap_or(DEFAULT_PAGE_LEN);
+    if !(1..=MAX_PAGE_LEN).contains(&limit) {
+        let hint = format!("limit: 1 to {MAX_PAGE_LEN}, {DEFAULT_PAGE_LEN} if left out");
         return Err(ArgumentError::new(format!("\"limit\" is {limit}"), hint));
     }
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -212,7 +215,7 @@ fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
 }
 
 /// A page, and where it lies in the whole.
-fn paged(set: &Set, limit: usize, offset: u64) -> String {
+fn page_json(set: &MemorySet, limit: usize, offset: u64) -> String {
     let json = set.json(None);
     let json = json.strip_suffix(r#","next_cursor":null}"#).unwrap_or(&json);
     let total = set.total_matches;
@@ -220,7 +223,7 @@ fn paged(set: &Set, limit: usize, offset: u64) -> String {
 }
 
 /// The parameters of a query. `tags` may stand there several times.
-fn queried(query: &str) -> Result<Arguments, ArgumentError> {
+fn parse_query(query: &str) -> Result<Arguments, ArgumentError> {
     let mut map = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let value = Value::String(value.into_owned());
@@ -230,7 +233,7 @@ fn queried(query: &str) -> Result<Arguments, ArgumentError> {
             _ => drop(map.insert(name.into_owned(), value)),
         }
     }
-    Arguments::read(&Value::Object(map).to_string(), LISTED_BY)
+    Arguments::read(&Value::Object(map).to_string(), LIST_PARAMETERS)
 }
 
 fn text(body: &[u8]) -> Result<&str, Problem> {

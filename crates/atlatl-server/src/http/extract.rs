@@ -23,11 +23,11 @@ use crate::tools::response::ToolError;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// So much of a body is taken in to no end: who has not sent all of it does not read an answer, and is
 /// not told why nobody listens.
-const MOST_DISCARDED: usize = 128 << 20;
+const MAX_DISCARDED_LEN: usize = 128 << 20;
 /// After so much of it nothing more is taken for a while, which only one of all that send too much may
 /// sit out at a time: however many they are, they cost no more than that.
-const DISCARDED_AT_ONCE: usize = 1 << 20;
-const PAUSE: Duration = Duration::from_millis(10);
+const DISCARD_CHUNK_LEN: usize = 1 << 20;
+const DISCARD_PAUSE: Duration = Duration::from_millis(10);
 
 /// A whole body, no longer than [`MAX_BODY_LEN`].
 pub(super) struct LimitedBody(pub(super) Bytes);
@@ -40,7 +40,7 @@ impl FromRequest<HttpState> for LimitedBody {
         let mut too_long = is_too_long(request.headers());
         match timeout(BODY_TIMEOUT, taken(request, &state.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
-            Err(_) if too_long => Err(refused()),
+            Err(_) if too_long => Err(too_large()),
             Err(_) => {
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive in time"))
             }
@@ -56,7 +56,7 @@ async fn taken(
     let (parts, body) = request.into_parts();
     if *too_long && parts.headers.contains_key(header::EXPECT) {
         // They ask before they send.
-        return Err(refused());
+        return Err(too_large());
     }
     let mut pieces = body.into_data_stream();
     let (mut taken, mut length, mut discarded) = (Vec::new(), 0_usize, 0_usize);
@@ -70,17 +70,17 @@ async fn taken(
             continue;
         }
         taken = Vec::new();
-        if length > MOST_DISCARDED {
+        if length > MAX_DISCARDED_LEN {
             break;
         }
         discarded += piece.len();
-        if discarded >= DISCARDED_AT_ONCE {
+        if discarded >= DISCARD_CHUNK_LEN {
             discarded = 0;
             let _turn = discard.acquire().await;
-            sleep(PAUSE).await;
+            sleep(DISCARD_PAUSE).await;
         }
     }
-    if *too_long { Err(refused()) } else { Ok(taken.into()) }
+    if *too_long { Err(too_large()) } else { Ok(taken.into()) }
 }
 
 fn is_too_long(headers: &HeaderMap) -> bool {
@@ -89,7 +89,7 @@ fn is_too_long(headers: &HeaderMap) -> bool {
     announced.is_some_and(|length| length > MAX_BODY_LEN as u64)
 }
 
-fn refused() -> Problem {
+fn too_large() -> Problem {
     let said = format!("a body has at most {MAX_BODY_LEN} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
 }
@@ -115,7 +115,7 @@ impl From<ArgumentError> for Problem {
 }
 
 /// What a store could not do.
-pub(super) fn of_store(error: StoreError) -> Problem {
+pub(super) fn store_problem(error: StoreError) -> Problem {
     match error {
         StoreError::Invalid(error) => {
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
@@ -134,14 +134,14 @@ pub(super) fn of_store(error: StoreError) -> Problem {
 }
 
 /// What a tool would say.
-pub(super) fn of_trouble(trouble: ToolError) -> Problem {
-    match trouble {
+pub(super) fn tool_problem(error: ToolError) -> Problem {
+    match error {
         ToolError::Arguments(error) => error.into(),
-        ToolError::Missing(_) => Problem::missing(),
-        ToolError::Full(most) => {
+        ToolError::NotFound(_) => Problem::missing(),
+        ToolError::QuotaExceeded(most) => {
             let said = format!("there are {most} memories, as many as there may be");
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, said)
         }
-        ToolError::Store(error) => of_store(error),
+        ToolError::Store(error) => store_problem(error),
     }
 }

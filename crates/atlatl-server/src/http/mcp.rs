@@ -17,21 +17,21 @@ use lro_wire::{
     UNSUPPORTED_VERSION,
 };
 
-use super::extract::{LimitedBody, of_store};
+use super::extract::{LimitedBody, store_problem};
 use super::{App, metrics};
-use crate::auth::Scope;
-use crate::dispatch::{envelope, is_brief, spoken};
-use crate::handshake::{Client, Transport};
+use crate::auth::AuthScope;
+use crate::dispatch::{check_envelope, check_version, is_immediate};
+use crate::handshake::{ClientInfo, Transport};
 use crate::signing::Signer;
 use crate::tools::Tool;
 
 /// What a session of a proxy is sealed for.
-const PURPOSE: &str = "session";
+const SESSION_PURPOSE: &str = "session";
 
 /// Cancels when whoever waits goes away: over HTTP that is how a request is cancelled.
-struct WhileWanted(Cancel);
+struct CancelOnDrop(Cancel);
 
-impl Drop for WhileWanted {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
@@ -77,20 +77,20 @@ pub(super) async fn message(
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         return bad(NO_REQUEST, "the id is neither text nor a number");
     }
-    if let Some((scope, action)) = needed(&message)
+    if let Some((scope, action)) = required_scope(&message)
         && let Err(denied) = app.state.check(&app.principal, scope, || action.to_owned())
     {
         return Ok(denied);
     }
-    let span = metrics::request(app.tracer.as_ref(), &message, &headers);
-    let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
+    let span = metrics::start_span(app.tracer.as_ref(), &message, &headers);
+    let known = if headers.contains_key(&SESSION) { Some(signer(&app).await?) } else { None };
     let client = match client(known.as_ref(), &message, &headers) {
         Ok(client) => client,
-        Err(Refused::Message(failure)) => {
+        Err(RejectedMessage::Message(failure)) => {
             span.refuse(&failure);
             return Ok(json(StatusCode::BAD_REQUEST, failure.response(&id)));
         }
-        Err(Refused::Session) => {
+        Err(RejectedMessage::Session) => {
             span.fail("session");
             return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such session"));
         }
@@ -99,8 +99,8 @@ pub(super) async fn message(
     let greets = message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
     let proxy = greets && meta::is_proxy(&message);
     let cancel = Cancel::default();
-    let wanted = WhileWanted(cancel.clone());
-    let answer = if is_brief(&message) {
+    let wanted = CancelOnDrop(cancel.clone());
+    let answer = if is_immediate(&message) {
         Some(app.server.answer_traced(&message, client, &cancel, &span))
     } else {
         let (server, span) = (app.server.clone(), span.clone());
@@ -125,14 +125,14 @@ pub(super) async fn message(
         Some(Err(failure)) => json(status(&failure, client.era), failure.response(&id)),
         None => return Err(Problem::broken()),
     };
-    if proxy && let Ok(session) = seal(&app).await?.seal(PURPOSE, "proxy").parse() {
+    if proxy && let Ok(session) = signer(&app).await?.sign_token(SESSION_PURPOSE, "proxy").parse() {
         response.headers_mut().insert(SESSION, session);
     }
     Ok(response)
 }
 
 /// What a message needs, and what it does: nothing to be greeted, and to see what there is to call.
-fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
+fn required_scope(message: &Message<'_>) -> Option<(AuthScope, &'static str)> {
     match message.method.as_deref().unwrap_or_default() {
         "ping"
         | "initialize"
@@ -142,39 +142,39 @@ fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
         | "resources/templates/list" => None,
         "tools/call" => {
             let name = message.params().and_then(|params| params.text("name"));
-            match name.and_then(|name| Tool::named(&name)).filter(|tool| tool.writes()) {
-                Some(tool) => Some((Scope::Write, tool.name())),
-                None => Some((Scope::Read, "")),
+            match name.and_then(|name| Tool::from_name(&name)).filter(|tool| tool.writes()) {
+                Some(tool) => Some((AuthScope::Write, tool.name())),
+                None => Some((AuthScope::Read, "")),
             }
         }
-        _ => Some((Scope::Read, "")),
+        _ => Some((AuthScope::Read, "")),
     }
 }
 
 /// Why a message is not taken.
-enum Refused {
+enum RejectedMessage {
     Message(JsonRpcError),
     Session,
 }
 
-impl From<JsonRpcError> for Refused {
+impl From<JsonRpcError> for RejectedMessage {
     fn from(failure: JsonRpcError) -> Self {
         Self::Message(failure)
     }
 }
 
 /// What sessions are sealed with; its key may have to be fetched.
-async fn seal(app: &App) -> Result<Signer, Problem> {
+async fn signer(app: &App) -> Result<Signer, Problem> {
     let server = app.server.clone();
-    super::blocking(move || server.0.seal().cloned()).await?.map_err(of_store)
+    super::blocking(move || server.0.signer().cloned()).await?.map_err(store_problem)
 }
 
 /// Who asks, by the message and its headers, which must say the same.
 fn client(
-    seal: Option<&Signer>,
+    signer: Option<&Signer>,
     message: &Message<'_>,
     headers: &HeaderMap,
-) -> Result<Client, Refused> {
+) -> Result<ClientInfo, RejectedMessage> {
     let version = text(headers, &VERSION);
     // Twice, or no text: whoever stands between may have read the other one.
     if version.is_none() && headers.contains_key(&VERSION) {
@@ -186,19 +186,19 @@ fn client(
         || message.method.as_deref() == Some("server/discover");
     if modern {
         modern_headers(message, headers, version, in_body.as_deref())?;
-        return Ok(Client::of_request(message, Transport::Http));
+        return Ok(ClientInfo::from_request(message, Transport::Http));
     }
     if let Some(version) = version.filter(|version| !LEGACY.contains(version)) {
         return Err(unsupported(&LEGACY, version).into());
     }
-    let client = Client::new(Era::Legacy, Transport::Http);
-    let Some(seal) = seal else {
+    let client = ClientInfo::new(Era::Legacy, Transport::Http);
+    let Some(signer) = signer else {
         return Ok(client.as_proxy(meta::is_proxy(message)));
     };
-    let session = text(headers, &SESSION).and_then(|id| seal.open(PURPOSE, id));
+    let session = text(headers, &SESSION).and_then(|id| signer.verify_token(SESSION_PURPOSE, id));
     match session.as_deref() {
         Some("proxy") => Ok(client.as_proxy(true)),
-        _ => Err(Refused::Session),
+        _ => Err(RejectedMessage::Session),
     }
 }
 
@@ -211,14 +211,14 @@ fn modern_headers(
     in_body: Option<&str>,
 ) -> Result<(), JsonRpcError> {
     // A version that is not spoken is told below, when it is clear that it is meant.
-    match envelope(message) {
+    match check_envelope(message) {
         Err(failure) if failure.code != UNSUPPORTED_VERSION => return Err(failure),
         _ => {}
     }
     if version != in_body {
         return Err(differs(&VERSION));
     }
-    spoken(in_body.unwrap_or_default())?;
+    check_version(in_body.unwrap_or_default())?;
     agree(message, headers)
 }
 

@@ -19,8 +19,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::App;
-use crate::event::{Event, EventKind, EventSink};
-use crate::trace::{Parent, Traced, Tracer};
+use crate::event::{ServerEvent, ServerEventKind, ServerEventSink};
+use crate::trace::{RequestSpan, TraceParent, Tracer};
 
 /// Names and values that stand behind a metric: our own words, never a client's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -59,26 +59,26 @@ impl Default for Metrics {
     }
 }
 
-impl EventSink for Metrics {
-    fn publish(&self, event: &Event) {
+impl ServerEventSink for Metrics {
+    fn publish(&self, event: &ServerEvent) {
         let kind = event.kind.name();
         self.events.get_or_create(&Labels(vec![("kind", kind.to_owned())])).inc();
-        if let EventKind::MemoryRecalled { count, .. } = event.kind {
+        if let ServerEventKind::MemoryRecalled { count, .. } = event.kind {
             self.memories.inc_by(count);
         }
     }
 }
 
-pub(super) async fn counted(
+pub(super) async fn record_request(
     State(metrics): State<Arc<Metrics>>,
-    request: Request,
+    start_span: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
     // The path as we know it: what a client makes up is no label.
-    let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
+    let path = start_span.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let path = path.to_owned();
-    let response = next.run(request).await;
+    let response = next.run(start_span).await;
     let status = response.status().as_u16().to_string();
     let labels = Labels(vec![("path", path.clone()), ("status", status)]);
     metrics.requests.get_or_create(&labels).inc();
@@ -87,7 +87,7 @@ pub(super) async fn counted(
     response
 }
 
-pub(super) async fn exposition(Extension(app): Extension<App>) -> Result<Response, Problem> {
+pub(super) async fn export(Extension(app): Extension<App>) -> Result<Response, Problem> {
     let mut text = String::new();
     encode(&mut text, &app.metrics.registry).map_err(|_| Problem::broken())?;
     let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -103,24 +103,26 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
 /// Begins the span of `message`.
-pub(super) fn request(
+pub(super) fn start_span(
     tracer: Option<&Arc<dyn Tracer>>,
     message: &Message<'_>,
     headers: &HeaderMap,
-) -> Traced {
-    Traced::request(tracer, message, || in_meta(message).or_else(|| in_headers(headers)))
+) -> RequestSpan {
+    RequestSpan::request(tracer, message, || {
+        parent_from_meta(message).or_else(|| parent_from_headers(headers))
+    })
 }
 
-fn in_meta(message: &Message<'_>) -> Option<Parent> {
+fn parent_from_meta(message: &Message<'_>) -> Option<TraceParent> {
     let meta = meta::meta(message)?;
     let state = meta.text(TRACESTATE);
-    Parent::read(&meta.text(TRACEPARENT)?, state.as_deref())
+    TraceParent::read(&meta.text(TRACEPARENT)?, state.as_deref())
 }
 
-fn in_headers(headers: &HeaderMap) -> Option<Parent> {
+fn parent_from_headers(headers: &HeaderMap) -> Option<TraceParent> {
     let parent = text(headers, &HeaderName::from_static(TRACEPARENT))?;
     // Unlike its parent, a state may come in several lines.
     let lines = headers.get_all(TRACESTATE).iter().filter_map(|line| line.to_str().ok());
     let state = lines.collect::<Vec<_>>().join(",");
-    Parent::read(parent, Some(&state))
+    TraceParent::read(parent, Some(&state))
 }

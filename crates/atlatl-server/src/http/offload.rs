@@ -17,12 +17,12 @@ use lro_spool::{Address, PositionedRead, SpoolError, StoredResult};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::{MemoryIdPath, of_store};
+use super::extract::{MemoryIdPath, store_problem};
 use crate::limits;
 use crate::signing::{SignedLinks, SignedUrl};
 
 /// As much as is read at once.
-const PIECE: u64 = 1 << 20;
+const CHUNK_LEN: u64 = 1 << 20;
 
 /// `GET /v1/offloads/{id}`, for whoever may ask at all.
 pub(super) async fn read(
@@ -30,32 +30,32 @@ pub(super) async fn read(
     MemoryIdPath(id): MemoryIdPath,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    given(app.spools, app.server.0.now(), address(&id)?, &headers).await
+    respond(app.spools, app.server.0.now(), address(&id)?, &headers).await
 }
 
 /// `GET /v1/offloads/{id}/{link}`, for whoever has the link.
-pub(super) async fn linked(
+pub(super) async fn read_by_link(
     State(state): State<HttpState>,
-    linked: Result<Path<(String, String)>, PathRejection>,
+    read_by_link: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let Path((id, link)) = linked.map_err(|_| Problem::missing())?;
+    let Path((id, link)) = read_by_link.map_err(|_| Problem::missing())?;
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
     // Whose it says it is; whether that is so, the signature tells.
     let named = SignedLinks::tenant_of(&link).ok_or_else(Problem::missing)?;
     let tenant = state.tenant(&named).await?.ok_or_else(Problem::missing)?;
     let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
-    let brought = super::blocking(move || links.brought(id, &link, now)).await?;
-    match brought.map_err(of_store)? {
-        SignedUrl::Good => {}
-        SignedUrl::Over => {
+    let verify = super::blocking(move || links.verify(id, &link, now)).await?;
+    match verify.map_err(store_problem)? {
+        SignedUrl::Valid => {}
+        SignedUrl::Expired => {
             let said = "the link has had its time; lro_extract with the reference alone gives \
                         a fresh one";
             return Err(Problem::new(StatusCode::GONE, said));
         }
-        SignedUrl::None => return Err(Problem::missing()),
+        SignedUrl::Invalid => return Err(Problem::missing()),
     }
-    let mut response = given(tenant.spools, now, Address::Id(id), &headers).await?;
+    let mut response = respond(tenant.spools, now, Address::Id(id), &headers).await?;
     // Whoever finds it later in a cache or a log of pages has no link.
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
@@ -71,7 +71,7 @@ fn address(id: &str) -> Result<Address, Problem> {
     }
 }
 
-async fn given(
+async fn respond(
     spools: Option<Spools>,
     now: DateTime<Utc>,
     address: Address,
@@ -100,7 +100,7 @@ async fn given(
             },
         };
         let stored: Arc<dyn StoredResult> = stored.into();
-        let mut response = Body::from_stream(pieces(stored, start, end)).into_response();
+        let mut response = Body::from_stream(chunk_stream(stored, start, end)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::ACCEPT_RANGES, header::HeaderValue::from_static("bytes"));
         headers.insert(header::CONTENT_LENGTH, (end - start).into());
@@ -119,7 +119,7 @@ async fn given(
 }
 
 /// The bytes from `start` to `end`, a piece at a time, read where nobody else waits.
-fn pieces(
+fn chunk_stream(
     stored: Arc<dyn PositionedRead>,
     start: u64,
     end: u64,
@@ -130,7 +130,7 @@ fn pieces(
             if at >= end {
                 return None;
             }
-            let wanted = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
+            let wanted = usize::try_from((end - at).min(CHUNK_LEN)).unwrap_or_default();
             let read = limits::stream_read(move || {
                 let mut bytes = vec![0; wanted];
                 let read = stored.read_at(at, &mut bytes);
@@ -214,12 +214,12 @@ mod tests {
     }
 
     /// Bytes, of which the end may be missing.
-    struct Stored {
+    struct TruncatedResult {
         bytes: Vec<u8>,
         there: usize,
     }
 
-    impl PositionedRead for Stored {
+    impl PositionedRead for TruncatedResult {
         fn len(&self) -> u64 {
             self.bytes.len() as u64
         }
@@ -236,16 +236,16 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_what_was_asked_for_and_a_missing_end_is_an_error() {
         let bytes: Vec<u8> =
-            (0..u32::try_from(5 * PIECE / 8).unwrap()).flat_map(u32::to_le_bytes).collect();
+            (0..u32::try_from(5 * CHUNK_LEN / 8).unwrap()).flat_map(u32::to_le_bytes).collect();
         let of = |there: usize, start: u64, end: u64| {
-            pieces(Arc::new(Stored { bytes: bytes.clone(), there }), start, end)
+            chunk_stream(Arc::new(TruncatedResult { bytes: bytes.clone(), there }), start, end)
         };
-        let (start, end) = (7, 2 * PIECE + 100);
-        let given: Vec<_> = of(bytes.len(), start, end).collect().await;
-        let given: Vec<Vec<u8>> = given.into_iter().map(Result::unwrap).collect();
-        let sizes: Vec<u64> = given.iter().map(|piece| piece.len() as u64).collect();
-        assert_eq!(sizes, [PIECE, PIECE, 93]);
-        assert!(given.concat() == bytes[7..usize::try_from(end).unwrap()]);
+        let (start, end) = (7, 2 * CHUNK_LEN + 100);
+        let respond: Vec<_> = of(bytes.len(), start, end).collect().await;
+        let respond: Vec<Vec<u8>> = respond.into_iter().map(Result::unwrap).collect();
+        let sizes: Vec<u64> = respond.iter().map(|piece| piece.len() as u64).collect();
+        assert_eq!(sizes, [CHUNK_LEN, CHUNK_LEN, 93]);
+        assert!(respond.concat() == bytes[7..usize::try_from(end).unwrap()]);
         let cut: Vec<_> = of(10, start, end).collect().await;
         assert_eq!(cut.len(), 2);
         assert!(cut[0].as_ref().is_ok_and(|piece| piece[..] == bytes[7..10]) && cut[1].is_err());

@@ -10,9 +10,9 @@ use chrono::{DateTime, Utc};
 use mif::{Detail, Map, MemoryId, Timestamp, Value};
 
 /// Longer is a document, not a question.
-const LONGEST_QUERY: usize = 8192;
+const MAX_QUERY_LEN: usize = 8192;
 /// No memory is asked for by more labels.
-const MOST_TAGS: usize = 64;
+const MAX_TAGS: usize = 64;
 
 /// Names of arguments: some, those of [`Arguments::filter`], and some more.
 macro_rules! with_filter {
@@ -48,25 +48,25 @@ impl ArgumentError {
 #[derive(Debug)]
 pub(crate) struct Arguments {
     map: Map,
-    known: &'static [&'static str],
+    allowed: &'static [&'static str],
 }
 
 type Result<T> = std::result::Result<T, ArgumentError>;
 
 impl Arguments {
-    /// Reads `json`, all of whose members must be `known`.
-    pub(crate) fn read(json: &str, known: &'static [&'static str]) -> Result<Self> {
-        let hint = || format!("arguments: {}", known.join(", "));
+    /// Reads `json`, all of whose members must be `allowed`.
+    pub(crate) fn read(json: &str, allowed: &'static [&'static str]) -> Result<Self> {
+        let hint = || format!("arguments: {}", allowed.join(", "));
         let value: Value = json
             .parse()
             .map_err(|error| ArgumentError::new(format!("the arguments: {error}"), hint()))?;
         let Value::Object(map) = value else {
             return Err(ArgumentError::new("the arguments are no object", hint()));
         };
-        if let Some(odd) = map.keys().find(|name| !known.contains(&name.as_str())) {
+        if let Some(odd) = map.keys().find(|name| !allowed.contains(&name.as_str())) {
             return Err(ArgumentError::new(format!("there is no argument {odd:?}"), hint()));
         }
-        Ok(Self { map, known })
+        Ok(Self { map, allowed })
     }
 
     /// The members as they came, those that are null included.
@@ -75,7 +75,7 @@ impl Arguments {
     }
 
     /// The members that say something.
-    pub(crate) fn into_said(self) -> Map {
+    pub(crate) fn into_non_null(self) -> Map {
         self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
@@ -104,9 +104,9 @@ impl Arguments {
     /// What is asked, no longer than a question is.
     pub(crate) fn query(&self) -> Result<&str> {
         let query = self.required("query")?;
-        if query.len() > LONGEST_QUERY {
+        if query.len() > MAX_QUERY_LEN {
             let said = format!("\"query\" has {} bytes", query.len());
-            let hint = format!("Ask with the words that matter, at most {LONGEST_QUERY} bytes.");
+            let hint = format!("Ask with the words that matter, at most {MAX_QUERY_LEN} bytes.");
             return Err(ArgumentError::new(said, hint));
         }
         Ok(query)
@@ -116,7 +116,7 @@ impl Arguments {
         self.text(name)?.ok_or_else(|| {
             ArgumentError::new(
                 format!("the argument {name:?} is missing"),
-                format!("arguments: {}", self.known.join(", ")),
+                format!("arguments: {}", self.allowed.join(", ")),
             )
         })
     }
@@ -221,9 +221,9 @@ impl Arguments {
         }
         filter.memory_type = self.parsed("memory_type", "semantic, episodic or procedural")?;
         filter.tags = self.texts("tags")?;
-        if filter.tags.len() > MOST_TAGS {
+        if filter.tags.len() > MAX_TAGS {
             let said = format!("\"tags\" has {} labels", filter.tags.len());
-            return Err(ArgumentError::new(said, format!("Give at most {MOST_TAGS}.")));
+            return Err(ArgumentError::new(said, format!("Give at most {MAX_TAGS}.")));
         }
         filter.since = self.time("since")?;
         filter.until = self.time("until")?;
@@ -242,7 +242,7 @@ impl Arguments {
         let found: String = found.to_string().chars().take(80).collect();
         ArgumentError::new(
             format!("{name:?}: expected {expected}, found {found}"),
-            format!("arguments: {}", self.known.join(", ")),
+            format!("arguments: {}", self.allowed.join(", ")),
         )
     }
 }

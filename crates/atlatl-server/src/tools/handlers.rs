@@ -10,29 +10,29 @@ use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use mif::{Detail, Memory, MemoryId, Status};
 
 use super::response::ToolError;
-use crate::cursor::{self, Place};
-use crate::event::EventKind;
-use crate::handshake::Client;
+use crate::cursor::{self, CursorPosition};
+use crate::event::ServerEventKind;
+use crate::handshake::ClientInfo;
 use crate::server::{Delivery, ServerInner};
 use crate::tools::Tool;
 use crate::tools::arguments::{ArgumentError, Arguments};
-use crate::tools::response::{Answer, Set, tool_result};
-use crate::trace::{DELIVERY, STORE, Traced};
+use crate::tools::response::{MemorySet, ToolResponse, tool_result};
+use crate::trace::{DELIVERY, RequestSpan, STORE};
 
 /// Spec A5: memories on a page when nobody says how many.
-const PAGE: usize = 50;
+const DEFAULT_PAGE_LEN: usize = 50;
 /// Tokens of a context when nobody says how many.
-const BUDGET: u64 = 4000;
+const DEFAULT_BUDGET_TOKENS: u64 = 4000;
 /// The note of a reply that leaves the content of a memory out.
-const SHORTENED: &str = "stored whole; get_memory returns the fields left out here";
+const SHORTENED_NOTE: &str = "stored whole; get_memory returns the fields left out here";
 
 /// The parts of a call that its file and its cursor need.
-struct Asked {
+struct CallInfo {
     tool: Tool,
     query: Option<String>,
     detail: Detail,
     /// The arguments that a cursor belongs to.
-    question: String,
+    cursor_scope: String,
     page: PageKind,
 }
 
@@ -50,21 +50,21 @@ impl ServerInner {
         &self,
         tool: Tool,
         arguments: &str,
-        client: Client,
+        client: ClientInfo,
         correlation: &str,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> String {
         match self.answer(tool, arguments, client, correlation, span) {
             Ok((answer, asked)) => {
-                let result = self.delivered(tool, &answer, &asked, client, span);
+                let result = self.deliver(tool, &answer, &asked, client, span);
                 // Unless it is said already that it became something else.
                 let whole = self.delivery(client) == Delivery::Whole;
                 span.say(DELIVERY, if whole { "whole" } else { "inline" });
                 result
             }
-            Err(trouble) => {
-                span.fail(trouble.class());
-                trouble.told().result().to_string()
+            Err(error) => {
+                span.fail(error.class());
+                error.to_result().result().to_string()
             }
         }
     }
@@ -74,10 +74,10 @@ impl ServerInner {
         &self,
         tool: Tool,
         json: &str,
-        client: Client,
+        client: ClientInfo,
         correlation: &str,
-        span: &Traced,
-    ) -> Result<(Answer, Asked), ToolError> {
+        span: &RequestSpan,
+    ) -> Result<(ToolResponse, CallInfo), ToolError> {
         let arguments = Arguments::read(json, tool.arguments())?;
         let detail = match tool {
             Tool::Get => arguments.detail(Detail::Full)?,
@@ -86,12 +86,12 @@ impl ServerInner {
             _ => Detail::Full,
         };
         let cursor = arguments.text("cursor").ok().flatten();
-        let asked = Asked {
+        let asked = CallInfo {
             tool,
             page: if cursor.is_some() { PageKind::Continuation } else { PageKind::First },
             query: arguments.text("query").ok().flatten().map(str::to_owned),
             detail,
-            question: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
+            cursor_scope: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
         };
         let now = self.now();
         let part = span.part(STORE);
@@ -99,18 +99,18 @@ impl ServerInner {
             Tool::List => self.list(&arguments, &asked, client, now),
             Tool::Recall | Tool::Search => self.asked(tool, &arguments, &asked, client, now),
             Tool::Inject => self.context(&arguments, &asked, now),
-            Tool::Capture => self.captured(arguments),
-            Tool::Get => self.got(&arguments, detail),
-            Tool::Update => self.updated(arguments, now),
+            Tool::Capture => self.capture(arguments),
+            Tool::Get => self.get(&arguments, detail),
+            Tool::Update => self.update(arguments, now),
             Tool::Delete => self.deleted(&arguments),
         };
-        let answer = answer.inspect_err(|trouble| part.fail(trouble.class()))?;
+        let answer = answer.inspect_err(|error| part.fail(error.class()))?;
         drop(part);
-        if let Answer::Set(set) | Answer::PromptContext { set, .. } = &answer {
+        if let ToolResponse::MemorySet(set) | ToolResponse::PromptContext { set, .. } = &answer {
             let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
             span.say("atlatl.result.count", count);
             span.say("atlatl.result.total_matches", total_matches);
-            let kind = EventKind::MemoryRecalled { tool: tool.name(), count, total_matches };
+            let kind = ServerEventKind::MemoryRecalled { tool: tool.name(), count, total_matches };
             self.events.publish(Some(correlation.to_owned()), kind);
         }
         Ok((answer, asked))
@@ -118,18 +118,18 @@ impl ServerInner {
 
     /// Spec A2: the answer is written, and what is written passes the interceptor. Spec A4: only
     /// what it left alone gets a cursor.
-    fn delivered(
+    fn deliver(
         &self,
         tool: Tool,
-        answer: &Answer,
-        asked: &Asked,
-        client: Client,
-        span: &Traced,
+        answer: &ToolResponse,
+        asked: &CallInfo,
+        client: ClientInfo,
+        span: &RequestSpan,
     ) -> String {
         let delivery = self.delivery(client);
         let call = Call {
             query: asked.query.as_deref(),
-            detail: Some(level(asked.detail)),
+            detail: Some(detail_level(asked.detail)),
             ..Call::new(tool.name())
         };
         let intercepted = |result: &str| {
@@ -151,12 +151,12 @@ impl ServerInner {
         };
         match answer {
             // The caller of a write always learns its outcome, so its reply is never replaced.
-            Answer::Written(json) => tool_result(json, None),
-            Answer::One(json) => {
+            ToolResponse::Written(json) => tool_result(json, None),
+            ToolResponse::One(json) => {
                 let result = tool_result(json, None);
                 intercepted(&result).unwrap_or(result)
             }
-            Answer::Set(set) => {
+            ToolResponse::MemorySet(set) => {
                 let next = set.next.as_ref();
                 // Spec A4: the decision falls on the first request. A page that a cursor leads to is
                 // never offloaded: a descriptor has no cursor, so the walk would end there.
@@ -171,7 +171,7 @@ impl ServerInner {
                 }
                 let cursor = next
                     .map(|place| {
-                        Ok(cursor::write(self.seal()?, &asked.question, place, self.now()))
+                        Ok(cursor::write(self.signer()?, &asked.cursor_scope, place, self.now()))
                     })
                     .transpose();
                 match cursor {
@@ -182,21 +182,20 @@ impl ServerInner {
                         tool_result(&set.json(cursor.as_deref()), None)
                     }
                     Err(error) => {
-                        let trouble = ToolError::Store(error);
-                        span.fail(trouble.class());
-                        trouble.told().result().to_string()
+                        let error = ToolError::Store(error);
+                        span.fail(error.class());
+                        error.to_result().result().to_string()
                     }
                 }
             }
             // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
-            Answer::PromptContext { set, text, included } => {
+            ToolResponse::PromptContext { set, text, included } => {
                 if delivery == Delivery::Whole {
                     return tool_result(&set.json(None), Some(text));
                 }
                 let whole = tool_result(&set.json(None), None);
-                intercepted(&whole).unwrap_or_else(|| {
-                    tool_result(&set.json_of_context(text, *included), Some(text))
-                })
+                intercepted(&whole)
+                    .unwrap_or_else(|| tool_result(&set.context_json(text, *included), Some(text)))
             }
         }
     }
@@ -205,12 +204,12 @@ impl ServerInner {
     fn limit(
         &self,
         arguments: &Arguments,
-        asked: &Asked,
-        client: Client,
+        asked: &CallInfo,
+        client: ClientInfo,
     ) -> Result<usize, ArgumentError> {
         let all = match (self.delivery(client), asked.page) {
             (Delivery::Offload | Delivery::Whole, PageKind::First) => MAX_HITS,
-            _ => PAGE,
+            _ => DEFAULT_PAGE_LEN,
         };
         match arguments.number("limit")? {
             None => Ok(all),
@@ -225,8 +224,8 @@ impl ServerInner {
     /// holds one memory at least: the next page begins behind it.
     fn page_len<'m>(
         &self,
-        asked: &Asked,
-        client: Client,
+        asked: &CallInfo,
+        client: ClientInfo,
         memories: impl ExactSizeIterator<Item = &'m Memory>,
     ) -> usize {
         let all = memories.len();
@@ -242,23 +241,23 @@ impl ServerInner {
     fn place(
         &self,
         arguments: &Arguments,
-        asked: &Asked,
+        asked: &CallInfo,
         now: DateTime<Utc>,
-    ) -> Result<Option<Place>, ToolError> {
+    ) -> Result<Option<CursorPosition>, ToolError> {
         let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
-        Ok(Some(cursor::read(self.seal()?, &asked.question, cursor, now)?))
+        Ok(Some(cursor::read(self.signer()?, &asked.cursor_scope, cursor, now)?))
     }
 
     fn list(
         &self,
         arguments: &Arguments,
-        asked: &Asked,
-        client: Client,
+        asked: &CallInfo,
+        client: ClientInfo,
         now: DateTime<Utc>,
-    ) -> Result<Answer, ToolError> {
+    ) -> Result<ToolResponse, ToolError> {
         let (filter, order) = (arguments.filter()?, arguments.order()?);
         let after = match self.place(arguments, asked, now)? {
-            Some(Place::Listing(position)) => Some(position),
+            Some(CursorPosition::Listing(position)) => Some(position),
             _ => None,
         };
         let limit = self.limit(arguments, asked, client)?;
@@ -271,13 +270,13 @@ impl ServerInner {
         } else {
             listed.memories.len() as u64
         };
-        let mut set = Set::listed(&listed.memories, total, asked.detail);
+        let mut set = MemorySet::from_listing(&listed.memories, total, asked.detail);
         set.next = listed
             .memories
             .last()
             .filter(|_| listed.more)
-            .map(|last| Place::Listing(order.position(last)));
-        Ok(Answer::Set(set))
+            .map(|last| CursorPosition::Listing(order.position(last)));
+        Ok(ToolResponse::MemorySet(set))
     }
 
     /// `recall_memories` and `search_memories`; without words both list.
@@ -285,10 +284,10 @@ impl ServerInner {
         &self,
         tool: Tool,
         arguments: &Arguments,
-        asked: &Asked,
-        client: Client,
+        asked: &CallInfo,
+        client: ClientInfo,
         now: DateTime<Utc>,
-    ) -> Result<Answer, ToolError> {
+    ) -> Result<ToolResponse, ToolError> {
         let query = arguments.query()?;
         if query.trim().is_empty() {
             return self.list(arguments, asked, client, now);
@@ -308,18 +307,18 @@ impl ServerInner {
         let page_len = self.page_len(asked, client, found.hits.iter().map(|hit| &hit.memory));
         found.more |= page_len < found.hits.len();
         found.hits.truncate(page_len);
-        Ok(answers(&found, asked.detail, now))
+        Ok(search_response(&found, asked.detail, now))
     }
 
     /// The answer that a page begins behind, and the time of the first page.
     fn after(
         &self,
         arguments: &Arguments,
-        asked: &Asked,
+        asked: &CallInfo,
         now: DateTime<Utc>,
     ) -> Result<(Option<RankPosition>, DateTime<Utc>), ToolError> {
         Ok(match self.place(arguments, asked, now)? {
-            Some(Place::Answers { position, now }) => (Some(position), now),
+            Some(CursorPosition::Ranking { position, now }) => (Some(position), now),
             _ => (None, now),
         })
     }
@@ -327,50 +326,50 @@ impl ServerInner {
     fn context(
         &self,
         arguments: &Arguments,
-        asked: &Asked,
+        asked: &CallInfo,
         now: DateTime<Utc>,
-    ) -> Result<Answer, ToolError> {
+    ) -> Result<ToolResponse, ToolError> {
         let mut request = RecallRequest::new(arguments.query()?, now);
         request.filter = arguments.filter()?;
         request.limit = arguments
             .number("limit")?
             .map(|limit| usize::try_from(limit).unwrap_or(MAX_HITS).clamp(1, MAX_HITS));
-        let budget = arguments.number("budget_tokens")?.unwrap_or(BUDGET);
+        let budget = arguments.number("budget_tokens")?.unwrap_or(DEFAULT_BUDGET_TOKENS);
         let context = self.prompt.context(&request, budget)?;
-        let set = Set::found(&context.found, asked.detail);
-        Ok(Answer::PromptContext { set, text: context.text, included: context.included })
+        let set = MemorySet::found(&context.found, asked.detail);
+        Ok(ToolResponse::PromptContext { set, text: context.text, included: context.included })
     }
 
-    fn captured(&self, arguments: Arguments) -> Result<Answer, ToolError> {
+    fn capture(&self, arguments: Arguments) -> Result<ToolResponse, ToolError> {
         arguments.required("content")?;
         arguments.required("memory_type")?;
-        self.room_for_one()?;
-        let memory = self.capture.capture(arguments.into_said(), self.moment())?;
-        self.wrote(&memory.id);
-        Ok(self.acknowledged("captured", &memory))
+        self.reserve_memory()?;
+        let memory = self.capture.capture(arguments.into_non_null(), self.moment())?;
+        self.notify_write(&memory.id);
+        Ok(self.write_response("captured", &memory))
     }
 
-    fn got(&self, arguments: &Arguments, detail: Detail) -> Result<Answer, ToolError> {
+    fn get(&self, arguments: &Arguments, detail: Detail) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
-        let memory = self.memory(&id)?.ok_or(ToolError::Missing(id))?;
-        let (id, status) = (&memory.id, status_of(&memory));
+        let memory = self.memory(&id)?.ok_or(ToolError::NotFound(id))?;
+        let (id, status) = (&memory.id, status(&memory));
         let memory = memory.to_line(detail);
-        Ok(Answer::One(format!(r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#)))
+        Ok(ToolResponse::One(format!(r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#)))
     }
 
-    fn updated(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<Answer, ToolError> {
+    fn update(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
         // Here null says something: the field goes.
         let memory = self.capture.update(&id, &arguments.into_map(), now)?;
-        let memory = memory.ok_or(ToolError::Missing(id))?;
-        self.wrote(&memory.id);
-        Ok(self.acknowledged("updated", &memory))
+        let memory = memory.ok_or(ToolError::NotFound(id))?;
+        self.notify_write(&memory.id);
+        Ok(self.write_response("updated", &memory))
     }
 
     /// The reply to a write: id and status first, then the memory. The caller has what it sent, so a
     /// memory that is too large for a reply is shown without its content.
-    fn acknowledged(&self, done: &str, memory: &Memory) -> Answer {
-        let (id, status) = (&memory.id, status_of(memory));
+    fn write_response(&self, done: &str, memory: &Memory) -> ToolResponse {
+        let (id, status) = (&memory.id, status(memory));
         let head = format!(r#"{{"id":"{id}","status":"{status}","{done}":true"#);
         let threshold = match self.threshold_tokens {
             0 => DEFAULT_OFFLOAD_THRESHOLD_TOKENS as u64,
@@ -378,26 +377,26 @@ impl ServerInner {
         };
         let full = format!(r#"{head},"memory":{}}}"#, memory.to_line(Detail::Full));
         if (self.estimate)(&full) <= threshold {
-            return Answer::Written(full);
+            return ToolResponse::Written(full);
         }
         let light = format!(
-            r#"{head},"detail":"light","note":"{SHORTENED}","memory":{}}}"#,
+            r#"{head},"detail":"light","note":"{SHORTENED_NOTE}","memory":{}}}"#,
             memory.to_line(Detail::Light)
         );
         if (self.estimate)(&light) <= threshold {
-            return Answer::Written(light);
+            return ToolResponse::Written(light);
         }
-        let least = format!(r#"{head},"note":"{SHORTENED}","memory":{{"id":"{id}"}}}}"#);
-        Answer::Written(least)
+        let least = format!(r#"{head},"note":"{SHORTENED_NOTE}","memory":{{"id":"{id}"}}}}"#);
+        ToolResponse::Written(least)
     }
 
-    fn deleted(&self, arguments: &Arguments) -> Result<Answer, ToolError> {
+    fn deleted(&self, arguments: &Arguments) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
         let deleted = self.capture.delete(&id)?;
         if deleted {
-            self.events.publish(None, EventKind::MemoryDeleted { id: id.clone() });
+            self.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
         }
-        Ok(Answer::Written(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
+        Ok(ToolResponse::Written(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
     }
 
     /// The memory called `id`, unless it has outlived its time.
@@ -409,8 +408,8 @@ impl ServerInner {
     }
 
     /// A memory is durable: whoever waits for that may begin.
-    pub(crate) fn wrote(&self, id: &MemoryId) {
-        self.events.publish(None, EventKind::MemoryCaptured { id: id.clone() });
+    pub(crate) fn notify_write(&self, id: &MemoryId) {
+        self.events.publish(None, ServerEventKind::MemoryCaptured { id: id.clone() });
         if let Some(backfill) = &self.backfill {
             backfill.notify();
         }
@@ -418,21 +417,21 @@ impl ServerInner {
 }
 
 /// Answers that were found at `now`, and where the next page begins.
-fn answers(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> Answer {
-    let mut set = Set::found(found, detail);
+fn search_response(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> ToolResponse {
+    let mut set = MemorySet::found(found, detail);
     set.next = found.hits.last().filter(|_| found.more).map(|last| {
         let position = RankPosition { score: last.score, id: last.memory.id.clone() };
-        Place::Answers { position, now }
+        CursorPosition::Ranking { position, now }
     });
-    Answer::Set(set)
+    ToolResponse::MemorySet(set)
 }
 
 /// The status of a memory; one that has none is active.
-fn status_of(memory: &Memory) -> Status {
+fn status(memory: &Memory) -> Status {
     memory.status.unwrap_or(Status::Active)
 }
 
-fn level(detail: Detail) -> lro_core::Detail {
+fn detail_level(detail: Detail) -> lro_core::Detail {
     match detail {
         Detail::Light => lro_core::Detail::Light,
         Detail::Medium => lro_core::Detail::Medium,

@@ -8,24 +8,24 @@ use mif::{Detail, Memory, MemoryId};
 use serde_json::Value;
 
 use super::arguments::ArgumentError;
-use crate::cursor::Place;
+use crate::cursor::CursorPosition;
 
 /// What a tool found out.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ToolResponse {
     /// One memory, as JSON.
     One(String),
     /// The outcome of a write, as JSON no larger than a reply may be.
     Written(String),
     /// Memories.
-    Set(Set),
+    MemorySet(MemorySet),
     /// Memories, and a text made from some of them.
-    PromptContext { set: Set, text: String, included: usize },
+    PromptContext { set: MemorySet, text: String, included: usize },
 }
 
 /// Memories, and what is known of them as a whole.
 #[derive(Debug)]
-pub(crate) struct Set {
+pub(crate) struct MemorySet {
     pub(crate) total_matches: u64,
     pub(crate) detail: Detail,
     pub(crate) lines: Vec<String>,
@@ -34,12 +34,12 @@ pub(crate) struct Set {
     pub(crate) ranked_by: Option<RankedBy>,
     pub(crate) warning: Option<String>,
     /// Where the next page begins, if there is one.
-    pub(crate) next: Option<Place>,
+    pub(crate) next: Option<CursorPosition>,
 }
 
-impl Set {
+impl MemorySet {
     /// Memories of a listing.
-    pub(crate) fn listed(memories: &[Memory], total_matches: u64, detail: Detail) -> Self {
+    pub(crate) fn from_listing(memories: &[Memory], total_matches: u64, detail: Detail) -> Self {
         Self {
             total_matches,
             detail,
@@ -83,7 +83,7 @@ impl Set {
             json.push_str(r#","scores":["#);
             for (n, score) in self.scores.iter().enumerate() {
                 let comma = if n > 0 { "," } else { "" };
-                let _ = write!(json, "{comma}{}", Value::from(rounded(*score)));
+                let _ = write!(json, "{comma}{}", Value::from(round_score(*score)));
             }
             json.push(']');
         }
@@ -92,7 +92,7 @@ impl Set {
     }
 
     /// The same with a text in the place of the memories.
-    pub(crate) fn json_of_context(&self, text: &str, included: usize) -> String {
+    pub(crate) fn context_json(&self, text: &str, included: usize) -> String {
         let mut json = self.head();
         let context = Value::from(text);
         let _ = write!(json, r#","included":{included},"context":{context}}}"#);
@@ -118,7 +118,7 @@ impl Set {
 }
 
 /// A score with as many digits as mean something.
-fn rounded(score: f64) -> f64 {
+fn round_score(score: f64) -> f64 {
     (score * 10_000.0).round() / 10_000.0
 }
 
@@ -134,9 +134,9 @@ pub(crate) fn tool_result(structured: &str, text: Option<&str>) -> String {
 /// Why a tool has no answer.
 pub(crate) enum ToolError {
     Arguments(ArgumentError),
-    Missing(MemoryId),
+    NotFound(MemoryId),
     /// There are as many memories as there may be.
-    Full(u64),
+    QuotaExceeded(u64),
     Store(StoreError),
 }
 
@@ -145,24 +145,24 @@ impl ToolError {
     pub(crate) fn class(&self) -> &'static str {
         match self {
             Self::Arguments(_) => "arguments",
-            Self::Missing(_) => "not_found",
-            Self::Full(_) => "quota",
+            Self::NotFound(_) => "not_found",
+            Self::QuotaExceeded(_) => "quota",
             Self::Store(StoreError::Busy | StoreError::Unavailable(_)) => "unavailable",
             Self::Store(_) => "storage",
         }
     }
 
     /// What the client is told.
-    pub(crate) fn told(&self) -> Called {
+    pub(crate) fn to_result(&self) -> Called {
         let class = self.class();
         match self {
             Self::Arguments(error) => Called::error(class, &error.message, &error.hint),
-            Self::Missing(id) => Called::error(
+            Self::NotFound(id) => Called::error(
                 class,
                 &format!("there is no memory {id}"),
                 "recall_memories and list_memories give ids.",
             ),
-            Self::Full(most) => Called::error(
+            Self::QuotaExceeded(most) => Called::error(
                 class,
                 &format!("there are {most} memories, as many as there may be"),
                 "Delete some, or ask the server's administrator for a larger quota.",

@@ -118,7 +118,7 @@ proptest! {
     fn prop_any_headers_are_read(values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..3)) {
         let found = bearer(values.iter().map(Vec::as_slice));
         match values.len() {
-            0 => prop_assert_eq!(found, Err(AuthorizationError::NoneGiven)),
+            0 => prop_assert_eq!(found, Err(AuthorizationError::Missing)),
             1 => prop_assert!(found.is_err() || values[0].len() > 7),
             _ => prop_assert_eq!(found, Err(AuthorizationError::Invalid)),
         }
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn prop_any_url_stays_within_its_quotation_marks(url in "\\PC{0,60}|[\\x00-\\x7f]{0,60}") {
-        let header = Challenge::NoneGiven.header(Some(&url));
+        let header = Challenge::Missing.header(Some(&url));
         prop_assert!(header.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()));
         prop_assert_eq!(header.matches('"').count(), 4);
         prop_assert!(header.ends_with('"') && !header.contains('\\'));

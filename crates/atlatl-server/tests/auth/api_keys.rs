@@ -1,6 +1,6 @@
 //! API keys, brought back as they were given, or not quite.
 
-use atlatl_server::auth::{ApiKey, KeyRecord, Scope, Scopes};
+use atlatl_server::auth::{ApiKey, AuthScope, KeyRecord, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::authority::{NOW, at};
@@ -67,7 +67,7 @@ fn a_key_lets_in_whom_its_record_says() {
     let principal = record(&key).admits(&key, now()).unwrap();
     assert_eq!(principal.tenant, "acme");
     assert_eq!(principal.subject, format!("key:{}", key.id()));
-    assert!(principal.scopes.has(Scope::Write) && !principal.scopes.has(Scope::Admin));
+    assert!(principal.scopes.has(AuthScope::Write) && !principal.scopes.has(AuthScope::Admin));
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use atlatl_server::auth::{Limit, TokenBucket};
+use atlatl_server::auth::{RateLimit, TokenBucket};
 use proptest::prelude::*;
 
 const MINUTE: u128 = 60_000_000_000;
 
-fn limit(per_minute: u32, burst: u32) -> Limit {
-    Limit::per_minute(NonZeroU32::new(per_minute).unwrap(), NonZeroU32::new(burst).unwrap())
+fn limit(per_minute: u32, burst: u32) -> RateLimit {
+    RateLimit::per_minute(NonZeroU32::new(per_minute).unwrap(), NonZeroU32::new(burst).unwrap())
 }
 
 /// Pauses in nanoseconds: none, short ones, long ones.

@@ -1,6 +1,6 @@
 //! Tokens of an authorization server, good ones and changed ones.
 
-use atlatl_server::auth::{KeySet, Scope, Scopes, TokenError, TokenRules, verify};
+use atlatl_server::auth::{AuthScope, KeySet, Scopes, TokenError, TokenRules, verify};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, crypto};
@@ -95,14 +95,14 @@ fn scopes_are_those_that_were_granted() {
     let plain = without(claims(), "scope");
     assert_eq!(of(&plain), Scopes::default());
     let admin = with(plain.clone(), "scope", "memory:admin profile");
-    assert_eq!(of(&admin), Scopes::from(Scope::Admin));
+    assert_eq!(of(&admin), Scopes::from(AuthScope::Admin));
     let text = with(plain.clone(), "scp", "memory:write");
-    assert_eq!(of(&text), Scopes::from(Scope::Write));
+    assert_eq!(of(&text), Scopes::from(AuthScope::Write));
     let list = with(plain.clone(), "scp", json!(["memory:read", 7, "memory:write x"]));
-    assert_eq!(of(&list), Scopes::from(Scope::Read));
+    assert_eq!(of(&list), Scopes::from(AuthScope::Read));
     // Where both are there, the one of the standard counts.
     let both = with(with(plain.clone(), "scope", "memory:read"), "scp", "memory:admin");
-    assert_eq!(of(&both), Scopes::from(Scope::Read));
+    assert_eq!(of(&both), Scopes::from(AuthScope::Read));
     let odd = with(with(plain, "scope", json!(["memory:read"])), "scp", "memory:admin");
     assert_eq!(of(&odd), Scopes::default());
 }

@@ -1,6 +1,6 @@
 //! Results that cannot be stored: what the client gets instead (spec L3).
 
-use atlatl_server::event::EventKind;
+use atlatl_server::event::ServerEventKind;
 use serde_json::{Value, json};
 
 use crate::fixture::{ERAS, Place, memories};
@@ -83,7 +83,9 @@ fn g21_a_set_that_cannot_be_stored_fits_the_threshold_and_says_that_it_is_cut() 
             let failed: Vec<_> = events
                 .iter()
                 .filter_map(|event| match &event.kind {
-                    EventKind::Offload(event) if event.kind.name() == "OffloadWriteFailed" => {
+                    ServerEventKind::Offload(event)
+                        if event.kind.name() == "OffloadWriteFailed" =>
+                    {
                         Some(serde_json::to_value(event).unwrap())
                     }
                     _ => None,

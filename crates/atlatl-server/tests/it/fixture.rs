@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use atlatl_memory::{Embedder, MemoryStore, OnConflict, SqliteStore};
-use atlatl_server::event::{Event, EventBus, EventSink};
-use atlatl_server::{MemoryServer, ServerConfig, stdio};
+use atlatl_server::event::{EventBus, ServerEvent, ServerEventSink};
+use atlatl_server::{MemoryServer, MemoryServerConfig, stdio};
 use lro::mcp::{Interceptor, Tools};
 use lro::{Extractor, Moment, Offloader, Spools};
 use lro_core::config::Config;
@@ -37,10 +37,10 @@ pub(crate) struct Place {
 
 /// Remembers what happened.
 #[derive(Default)]
-pub(crate) struct Kept(pub(crate) Mutex<Vec<Event>>);
+pub(crate) struct Kept(pub(crate) Mutex<Vec<ServerEvent>>);
 
-impl EventSink for Kept {
-    fn publish(&self, event: &Event) {
+impl ServerEventSink for Kept {
+    fn publish(&self, event: &ServerEvent) {
         self.0.lock().unwrap().push(event.clone());
     }
 }
@@ -94,7 +94,7 @@ impl Place {
                 .with_events(Arc::new(events.clone()))
         };
         let estimate = Arc::new(|text: &str| text.chars().count().div_ceil(4) as u64);
-        let mut parts = ServerConfig::new(self.store.clone(), estimate, self.clock);
+        let mut parts = MemoryServerConfig::new(self.store.clone(), estimate, self.clock);
         parts.embedder.clone_from(&self.embedder);
         parts.threshold_tokens = self.config.prompt.offload.threshold_tokens;
         if self.config.prompt.offload.enabled {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use atlatl_memory::StoreError;
 use atlatl_server::SignedLinks;
-use atlatl_server::auth::{ApiKey, KeyRecord, Limit, Scopes, TokenBucket, TokenRules};
+use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
 use atlatl_server::auth::{Authenticator, Fetch, Issuer, Keys};
-use atlatl_server::event::{EventBus, EventKind};
+use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use chrono::TimeDelta;
 use lro::{Moment, Spools};
@@ -149,7 +149,7 @@ fn new_memory() -> Value {
 fn denied(events: &Kept) -> Vec<(&'static str, Option<String>)> {
     let events = events.0.lock().unwrap();
     let denied = events.iter().filter_map(|event| match &event.kind {
-        EventKind::AccessDenied { reason, tenant, .. } => Some((*reason, tenant.clone())),
+        ServerEventKind::AccessDenied { reason, tenant, .. } => Some((*reason, tenant.clone())),
         _ => None,
     });
     denied.collect()
@@ -158,7 +158,7 @@ fn denied(events: &Kept) -> Vec<(&'static str, Option<String>)> {
 fn used(events: &Kept) -> Vec<(String, String, String)> {
     let events = events.0.lock().unwrap();
     let used = events.iter().filter_map(|event| match &event.kind {
-        EventKind::AccessUsed { tenant, subject, action } => {
+        ServerEventKind::AccessUsed { tenant, subject, action } => {
             Some((tenant.clone(), subject.clone(), action.clone()))
         }
         _ => None,
@@ -344,7 +344,7 @@ fn each_route_and_tool_needs_its_scope_and_none_has_another_in_it() {
 fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     let mut team = Team::new();
     let two = std::num::NonZeroU32::new(2).unwrap();
-    let bucket = TokenBucket::new(Limit::per_minute(two, two));
+    let bucket = TokenBucket::new(RateLimit::per_minute(two, two));
     team.tenants.get_mut("ann").unwrap().rate = Some(Arc::new(Mutex::new(bucket)));
     team.tenants.get_mut("bob").unwrap().busy = Some(Arc::new(Semaphore::new(1)));
     let busy = team.tenants["bob"].busy.clone().unwrap();

@@ -111,7 +111,8 @@ impl Served {
         let address = listener.address().unwrap().unwrap();
         let (stop, stopped) = http::stop();
         let thread = std::thread::spawn(move || {
-            http::run_for_many(tenants, authenticator, events, listener, options, stopped).unwrap();
+            http::run_multi_tenant(tenants, authenticator, events, listener, options, stopped)
+                .unwrap();
         });
         Self { address, token: None, stop: Some(stop), thread: Some(thread) }
     }
