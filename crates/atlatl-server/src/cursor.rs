@@ -1,7 +1,7 @@
-//! Cursor: where a reader stands, given to the reader to keep.
+//! Opaque, signed pagination cursors.
 //!
-//! Stateless: any process that shares the store can go on from it. Sealed: it says what we said.
-//! Bound to its question: with other arguments it is refused, not misread.
+//! A cursor is stateless: any process that shares the store can continue from it. It is signed, and
+//! bound to the arguments of its call: with other arguments it is rejected.
 
 use atlatl_memory::{ListPosition, RankPosition};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -12,28 +12,28 @@ use crate::signing::Signer;
 use crate::tools::arguments::ArgumentError;
 
 const PURPOSE: &str = "cursor";
-/// How long a reader may take for a page.
+/// How long a cursor is valid.
 const CURSOR_TTL: TimeDelta = TimeDelta::hours(24);
 
-/// A place in a listing or among answers.
+/// A position in a listing or a ranking.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CursorPosition {
     Listing(ListPosition),
     Ranking {
         position: RankPosition,
-        /// When the first page was asked for: time takes weight, and must not do so between pages.
+        /// The time of the first page. Decay must not change scores between pages.
         now: DateTime<Utc>,
     },
 }
 
 #[derive(Serialize, Deserialize)]
 struct CursorPayload {
-    /// What was asked.
+    /// The digest of the call's arguments.
     q: String,
-    /// Until when it is good, in seconds since 1970.
+    /// The expiry time, in seconds since 1970.
     x: i64,
     id: String,
-    /// The time that a listing is ordered by.
+    /// The value of a listing's sort column.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     at: Option<i64>,
     /// The bits of a score, and the time of the first page.
@@ -41,7 +41,7 @@ struct CursorPayload {
     rank: Option<(u64, i64)>,
 }
 
-/// Writes `position` in the answers to `question`.
+/// Encodes `position` in the results of `question`.
 pub(crate) fn write(
     signer: &Signer,
     question: &str,
@@ -65,7 +65,7 @@ pub(crate) fn write(
     signer.sign_token(PURPOSE, &json)
 }
 
-/// Reads a cursor that came with `question`.
+/// Decodes a cursor that came with `question`.
 pub(crate) fn read(
     signer: &Signer,
     question: &str,

@@ -1,7 +1,7 @@
-//! Dispatch: a request in, its result out.
+//! Dispatch of JSON-RPC requests to their handlers.
 //!
-//! What differs between the eras is settled here and in [`greeting`](crate::handshake): below, a
-//! result is a result.
+//! The differences between the protocol generations are handled here and in
+//! [`handshake`](crate::handshake). Below this layer a result has one form.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -24,15 +24,15 @@ use crate::tools::Tool;
 use crate::tools::definition::definition;
 use crate::trace::{DELIVERY, RequestSpan, STORE, code};
 
-/// How long a client may keep a list of ours, in milliseconds: tools change with the program alone.
+/// How long a client may cache a list, in milliseconds. Tools change only with the program.
 const LIST_TTL_MS: u64 = 60_000;
 
-/// How the result of a call begins that has become a task; no other result of ours does.
+/// The beginning of a result that is a task. No other result begins like this.
 const TASK_RESULT_PREFIX: &str = r#"{"resultType":"task""#;
 
 type Result<T> = std::result::Result<T, JsonRpcError>;
 
-/// Checks what every request from 2026-07-28 on says of itself.
+/// Checks the `_meta` that every request has from 2026-07-28 on.
 pub(crate) fn check_envelope(message: &Message<'_>) -> Result<()> {
     let missing = |name: &str| JsonRpcError::new(INVALID_PARAMS, format!("_meta lacks {name}"));
     let meta = meta::meta(message).ok_or_else(|| missing(PROTOCOL_VERSION))?;
@@ -41,7 +41,7 @@ pub(crate) fn check_envelope(message: &Message<'_>) -> Result<()> {
     check_version(&version)
 }
 
-/// Whether a version of the newer era is spoken here.
+/// Checks that a version of the newer generation is supported.
 pub(crate) fn check_version(version: &str) -> Result<()> {
     if version::is_spoken(version, Era::Modern) {
         return Ok(());
@@ -49,8 +49,8 @@ pub(crate) fn check_version(version: &str) -> Result<()> {
     Err(version::unsupported(&MODERN, version))
 }
 
-/// Whether the answer asks neither a store nor a disk. It takes less time than the way to a thread
-/// that may wait, and back.
+/// Returns whether the response needs neither the store nor a disk, so that it is faster to answer
+/// on the current thread.
 pub(crate) fn is_immediate(message: &Message<'_>) -> bool {
     let method = message.method.as_deref().unwrap_or_default();
     matches!(
@@ -60,9 +60,9 @@ pub(crate) fn is_immediate(message: &Message<'_>) -> bool {
 }
 
 impl MemoryServer {
-    /// The result of a request, as JSON. Blocking.
+    /// Answers a request with a result as JSON. Blocking.
     ///
-    /// The envelope of the newer era is the transport's to check, as it goes with headers.
+    /// The transport checks the envelope of the newer generation, together with its headers.
     pub fn answer(
         &self,
         message: &Message<'_>,
@@ -72,8 +72,8 @@ impl MemoryServer {
         self.answer_traced(message, client, cancel, &RequestSpan::default())
     }
 
-    /// The same, within the span of the request. A panic is this request's internal error: the server
-    /// goes on for everyone else.
+    /// Like [`answer`](Self::answer), within the span of the request. A panic becomes an internal
+    /// error of this request only.
     pub(crate) fn answer_traced(
         &self,
         message: &Message<'_>,
@@ -136,7 +136,7 @@ impl MemoryServer {
         Ok(self.with_result_fields(result, method, client.era))
     }
 
-    /// Adds what every result of the newer era has.
+    /// Adds the fields that every result of the newer generation has.
     fn with_result_fields(&self, result: String, method: &str, era: Era) -> String {
         if era == Era::Legacy {
             return result;
@@ -154,7 +154,7 @@ impl MemoryServer {
                 | "resources/read"
                 | "prompts/list"
         ) {
-            // Memories change, and are one person's.
+            // Memories change, and belong to one user.
             let varies = matches!(method, "resources/list" | "resources/read");
             head["ttlMs"] = if varies { 0.into() } else { LIST_TTL_MS.into() };
             head["cacheScope"] = "private".into();
@@ -228,7 +228,7 @@ impl MemoryServer {
         }
     }
 
-    /// 2025-11-25: the client wants a task.
+    /// 2025-11-25: the client requests a task.
     fn legacy_task(
         &self,
         tool: Tool,
@@ -247,7 +247,7 @@ impl MemoryServer {
         Ok(json!({"task": task.legacy()}).to_string())
     }
 
-    /// 2026-07-28: the server decides. What is quick is answered; only what is not is a task.
+    /// 2026-07-28: the server decides. A fast call is answered directly; a slow one becomes a task.
     fn call_or_task(
         &self,
         tool: Tool,
@@ -256,7 +256,7 @@ impl MemoryServer {
         cancel: &Cancel,
         span: &RequestSpan,
     ) -> String {
-        // Where there is no room for one more task, whoever asks waits.
+        // Without a free task slot the client waits for the result.
         let Ok(task) = self.begin_task(tool, arguments, client, None, span) else {
             return self.0.call(tool, arguments, client, "", span);
         };
@@ -281,7 +281,7 @@ impl MemoryServer {
         self.task(&id, client, span)
     }
 
-    /// 2025-11-25: waits for the result, and gives it.
+    /// 2025-11-25: waits for the result and returns it.
     fn task_result(
         &self,
         params: &Object<'_>,
@@ -329,13 +329,13 @@ impl MemoryServer {
     }
 }
 
-/// Asks the store, in a span of its own.
+/// Runs `ask` in a span for the store.
 fn in_store_span<T>(span: &RequestSpan, ask: impl FnOnce() -> Result<T>) -> Result<T> {
     let part = span.part(STORE);
     ask().inspect_err(|failure| part.fail(code(failure)))
 }
 
-/// Our own tools as `tools/list` gives them, made once.
+/// Returns the server's own tools for `tools/list`, rendered once.
 fn tools_listing(era: Era) -> &'static str {
     static LEGACY: LazyLock<String> = LazyLock::new(|| render_listing(Era::Legacy));
     static MODERN: LazyLock<String> = LazyLock::new(|| render_listing(Era::Modern));

@@ -1,4 +1,4 @@
-//! Responses to `initialize` and `server/discover`.
+//! The client of a request, and the responses to `initialize` and `server/discover`.
 
 use lro_wire::meta::{CLIENT_CAPABILITIES, EXTENSION, Era};
 use lro_wire::version::{LEGACY, MODERN};
@@ -6,6 +6,9 @@ use lro_wire::{Message, Object, meta, version};
 use serde_json::{Value, json};
 
 use super::server::MemoryServer;
+
+/// The tasks extension, from 2026-07-28 on.
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 const INSTRUCTIONS: &str = "A memory that outlasts conversations. Before you answer what may have \
     come up before, call recall_memories. When a decision, a preference, an incident or a way of \
@@ -33,7 +36,7 @@ impl MemoryServer {
         });
         if version == LEGACY[0] {
             let mut tasks = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
-            // Over HTTP nobody knows whose tasks they are.
+            // Over HTTP the owner of a task is unknown.
             if client.transport == Transport::Stdio {
                 tasks["list"] = json!({});
             }
@@ -64,50 +67,45 @@ impl MemoryServer {
     }
 }
 
-// --- Client: who asks, and what that says about the form of the answer.
-
-/// The extension of tasks, from 2026-07-28 on.
-pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-
-/// Where a request came from.
+/// The transport of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
-    /// From the process that started us, on the same machine.
+    /// From the parent process, on the same machine.
     Stdio,
     /// From anywhere.
     Http,
 }
 
-/// Who asks.
+/// The properties of a client that determine the form of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientInfo {
-    /// How it speaks.
+    /// The protocol generation.
     pub era: Era,
-    /// Spec P2: it stands between, and keeps large results itself. Anyone may say so: it changes the
-    /// form of an answer and nothing else.
+    /// Spec P2: the client is a proxy that offloads large results itself. Any client may claim
+    /// that, since it only changes the form of a response.
     pub proxy: bool,
-    /// Where it is.
+    /// The transport.
     pub transport: Transport,
-    /// Whether it takes a task for an answer (2026-07-28).
+    /// Whether it accepts a task as a result (2026-07-28).
     pub tasks: bool,
 }
 
 impl ClientInfo {
-    /// A client that has said nothing yet.
+    /// Creates a client without declared capabilities.
     pub fn new(era: Era, transport: Transport) -> Self {
         Self { era, proxy: false, transport, tasks: false }
     }
 
-    /// A client that says in every request who it is.
+    /// Determines the client from a request that declares its capabilities.
     pub fn from_request(message: &Message<'_>, transport: Transport) -> Self {
         let capabilities = meta::meta(message).and_then(|meta| meta.at(&[CLIENT_CAPABILITIES]));
         let tasks = capabilities.and_then(|has| has.at(&["extensions", TASKS_EXTENSION])).is_some();
         Self { era: Era::Modern, proxy: meta::is_proxy(message), transport, tasks }
     }
 
-    /// The same client, known as a proxy or not.
+    /// Sets whether the client is a proxy.
     pub fn as_proxy(mut self, proxy: bool) -> Self {
         self.proxy = proxy;
         self

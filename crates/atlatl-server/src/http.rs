@@ -1,6 +1,7 @@
-//! HTTP: MCP for many clients at `/mcp`, beside an API for programs under `/v1`.
+//! The HTTP server: MCP at `/mcp`, and an API for programs under `/v1`.
 //!
-//! Nothing is kept between requests: what a client must bring back is sealed and given to it.
+//! The server keeps no state between requests: state that a client must return is signed and sent
+//! to it.
 
 mod admission;
 mod api;
@@ -40,37 +41,38 @@ use crate::event::EventBus;
 use crate::server::MemoryServer;
 use crate::trace::Tracer;
 
-/// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
+/// The maximum length of a request body: a memory has at most 1 MiB, and escaping makes it six
+/// times longer at worst.
 const MAX_BODY_LEN: usize = 8 << 20;
-/// How long an answer that is under way may take when the server ends.
+/// How long running responses may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// As many connections as leave some of the 1024 files that a process may usually have open.
+/// The default number of connections, which leaves some of the usual limit of 1024 open files.
 const MAX_CONNECTIONS: usize = 768;
 
-/// How a server is reached.
+/// The options of the HTTP server.
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// `Host` headers that are answered, besides those of this machine.
+    /// Allowed `Host` headers, besides the names of this machine.
     pub allowed_hosts: Vec<String>,
-    /// `Origin` headers that are answered, besides the listener's own.
+    /// Allowed `Origin` headers, besides the listener's own.
     pub allowed_origins: Vec<String>,
-    /// Tokens one of which a request needs; `None` for a Unix socket alone.
+    /// The bearer tokens, one of which a request needs. `None` is allowed for a Unix socket only.
     pub tokens: Option<BearerTokens>,
-    /// What the one tenant is called in the audit.
+    /// The name of the single tenant in the audit log.
     pub tenant: String,
-    /// Where stored results lie, for `/v1/offloads`.
+    /// The spools of stored results, for `/v1/offloads`.
     pub spools: Option<Spools>,
-    /// Who tells whether a link to a stored result is ours.
+    /// The verifier of signed links to stored results.
     pub links: Option<Arc<SignedLinks>>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Who collects what requests do, if anyone.
+    /// The tracer, if traces are collected.
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// How long it goes on answering when it is stopped, and says that it is not ready, so that
-    /// nobody is sent here any more.
+    /// How long the server keeps answering after it was stopped while it reports that it is not
+    /// ready, so that load balancers stop sending requests.
     pub drain: Duration,
-    /// Connections at a time; further ones wait.
+    /// The maximum number of connections. Further ones wait.
     pub connections: usize,
 }
 
@@ -91,20 +93,20 @@ impl Default for HttpOptions {
     }
 }
 
-/// What the handler of a request has: what its tenant has.
+/// The request context of a handler: everything that belongs to its tenant.
 #[derive(Clone)]
 struct App {
     server: MemoryServer,
     spools: Option<Spools>,
     metrics: Arc<Metrics>,
     tracer: Option<Arc<dyn Tracer>>,
-    /// Who asks.
+    /// The authenticated principal.
     principal: Principal,
     state: HttpState,
 }
 
-/// Serves `listener` until it is stopped: one tenant for all clients. Fails where a TCP listener has no
-/// tokens. Blocking: it has threads of its own.
+/// Serves `listener` until it is stopped, with one tenant for all clients. Fails if a TCP listener
+/// has no tokens. Blocking: it starts its own threads.
 pub fn run(
     server: MemoryServer,
     listener: Listener,
@@ -126,8 +128,8 @@ pub fn run(
     serve(Arc::new(SingleTenant(tenant)), authentication, events, listener, options, stopped)
 }
 
-/// The same for many tenants: whose memories are asked for, `authenticator` says. The options' tokens, places
-/// and links are not looked at.
+/// Like [`run`], for many tenants: `authenticator` determines the tenant of a request. The tokens,
+/// spools and links of the options are ignored.
 pub fn run_multi_tenant(
     tenants: Arc<dyn Tenants>,
     authenticator: Arc<Authenticator>,
@@ -174,7 +176,7 @@ fn serve(
     lro_http::serve(move || router(state, &Arc::new(guard)), listener, bounds, stop)
 }
 
-/// Every path with what it needs: the one list that the router is made of.
+/// Every path with its exposure. The router is built from this list.
 fn routes() -> Vec<Route<HttpState>> {
     use Exposure::{Authenticated, Public, SignedLink};
     let memory = get(api::read).put(api::replace).delete(api::delete);
@@ -194,7 +196,7 @@ fn routes() -> Vec<Route<HttpState>> {
     ]
 }
 
-/// The paths of a server and what they need, for those who try all of them.
+/// Returns the paths of the server with their exposure, for tests that try all of them.
 pub fn paths() -> Vec<(&'static str, Exposure)> {
     routes().into_iter().map(|route| (route.path, route.exposure)).collect()
 }
@@ -208,7 +210,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
     let asked = guard
         .before(of(Exposure::Authenticated))
         .layer(from_fn_with_state(state.clone(), admission::admit))
-        // A link is proof enough of itself.
+        // The signature of a link is its authentication.
         .merge(of(Exposure::SignedLink))
         .layer(from_fn_with_state(state.clone(), admission::limit_concurrency))
         .merge(of(Exposure::Public))
@@ -221,14 +223,14 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
         .with_state(state)
 }
 
-/// Runs `work`, which may wait for a disk, with the permits of the request.
+/// Runs blocking `work` with the permits of the request.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     limits::blocking(work).await.map_err(|_| Problem::broken())
 }
 
-/// Answers 500 where a handler panics, so that neither the connection nor the server ends with it.
+/// Answers 500 if a handler panics, so that the connection and the server continue.
 async fn catch_panic(request: Request, next: Next) -> Response {
     let caught = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     caught.unwrap_or_else(|_| Problem::broken().into_response())

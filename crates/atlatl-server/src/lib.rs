@@ -1,8 +1,8 @@
-//! The Atlatl memory server: MCP in both eras, over stdio and HTTP, and an HTTP API.
+//! The Atlatl memory server: MCP over stdio and HTTP in both protocol generations, and an HTTP API.
 //!
-//! [`MemoryServer`] answers requests and knows no transport; [`stdio::serve`] carries them over a
-//! pair of streams. Tools know nothing of offloading: what they answer is written, and what is
-//! written passes the interceptor.
+//! [`MemoryServer`] answers requests independently of the transport; [`stdio::serve`] carries them
+//! over a pair of streams. The tools know nothing of offloading: their results pass the
+//! interceptor.
 
 pub mod auth;
 mod cursor;

@@ -1,4 +1,11 @@
-//! TODO module doc
+//! Capacity limits: permits owned by the work that uses them, and the memory quota.
+//!
+//! A client may disconnect while its request waits for a store. Work that has started on a blocking
+//! thread continues, so a permit is released when that work ends, not when the request does.
+//! Otherwise abandoned requests would accumulate threads without bound.
+//!
+//! Memories are counted periodically and not with every write, since counting takes longer than
+//! writing. A tenant may exceed its quota by what all servers write within [`COUNT_TTL`].
 
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,28 +17,25 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use super::server::ServerInner;
 use super::tools::response::ToolError;
 
-// --- Permit: a share of the server's capacity, owned by the work that uses it.
-// ---
-// --- A client may disconnect while its request waits for a store. Work that has begun on a blocking thread
-// --- goes on without it, so a permit is released when that work ends, not when the request does. Otherwise
-// --- abandoned requests would pile up threads without bound.
-
-/// Pieces of stored results that are read at a time, by all responses that are being sent.
+/// The maximum number of concurrent reads of stored results by all responses.
 const MAX_STREAM_READS: usize = 64;
+/// How long a count is used.
+const COUNT_TTL: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
-    /// The permits of the request that the task works on.
+    /// The permits of the current request.
     static PERMITS: Arc<Permits>;
 }
 
 /// The permits of one request.
 struct Permits {
     _server: OwnedSemaphorePermit,
-    /// Known only once the request is authenticated.
+    /// Set after authentication.
     tenant: OnceLock<OwnedSemaphorePermit>,
 }
 
-/// Runs a request that holds a permit of the server; what it gives to [`blocking`] holds it too.
+/// Runs a request that holds a permit of the server. Work that it passes to [`blocking`] holds the
+/// permit too.
 pub(crate) async fn with_permit<T>(
     server: OwnedSemaphorePermit,
     request: impl Future<Output = T>,
@@ -40,24 +44,24 @@ pub(crate) async fn with_permit<T>(
     PERMITS.scope(Arc::new(permits), request).await
 }
 
-/// Adds a permit of the tenant to those of the current request.
+/// Adds a permit of the tenant to the current request.
 pub(crate) fn add_tenant(permit: OwnedSemaphorePermit) {
     // Without a request there is no work that could outlive it.
     let _ = PERMITS.try_with(|permits| permits.tenant.set(permit));
 }
 
-/// A blocking task that is not started any more once nothing waits for it.
+/// A blocking task that is not started if its caller is gone.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
-        // Of no effect on work that has begun.
+        // Has no effect on work that has started.
         self.0.abort();
     }
 }
 
-/// Runs `work`, which may block, on a thread for that, with the permits of the current request. If the
-/// request is dropped before the work began, the work is dropped too.
+/// Runs `work` on a blocking thread with the permits of the current request. If the request is
+/// dropped before the work starts, the work is dropped too.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -65,14 +69,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
     run_holding(permits, work).await
 }
 
-/// Reads a piece of a response that is being sent. The request itself has been handled by then, so that
-/// it waits for a permit of its own.
+/// Reads a chunk of a response body. The request has been handled by then, so the read waits for
+/// its own permit.
 pub(crate) async fn stream_read<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     static READS: LazyLock<Arc<Semaphore>> =
         LazyLock::new(|| Arc::new(Semaphore::new(MAX_STREAM_READS)));
-    // It is never closed.
+    // The semaphore is never closed.
     let permit = Arc::clone(&READS).acquire_owned().await.ok();
     run_holding(permit, work).await
 }
@@ -90,32 +94,24 @@ pub(crate) async fn run_holding<P: Send + 'static, T: Send + 'static>(
     (&mut running.0).await
 }
 
-// --- Quota: how many memories there may be.
-// ---
-// --- They are counted now and again and not with every write, since counting takes longer than writing: a
-// --- tenant may be over by what all servers write in [`COUNT_TTL`].
-
-/// For how long a count is good.
-const COUNT_TTL: Duration = Duration::from_secs(10);
-
-/// Room for memories.
+/// A limit on the number of memories.
 #[derive(Default)]
 pub(crate) struct MemoryQuota(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     max: Option<u64>,
-    /// When they were counted, and how many there are with those that came since.
+    /// The time of the count, and the count with the memories added since.
     counted: Option<(Instant, u64)>,
 }
 
 impl MemoryQuota {
-    /// From now on there may be so many.
+    /// Sets the limit.
     pub(crate) fn set_limit(&self, max: Option<u64>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { max, counted: None };
     }
 
-    /// Takes a place for one more; how many there may be, if there is none.
+    /// Reserves one memory. Fails with the limit if it is reached.
     fn take(&self, count: impl FnOnce() -> Result<u64, StoreError>) -> Result<(), ToolError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(max) = state.max else { return Ok(()) };
@@ -134,7 +130,7 @@ impl MemoryQuota {
 }
 
 impl ServerInner {
-    /// Whether one more memory may be kept.
+    /// Reserves quota for one memory.
     pub(crate) fn reserve_memory(&self) -> Result<(), ToolError> {
         self.quota.take(|| {
             let mut any = Filter::default();

@@ -1,4 +1,4 @@
-//! TODO module doc
+//! MCP resources (memories that a user selects in a client), the recall prompt, and completion.
 
 use atlatl_memory::{Filter, Order, RecallRequest, StoreError};
 use lro_wire::meta::Era;
@@ -10,17 +10,20 @@ use super::cursor;
 use super::cursor::CursorPosition;
 use super::server::MemoryServer;
 
-// --- Resource: memories that a person picks in a client.
-
 const URI_SCHEME: &str = "memory://";
-/// Memories on one page of the list.
+/// The number of memories per page.
 const PAGE_LEN: usize = 100;
-/// What `resources/read` says before 2026-07-28 of what is not there.
+/// The error code of a missing resource before 2026-07-28.
 const NOT_FOUND: i32 = -32002;
-/// What a cursor of this list belongs to.
+/// The text that a cursor of this list is bound to.
 const CURSOR_SCOPE: &str = "resources/list";
+const PROMPT_NAME: &str = "recall";
+/// The default token budget of a context.
+const DEFAULT_BUDGET_TOKENS: u64 = 4000;
+/// The maximum number of completions.
+const MAX_COMPLETIONS: usize = 20;
 
-/// How a memory is read.
+/// The format of a resource.
 #[derive(Clone, Copy)]
 enum ResourceFormat {
     Markdown,
@@ -28,7 +31,7 @@ enum ResourceFormat {
 }
 
 impl MemoryServer {
-    /// The memories, the newest first.
+    /// Lists memories as resources, newest first.
     pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let now = self.0.now();
         let signer = self.0.signer().map_err(|error| internal_error(&error))?;
@@ -120,18 +123,10 @@ fn resource(memory: &Memory) -> Value {
     })
 }
 
-/// What an engine says may name paths, which are nobody's business.
+/// The error of an engine may contain paths, so only the top-level message is sent.
 pub(crate) fn internal_error(error: &StoreError) -> JsonRpcError {
     JsonRpcError::new(INTERNAL, error.to_string())
 }
-
-// --- Prompt: what is remembered, put into a conversation by a person; and help while typing.
-
-const PROMPT_NAME: &str = "recall";
-/// Tokens of a context when nobody says how many.
-const DEFAULT_BUDGET_TOKENS: u64 = 4000;
-/// The most that a client is offered while typing.
-const MAX_COMPLETIONS: usize = 20;
 
 impl MemoryServer {
     pub(crate) fn prompts() -> String {
@@ -174,8 +169,8 @@ impl MemoryServer {
         Ok(json!({"description": "What is remembered", "messages": [message]}).to_string())
     }
 
-    /// What may be meant by what was typed so far: the ids of memories for a template, titles for
-    /// the topic of a prompt, nothing for what we do not know.
+    /// Completes what was typed so far: ids of memories for a resource template, titles for the
+    /// topic of the prompt, nothing for anything else.
     pub(crate) fn complete(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let wrong = |said: &str| JsonRpcError::new(INVALID_PARAMS, said);
         let about = params.clone().at(&["ref"]).ok_or_else(|| wrong("ref is missing"))?;

@@ -1,4 +1,4 @@
-//! Server: what a memory server is made of.
+//! The memory server and its configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,45 +17,45 @@ use crate::event::EventBus;
 use crate::signing::{Signer, StoreSigner};
 use crate::tasks::{TaskSlots, Tasks};
 
-/// How long a call may take before a client that takes tasks gets one.
+/// How long a call may take before it becomes a task, for clients that support tasks.
 const TASK_AFTER: Duration = Duration::from_secs(1);
 
-/// What a server is put together from.
+/// The configuration of a memory server.
 #[non_exhaustive]
 pub struct MemoryServerConfig {
-    /// Where memories are.
+    /// The store of memories.
     pub store: Arc<dyn MemoryStore>,
-    /// What turns text into vectors, if anything.
+    /// The embedder, if there is one.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// What makes missing vectors in the background. Servers of one process share it; without one, a
-    /// server with an embedder has its own.
+    /// The background worker for missing vectors. Servers of one process share it; without one, a
+    /// server with an embedder starts its own.
     pub backfill: Option<EmbeddingBackfill>,
-    /// How many tasks may run. Servers of one process share it.
+    /// The limit on running tasks, shared by the servers of a process.
     pub task_slots: TaskSlots,
-    /// What keeps large results; `None` where offloading is off.
+    /// Offloads large results; `None` if offloading is off.
     pub interceptor: Option<Interceptor>,
-    /// The tools that ask stored results.
+    /// The tools that query stored results.
     pub extraction: Option<Tools>,
-    /// How many tokens a memory result may have, for those who ask; 0 where there is no bound.
+    /// The threshold in tokens that clients are shown; 0 for none.
     pub threshold_tokens: u32,
-    /// Spec P1: whether clients over HTTP can open the files we write.
+    /// Spec P1: whether HTTP clients can open the files of this server.
     pub shared_filesystem: bool,
-    /// Whether stored results are given by links, to clients anywhere.
+    /// Whether stored results are delivered as signed links.
     pub links: bool,
-    /// How often stored results are cleaned that all servers share, by one of them at a time.
+    /// The interval at which stored results of all servers are cleaned up, by one server at a time.
     pub cleanup: Option<Duration>,
-    /// How many tokens a text takes.
+    /// The token estimator.
     pub estimate: TokenEstimator,
-    /// Who is told what happens.
+    /// Receives the events of the server.
     pub events: EventBus,
-    /// What time it is, and random numbers.
+    /// The clock and the source of randomness.
     pub clock: fn() -> Moment,
-    /// Our version.
+    /// The version of the program.
     pub version: String,
 }
 
 impl MemoryServerConfig {
-    /// The least that a server needs: it never offloads, and nobody watches.
+    /// Creates the minimal configuration: no offloading, no event sinks.
     pub fn new(
         store: Arc<dyn MemoryStore>,
         estimate: TokenEstimator,
@@ -80,7 +80,7 @@ impl MemoryServerConfig {
     }
 }
 
-/// A memory server, without a transport. Cheap to clone.
+/// A memory server without a transport. Cheap to clone.
 #[derive(Clone)]
 pub struct MemoryServer(pub(crate) Arc<ServerInner>);
 
@@ -106,27 +106,27 @@ pub(crate) struct ServerInner {
     pub(crate) version: String,
 }
 
-/// What becomes of a large set of memories.
+/// How a large set of memories is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// It is stored, and described.
+    /// Stored, with a descriptor in the response.
     Offload,
-    /// Spec P2: it is sent whole, to a proxy that does the same.
+    /// Spec P2: sent whole, to a proxy that offloads itself.
     Whole,
-    /// Spec A5: it is sent in pages.
+    /// Spec A5: sent in pages.
     Pages,
 }
 
 impl MemoryServer {
-    /// Puts a server together. With an embedder it begins to make the vectors that are missing. The
-    /// store need not be there yet.
+    /// Creates a server. With an embedder it starts to make missing vectors. The store need not be
+    /// reachable yet.
     pub fn new(config: MemoryServerConfig) -> Self {
         let signer = StoreSigner::new(config.store.clone());
-        // What is there is fetched before anyone waits for it.
+        // If the store is reachable, its secret is read before the first request.
         let _ = signer.get();
         let recall = RecallService::new(config.store.clone(), config.embedder.clone());
         let backfill = config.embedder.clone().and_then(|embedder| {
-            // Vectors may lag for as long as they like; recall says by what it ranked.
+            // Vectors may lag; a recall reports how it ranked.
             let own = || EmbeddingBackfill::start(embedder, 1, |_| {}).ok();
             let backfill = config.backfill.clone().or_else(own)?;
             Some(backfill.register(config.store.clone()))
@@ -154,43 +154,43 @@ impl MemoryServer {
         }))
     }
 
-    /// From now on there may be so many memories, or any number.
+    /// Limits the number of memories from now on; `None` for no limit.
     pub fn bound(&self, memories: Option<u64>) {
         self.0.quota.set_limit(memories);
     }
 }
 
 impl ServerInner {
-    /// What signs what clients bring back. Its key is the store's, which may not be there.
+    /// Returns the signer of client-held state. Its key is in the store, which may be unreachable.
     pub(crate) fn signer(&self) -> Result<&Signer, StoreError> {
         self.signer.get()
     }
 
-    /// What time it is. No finer than a cursor keeps it: the first page and the next must agree.
+    /// Returns the current time with the precision of a cursor, so that all pages agree.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.clock)().now.trunc_subsecs(6)
     }
 
-    /// This moment, for a memory that is made.
+    /// Returns the seed of a new memory's id.
     pub(crate) fn moment(&self) -> atlatl_memory::MemoryIdSeed {
         let Moment { now, random } = (self.clock)();
         atlatl_memory::MemoryIdSeed { now, random }
     }
 
-    /// What becomes of a large set of memories for `client`. The table is in
+    /// Returns how a large set of memories is delivered to `client`. The table is in
     /// `docs/concepts/offloading.md`.
     pub(crate) fn delivery(&self, client: ClientInfo) -> Delivery {
         let within_reach =
             client.transport == Transport::Stdio || self.shared_filesystem || self.links;
         match self.interceptor {
-            // Who keeps results itself is given them whole, whatever we could do.
+            // A client that offloads itself gets everything inline.
             _ if client.proxy => Delivery::Whole,
             Some(_) if within_reach => Delivery::Offload,
             _ => Delivery::Pages,
         }
     }
 
-    /// The tools that ask stored results, where `client` can have any.
+    /// Returns the extraction tools, if `client` can use them.
     pub(crate) fn extraction_for(&self, client: ClientInfo) -> Option<&Tools> {
         self.extraction.as_ref().filter(|_| self.delivery(client) == Delivery::Offload)
     }

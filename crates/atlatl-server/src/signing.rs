@@ -1,7 +1,11 @@
-//! HMAC signatures for state that a client holds: cursors, tasks and sessions.
+//! HMAC signatures for client-held state (cursors, tasks and sessions), and signed URLs of stored
+//! results.
 //!
-//! A server that keeps nothing between requests gives its state to the client. The seal says that
-//! it is ours: whoever shares the store shares the key, so any process may break it.
+//! A stateless server sends its state to the client. The signature proves that the server wrote it.
+//! All processes that share the store share the key, so any of them can verify it.
+//!
+//! A signed URL gives read access to one object of one tenant until a time; changing any of them
+//! invalidates it. No other authentication is required, so the URL is short-lived and never logged.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,14 +20,17 @@ use sha2::Sha256;
 
 use super::auth::is_tenant;
 
-/// Of the signature; as many as nobody guesses.
+/// The length of a truncated signature.
 const SIGNATURE_BYTES: usize = 16;
+const LINK_PURPOSE: &str = "link";
+/// How long a signed URL is valid.
+const LINK_TTL: TimeDelta = TimeDelta::minutes(5);
 
 /// Signs with the store's secret.
 #[derive(Clone)]
 pub(crate) struct Signer([u8; 32]);
 
-/// The seal of a store that may not be there yet.
+/// The signer of a store that may not be reachable yet.
 pub(crate) struct StoreSigner {
     store: Arc<dyn MemoryStore>,
     signer: OnceLock<Signer>,
@@ -34,7 +41,7 @@ impl StoreSigner {
         Self { store, signer: OnceLock::new() }
     }
 
-    /// The seal, whose key is fetched once.
+    /// Returns the signer. The key is read from the store once.
     pub(crate) fn get(&self) -> Result<&Signer, StoreError> {
         if let Some(signer) = self.signer.get() {
             return Ok(signer);
@@ -45,14 +52,14 @@ impl StoreSigner {
 }
 
 impl Signer {
-    /// Of a signature as text.
+    /// The length of a signature as text.
     pub(crate) const SIGNATURE_CHARS: usize = 22;
 
     pub(crate) fn new(secret: [u8; 32]) -> Self {
         Self(secret)
     }
 
-    /// `text` under a seal that is good for `purpose` alone; safe in a URL.
+    /// Signs `text` for one `purpose`, and returns both in one URL-safe token.
     pub(crate) fn sign_token(&self, purpose: &str, text: &str) -> String {
         let mut bytes = self.mac(purpose, text.as_bytes()).finalize().into_bytes().to_vec();
         bytes.truncate(SIGNATURE_BYTES);
@@ -60,7 +67,7 @@ impl Signer {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What was sealed for `purpose`.
+    /// Verifies a token for `purpose`, and returns its text.
     pub(crate) fn verify_token(&self, purpose: &str, sealed: &str) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (signature, text) = bytes.split_at_checked(SIGNATURE_BYTES)?;
@@ -69,20 +76,20 @@ impl Signer {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// A signature of `text` for `purpose` alone, where the text travels apart; safe in a URL.
+    /// Returns a detached, URL-safe signature of `text` for one `purpose`.
     pub(crate) fn signature(&self, purpose: &str, text: &str) -> String {
         let signature = self.mac(purpose, text.as_bytes()).finalize().into_bytes();
         URL_SAFE_NO_PAD.encode(&signature[..SIGNATURE_BYTES])
     }
 
-    /// Whether it is one.
+    /// Verifies a detached signature.
     pub(crate) fn is_valid_signature(&self, purpose: &str, text: &str, signature: &str) -> bool {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
         signature.len() == SIGNATURE_BYTES
             && self.mac(purpose, text.as_bytes()).verify_truncated_left(&signature).is_ok()
     }
 
-    /// A short text that differs where `text` does.
+    /// Returns a short digest of `text`.
     pub(crate) fn digest(&self, text: &str) -> String {
         self.signature("digest", text)
     }
@@ -96,54 +103,44 @@ impl Signer {
     }
 }
 
-// --- Short-lived signed URLs of stored results.
-// ---
-// --- It opens one object of one tenant, to be read, until a time; a change of any of them breaks it. Any
-// --- process on the same store can tell. Behind a link nobody is asked for a token: so it is short-lived,
-// --- and never written to a log.
-
-const LINK_PURPOSE: &str = "link";
-/// How long a link is good.
-const LINK_TTL: TimeDelta = TimeDelta::minutes(5);
-
-/// Makes links, and tells whether one is ours.
+/// Creates and verifies signed URLs.
 pub struct SignedLinks {
     tenant: String,
-    /// Where the server is reached, without a path.
+    /// The base URL of the server, without a path.
     base: String,
     signer: StoreSigner,
 }
 
-/// What became of a link that somebody brought.
+/// The result of verifying a signed URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedUrl {
-    /// It opens the result.
+    /// It gives access to the result.
     Valid,
-    /// It did once.
+    /// It has expired.
     Expired,
-    /// It is none, or another result's.
+    /// It is not valid, or belongs to another result.
     Invalid,
 }
 
 impl SignedLinks {
-    /// Links to results of `tenant` on the server that clients reach at `base`.
+    /// Creates signed URLs for results of `tenant` on the server at `base`.
     pub fn new(store: Arc<dyn MemoryStore>, tenant: &str, base: &str) -> Self {
         let base = base.trim_end_matches('/').to_owned();
         Self { tenant: tenant.to_owned(), base, signer: StoreSigner::new(store) }
     }
 
-    /// Whose result a link says that it opens, by its last part.
+    /// Returns the tenant that the last path segment claims.
     pub fn tenant_of(part: &str) -> Option<String> {
         let mut parts = part.split('.');
         let (encoded, until) = (parts.next()?, parts.next()?);
         let signature = parts.next().filter(|_| parts.next().is_none())?;
-        // What cannot be one of ours is not worth looking for whose it would be.
+        // A malformed link is rejected before the tenant is looked up.
         until.parse::<i64>().ok().filter(|_| signature.len() == Signer::SIGNATURE_CHARS)?;
         let name = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
         Some(name).filter(|name| is_tenant(name))
     }
 
-    /// Whether the last part of a link opens the result `id` now.
+    /// Verifies the last path segment of a link to the result `id`.
     pub fn verify(
         &self,
         id: ResultId,
@@ -160,7 +157,7 @@ impl SignedLinks {
         let Some(end) = until.parse::<i64>().ok().filter(|_| ours) else {
             return Ok(SignedUrl::Invalid);
         };
-        // As it is spelled: a time with a plus or a zero before it was never signed.
+        // The text is verified as written: a time with a plus or a leading zero was never signed.
         if !self.signer.get()?.is_valid_signature(
             LINK_PURPOSE,
             &self.signed_text(id, until),
@@ -171,7 +168,7 @@ impl SignedLinks {
         Ok(if now.timestamp() < end { SignedUrl::Valid } else { SignedUrl::Expired })
     }
 
-    /// What a signature is for.
+    /// Returns the text that is signed.
     fn signed_text(&self, id: ResultId, until: &str) -> String {
         format!("GET\n{}\n{id}\n{until}", self.tenant)
     }
@@ -246,7 +243,7 @@ mod tests {
             verify(&ours, ResultId::new(1_800_000_000_000, 43), part, 0),
             SignedUrl::Invalid
         );
-        // A change of any sign breaks it.
+        // Changing any character invalidates it.
         for at in 0..part.len() {
             let mut changed = part.to_owned().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };

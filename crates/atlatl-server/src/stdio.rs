@@ -1,7 +1,8 @@
-//! Stdio: one client, on the other end of a pair of streams.
+//! The stdio transport: one client on a pair of streams.
 //!
-//! The reader never waits for an answer: requests beyond those that run are queued, and a further thread
-//! writes what needs no work. So a ping is answered and a cancellation is heard however much is under way.
+//! The reader never waits for a response: requests beyond the running ones are queued, and a
+//! separate thread writes immediate responses. A ping is answered and a cancellation is received
+//! under any load.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -19,17 +20,18 @@ use super::handshake::{ClientInfo, Transport};
 use crate::dispatch::{check_envelope, is_immediate};
 use crate::server::MemoryServer;
 
-/// Requests that are answered at the same time; further ones are queued.
+/// The maximum number of concurrently answered requests. Further ones are queued.
 const MAX_RUNNING: usize = 32;
-/// Requests in the queue, and their bytes; further ones are refused.
+/// The maximum number of queued requests, and their total size. Further ones are refused.
 const MAX_QUEUED: usize = 1024;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// Answers without work that wait to be written, while the client reads nothing.
+/// The maximum number of immediate responses that wait to be written while the client does not
+/// read.
 const MAX_IMMEDIATE: usize = 1024;
-/// How long what is under way may take after the client closed its end.
+/// How long running requests may take after the client closed its end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request, with what is known of its client.
+/// A request with its client.
 struct Request {
     line: String,
     id: Id,
@@ -38,7 +40,7 @@ struct Request {
 }
 
 impl Request {
-    /// The response, unless it was cancelled.
+    /// Returns the response, unless the request was cancelled.
     fn response(&self, server: &MemoryServer) -> Option<String> {
         if self.cancel.is_cancelled() {
             return None;
@@ -52,7 +54,7 @@ impl Request {
     }
 }
 
-/// Requests under way and queued, and how to stop them.
+/// Running and queued requests, with their cancellation handles.
 #[derive(Default)]
 struct Requests {
     state: Mutex<State>,
@@ -64,13 +66,13 @@ struct State {
     cancels: HashMap<IdKey, Cancel>,
     queue: VecDeque<Request>,
     queued_bytes: usize,
-    /// Threads that answer.
+    /// The number of threads that answer requests.
     running: usize,
-    /// Answers without work that are not written yet.
+    /// The number of immediate responses not written yet.
     immediate: usize,
 }
 
-/// What becomes of a request.
+/// The outcome of submitting a request.
 enum Submission {
     /// It gets a thread.
     Run(Request),
@@ -101,7 +103,8 @@ impl Requests {
         Submission::Queued
     }
 
-    /// Notes that a request was answered; the next one for its thread, which ends without.
+    /// Records that a request was answered. Returns the next request for its thread, which ends
+    /// without one.
     fn finish(&self, key: &IdKey) -> Option<Request> {
         let mut state = self.lock();
         state.cancels.remove(key);
@@ -115,7 +118,7 @@ impl Requests {
         next
     }
 
-    /// Stops a request. One that is only queued never runs.
+    /// Cancels a request. A queued one never runs.
     fn cancel(&self, key: &IdKey) {
         let mut state = self.lock();
         let Some(cancel) = state.cancels.get(key) else { return };
@@ -146,13 +149,13 @@ impl Requests {
     }
 }
 
-/// What is written without work.
+/// A response that needs no work.
 enum ImmediateResponse {
     Line(String),
     Request(Request),
 }
 
-/// What every message is handled with.
+/// The shared state of a connection.
 struct Connection<W> {
     server: MemoryServer,
     requests: Arc<Requests>,
@@ -160,7 +163,7 @@ struct Connection<W> {
     output: Arc<Mutex<W>>,
 }
 
-/// Answers the client until it closes its end.
+/// Serves the client until it closes its end.
 pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send + 'static) {
     let (immediate, written) = sync_channel(MAX_IMMEDIATE);
     let connection = Connection {
@@ -176,7 +179,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
         std::thread::Builder::new().name("brief".to_owned()).spawn(write)
     };
     if writer.is_err() {
-        // Without a thread there is nothing that could be answered.
+        // Without a thread nothing can be answered.
         return;
     }
     let mut client = ClientInfo::new(Era::Legacy, Transport::Stdio);
@@ -185,7 +188,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
         let line = match line {
             Line::Whole(line) => line,
             Line::Long(_) => {
-                // No request is that long; what comes after it may be one.
+                // No valid request is that long. The next line may be one.
                 connection.say(JsonRpcError::new(NO_REQUEST, "the line is too long").without_id());
                 continue;
             }
@@ -253,7 +256,7 @@ impl<W: Write + Send + 'static> Connection<W> {
         }
     }
 
-    /// Answers `request` on a thread, and then what is queued.
+    /// Answers `request` on a new thread, and then queued ones.
     fn run(&self, request: Request) {
         let id = request.id.clone();
         let (server, output) = (self.server.clone(), Arc::clone(&self.output));
@@ -271,7 +274,7 @@ impl<W: Write + Send + 'static> Connection<W> {
             }
         });
         if spawned.is_err() {
-            // Nothing is queued: there are fewer threads than there may be.
+            // Nothing is queued, because fewer threads are running than allowed.
             drop(self.requests.finish(&id.key()));
             self.say(JsonRpcError::new(INTERNAL, "no thread could be started").response(&id));
         }
@@ -283,8 +286,8 @@ impl<W: Write + Send + 'static> Connection<W> {
 
     fn write_soon(&self, immediate: ImmediateResponse) {
         self.requests.lock().immediate += 1;
-        // It waits only where the client has left very many answers unread. The receiver is there as
-        // long as this is.
+        // Blocks only if the client has left very many responses unread. The receiver lives as long
+        // as this.
         let _ = self.immediate.send(immediate);
     }
 }
@@ -310,6 +313,6 @@ fn write_brief<W: Write>(
 
 fn write<W: Write>(output: &Mutex<W>, line: &str) {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-    // A client that is gone will be noticed where it is read from.
+    // A closed client is detected by the reader.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }

@@ -1,8 +1,8 @@
-//! Task: a call that goes on while its client does something else.
+//! Tasks: calls that continue while the client does something else.
 //!
-//! The same in both forms of the protocol; only names and a status differ. A task's id is a sealed
-//! copy of the call: a process that does not know the task, because another one began it or because
-//! it was started anew, runs the call itself. All that may run as a task only reads.
+//! Both protocol generations have the same tasks under different names. The id of a task is a
+//! signed copy of the call: a process that does not know the task, because another process started
+//! it or because it was restarted, runs the call itself. Only read-only tools may run as tasks.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,25 +23,26 @@ use crate::tools::Tool;
 use crate::trace::RequestSpan;
 
 const PURPOSE: &str = "task";
-/// How long a finished task is kept when nobody says, and at most.
+/// The default and the maximum time that a finished task is kept.
 const DEFAULT_TTL: TimeDelta = TimeDelta::minutes(5);
 const MAX_TTL: TimeDelta = TimeDelta::hours(1);
-/// Tasks that are known at the same time.
+/// The maximum number of tasks.
 const MAX_TASKS: usize = 256;
-/// Tasks of one server that run at the same time.
+/// The maximum number of running tasks per server.
 const MAX_RUNNING_PER_SERVER: usize = 32;
-/// Tasks of all servers of a process that run at the same time: each has a thread.
+/// The maximum number of running tasks per process. Each has a thread.
 const MAX_RUNNING_TASKS: usize = 64;
-/// What the results of all tasks may take.
+/// The maximum size of all results.
 const MAX_RESULT_BYTES: usize = 256 << 20;
-/// How often a client should ask.
+/// The poll interval for clients.
 const CLIENT_POLL_INTERVAL_MS: u64 = 500;
-/// A longer call has an id that only this process knows: an id also travels in a header.
+/// The maximum length of arguments in an id, which also travels in a header. The id of a longer
+/// call is valid in this process only.
 const MAX_SIGNED_LEN: usize = 1024;
-/// How often a waiter looks whether it was cancelled.
+/// How often a waiter checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many tasks may run at a time, shared by the servers of a process. Cheap to clone.
+/// A limit on running tasks, shared by the servers of a process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct TaskSlots(Arc<AtomicUsize>);
 
@@ -59,7 +60,7 @@ impl TaskSlots {
     }
 }
 
-/// A running task's slot.
+/// The slot of a running task.
 struct TaskSlot(Arc<AtomicUsize>);
 
 impl Drop for TaskSlot {
@@ -68,7 +69,7 @@ impl Drop for TaskSlot {
     }
 }
 
-/// The tasks that this process knows.
+/// The tasks of this process.
 pub(crate) struct Tasks {
     by_id: Mutex<HashMap<String, Arc<Task>>>,
     slots: TaskSlots,
@@ -82,7 +83,7 @@ pub(crate) struct Task {
     created: DateTime<Utc>,
     ttl: TimeDelta,
     state: Mutex<TaskState>,
-    /// When the state became what it is.
+    /// The time of the last state change.
     updated: Mutex<DateTime<Utc>>,
     changed: Condvar,
 }
@@ -99,14 +100,14 @@ pub(crate) enum TaskState {
 const PANIC_RESULT: &str =
     r#"{"content":[{"type":"text","text":"internal error"}],"isError":true}"#;
 
-/// A call, as a task's id holds it.
+/// The call in a task's id.
 #[derive(Serialize, Deserialize)]
 struct TaskPayload {
     tool: String,
     arguments: String,
     created_ms: i64,
     ttl_ms: i64,
-    /// Two equal calls are two tasks.
+    /// Distinguishes two equal calls.
     nonce: String,
 }
 
@@ -119,7 +120,7 @@ impl Tasks {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that are known, the newest first.
+    /// Returns all tasks, newest first.
     pub(crate) fn all(&self, now: DateTime<Utc>) -> Vec<Arc<Task>> {
         let mut all: Vec<_> =
             self.by_id().values().filter(|task| !task.is_expired(now)).cloned().collect();
@@ -131,10 +132,10 @@ impl Tasks {
         self.by_id().remove(id);
     }
 
-    /// Takes a task in, unless there are too many.
+    /// Registers a task, unless there are too many.
     fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, JsonRpcError> {
         let mut by_id = self.by_id();
-        // What still works counts, whatever its time: its thread is there.
+        // A running task counts even after its time to live, since its thread exists.
         by_id.retain(|_, task| task.is_working() || !task.is_expired(now));
         let running = by_id.values().filter(|task| task.is_working()).count();
         let result_bytes: usize = by_id.values().map(|task| task.bytes()).sum();
@@ -162,7 +163,7 @@ impl Task {
         matches!(*self.locked(), TaskState::Working)
     }
 
-    /// What its result takes.
+    /// Returns the size of the result.
     fn bytes(&self) -> usize {
         match &*self.locked() {
             TaskState::Done(result) => result.len(),
@@ -174,7 +175,7 @@ impl Task {
         now >= self.created + self.ttl
     }
 
-    /// Ends a task that still works; whether it did.
+    /// Ends a running task. Returns whether it was running.
     fn end(&self, state: TaskState, at: DateTime<Utc>) -> bool {
         let mut now = self.locked();
         let working = matches!(*now, TaskState::Working);
@@ -194,7 +195,7 @@ impl Task {
         *self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the task has ended, at most so long, and no longer than someone wants to know.
+    /// Waits until the task has ended, the timeout has passed, or the request is cancelled.
     pub(crate) fn wait(&self, timeout: Option<Duration>, cancel: &Cancel) -> TaskState {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let mut state = self.locked();
@@ -210,7 +211,7 @@ impl Task {
         state.clone()
     }
 
-    /// As a client of 2025-11-25 knows it.
+    /// Returns the task in the form of 2025-11-25.
     pub(crate) fn legacy(&self) -> Value {
         let status = match self.state() {
             TaskState::Working => "working",
@@ -228,7 +229,7 @@ impl Task {
         })
     }
 
-    /// As a client of 2026-07-28 knows it, without its result.
+    /// Returns the task in the form of 2026-07-28, without its result.
     pub(crate) fn modern(&self) -> Value {
         let status = match self.state() {
             TaskState::Working => "working",
@@ -261,7 +262,7 @@ fn is_error(result: &str) -> bool {
 }
 
 impl MemoryServer {
-    /// Begins a call as a task that is kept for `ttl_ms`.
+    /// Starts a call as a task that is kept for `ttl_ms`.
     pub(crate) fn begin_task(
         &self,
         tool: Tool,
@@ -289,7 +290,8 @@ impl MemoryServer {
         self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl), span)
     }
 
-    /// The task called `id`. One that this process does not know is run, if it ever was one.
+    /// Returns the task with this id. If this process does not know it and the id is valid, the
+    /// call runs here.
     pub(crate) fn task(
         &self,
         id: &str,
@@ -330,7 +332,7 @@ impl MemoryServer {
         let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
         let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
             let call = || server.0.call(tool, &arguments, client, &running.id, &span);
-            // A task that panicked has ended too, and its waiters are answered.
+            // A task that panicked ends too, and its waiters get an answer.
             let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
                 span.fail("panic");
                 PANIC_RESULT.to_owned()

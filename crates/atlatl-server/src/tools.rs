@@ -1,4 +1,4 @@
-//! Tool: the memory tools, and what each of them takes.
+//! The memory tools: names, properties and arguments.
 
 pub(crate) mod arguments;
 pub(crate) mod definition;
@@ -21,7 +21,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// In the order they are listed: the first does no harm, whoever tries it.
+    /// In the order of the listing. The first is harmless to try.
     pub(crate) const ALL: [Self; 8] = [
         Self::List,
         Self::Recall,
@@ -55,12 +55,12 @@ impl Tool {
         matches!(self, Self::Recall | Self::Inject)
     }
 
-    /// Whether a call changes what is stored.
+    /// Returns whether a call changes the store.
     pub(crate) fn writes(self) -> bool {
         matches!(self, Self::Capture | Self::Update | Self::Delete)
     }
 
-    /// The names of its arguments.
+    /// Returns the names of its arguments.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::List => with_filter!([], ["status", "order", "detail", "limit", "cursor"]),

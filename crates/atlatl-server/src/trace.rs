@@ -1,7 +1,9 @@
-//! Trace: what a request does and how long it takes, for whoever collects that.
+//! Tracing of requests: spans, attributes, and W3C Trace Context.
 //!
-//! Names, keys and values are words of ours or numbers, by their types: nothing that a client, a
-//! memory or a file says can become part of a span. Whoever collects them is [`Tracer`]'s business.
+//! Names, keys and values are static strings or numbers by type, so that no text of a client, a
+//! memory or a file can become part of a span. A [`Tracer`] collects the spans.
+//!
+//! A `traceparent` comes from outside: anything but the exact form is ignored.
 
 use std::sync::Arc;
 
@@ -18,43 +20,50 @@ use super::tools::Tool;
 #[doc(hidden)]
 pub use self::TraceParent as Parent;
 
-/// The part of a request that asks the store.
+/// The name of the span around store access.
 pub(crate) const STORE: &str = "store";
-/// In which form a result goes out.
+/// The attribute with the form of delivery.
 pub(crate) const DELIVERY: &str = "atlatl.delivery";
+/// OpenTelemetry's placeholder for an unknown value.
+const OTHER: &str = "_OTHER";
+/// The maximum length of `tracestate`. A longer one is dropped, as its specification allows.
+const MAX_TRACESTATE_LEN: usize = 512;
+/// The length of version 00. Later versions may append more after a dash.
+const TRACEPARENT_LEN: usize = 55;
+const MAX_LEN: usize = 256;
 
-/// Begins spans.
+/// Starts spans.
 ///
 /// # Contract
-/// Nothing here may block, nor may anything of a span: requests wait for it.
+/// Neither a tracer nor a span may block, since requests wait for it.
 pub trait Tracer: Send + Sync {
-    /// Begins the span of a request, below `parent` where its client has a span of its own.
+    /// Starts the span of a request, as a child of `parent` if the client has a span.
     fn request(&self, name: RequestName, parent: Option<&TraceParent>) -> Arc<dyn Span>;
 }
 
-/// Something that takes time. It ends with its last owner, unless it has ended before.
+/// A span. It ends with its last owner, unless it was ended before.
 ///
 /// # Contract
-/// What is said first under a key stays. What is said of a span that has ended is lost; parts of it
-/// may still begin.
+/// The first value of a key is kept. Attributes of an ended span are dropped; child spans may still be
+/// started.
 pub trait Span: Send + Sync {
-    /// Begins a part of it; `began` where that was earlier.
+    /// Starts a child span, at `began` if that is given.
     fn part(&self, name: &'static str, began: Option<DateTime<Utc>>) -> Arc<dyn Span>;
-    /// Says something of it.
+    /// Sets an attribute.
     fn say(&self, key: &'static str, value: AttrValue);
-    /// Says that it failed, and in which way.
+    /// Marks the span as failed, with an error class.
     fn fail(&self, class: &'static str);
-    /// Ends it.
+    /// Ends the span.
     fn end(&self);
 }
 
-/// What is said of a span.
+/// The value of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AttrValue {
-    /// A word of ours.
+    /// A static string.
     Word(&'static str),
-    /// How many.
+    /// A number.
     Count(u64),
 }
 
@@ -70,11 +79,11 @@ impl From<u64> for AttrValue {
     }
 }
 
-/// What a request is called: its method, and the tool where it calls one that we have.
+/// The name of a request: its method, and the tool if it calls a known one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestName {
-    /// The method; `_OTHER` for one that is none.
+    /// The method, or `_OTHER` for an unknown one.
     pub method: &'static str,
     /// The tool.
     pub tool: Option<&'static str>,
@@ -88,12 +97,12 @@ impl RequestName {
     }
 }
 
-/// The span of what is being done, where anyone wants it. Cheap to clone.
+/// The span of a request, if traces are collected. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct RequestSpan(Option<Arc<dyn Span>>);
 
 impl RequestSpan {
-    /// Begins the span of `message`, below what `parent` finds, which is asked only if it matters.
+    /// Starts the span of `message`. `parent` is evaluated only if traces are collected.
     pub(crate) fn request(
         tracer: Option<&Arc<dyn Tracer>>,
         message: &Message<'_>,
@@ -110,12 +119,12 @@ impl RequestSpan {
         span
     }
 
-    /// Begins a part. It ends when it is dropped.
+    /// Starts a child span, which ends on drop.
     pub(crate) fn part(&self, name: &'static str) -> Self {
         Self(self.0.as_ref().map(|span| span.part(name, None)))
     }
 
-    /// A part that has been going on since `began` and ends now.
+    /// Starts a child span that began at `began`.
     pub(crate) fn part_since(&self, name: &'static str, began: DateTime<Utc>) -> Self {
         Self(self.0.as_ref().map(|span| span.part(name, Some(began))))
     }
@@ -132,7 +141,7 @@ impl RequestSpan {
         }
     }
 
-    /// Says that the request is answered with an error of the protocol.
+    /// Marks the request as failed with a protocol error.
     pub(crate) fn refuse(&self, failure: &JsonRpcError) {
         self.say("rpc.response.status_code", code(failure));
         self.fail(code(failure));
@@ -145,12 +154,7 @@ impl RequestSpan {
     }
 }
 
-// --- Span and attribute names with a bounded set of values.
-
-/// What OpenTelemetry calls a value that is not among those that are known.
-const OTHER: &str = "_OTHER";
-
-/// The methods that are answered, in either era.
+/// The methods of both protocol generations.
 const METHODS: [&str; 16] = [
     "completion/complete",
     "initialize",
@@ -170,17 +174,17 @@ const METHODS: [&str; 16] = [
     "tools/list",
 ];
 
-/// A method.
+/// Returns a known method, or `_OTHER`.
 pub(crate) fn method(from_name: &str) -> &'static str {
     METHODS.into_iter().find(|known| *known == from_name).unwrap_or(OTHER)
 }
 
-/// A tool, if it is one of ours.
+/// Returns a known tool.
 pub(crate) fn tool(from_name: &str) -> Option<&'static str> {
     Tool::from_name(from_name).map(Tool::name).or_else(|| Tools::named(from_name))
 }
 
-/// The code of an error.
+/// Returns the error code as text.
 pub(crate) fn code(failure: &JsonRpcError) -> &'static str {
     match failure.code {
         NO_JSON => "-32700",
@@ -195,32 +199,23 @@ pub(crate) fn code(failure: &JsonRpcError) -> &'static str {
     }
 }
 
-// --- Parent: the span of a client that a request belongs to, as W3C Trace Context writes it.
-// ---
-// --- It comes from outside: what is not exactly in its form is not there at all.
-
-/// A `tracestate` is at most so long; a longer one is dropped, which its specification allows.
-const MAX_TRACESTATE_LEN: usize = 512;
-/// Version 00 has this length; later ones may have more behind a dash.
-const TRACEPARENT_LEN: usize = 55;
-const MAX_LEN: usize = 256;
-
-/// A span of a client.
+/// The parent span of a request, from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceParent {
-    /// The trace that it belongs to; never 0.
+    /// The trace id, never 0.
     pub trace_id: u128,
-    /// Which span; never 0.
+    /// The span id, never 0.
     pub span_id: u64,
-    /// Whether the client collects it.
+    /// Whether the client samples the trace.
     pub sampled: bool,
-    /// What the systems on the way added: visible ASCII, at most 512 bytes, else as they spelled it.
+    /// The vendor state: visible ASCII of at most 512 bytes, otherwise unchanged.
     pub state: Option<String>,
 }
 
 impl TraceParent {
-    /// Reads `traceparent`, and `tracestate` where it is usable; `None` for what is invalid.
+    /// Parses `traceparent`, and `tracestate` if it is usable. Returns `None` if `traceparent` is
+    /// not valid.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         if !traceparent.is_ascii() || !(TRACEPARENT_LEN..=MAX_LEN).contains(&traceparent.len()) {
             return None;
@@ -252,7 +247,7 @@ impl TraceParent {
     }
 }
 
-/// A number of exactly so many digits, in lower case as the form wants it.
+/// Parses a lowercase hexadecimal number with exactly this many digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let lower = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let right = text.len() == digits && text.bytes().all(lower);

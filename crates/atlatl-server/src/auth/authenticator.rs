@@ -1,4 +1,4 @@
-//! Authenticates requests by API key or access token, with a cache.
+//! The authenticator: verifies API keys and access tokens, and caches principals.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,59 +19,59 @@ use super::{
 };
 use crate::limits;
 
-/// For how long whoever was let in is let in without looking again.
+/// How long an authenticated principal is cached.
 const CACHE_TTL: Duration = Duration::from_secs(10);
-/// How many are known at a time.
+/// The maximum number of cached principals.
 const MAX_CACHED_PRINCIPALS: usize = 10_000;
 
-/// Of how many at a time it is asked who they are.
+/// The maximum number of concurrent lookups of keys and tokens.
 const MAX_CONCURRENT_LOOKUPS: usize = 32;
-/// How long the next one waits.
+/// How long a request waits for a lookup.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Keys by their ids. Blocking.
+/// Looks up API keys. Blocking.
 pub trait ApiKeyLookup: Send + Sync {
-    /// The key called `id`.
+    /// Returns the key with this id.
     fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError>;
 }
 
-/// Tells who asks.
+/// Authenticates requests.
 pub struct Authenticator {
     keys: Option<Arc<dyn ApiKeyLookup>>,
     issuer: Option<Issuer>,
-    /// What clients call the server: what a token must be for.
+    /// The identifier of the server that a token must have as its audience.
     resource: String,
     clock: fn() -> Moment,
     cache: Mutex<PrincipalCache>,
     lookup_permits: Arc<Semaphore>,
 }
 
-/// Why nobody is let in.
+/// Why a request is not authenticated or not authorized.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// Nothing was brought that says who it is.
+    /// The request has no credentials.
     #[error("a bearer token is needed (Authorization: Bearer …)")]
     Missing,
-    /// What was brought cannot be read, or was brought where it does not belong.
+    /// The credentials cannot be parsed, or were sent in the wrong place.
     #[error("a token is sent once, in the header Authorization")]
     Malformed,
-    /// What was brought proves nothing.
+    /// The credentials are not valid.
     #[error("invalid or expired token")]
     Invalid,
-    /// It is not enough.
+    /// The credentials lack a scope.
     #[error("the token does not allow {0}")]
     InsufficientScope(AuthScope),
     /// The tenant is not served here.
     #[error("the token's tenant is not known here")]
     UnknownTenant,
-    /// Nobody can tell just now.
+    /// The credentials cannot be verified at the moment.
     #[error("authentication is temporarily unavailable")]
     Unavailable,
 }
 
 impl AuthError {
-    /// Which kind, in a word.
+    /// Returns the reason for the audit log.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Missing => "nobody",
@@ -94,7 +94,8 @@ impl AuthError {
 }
 
 impl Authenticator {
-    /// One for the server that clients call `resource`, who knows nobody yet.
+    /// Creates an authenticator for the server with the identifier `resource`. It accepts no
+    /// credentials yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
         let lookup_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
         Self {
@@ -107,25 +108,25 @@ impl Authenticator {
         }
     }
 
-    /// The same, who knows these keys.
+    /// Accepts these API keys.
     pub fn with_keys(mut self, keys: Arc<dyn ApiKeyLookup>) -> Self {
         self.keys = Some(keys);
         self
     }
 
-    /// The same, who knows the tokens of this server.
+    /// Accepts the tokens of this authorization server.
     pub fn with_issuer(mut self, issuer: Issuer) -> Self {
         self.issuer = Some(issuer);
         self
     }
 
-    /// Who asks.
+    /// Returns the principal of a request.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> Result<Principal, AuthError> {
-        // Queries end in logs.
+        // Query strings end up in logs, so a token in one is rejected.
         let in_query = |query: &str| {
             form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "access_token")
         };
@@ -142,12 +143,12 @@ impl Authenticator {
         if let Some(principal) = self.cache().get(&cache_key, Instant::now()) {
             return Ok(principal);
         }
-        // Whoever has proven nothing waits in a line of their own, and not for long.
+        // Unauthenticated requests have their own short queue.
         let lookup_permits =
             timeout(QUEUE_TIMEOUT, Arc::clone(&self.lookup_permits).acquire_owned()).await;
         let Ok(Ok(permit)) = lookup_permits else { return Err(AuthError::Unavailable) };
         let authenticator = Arc::clone(self);
-        // The permit belongs to the work: an abandoned request does not free it.
+        // The permit belongs to the lookup: an abandoned request does not release it early.
         let authenticate = limits::blocking(move || {
             let authenticate = authenticator.authenticate(&token);
             drop(permit);
@@ -158,7 +159,7 @@ impl Authenticator {
         Ok(principal)
     }
 
-    /// Who brings `token`, and for how long that need not be asked again. Blocking.
+    /// Verifies `token`, and returns the principal with the time it may be cached. Blocking.
     fn authenticate(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
         let now = (self.clock)().now;
         if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(token)) {
@@ -176,7 +177,7 @@ impl Authenticator {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells a client how to be let in.
+    /// Returns the `WWW-Authenticate` challenge for an error.
     pub(crate) fn challenge(&self, error: &AuthError) -> Option<String> {
         let kind = match error {
             AuthError::Missing => Challenge::Missing,
@@ -189,25 +190,23 @@ impl Authenticator {
         Some(kind.header(metadata.as_deref()))
     }
 
-    /// What an issuer's clients ask first: RFC 9728.
+    /// Returns the protected resource metadata (RFC 9728), if there is an issuer.
     pub(crate) fn metadata(&self) -> Option<String> {
         let issuer = self.issuer.as_ref()?;
         serde_json::to_string(&ResourceMetadata::new(&*self.resource, [issuer.name()])).ok()
     }
 }
 
-/// How long is left, and at most as long as is not looked again.
+/// Returns the time until expiry, limited to the lifetime of a cache entry.
 fn cache_ttl(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
     let cache_ttl = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
     cache_ttl.map_or(CACHE_TTL, |cache_ttl| cache_ttl.min(CACHE_TTL))
 }
 
-// --- A cache of recently authenticated principals.
-
-/// A digest of what was brought.
+/// A digest of the credentials.
 pub(super) type CacheKey = [u8; 32];
 
-/// Principals by what they brought, each until a time.
+/// Principals by the digest of their credentials, each with an expiry time.
 #[derive(Debug)]
 pub(super) struct PrincipalCache {
     entries: HashMap<CacheKey, (Instant, Principal)>,
@@ -215,19 +214,19 @@ pub(super) struct PrincipalCache {
 }
 
 impl PrincipalCache {
-    /// Nobody yet, and never more than `capacity`.
+    /// Creates an empty cache for at most `capacity` principals.
     pub(super) fn new(capacity: usize) -> Self {
         Self { entries: HashMap::new(), capacity }
     }
 
-    /// Who brought this, if that is known still.
+    /// Returns the principal of these credentials, if it is cached.
     pub(super) fn get(&self, cache_key: &CacheKey, now: Instant) -> Option<Principal> {
         let (until, principal) = self.entries.get(cache_key)?;
         (now < *until).then(|| principal.clone())
     }
 
-    /// Knows who brought this until then. Where too many are known whose time is not over, nobody is
-    /// forgotten for them: who was let in before goes on being known.
+    /// Caches a principal until a time. A cache full of unexpired entries takes no new ones:
+    /// existing principals stay cached.
     pub(super) fn insert(
         &mut self,
         cache_key: CacheKey,
@@ -272,7 +271,7 @@ mod tests {
             (1..=4).map(|n| cache.get(&[n; 32], at).is_some()).collect()
         };
         cache.insert([1; 32], &principal("ann"), now, SECOND);
-        // Whose time is over is kept while there is room.
+        // Expired entries stay while there is space.
         cache.insert([2; 32], &principal("bob"), now + 2 * SECOND, SECOND);
         assert_eq!(cache.entries.len(), 2);
         assert_eq!(names(&cache, now), [true, true, false, false]);
@@ -280,7 +279,7 @@ mod tests {
         assert_eq!(names(&cache, now), [false, true, true, false]);
         cache.insert([4; 32], &principal("dan"), now + 2 * SECOND, SECOND);
         assert_eq!(names(&cache, now), [false, true, true, false]);
-        // At the very end of its time it is over.
+        // An entry expires exactly at its time.
         cache.insert([4; 32], &principal("dan"), now + 3 * SECOND, SECOND);
         assert_eq!(names(&cache, now), [false, false, true, true]);
     }

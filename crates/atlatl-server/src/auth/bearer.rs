@@ -1,4 +1,5 @@
-//! TODO module doc
+//! HTTP bearer authentication: the `Authorization` header (RFC 6750, 2.1), `WWW-Authenticate`
+//! challenges (RFC 6750, 3; RFC 9728, 5.1) and protected resource metadata (RFC 9728).
 
 use std::fmt::Write as _;
 
@@ -6,22 +7,22 @@ use serde::Serialize;
 
 use super::principal::{AuthScope, Scopes};
 
-// --- Parses the `Authorization` header (RFC 6750, 2.1).
+/// The path segment between host and path in the URL of the metadata.
+pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Why there is no token.
+/// Why a request has no bearer token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorizationError {
-    /// No header, or one of another scheme, which says nothing here.
+    /// There is no header, or it has another scheme, which is ignored.
     #[error("the request brings no token")]
     Missing,
-    /// Two headers, of which one would have to be chosen, or one that is not of this form.
+    /// There are two headers, or the header is malformed.
     #[error("the header Authorization is not of the form `Bearer TOKEN`")]
     Invalid,
 }
 
-/// The token in `values`, which are those of all headers `Authorization` of a request, without the
-/// white space around them.
+/// Returns the token in `values`, the values of all `Authorization` headers of a request, trimmed.
 pub fn bearer<'a>(
     values: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<&'a str, AuthorizationError> {
@@ -40,31 +41,29 @@ pub fn bearer<'a>(
     if is_token(token) { Ok(token) } else { Err(AuthorizationError::Invalid) }
 }
 
-/// `b64token` of RFC 6750.
+/// The syntax `b64token` of RFC 6750.
 fn is_token(text: &str) -> bool {
     let unpadded = text.trim_end_matches('=');
     let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
     !unpadded.is_empty() && unpadded.bytes().all(is_sign)
 }
 
-// --- `WWW-Authenticate` challenges (RFC 6750, 3; RFC 9728, 5.1).
-
-/// Why somebody is not let in, as far as it is said.
+/// An authentication challenge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Challenge {
-    /// There was no token.
+    /// The request has no token.
     Missing,
-    /// There was no telling what the token is.
+    /// The request is malformed.
     InvalidRequest,
-    /// The token is not good; why is not said, since whoever made it up would learn from that.
+    /// The token is not valid. The reason is not disclosed, since it would help an attacker.
     InvalidToken,
-    /// The token is good, but not for this.
+    /// The token is valid, but lacks a scope.
     Insufficient(AuthScope),
 }
 
 impl Challenge {
-    /// The status of the answer.
+    /// Returns the HTTP status.
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,
@@ -73,8 +72,8 @@ impl Challenge {
         }
     }
 
-    /// The value of the header `WWW-Authenticate`. `resource_metadata` is the URL of a document that
-    /// says where tokens are to be had, if there is one.
+    /// Returns the value of the `WWW-Authenticate` header. `resource_metadata` is the URL of the
+    /// protected resource metadata, if there is any.
     pub fn header(self, resource_metadata: Option<&str>) -> String {
         let (error, scopes) = match self {
             Self::Missing => (None, Scopes::MEMORY),
@@ -105,7 +104,7 @@ impl From<AuthorizationError> for Challenge {
     }
 }
 
-/// A URL between quotation marks: what would end them, or the line, is written as URLs have it.
+/// Percent-encodes characters of a URL that would end the quoted string or the line.
 fn escape_url(url: &str) -> String {
     let mut escape_url = String::with_capacity(url.len());
     for byte in url.bytes() {
@@ -118,29 +117,25 @@ fn escape_url(url: &str) -> String {
     escape_url
 }
 
-// --- Protected resource metadata (RFC 9728).
-
-/// What stands between host and path in the URL of the document.
-pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
-/// The document. It is written as JSON.
+/// The protected resource metadata. It is serialized as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ResourceMetadata {
-    /// The URL of the resource; what tokens have as their audience.
+    /// The URL of the resource, which is the audience of its tokens.
     pub resource: String,
     /// The issuers of tokens for it.
     pub authorization_servers: Vec<String>,
-    /// What a client should ask for.
+    /// The scopes that a client should request.
     pub scopes_supported: Vec<&'static str>,
-    /// How a token is brought: never in a URL, which would be written to logs.
+    /// How a token is sent: never in a URL, which would appear in logs.
     pub bearer_methods_supported: [&'static str; 1],
-    /// What people are shown.
+    /// The display name.
     pub resource_name: &'static str,
 }
 
 impl ResourceMetadata {
-    /// The memory server at `resource`, which takes tokens of `authorization_servers`.
+    /// Creates the metadata of the memory server at `resource`, which accepts tokens of
+    /// `authorization_servers`.
     pub fn new(
         resource: impl Into<String>,
         authorization_servers: impl IntoIterator<Item = impl Into<String>>,
@@ -148,8 +143,8 @@ impl ResourceMetadata {
         Self {
             resource: resource.into(),
             authorization_servers: authorization_servers.into_iter().map(Into::into).collect(),
-            // A client that is not told what it needs asks for all of these, so `memory:admin`
-            // is not among them.
+            // A client without other information requests all of these, so `memory:admin` is not
+            // included.
             scopes_supported: Scopes::MEMORY.iter().map(AuthScope::word).collect(),
             bearer_methods_supported: ["header"],
             resource_name: "Atlatl memory server",
@@ -157,7 +152,7 @@ impl ResourceMetadata {
     }
 }
 
-/// The URL of the document for `resource`; none where that is no URL of a resource.
+/// Returns the URL of the metadata for `resource`, or `None` if that is not a resource URL.
 pub fn metadata_url(resource: &str) -> Option<String> {
     let (scheme, rest) = resource.split_once("://")?;
     let host = rest.split(['/', '?']).next()?;
@@ -165,7 +160,7 @@ pub fn metadata_url(resource: &str) -> Option<String> {
         return None;
     }
     let path = &rest[host.len()..];
-    // A slash alone is no path, nor is one before a query (RFC 9728, 3.1).
+    // A single slash is not a path, nor is one before a query (RFC 9728, 3.1).
     let path = if path == "/" || path.starts_with("/?") { &path[1..] } else { path };
     Some(format!("{scheme}://{host}{WELL_KNOWN}{path}"))
 }

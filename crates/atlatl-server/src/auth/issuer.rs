@@ -1,4 +1,9 @@
-//! An authorization server whose public keys are fetched on demand.
+//! An authorization server whose public keys are fetched on demand and cached.
+//!
+//! Authorization servers rotate their keys. A fixed interval detects a rotation in time, and a
+//! token with an unknown key at once; but anyone can make up such tokens, so they cause few
+//! fetches. While an authorization server cannot be reached, its last keys stay valid for some
+//! time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,17 +14,26 @@ use serde::Deserialize;
 use super::key_set::KeySet;
 use super::{Principal, TokenError, TokenRules, verify};
 
-/// Where an issuer says what it has: as OAuth and as `OpenID` Connect would have it.
+/// The interval between fetches.
+const REFRESH_INTERVAL: TimeDelta = TimeDelta::minutes(10);
+/// How long keys stay valid while fetches fail.
+const MAX_STALE_AGE: TimeDelta = TimeDelta::hours(1);
+/// The minimum time between two fetches because of unknown keys.
+const UNKNOWN_KEY_FETCH_INTERVAL: TimeDelta = TimeDelta::seconds(30);
+/// The delay before a failed fetch is repeated.
+const RETRY_DELAY: TimeDelta = TimeDelta::seconds(5);
+
+/// The well-known paths of the metadata: OAuth and `OpenID` Connect.
 const METADATA: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 
-/// Gets a document from the network. Blocking.
+/// Fetches a document over the network. Blocking.
 pub trait Fetch: Send + Sync {
-    /// The text at `url`, which is short; `None` where there is none.
+    /// Returns the short text at `url`, or `None` if there is none.
     fn fetch(&self, url: &str) -> Option<String>;
 }
 
-/// Checks the tokens of one authorization server.
+/// Verifies the tokens of one authorization server.
 pub struct Issuer {
     rules: TokenRules,
     fetch: Arc<dyn Fetch>,
@@ -29,7 +43,7 @@ pub struct Issuer {
 #[derive(Default)]
 struct IssuerState {
     keys: JwksCache,
-    /// Whether someone fetches.
+    /// Whether a fetch is running.
     fetching: bool,
 }
 
@@ -40,17 +54,17 @@ struct Metadata {
 }
 
 impl Issuer {
-    /// The server that `rules` name. Nothing is fetched yet.
+    /// Creates a verifier for the server that `rules` name. Nothing is fetched yet.
     pub fn new(rules: TokenRules, fetch: Arc<dyn Fetch>) -> Self {
         Self { rules, fetch, keys: Mutex::default() }
     }
 
-    /// Its name.
+    /// Returns the issuer identifier.
     pub fn name(&self) -> &str {
         &self.rules.issuer
     }
 
-    /// Who brings this token. `None` where nobody can tell, since the keys are not to be had. Blocking.
+    /// Returns the principal of this token, or `None` if the keys cannot be fetched. Blocking.
     pub fn principal(
         &self,
         token: &str,
@@ -78,7 +92,8 @@ impl Issuer {
         Some(verify(token, &self.rules, &keys, now))
     }
 
-    /// One fetches, and nobody waits for it who has keys: an issuer that is slow makes nothing slow.
+    /// Refreshes the keys. One caller fetches, and no caller that has keys waits for it, so that a
+    /// slow authorization server does not slow down requests.
     fn refresh(&self, clock: fn() -> Moment) {
         {
             let mut known = self.lock();
@@ -105,7 +120,7 @@ impl Issuer {
         METADATA.iter().find_map(|path| {
             let metadata = self.fetch.fetch(&document_url(issuer, path))?;
             let metadata: Metadata = serde_json::from_str(&metadata).ok()?;
-            // Whoever answers for another is not believed.
+            // The document must name this issuer.
             if metadata.issuer != self.rules.issuer {
                 return None;
             }
@@ -114,8 +129,8 @@ impl Issuer {
     }
 }
 
-/// Where an issuer's document lies. RFC 8414 puts the path of an issuer behind it, `OpenID` Connect
-/// before.
+/// Returns the URL of an issuer's metadata. RFC 8414 appends the path of the issuer, `OpenID`
+/// Connect prepends it.
 fn document_url(issuer: &str, document: &str) -> String {
     let origin = issuer.match_indices('/').nth(2).map_or(issuer.len(), |(at, _)| at);
     let (origin, path) = issuer.split_at(origin);
@@ -126,22 +141,8 @@ fn document_url(issuer: &str, document: &str) -> String {
     }
 }
 
-// --- When to refresh a JSON Web Key Set.
-// ---
-// --- Authorities change their keys. A fixed rhythm finds that out in time, and a token with an unknown
-// --- key at once; but anybody can make up such tokens, so they lead to few fetches. While an authority
-// --- cannot be reached its last keys go on, for a while.
-
-/// After which a set is fetched again.
-const REFRESH_INTERVAL: TimeDelta = TimeDelta::minutes(10);
-/// For which a set counts that could not be fetched again.
-const MAX_STALE_AGE: TimeDelta = TimeDelta::hours(1);
-/// Between two fetches because of unknown keys.
-const UNKNOWN_KEY_FETCH_INTERVAL: TimeDelta = TimeDelta::seconds(30);
-/// Before a failed fetch is repeated.
-const RETRY_DELAY: TimeDelta = TimeDelta::seconds(5);
-
-/// The keys of an authority over time. It fetches nothing: its owner asks it whether to.
+/// The cached JSON Web Key Set of an issuer, and the schedule of its refreshes. It fetches nothing
+/// itself: its owner asks it whether to.
 #[derive(Debug, Clone, Default)]
 pub struct JwksCache {
     keys: KeySet,
@@ -151,18 +152,18 @@ pub struct JwksCache {
 }
 
 impl JwksCache {
-    /// Without keys; a fetch is due.
+    /// Creates an empty cache, for which a fetch is due.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The keys that count now; none where they were never fetched, or too long ago.
+    /// Returns the keys that are valid now, or `None` if they were never fetched or are too old.
     pub fn keys(&self, now: DateTime<Utc>) -> Option<&KeySet> {
-        // A clock that was set back makes a set no older: another one is due then.
+        // A clock that was set back makes keys no older, but makes a fetch due.
         self.fetched.filter(|fetched| now - *fetched < MAX_STALE_AGE).map(|_| &self.keys)
     }
 
-    /// Whether to fetch now.
+    /// Returns whether to fetch now.
     pub fn due(&self, now: DateTime<Utc>) -> bool {
         match (self.failed, self.fetched) {
             (Some(failed), _) => has_passed(RETRY_DELAY, failed, now),
@@ -171,8 +172,8 @@ impl JwksCache {
         }
     }
 
-    /// Whether to fetch now because a token names a key that is not there. Yes is said to one of
-    /// those who ask within a time, and remembered.
+    /// Returns whether to fetch now because a token names an unknown key. It returns `true` once
+    /// per interval.
     pub fn unknown_key(&mut self, now: DateTime<Utc>) -> bool {
         let fetch =
             self.unknown.is_none_or(|last| has_passed(UNKNOWN_KEY_FETCH_INTERVAL, last, now));
@@ -182,20 +183,21 @@ impl JwksCache {
         fetch
     }
 
-    /// A fetch brought `keys`.
+    /// Records a successful fetch.
     pub fn fetched(&mut self, keys: KeySet, now: DateTime<Utc>) {
         self.keys = keys;
         self.fetched = Some(now);
         self.failed = None;
     }
 
-    /// A fetch brought none.
+    /// Records a failed fetch.
     pub fn failed(&mut self, now: DateTime<Utc>) {
         self.failed = Some(now);
     }
 }
 
-/// Whether `span` has passed since `then`, or nobody knows since the clock was set back.
+/// Returns whether `span` has passed since `then`. If the clock was set back, that is unknown, and
+/// it returns `true`.
 fn has_passed(span: TimeDelta, then: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     now < then || now - then >= span
 }

@@ -1,4 +1,4 @@
-//! A JSON Web Key Set (RFC 7517, 5).
+//! JSON Web Key Sets and their public keys (RFC 7517).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,24 +11,29 @@ use serde_json::value::RawValue;
 
 const MAX_DOCUMENT_LEN: usize = 64 * 1024;
 const MAX_KEYS: usize = 64;
+/// The minimum size of an RSA modulus. Smaller ones can be factored.
+const MIN_RSA_BITS: usize = 2048;
+/// The maximum size of an RSA modulus. Larger ones cost more than they gain, and the library
+/// rejects them.
+const MAX_RSA_BITS: usize = 4096;
 
-/// The keys of an authorization server that signatures can be checked with here.
+/// The supported verification keys of an authorization server.
 #[derive(Debug, Clone, Default)]
 pub struct KeySet {
     keys: Vec<PublicKey>,
 }
 
-/// Why a document is no key set.
+/// Why a document is not a key set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeySetError {
-    /// It is too long to be read.
+    /// It is too long.
     #[error("a key set has at most {MAX_DOCUMENT_LEN} bytes")]
     TooLong,
-    /// It names too many keys.
+    /// It has too many keys.
     #[error("a key set has at most {MAX_KEYS} keys")]
     TooMany,
-    /// It is another document.
+    /// It is another kind of document.
     #[error("this is no key set: an object with a list of keys is wanted")]
     Malformed,
 }
@@ -40,14 +45,14 @@ struct Document<'a> {
 }
 
 impl KeySet {
-    /// Reads a document. Keys for something else, of a kind that is not known here, too weak, or
-    /// broken are left out, so that a new kind of key at the authority does not lock anybody out.
-    /// Of keys with the same name none is taken: which one was meant is not ours to guess.
+    /// Parses a document. Keys for other uses, unsupported, weak and malformed keys are skipped, so
+    /// that a new kind of key at the authorization server breaks nothing. Of several keys with the
+    /// same id none is used, since the intended one is unknown.
     pub fn read(json: &str) -> Result<Self, KeySetError> {
         if json.len() > MAX_DOCUMENT_LEN {
             return Err(KeySetError::TooLong);
         }
-        // An array would be read as the members in their order.
+        // An array would be parsed as the members in their order.
         if !json.trim_start().starts_with('{') {
             return Err(KeySetError::Malformed);
         }
@@ -64,17 +69,17 @@ impl KeySet {
         Ok(Self { keys: read.iter().filter(is_named_once).cloned().collect() })
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is none, and so no token good.
+    /// Returns whether there are no keys, so that no token is valid.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The key of that name. Without a name it is the only one there is.
+    /// Returns the key with this id. Without an id, returns the only key there is.
     pub(crate) fn find(&self, kid: Option<&str>) -> Option<&PublicKey> {
         match (kid, self.keys.as_slice()) {
             (Some(_), keys) => keys.iter().find(|key| key.kid.as_deref() == kid),
@@ -84,14 +89,7 @@ impl KeySet {
     }
 }
 
-// --- A public key of an authorization server (RFC 7517).
-
-/// A shorter modulus can be broken.
-const MIN_RSA_BITS: usize = 2048;
-/// A longer one costs more than it gives, and the library takes none.
-const MAX_RSA_BITS: usize = 4096;
-
-/// What a key is, and so which algorithms it may ever be used with.
+/// The type of a key, which determines its algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyType {
     Rsa,
@@ -100,17 +98,17 @@ enum KeyType {
     Ed25519,
 }
 
-/// A key that can be verified with.
+/// A verification key.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     pub(crate) kid: Option<String>,
     kind: KeyType,
-    /// The one algorithm that the key says it is for.
+    /// The only algorithm that the key allows, if it names one.
     only: Option<Algorithm>,
     key: DecodingKey,
 }
 
-/// A key as it is published. What else stands there does not matter.
+/// A published key. Other members are ignored.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -128,12 +126,12 @@ struct Jwk {
 }
 
 impl PublicKey {
-    /// The key that `json` is, if signatures can be checked with it here.
+    /// Parses a key. Returns `None` if it cannot verify signatures.
     pub(crate) fn read(json: &str) -> Option<Self> {
-        // An array would be read as the members in their order.
+        // An array would be parsed as the members in their order.
         let object = Some(json).filter(|json| json.starts_with('{'))?;
         let jwk: Jwk = serde_json::from_str(object).ok()?;
-        // Who published the private half as well has no key any more.
+        // A key whose private part was published is compromised.
         if !jwk.is_for_signatures() || jwk.d.is_some() {
             return None;
         }
@@ -143,17 +141,17 @@ impl PublicKey {
             None => None,
         };
         let key = Self { kid: jwk.kid, kind, only, key };
-        // A point beside its curve is found here, and not with every token.
+        // A point that is not on its curve is rejected here, not at every token.
         key.verifier(only.unwrap_or(kind.default_algorithm())).map(|_| key)
     }
 
-    /// Whether a signature of `algorithm` may be checked with this key. Without this question
-    /// whoever writes a token would decide how its signature is read.
+    /// Returns whether this key may verify a signature of `algorithm`. Without this check the
+    /// author of a token would choose how its signature is verified.
     pub(crate) fn accepts(&self, algorithm: Algorithm) -> bool {
         key_type(algorithm) == Some(self.kind) && self.only.is_none_or(|only| only == algorithm)
     }
 
-    /// Whether `signature` is this key's for `message`.
+    /// Verifies a signature of this key over `message`.
     pub(crate) fn verify_signature(
         &self,
         algorithm: Algorithm,
@@ -166,8 +164,8 @@ impl PublicKey {
         })
     }
 
-    /// The library would take the cryptography that some other part of the process chose, and
-    /// panics where two offer themselves; so this one is named.
+    /// The cryptography provider is named explicitly: the library would use the default of the
+    /// process, and panics if there are two candidates.
     fn verifier(&self, algorithm: Algorithm) -> Option<Box<dyn JwtVerifier>> {
         (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &self.key).ok()
     }
@@ -204,7 +202,8 @@ impl Jwk {
         Some((kind, key))
     }
 
-    /// A point whose coordinates have `bytes` bytes each, leading zeros among them (RFC 7518, 6.2).
+    /// Decodes a point whose coordinates have `bytes` bytes each, including leading zeros (RFC
+    /// 7518, 6.2).
     fn point(&self, bytes: usize) -> Option<DecodingKey> {
         let x = self.x.as_deref().filter(|x| has_decoded_len(x, bytes))?;
         let y = self.y.as_deref().filter(|y| has_decoded_len(y, bytes))?;
@@ -212,13 +211,13 @@ impl Jwk {
     }
 }
 
-/// The algorithm of that name, if it is one with a public key.
+/// Returns the algorithm with this name, if it is asymmetric.
 pub(crate) fn algorithm(name: &str) -> Option<Algorithm> {
     name.parse().ok().filter(|algorithm| key_type(*algorithm).is_some())
 }
 
-/// What a key must be for `algorithm`. Secrets that both sides share are for none: whoever could
-/// check such a token could make one.
+/// Returns the key type of `algorithm`. There is none for shared secrets: a server that can verify
+/// such a token can also forge one.
 fn key_type(algorithm: Algorithm) -> Option<KeyType> {
     match algorithm {
         Algorithm::RS256
@@ -244,7 +243,7 @@ fn rsa(modulus: &str, exponent: &str) -> Option<DecodingKey> {
     (is_long && is_odd && is_exponent).then(|| DecodingKey::from_rsa_raw_components(&n, &e))
 }
 
-/// A number's bytes without leading zeros.
+/// Decodes an integer without leading zeros.
 fn decode_integer(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())

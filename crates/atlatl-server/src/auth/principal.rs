@@ -1,38 +1,38 @@
-//! The authenticated principal: tenant, subject and scopes.
+//! The authenticated principal and its scopes.
 
 use std::fmt;
 
-/// As the store has it: a longer name would be refused there.
+/// The maximum length of a tenant's name, as in the store.
 const MAX_TENANT_LEN: usize = 128;
-/// Authorities name people by a few dozen bytes; what is longer would only fill logs.
+/// The maximum length of a subject, which appears in logs.
 const MAX_SUBJECT_LEN: usize = 200;
 
-/// Whoever was let in.
+/// An authenticated principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Principal {
-    /// Whose memories are asked for.
+    /// The tenant whose memories it may access.
     pub tenant: String,
-    /// Who it is within the tenant: `key:` and the id of an API key, or the subject of a token.
+    /// The subject within the tenant: `key:` and the id of an API key, or the subject of a token.
     pub subject: String,
-    /// What may be done.
+    /// The granted scopes.
     pub scopes: Scopes,
 }
 
-/// Why somebody cannot be a principal.
+/// Why a tenant and a subject do not form a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrincipalError {
-    /// The tenant has no name that a store takes.
+    /// The tenant's name is not valid.
     #[error("a tenant's name has 1 to {MAX_TENANT_LEN} bytes and no control characters")]
     Tenant,
-    /// The subject has no name.
+    /// The subject's name is not valid.
     #[error("a subject has 1 to {MAX_SUBJECT_LEN} bytes and no control characters")]
     Subject,
 }
 
 impl Principal {
-    /// `subject` of `tenant`, if both have names.
+    /// Creates a principal, if both names are valid.
     pub fn new(tenant: &str, subject: &str, scopes: Scopes) -> Result<Self, PrincipalError> {
         if !is_tenant(tenant) {
             return Err(PrincipalError::Tenant);
@@ -44,7 +44,7 @@ impl Principal {
     }
 }
 
-/// Whether a tenant may be called so.
+/// Returns whether `name` is a valid tenant name.
 pub fn is_tenant(name: &str) -> bool {
     is_name(name, MAX_TENANT_LEN)
 }
@@ -53,25 +53,23 @@ fn is_name(text: &str, max_len: usize) -> bool {
     !text.is_empty() && text.len() <= max_len && !text.contains(char::is_control)
 }
 
-// --- The scopes of a principal.
-
-/// One thing that may be done. None implies another: who may write and should also read has both.
+/// A scope. None implies another: a principal that may write and read has both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AuthScope {
-    /// To recall, search and list memories, and to read stored results.
+    /// Recall, search and list memories, and read stored results.
     Read,
-    /// To capture, change and delete memories.
+    /// Capture, update and delete memories.
     Write,
-    /// To look at the server itself, such as its metrics. It opens no memory.
+    /// Read operational data such as metrics. It gives no access to memories.
     Admin,
 }
 
 impl AuthScope {
-    /// All of them, in the order in which they are written.
+    /// All scopes, in the order in which they are written.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// The word for it in tokens and challenges.
+    /// Returns the name of the scope in tokens and challenges.
     pub fn word(self) -> &'static str {
         match self {
             Self::Read => "memory:read",
@@ -95,37 +93,37 @@ impl fmt::Display for AuthScope {
     }
 }
 
-/// A set of scopes. The empty one allows nothing.
+/// A set of scopes. The empty set allows nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// What a client of the memory server needs.
+    /// The scopes of a client of the memory server.
     pub const MEMORY: Self = Self(3);
 
-    /// The scopes in a text, with single spaces between them (RFC 6749, 3.3). An authority may give
-    /// words that are none of ours: they say nothing here.
+    /// Parses scopes separated by single spaces (RFC 6749, 3.3). Unknown scopes are ignored, since
+    /// an authorization server may grant others.
     pub fn parse(text: &str) -> Self {
         Self::of_words(text.split(' '))
     }
 
-    /// The scopes among `words`.
+    /// Collects the known scopes among `words`.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let known = |word| AuthScope::ALL.into_iter().find(|scope| scope.word() == word);
         words.into_iter().filter_map(known).collect()
     }
 
-    /// Whether `scope` is one of them.
+    /// Returns whether the set contains `scope`.
     pub fn has(self, scope: AuthScope) -> bool {
         self.0 & scope.bit() != 0
     }
 
-    /// Each of them, in order.
+    /// Iterates over the scopes in order.
     pub fn iter(self) -> impl Iterator<Item = AuthScope> {
         AuthScope::ALL.into_iter().filter(move |scope| self.has(*scope))
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,7 +1,10 @@
-//! Token: who asks, by the word of an authorization server (RFC 7519, RFC 9068, RFC 8725).
+//! Verification of JWT access tokens (RFC 7519, RFC 9068, RFC 8725).
 //!
-//! Signatures are checked by a library, and everything else here: a header or payload is read once,
-//! by one reader, so that nothing is checked in one form and used in another; and the time comes in.
+//! A library verifies signatures. Header and claims are parsed once, by one strict parser, so that
+//! nothing is checked in one form and used in another; and the time is an argument.
+//!
+//! The parser rejects duplicate member names: of two equal names one parser uses the first and
+//! another the last, so the signer and the reader could disagree.
 
 use std::fmt;
 
@@ -18,21 +21,24 @@ use super::key_set::{KeySet, algorithm};
 use super::principal::{Principal, PrincipalError, Scopes};
 
 const MAX_TOKEN_LEN: usize = 8 * 1024;
+/// The maximum difference between the clocks of issuer and server.
+const CLOCK_LEEWAY_SECONDS: i64 = 30;
 
-/// What a token must say.
+/// The requirements on a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenRules {
-    /// Who issued it, to the letter.
+    /// The issuer, exactly.
     pub issuer: String,
-    /// For whom: it must name one of these, to the letter.
+    /// The audiences, one of which the token must name exactly.
     pub audiences: Vec<String>,
-    /// The claim that names the tenant.
+    /// The claim with the tenant's name.
     pub tenant_claim: String,
 }
 
 impl TokenRules {
-    /// Tokens of `issuer` for any of `audiences`, whose tenant stands in `tenant_claim`.
+    /// Creates rules for tokens of `issuer` for any of `audiences`, with the tenant in
+    /// `tenant_claim`.
     pub fn new(
         issuer: impl Into<String>,
         audiences: impl IntoIterator<Item = impl Into<String>>,
@@ -46,49 +52,50 @@ impl TokenRules {
     }
 }
 
-/// Why a token lets nobody in. Nothing of the token is part of it.
+/// Why a token is not valid. The error contains nothing of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It is no token, or too long.
+    /// It is not a JWT, or too long.
     #[error("this is no signed token")]
     Malformed,
-    /// It is of another type, brings its own key, or wants something that is not done here.
+    /// It has another type, contains a key, or requires an unsupported extension.
     #[error("the header of the token asks for something that is not done here")]
     Header,
-    /// Its signature is of a kind that is not taken, or not of the kind of its key.
+    /// The signature algorithm is not supported, or does not match the key.
     #[error("the token is signed with an algorithm that is not taken")]
     Algorithm,
-    /// No key has its name. The authority may have a new one: fetch the keys, and ask again.
+    /// No key has its id. The authorization server may have rotated its keys: fetch them and verify
+    /// again.
     #[error("the token is signed with an unknown key")]
     UnknownKey,
-    /// The signature is wrong.
+    /// The signature is not valid.
     #[error("the signature of the token is wrong")]
     Signature,
-    /// Somebody else issued it.
+    /// It has another issuer.
     #[error("the token is of another issuer")]
     Issuer,
-    /// It is for somebody else.
+    /// It has another audience.
     #[error("the token is for another audience")]
     Audience,
-    /// It does not say when it expires, or a time in it is no whole number of seconds.
+    /// The expiry is missing, or a time is not a whole number of seconds.
     #[error("the token has no proper times")]
     Times,
-    /// It was good once.
+    /// It has expired.
     #[error("the token has expired")]
     Expired,
-    /// It will be good, or its issuer's clock is ahead of ours.
+    /// It is not valid yet, or the issuer's clock is ahead.
     #[error("the token is not good yet")]
     NotYet,
-    /// It names nobody.
+    /// It has no subject.
     #[error("the token has no proper subject")]
     Subject,
-    /// It names no tenant.
+    /// It has no tenant.
     #[error("the token has no proper tenant")]
     Tenant,
 }
 
-/// Whom `token` lets in now, by `rules`, if one of `keys` signed it.
+/// Verifies `token` with one of `keys` and by `rules`, and returns its principal.
 pub fn verify(
     token: &str,
     rules: &TokenRules,
@@ -100,7 +107,7 @@ pub fn verify(
     }
     let (message, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
     let (header, payload) = message.split_once('.').ok_or(TokenError::Malformed)?;
-    // A further full stop is in the payload then, and no sign of this alphabet.
+    // A further dot would be in the payload, and is not in the base64 alphabet.
     let [header, payload, signature] = [header, payload, signature].map(decode);
     let (header, payload, signature) = (header?, payload?, signature?);
     let header = TokenHeader::read(&header)?;
@@ -114,17 +121,12 @@ pub fn verify(
     principal(&payload, rules, now)
 }
 
-/// One form only: no padding, no other alphabet, no bits left over.
+/// Accepts the canonical form only: no padding, no other alphabet, no trailing bits.
 fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)
 }
 
-// --- The claims of a JWT (RFC 7519, 4).
-
-/// By which the clocks of authority and server may differ.
-const CLOCK_LEEWAY_SECONDS: i64 = 30;
-
-/// Whom the claims are of, if they keep to `rules`. Their signature was checked before.
+/// Returns the principal of verified claims, if they meet `rules`.
 pub(crate) fn principal(
     json: &[u8],
     rules: &TokenRules,
@@ -139,7 +141,7 @@ pub(crate) fn principal(
         return Err(TokenError::Audience);
     }
     check_times(&claims, now.timestamp())?;
-    // An authority could otherwise name somebody as we name an API key.
+    // Otherwise an issuer could impersonate an API key.
     let subject = text("sub").filter(|subject| !subject.starts_with(SUBJECT_PREFIX));
     let subject = subject.ok_or(TokenError::Subject)?;
     let tenant = text(&rules.tenant_claim).ok_or(TokenError::Tenant)?;
@@ -149,7 +151,7 @@ pub(crate) fn principal(
     })
 }
 
-/// Whether `named`, a text or a list of them, has one of `audiences`.
+/// Returns whether `named`, a string or a list, contains one of `audiences`.
 fn matches_audience(named: &Value, audiences: &[String]) -> bool {
     let is_ours =
         |named: &Value| audiences.iter().any(|audience| named.as_str() == Some(audience.as_str()));
@@ -175,8 +177,8 @@ fn check_times(claims: &Map<String, Value>, now: i64) -> Result<(), TokenError> 
     Ok(())
 }
 
-/// The scopes that were granted. Authorities that do not follow RFC 9068 have them in `scp`. What has
-/// another form grants nothing.
+/// Returns the granted scopes. Issuers that do not follow RFC 9068 put them into `scp`. Any other
+/// form grants nothing.
 fn scopes(claims: &Map<String, Value>) -> Scopes {
     match (claims.get("scope"), claims.get("scp")) {
         (Some(Value::String(text)), _) | (None, Some(Value::String(text))) => Scopes::parse(text),
@@ -187,13 +189,11 @@ fn scopes(claims: &Map<String, Value>) -> Scopes {
     }
 }
 
-// --- The header of a JWT (RFC 7515, 4).
-
-/// Names that are refused whatever they hold: keys come from the authority and never with the
-/// token, and what a token calls critical is not known here.
+/// Header parameters that are always rejected: keys come from the issuer and never with the token,
+/// and no critical extension is supported.
 const FORBIDDEN_HEADERS: [&str; 6] = ["crit", "b64", "jku", "jwk", "x5u", "x5c"];
 
-/// What is needed of it.
+/// The parameters used from the header.
 pub(crate) struct TokenHeader {
     pub(crate) algorithm: Algorithm,
     pub(crate) kid: Option<String>,
@@ -217,19 +217,14 @@ impl TokenHeader {
     }
 }
 
-/// Whether a type is that of an access token (RFC 9068, 2.1), or says nothing but that it is a token.
-/// So nothing else that the authority signs, such as a logout, can be passed off as one.
+/// Returns whether a type is an access token (RFC 9068, 2.1) or a plain JWT, so that nothing else
+/// that the issuer signs, such as a logout token, is accepted.
 fn is_access_token(typ: &Value) -> bool {
     let typ = typ.as_str().unwrap_or_default().to_ascii_lowercase();
     matches!(typ.strip_prefix("application/").unwrap_or(&typ), "jwt" | "at+jwt")
 }
 
-// --- A JSON reader that refuses duplicate member names.
-// ---
-// --- Of two equal names one reader takes the first and another the last. Whoever signed such a text
-// --- and whoever reads it may mean different things, so it is refused.
-
-/// The object that `json` is, if it is one whose own names differ.
+/// Parses a JSON object without duplicate member names.
 pub(crate) fn read(json: &[u8]) -> Option<Map<String, Value>> {
     serde_json::from_slice::<Object>(json).ok().map(|object| object.0)
 }

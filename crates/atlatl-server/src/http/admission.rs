@@ -1,7 +1,7 @@
 //! Admission of HTTP requests: authentication, rate limits and concurrency limits.
 //!
-//! The tenant comes from the authenticated principal alone, never from the request. An admitted request has access to
-//! one tenant's server and nothing else, so that no handler can choose.
+//! The tenant comes from the authenticated principal alone, never from the request. An admitted
+//! request has access to one tenant's server only, so that no handler can choose another.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,46 +28,46 @@ use crate::server::MemoryServer;
 use crate::signing::SignedLinks;
 use crate::trace::Tracer;
 
-/// Requests that are worked on at a time. More would only wait for the same few connections, each
-/// with a thread; whoever is sent away comes back when there is room.
+/// The maximum number of concurrent requests. More would wait for the same few connections, each
+/// with a thread; rejected clients retry.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
 
-/// What one tenant has.
+/// The resources of one tenant.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Tenant {
-    /// Its memories.
+    /// The memory server.
     pub server: MemoryServer,
-    /// Where its stored results lie, for `/v1/offloads`.
+    /// The spools of its stored results, for `/v1/offloads`.
     pub spools: Option<Spools>,
-    /// Who tells whether a link to one of them is ours.
+    /// The verifier of signed links to them.
     pub links: Option<Arc<SignedLinks>>,
-    /// How often it may ask.
+    /// The rate limiter.
     pub rate: Option<Arc<Mutex<TokenBucket>>>,
-    /// How much it may ask at a time.
+    /// The limit on concurrent requests.
     pub busy: Option<Arc<Semaphore>>,
 }
 
 impl Tenant {
-    /// A tenant with memories alone.
+    /// Creates a tenant with a memory server only.
     pub fn new(server: MemoryServer) -> Self {
         Self { server, spools: None, links: None, rate: None, busy: None }
     }
 }
 
-/// The tenants that are served.
+/// The registry of served tenants.
 pub trait Tenants: Send + Sync {
-    /// The tenant called `name`, if it need not be fetched.
+    /// Returns the tenant with this name from the cache.
     fn known(&self, name: &str) -> Option<Tenant>;
 
-    /// The tenant called `name`, if there is one. Blocking.
+    /// Returns the tenant with this name, if it exists. Blocking.
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError>;
 
-    /// Whether there is anything to ask. Blocking.
+    /// Checks whether the tenants' store can be reached. Blocking.
     fn ready(&self) -> Result<(), StoreError>;
 }
 
-/// One tenant, whoever asks.
+/// A registry with one tenant for all principals.
 pub(super) struct SingleTenant(pub(super) Tenant);
 
 impl Tenants for SingleTenant {
@@ -84,21 +84,21 @@ impl Tenants for SingleTenant {
     }
 }
 
-/// What all requests share.
+/// The state shared by all requests.
 #[derive(Clone)]
 pub(super) struct HttpState {
     pub(super) tenants: Arc<dyn Tenants>,
     pub(super) authentication: Authentication,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
-    /// Who is told who was let in to change something, and who was not.
+    /// Receives audit events: granted writes, and denied requests.
     pub(super) events: EventBus,
-    /// Whether it is being stopped.
+    /// Whether the server is stopping.
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) permits: Arc<Semaphore>,
-    /// Held by the one check of readiness that runs at a time.
+    /// Limits readiness checks to one at a time.
     pub(super) readiness: Arc<Semaphore>,
-    /// Whose turn it is to send more of what is thrown away.
+    /// Throttles the discarding of oversized bodies.
     pub(super) discard: Arc<Semaphore>,
     pub(super) started_at: Instant,
 }
@@ -108,7 +108,7 @@ impl HttpState {
         Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS))
     }
 
-    /// The tenant called `name`.
+    /// Returns the tenant with this name.
     pub(super) async fn tenant(&self, name: &str) -> Result<Option<Tenant>, Problem> {
         if let Some(tenant) = self.tenants.known(name) {
             return Ok(Some(tenant));
@@ -117,14 +117,14 @@ impl HttpState {
         blocking(move || tenants.tenant(&name)).await?.map_err(store_problem)
     }
 
-    /// Whoever asks, and what they have.
+    /// Authenticates and authorizes a request, and returns its context.
     async fn authorize(&self, request: &Parts) -> Result<App, Response> {
         let principal = match self.authentication.principal(request).await {
             Ok(principal) => principal,
             Err(denied) => return Err(self.denied(&denied, None)),
         };
         let tenant = self.tenant(&principal.tenant).await.map_err(IntoResponse::into_response)?;
-        // Who issues tokens may know tenants that nobody made here.
+        // A token may name a tenant that does not exist here.
         let Some(tenant) = tenant else {
             return Err(self.denied(&AuthError::UnknownTenant, Some(&principal)));
         };
@@ -155,7 +155,7 @@ impl HttpState {
         })
     }
 
-    /// Whether `principal` may do something that needs `scope`, which is told to whoever watches.
+    /// Checks that `principal` has `scope`, and publishes an audit event.
     #[expect(clippy::result_large_err, reason = "whoever gets it sends it at once")]
     pub(super) fn check(
         &self,
@@ -174,7 +174,7 @@ impl HttpState {
         Ok(())
     }
 
-    /// What whoever is not let in is told, and whoever watches.
+    /// Publishes a denial, and returns the response for it.
     fn denied(&self, denied: &AuthError, principal: Option<&Principal>) -> Response {
         self.publish_denied(denied.word(), principal);
         let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
@@ -200,7 +200,7 @@ impl HttpState {
     }
 }
 
-/// Lets a request through with what its principal has, or answers it.
+/// Middleware that adds the request context, or answers the request.
 pub(super) async fn admit(
     State(state): State<HttpState>,
     request: Request,
@@ -216,8 +216,8 @@ pub(super) async fn admit(
     }
 }
 
-/// Refuses a request where the server is at capacity. The permit belongs to the work of the request,
-/// and is released when that ends.
+/// Middleware that rejects requests at capacity. The permit belongs to the work of the request, and
+/// is released when that ends.
 pub(super) async fn limit_concurrency(
     State(state): State<HttpState>,
     request: Request,
@@ -230,12 +230,13 @@ pub(super) async fn limit_concurrency(
     limits::with_permit(permit, next.run(request)).await
 }
 
-/// So many that the time is over after them: none are too few even where it is over already.
+/// Rounds up, so that the time has passed after that many seconds. It is at least 1.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + 1
 }
 
-/// What a request needs, by its path and method. What a message needs is in it.
+/// Returns the scope that a request needs, by path and method. MCP messages are checked
+/// individually.
 fn required_scope(request: &Parts) -> Option<AuthScope> {
     match (request.uri.path(), &request.method) {
         ("/mcp" | "/openapi.json", _) => None,
@@ -245,21 +246,19 @@ fn required_scope(request: &Parts) -> Option<AuthScope> {
     }
 }
 
-// --- Authentication: who sends a request, by what `server.auth` names.
-
-/// How requests prove who sends them.
+/// The authentication method that `server.auth` selects.
 #[derive(Clone)]
 pub(super) enum Authentication {
-    /// By a key or a token that names a tenant.
+    /// An API key or an access token, which names a tenant.
     Principals(Arc<Authenticator>),
-    /// By a token of a file. All of them are one tenant, whose name this is.
+    /// A token from a file. All tokens belong to the tenant with this name.
     Tokens(BearerTokens, String),
-    /// By their connection: the listener accepts those of one user alone. The name is the tenant's.
+    /// The connection: the listener accepts one user only. The name is the tenant's.
     SameUser(String),
 }
 
 impl Authentication {
-    /// Who sends `request`.
+    /// Authenticates `request`.
     pub(super) async fn principal(&self, request: &Parts) -> Result<Principal, AuthError> {
         match self {
             Self::Principals(authenticator) => {
@@ -277,7 +276,7 @@ impl Authentication {
         }
     }
 
-    /// What tells a client how to authenticate.
+    /// Returns the `WWW-Authenticate` challenge for an error.
     pub(super) fn challenge(&self, denied: &AuthError) -> Option<String> {
         match self {
             Self::Principals(authenticator) => authenticator.challenge(denied),
@@ -287,7 +286,7 @@ impl Authentication {
         }
     }
 
-    /// Who issues tokens for this server (RFC 9728).
+    /// Returns the protected resource metadata (RFC 9728).
     pub(super) fn metadata(&self) -> Option<String> {
         match self {
             Self::Principals(authenticator) => authenticator.metadata(),
@@ -296,7 +295,7 @@ impl Authentication {
     }
 }
 
-/// Someone who may do everything.
+/// Creates a principal with all scopes.
 fn full_access_principal(tenant: &str, subject: &str) -> Result<Principal, AuthError> {
     Principal::new(tenant, subject, AuthScope::ALL.into_iter().collect())
         .map_err(|_| AuthError::UnknownTenant)

@@ -1,4 +1,4 @@
-//! API: memories for programs (companion specification §7).
+//! The HTTP API for memories (companion specification §7).
 //!
 //! Spec A6: it pages by `limit` and `offset`, and never offloads.
 
@@ -22,7 +22,7 @@ use crate::limits;
 use crate::tools::arguments::{ArgumentError, Arguments, with_filter};
 use crate::tools::response::MemorySet;
 
-/// Memories on a page when nobody says how many, and at most.
+/// The default and the maximum number of memories per page.
 const DEFAULT_PAGE_LEN: u64 = 50;
 const MAX_PAGE_LEN: u64 = 1000;
 
@@ -30,10 +30,10 @@ const LIST_PARAMETERS: &[&str] = with_filter!([], ["status", "order", "detail", 
 const SEARCH_PARAMETERS: &[&str] =
     with_filter!(["query", "mode"], ["status", "detail", "limit", "offset"]);
 
-/// How long a check of readiness may take.
+/// The timeout of a readiness check.
 const READY_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// What we say of a memory, whatever a body says.
+/// Fields that the server sets, whatever the body contains.
 const SERVER_FIELDS: [&str; 3] = ["id", "created", "modified"];
 
 pub(super) async fn alive() -> &'static str {
@@ -45,8 +45,8 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str
     if state.stopping.load(Ordering::Relaxed) {
         return Err(said("the server is being stopped"));
     }
-    // One check at a time, however many ask: where the store blocks, they do not pile up. Others wait
-    // for their turn, and no longer than an orchestrator would.
+    // One check at a time, so that checks do not pile up when the store blocks. Others wait, but no
+    // longer than an orchestrator would.
     let checked = tokio::time::timeout(READY_TIMEOUT, async {
         let permit = Arc::clone(&state.readiness).acquire_owned().await.ok()?;
         limits::run_holding(permit, move || state.tenants.ready().is_ok()).await.ok()
@@ -57,7 +57,7 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str
     }
 }
 
-/// Who issues tokens for this server, for whoever has none yet (RFC 9728).
+/// `GET` of the protected resource metadata (RFC 9728), without authentication.
 pub(super) async fn metadata(State(state): State<HttpState>) -> Result<Response, Problem> {
     let metadata = state.authentication.metadata();
     metadata.map(|text| json(StatusCode::OK, text)).ok_or_else(Problem::missing)
@@ -149,7 +149,7 @@ pub(super) async fn read(
     .await?
 }
 
-/// `PUT /v1/memories/{id}`: the memory says what the body says, and nothing else.
+/// `PUT /v1/memories/{id}`: replaces all fields of the memory by those of the body.
 pub(super) async fn replace(
     Extension(app): Extension<App>,
     MemoryIdPath(id): MemoryIdPath,
@@ -160,7 +160,7 @@ pub(super) async fn replace(
     super::blocking(move || {
         let inner = &app.server.0;
         let stored = inner.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
-        // What is not said goes.
+        // Fields that the body does not have are removed.
         let stored = stored.at(Detail::Full);
         let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
         fields.extend(said);
@@ -189,8 +189,8 @@ pub(super) async fn delete(
     .await?
 }
 
-/// The fields of a memory in a body. Those that we do not know are kept, as in every memory; those
-/// that are ours are passed over, so that what was read can be written again.
+/// Parses the fields of a memory from a body. Unknown fields are kept, as in every memory. Fields
+/// of the server are ignored, so that a memory can be read and written back.
 fn parse_memory(body: &[u8]) -> Result<Map, Problem> {
     let value: Value = text(body)?
         .parse()
@@ -214,7 +214,7 @@ fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
     Ok((limit, arguments.number("offset")?.unwrap_or(0)))
 }
 
-/// A page, and where it lies in the whole.
+/// Formats a page with its position in the whole set.
 fn page_json(set: &MemorySet, limit: usize, offset: u64) -> String {
     let json = set.json(None);
     let json = json.strip_suffix(r#","next_cursor":null}"#).unwrap_or(&json);
@@ -222,7 +222,7 @@ fn page_json(set: &MemorySet, limit: usize, offset: u64) -> String {
     format!(r#"{json},"total":{total},"limit":{limit},"offset":{offset}}}"#)
 }
 
-/// The parameters of a query. `tags` may stand there several times.
+/// Parses query parameters. `tags` may occur several times.
 fn parse_query(query: &str) -> Result<Arguments, ArgumentError> {
     let mut map = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {

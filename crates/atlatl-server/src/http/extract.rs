@@ -1,6 +1,7 @@
-//! Request extractors with size and time limits, whose rejections are RFC 9457 problems.
+//! Request extractors with size and time limits, and error responses as RFC 9457 problems.
 //!
-//! The framework's own answers are plain text, which a program that expects RFC 9457 cannot read.
+//! The framework's own rejections are plain text, which a client that expects RFC 9457 cannot
+//! parse.
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ use super::admission::HttpState;
 use crate::tools::arguments::ArgumentError;
 use crate::tools::response::ToolError;
 
-/// How long a body may take: whoever sends none keeps a place that others want.
+/// The timeout of a request body, since a client that sends nothing occupies a permit.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// So much of a body is taken in to no end: who has not sent all of it does not read an answer, and is
-/// not told why nobody listens.
+/// How much of an oversized body is read and discarded: a client that has not sent everything does
+/// not read the response, and would not see the reason.
 const MAX_DISCARDED_LEN: usize = 128 << 20;
-/// After so much of it nothing more is taken for a while, which only one of all that send too much may
-/// sit out at a time: however many they are, they cost no more than that.
+/// After this many discarded bytes the connection pauses. Only one connection pauses at a time, so
+/// that any number of oversized bodies causes a bounded load.
 const DISCARD_CHUNK_LEN: usize = 1 << 20;
 const DISCARD_PAUSE: Duration = Duration::from_millis(10);
 
@@ -36,7 +37,8 @@ impl FromRequest<HttpState> for LimitedBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &HttpState) -> Result<Self, Problem> {
-        // Who sends too much may have to wait for others who do: that is not what they are told.
+        // An oversized body may time out while it waits for others. The response then still names
+        // the size.
         let mut too_long = is_too_long(request.headers());
         match timeout(BODY_TIMEOUT, taken(request, &state.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
@@ -55,7 +57,7 @@ async fn taken(
 ) -> Result<Bytes, Problem> {
     let (parts, body) = request.into_parts();
     if *too_long && parts.headers.contains_key(header::EXPECT) {
-        // They ask before they send.
+        // The client asks before it sends the body (`Expect: 100-continue`).
         return Err(too_large());
     }
     let mut pieces = body.into_data_stream();
@@ -94,7 +96,7 @@ fn too_large() -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
 }
 
-/// The id in a path. What is no text is no id.
+/// The id in a path. A segment that is not UTF-8 is not found.
 pub(super) struct MemoryIdPath(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for MemoryIdPath {
@@ -106,15 +108,13 @@ impl<S: Send + Sync> FromRequestParts<S> for MemoryIdPath {
     }
 }
 
-// --- Problem: what the API says where memories or arguments are in the way.
-
 impl From<ArgumentError> for Problem {
     fn from(error: ArgumentError) -> Self {
         Self::new(StatusCode::BAD_REQUEST, format!("{} ({})", error.message, error.hint))
     }
 }
 
-/// What a store could not do.
+/// Maps a store error to a problem.
 pub(super) fn store_problem(error: StoreError) -> Problem {
     match error {
         StoreError::Invalid(error) => {
@@ -123,7 +123,7 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
         StoreError::Busy | StoreError::Unavailable(_) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
         }
-        // Nobody can say more before the store is back.
+        // The outcome is unknown until the store is back.
         StoreError::Unsure(_) => {
             let said = format!("{error}; look before you ask again");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
@@ -133,7 +133,7 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
     }
 }
 
-/// What a tool would say.
+/// Maps a tool error to a problem.
 pub(super) fn tool_problem(error: ToolError) -> Problem {
     match error {
         ToolError::Arguments(error) => error.into(),

@@ -1,8 +1,7 @@
-//! MCP over HTTP: a message in a POST, its answer in the response.
+//! MCP over HTTP: a message in a POST, its response in the HTTP response.
 //!
-//! Both eras, without sessions and without streams of our own: nothing is ever sent that was not
-//! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
-//! into a session id.
+//! Both protocol generations are served without sessions and without server-initiated streams. The
+//! only state of an older client, that it is a proxy, is signed and encoded in its session id.
 
 use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -25,10 +24,10 @@ use crate::handshake::{ClientInfo, Transport};
 use crate::signing::Signer;
 use crate::tools::Tool;
 
-/// What a session of a proxy is sealed for.
+/// The purpose of a session's signature.
 const SESSION_PURPOSE: &str = "session";
 
-/// Cancels when whoever waits goes away: over HTTP that is how a request is cancelled.
+/// Cancels the request when the client disconnects, which is how a request is cancelled over HTTP.
 struct CancelOnDrop(Cancel);
 
 impl Drop for CancelOnDrop {
@@ -37,7 +36,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// There is no stream of its own, and no session to end.
+/// Answers other HTTP methods: there is no stream to open, and no session to end.
 pub(super) async fn other_method() -> Response {
     let said = "MCP messages are sent with POST";
     let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, said).into_response();
@@ -66,12 +65,12 @@ pub(super) async fn message(
         if message.method.is_none() && message.id.is_none() {
             return bad(NO_REQUEST, "the body is no single JSON-RPC message");
         }
-        // An id that is null wants an answer that could not be told from another's.
+        // A request with a null id could not be matched with its response.
         let null = || Object::read(&text).is_some_and(|object| object.get("id").is_some());
         if message.method.is_some() && null() {
             return bad(NO_REQUEST, "the id is neither text nor a number");
         }
-        // Notifications and answers: nothing waits for them.
+        // Notifications and responses get no answer.
         return Ok(StatusCode::ACCEPTED.into_response());
     };
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
@@ -118,7 +117,7 @@ pub(super) async fn message(
     if let Some(Err(failure)) = &answer {
         span.refuse(failure);
     }
-    // A task goes on without it.
+    // A task continues without the span.
     span.end();
     let mut response = match answer {
         Some(Ok(result)) => json(StatusCode::OK, id.response(result)),
@@ -131,7 +130,8 @@ pub(super) async fn message(
     Ok(response)
 }
 
-/// What a message needs, and what it does: nothing to be greeted, and to see what there is to call.
+/// Returns the scope that a message needs, and the action for the audit log. The handshake and the
+/// listing of tools need none.
 fn required_scope(message: &Message<'_>) -> Option<(AuthScope, &'static str)> {
     match message.method.as_deref().unwrap_or_default() {
         "ping"
@@ -151,7 +151,7 @@ fn required_scope(message: &Message<'_>) -> Option<(AuthScope, &'static str)> {
     }
 }
 
-/// Why a message is not taken.
+/// Why a message is rejected.
 enum RejectedMessage {
     Message(JsonRpcError),
     Session,
@@ -163,20 +163,20 @@ impl From<JsonRpcError> for RejectedMessage {
     }
 }
 
-/// What sessions are sealed with; its key may have to be fetched.
+/// Returns the signer of sessions, whose key may have to be read from the store.
 async fn signer(app: &App) -> Result<Signer, Problem> {
     let server = app.server.clone();
     super::blocking(move || server.0.signer().cloned()).await?.map_err(store_problem)
 }
 
-/// Who asks, by the message and its headers, which must say the same.
+/// Determines the client from the message and the headers, which must agree.
 fn client(
     signer: Option<&Signer>,
     message: &Message<'_>,
     headers: &HeaderMap,
 ) -> Result<ClientInfo, RejectedMessage> {
     let version = text(headers, &VERSION);
-    // Twice, or no text: whoever stands between may have read the other one.
+    // The header occurs twice or is not text: an intermediary may have read another value.
     if version.is_none() && headers.contains_key(&VERSION) {
         return Err(differs(&VERSION).into());
     }
@@ -202,15 +202,15 @@ fn client(
     }
 }
 
-/// In the order that tells a client best what is wrong: what is missing, what differs, what is not
-/// spoken.
+/// Checks in the order that is most helpful to a client: missing headers, mismatches, then
+/// unsupported versions.
 fn modern_headers(
     message: &Message<'_>,
     headers: &HeaderMap,
     version: Option<&str>,
     in_body: Option<&str>,
 ) -> Result<(), JsonRpcError> {
-    // A version that is not spoken is told below, when it is clear that it is meant.
+    // An unsupported version is reported below, after the headers agree.
     match check_envelope(message) {
         Err(failure) if failure.code != UNSUPPORTED_VERSION => return Err(failure),
         _ => {}
@@ -222,8 +222,7 @@ fn modern_headers(
     agree(message, headers)
 }
 
-/// The status of an answer that is an error. Clients of the older era take anything but 200 for a
-/// broken transport.
+/// Returns the HTTP status of an error. Older clients treat anything but 200 as a broken transport.
 fn status(failure: &JsonRpcError, era: Era) -> StatusCode {
     match (era, failure.code) {
         (Era::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,

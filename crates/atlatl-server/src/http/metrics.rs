@@ -1,4 +1,8 @@
-//! Metrics: what is counted, as Prometheus reads it.
+//! Prometheus metrics, and the trace span of a request.
+//!
+//! The span is a child of the client's span. The client names it in `_meta` (2026-07-28) or in the
+//! headers, which intermediaries may have changed. Baggage is not read, since its contents are
+//! private to the programs that agreed on them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +26,10 @@ use super::App;
 use crate::event::{ServerEvent, ServerEventKind, ServerEventSink};
 use crate::trace::{RequestSpan, TraceParent, Tracer};
 
-/// Names and values that stand behind a metric: our own words, never a client's.
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// The labels of a metric, which come from the server and never from a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Labels(Vec<(&'static str, String)>);
 
@@ -32,7 +39,7 @@ impl EncodeLabelSet for Labels {
     }
 }
 
-/// Counts what happens.
+/// The metrics of the server.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
@@ -75,7 +82,7 @@ pub(super) async fn record_request(
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    // The path as we know it: what a client makes up is no label.
+    // The matched route: a path of the client is never a label.
     let path = start_span.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let path = path.to_owned();
     let response = next.run(start_span).await;
@@ -94,15 +101,7 @@ pub(super) async fn export(Extension(app): Extension<App>) -> Result<Response, P
     Ok(([(header::CONTENT_TYPE, form)], text).into_response())
 }
 
-// --- The span of a request, as a child of the client's span.
-// ---
-// --- A client names it in `_meta` (2026-07-28), or in the headers, where those between may have put
-// --- theirs. Of baggage nothing is read: it is text for programs that agreed on it.
-
-const TRACEPARENT: &str = "traceparent";
-const TRACESTATE: &str = "tracestate";
-
-/// Begins the span of `message`.
+/// Starts the span of `message`.
 pub(super) fn start_span(
     tracer: Option<&Arc<dyn Tracer>>,
     message: &Message<'_>,
@@ -121,7 +120,7 @@ fn parent_from_meta(message: &Message<'_>) -> Option<TraceParent> {
 
 fn parent_from_headers(headers: &HeaderMap) -> Option<TraceParent> {
     let parent = text(headers, &HeaderName::from_static(TRACEPARENT))?;
-    // Unlike its parent, a state may come in several lines.
+    // Unlike `traceparent`, `tracestate` may occur several times.
     let lines = headers.get_all(TRACESTATE).iter().filter_map(|line| line.to_str().ok());
     let state = lines.collect::<Vec<_>>().join(",");
     TraceParent::read(parent, Some(&state))

@@ -1,4 +1,4 @@
-//! Offload: the bytes of a stored result, whole or a range of them.
+//! Downloads of stored results, whole or as a byte range.
 
 use std::io;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::extract::{MemoryIdPath, store_problem};
 use crate::limits;
 use crate::signing::{SignedLinks, SignedUrl};
 
-/// As much as is read at once.
+/// The size of one read.
 const CHUNK_LEN: u64 = 1 << 20;
 
-/// `GET /v1/offloads/{id}`, for whoever may ask at all.
+/// `GET /v1/offloads/{id}`, for authenticated clients.
 pub(super) async fn read(
     Extension(app): Extension<App>,
     MemoryIdPath(id): MemoryIdPath,
@@ -33,7 +33,7 @@ pub(super) async fn read(
     respond(app.spools, app.server.0.now(), address(&id)?, &headers).await
 }
 
-/// `GET /v1/offloads/{id}/{link}`, for whoever has the link.
+/// `GET /v1/offloads/{id}/{link}`, for holders of a signed link.
 pub(super) async fn read_by_link(
     State(state): State<HttpState>,
     read_by_link: Result<Path<(String, String)>, PathRejection>,
@@ -41,7 +41,7 @@ pub(super) async fn read_by_link(
 ) -> Result<Response, Problem> {
     let Path((id, link)) = read_by_link.map_err(|_| Problem::missing())?;
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
-    // Whose it says it is; whether that is so, the signature tells.
+    // The claimed tenant. The signature proves it.
     let named = SignedLinks::tenant_of(&link).ok_or_else(Problem::missing)?;
     let tenant = state.tenant(&named).await?.ok_or_else(Problem::missing)?;
     let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
@@ -56,14 +56,14 @@ pub(super) async fn read_by_link(
         SignedUrl::Invalid => return Err(Problem::missing()),
     }
     let mut response = respond(tenant.spools, now, Address::Id(id), &headers).await?;
-    // Whoever finds it later in a cache or a log of pages has no link.
+    // The link must not end up in a cache or a referrer.
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("no-referrer"));
     Ok(response)
 }
 
-/// A name or a path says more than a client over HTTP should know.
+/// Only ids are accepted: a name or a path would reveal more than an HTTP client should know.
 fn address(id: &str) -> Result<Address, Problem> {
     match id.parse() {
         Ok(address @ Address::Id(_)) => Ok(address),
@@ -88,7 +88,7 @@ async fn respond(
                 let said = "the storage of results does not answer";
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
             }
-            // Foreign, unknown and broken look the same.
+            // Foreign, unknown and broken results look the same.
             _ => Problem::missing(),
         })?;
         let len = stored.len();
@@ -118,7 +118,7 @@ async fn respond(
     .await?
 }
 
-/// The bytes from `start` to `end`, a piece at a time, read where nobody else waits.
+/// Streams the bytes from `start` to `end` in chunks, read on blocking threads.
 fn chunk_stream(
     stored: Arc<dyn PositionedRead>,
     start: u64,
@@ -140,7 +140,8 @@ fn chunk_stream(
                 })
             });
             match read.await {
-                // Where nothing comes any more the connection is cut: half is not the whole.
+                // If the data ends early, the connection is closed: a partial result must not look
+                // complete.
                 Ok(Ok(bytes)) if bytes.is_empty() => {
                     Some((Err(io::ErrorKind::UnexpectedEof.into()), end))
                 }
@@ -160,7 +161,7 @@ fn unsatisfiable(len: u64) -> Response {
     (range, Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, said)).into_response()
 }
 
-/// One range of bytes, its ends as they were given. Several ranges are as good as none.
+/// Parses a single byte range. Several ranges are treated like none.
 fn range(header: &str) -> Option<(Option<u64>, Option<u64>)> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| match text.trim() {
@@ -213,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Bytes, of which the end may be missing.
+    /// A stored result whose end may be missing.
     struct TruncatedResult {
         bytes: Vec<u8>,
         there: usize,

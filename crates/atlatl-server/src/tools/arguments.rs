@@ -1,7 +1,8 @@
-//! Arguments: what a model wrote, read kindly and checked strictly.
+//! Parsing and validation of tool arguments.
 //!
-//! A number or a list in quotes is what it says; a name that is not known is an error that lists the
-//! known ones, since a filter that is silently left out makes a wrong answer.
+//! Parsing is lenient where the meaning is clear, such as a number or a list in quotes. An unknown
+//! name is an error that lists the allowed ones, since silently ignoring a filter would give a
+//! wrong result.
 
 use std::str::FromStr;
 
@@ -9,12 +10,12 @@ use atlatl_memory::{Filter, Mode, Order};
 use chrono::{DateTime, Utc};
 use mif::{Detail, Map, MemoryId, Timestamp, Value};
 
-/// Longer is a document, not a question.
+/// The maximum length of a query.
 const MAX_QUERY_LEN: usize = 8192;
-/// No memory is asked for by more labels.
+/// The maximum number of tags in a filter.
 const MAX_TAGS: usize = 64;
 
-/// Names of arguments: some, those of [`Arguments::filter`], and some more.
+/// The names of arguments: some, those of [`Arguments::filter`], and some more.
 macro_rules! with_filter {
     ([$($before:literal),*], [$($after:literal),*]) => {
         &[
@@ -31,7 +32,7 @@ macro_rules! with_filter {
 }
 pub(crate) use with_filter;
 
-/// Why arguments make no call: for the model to read, and to do better.
+/// Why arguments are not valid, with a hint for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArgumentError {
     pub(crate) message: String,
@@ -54,7 +55,7 @@ pub(crate) struct Arguments {
 type Result<T> = std::result::Result<T, ArgumentError>;
 
 impl Arguments {
-    /// Reads `json`, all of whose members must be `allowed`.
+    /// Parses `json`, whose members must all be in `allowed`.
     pub(crate) fn read(json: &str, allowed: &'static [&'static str]) -> Result<Self> {
         let hint = || format!("arguments: {}", allowed.join(", "));
         let value: Value = json
@@ -69,17 +70,17 @@ impl Arguments {
         Ok(Self { map, allowed })
     }
 
-    /// The members as they came, those that are null included.
+    /// Returns all members, including null ones.
     pub(crate) fn into_map(self) -> Map {
         self.map
     }
 
-    /// The members that say something.
+    /// Returns the members that are not null.
     pub(crate) fn into_non_null(self) -> Map {
         self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
-    /// The members but some, as JSON: what a cursor belongs to.
+    /// Returns the members except some, as JSON. A cursor is bound to it.
     pub(crate) fn without(&self, names: &[&str]) -> String {
         let said = self.map.iter().filter(|(_, value)| !value.is_null());
         let mut map: Map =
@@ -88,7 +89,7 @@ impl Arguments {
         Value::Object(map).to_string()
     }
 
-    /// What is null was not said.
+    /// A null member counts as absent.
     fn get(&self, name: &str) -> Option<&Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
@@ -101,7 +102,7 @@ impl Arguments {
         }
     }
 
-    /// What is asked, no longer than a question is.
+    /// Returns the query, and checks its length.
     pub(crate) fn query(&self) -> Result<&str> {
         let query = self.required("query")?;
         if query.len() > MAX_QUERY_LEN {
@@ -121,7 +122,7 @@ impl Arguments {
         })
     }
 
-    /// A whole number; also one in quotes.
+    /// Returns a whole number, which may be in quotes.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>> {
         let number = match self.get(name) {
             None => return Ok(None),
@@ -145,7 +146,7 @@ impl Arguments {
         fraction.map(Some).ok_or_else(|| self.wrong(name, "a number from 0 to 1", other))
     }
 
-    /// Something that is written as one of a few words, or in a form of its own.
+    /// Returns a value that parses from text.
     pub(crate) fn parsed<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let other = Value::String(text.to_owned());
@@ -162,7 +163,7 @@ impl Arguments {
         Ok(Some(time.instant().to_utc()))
     }
 
-    /// A list of texts; also one text alone.
+    /// Returns a list of strings, or a single string as a list.
     fn texts(&self, name: &str) -> Result<Vec<String>> {
         let list = match self.get(name) {
             None => return Ok(Vec::new()),
@@ -177,7 +178,7 @@ impl Arguments {
         list.iter().map(text).collect()
     }
 
-    /// Which memory is meant.
+    /// Returns the id of the memory.
     pub(crate) fn id(&self) -> Result<MemoryId> {
         let text = self.required("id")?;
         let bare = text.strip_prefix("memory://").unwrap_or(text);
@@ -195,7 +196,7 @@ impl Arguments {
         Ok(self.parsed("order", "newest, oldest or changed")?.unwrap_or_default())
     }
 
-    /// How is searched.
+    /// Returns the search mode.
     pub(crate) fn mode(&self) -> Result<Mode> {
         match self.text("mode")? {
             None | Some("hybrid") => Ok(Mode::Hybrid),
@@ -208,7 +209,7 @@ impl Arguments {
         }
     }
 
-    /// The conditions among the arguments.
+    /// Returns the filter among the arguments.
     pub(crate) fn filter(&self) -> Result<Filter> {
         let mut filter = Filter::default();
         let prefix = self.text("namespace")?.map(|text| text.trim_end_matches(['/', '*']));

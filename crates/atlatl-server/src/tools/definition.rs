@@ -1,16 +1,16 @@
-//! Definition: what `tools/list` says of each tool.
+//! Tool definitions for `tools/list`.
 
 use lro_wire::meta::Era;
 use serde_json::{Map, Value, json};
 
 use crate::tools::Tool;
 
-/// The definition of `tool` for a client of `era`.
+/// Returns the definition of `tool` for a client of `era`.
 pub(crate) fn definition(tool: Tool, era: Era) -> Value {
     let mut properties = Map::new();
     for name in tool.arguments() {
         let mut schema = argument(tool, name);
-        // Here null says something: the field goes.
+        // For an update, null removes the field.
         if tool == Tool::Update && *name != "id" {
             schema = json!({"anyOf": [schema, {"type": "null"}]});
         }
@@ -30,7 +30,7 @@ pub(crate) fn definition(tool: Tool, era: Era) -> Value {
         "outputSchema": output(tool),
         "annotations": annotations(tool),
     });
-    // From 2026-07-28 on the server decides, call by call, and says nothing here.
+    // From 2026-07-28 on the server decides per call, and the definition does not mention tasks.
     if tool.may_be_a_task() && era == Era::Legacy {
         definition["execution"] = json!({"taskSupport": "optional"});
     }
@@ -199,7 +199,7 @@ fn output(tool: Tool) -> Value {
     }
 }
 
-/// f19: every tool says what it does to the world.
+/// f19: every tool states its effects.
 fn annotations(tool: Tool) -> Value {
     let (reads, destroys, again) = match tool {
         Tool::Capture => (false, false, false),

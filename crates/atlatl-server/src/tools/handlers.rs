@@ -1,4 +1,4 @@
-//! Tool handlers: run a tool call and write its result.
+//! Tool handlers: run a tool call, and deliver its result.
 
 use atlatl_memory::{
     Filter, MAX_HITS, RankPosition, RecallRequest, SearchRequest, SearchResults, StoreError,
@@ -19,19 +19,19 @@ use crate::tools::arguments::{ArgumentError, Arguments};
 use crate::tools::response::{MemorySet, ToolResponse, tool_result};
 use crate::trace::{DELIVERY, RequestSpan, STORE};
 
-/// Spec A5: memories on a page when nobody says how many.
+/// Spec A5: the default number of memories per page.
 const DEFAULT_PAGE_LEN: usize = 50;
-/// Tokens of a context when nobody says how many.
+/// The default token budget of a context.
 const DEFAULT_BUDGET_TOKENS: u64 = 4000;
-/// The note of a reply that leaves the content of a memory out.
+/// The note of a response without the content of a memory.
 const SHORTENED_NOTE: &str = "stored whole; get_memory returns the fields left out here";
 
-/// The parts of a call that its file and its cursor need.
+/// The parts of a call that delivery and cursor need.
 struct CallInfo {
     tool: Tool,
     query: Option<String>,
     detail: Detail,
-    /// The arguments that a cursor belongs to.
+    /// The arguments that a cursor is bound to.
     cursor_scope: String,
     page: PageKind,
 }
@@ -40,12 +40,13 @@ struct CallInfo {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PageKind {
     First,
-    /// The call carries a cursor.
+    /// The call has a cursor.
     Continuation,
 }
 
 impl ServerInner {
-    /// The `result` of calling `tool` with `arguments`, in the form of the older era. Blocking.
+    /// Returns the `result` of calling `tool` with `arguments`, in the form of the older protocol
+    /// generation. Blocking.
     pub(crate) fn call(
         &self,
         tool: Tool,
@@ -57,7 +58,7 @@ impl ServerInner {
         match self.answer(tool, arguments, client, correlation, span) {
             Ok((answer, asked)) => {
                 let result = self.deliver(tool, &answer, &asked, client, span);
-                // Unless it is said already that it became something else.
+                // Has no effect if another delivery was set before.
                 let whole = self.delivery(client) == Delivery::Whole;
                 span.say(DELIVERY, if whole { "whole" } else { "inline" });
                 result
@@ -69,7 +70,7 @@ impl ServerInner {
         }
     }
 
-    /// Spec T3: the tool does its work, and knows nothing of what becomes of it.
+    /// Spec T3: runs the tool, which knows nothing of the delivery of its result.
     fn answer(
         &self,
         tool: Tool,
@@ -116,8 +117,8 @@ impl ServerInner {
         Ok((answer, asked))
     }
 
-    /// Spec A2: the answer is written, and what is written passes the interceptor. Spec A4: only
-    /// what it left alone gets a cursor.
+    /// Spec A2: the response is serialized and passes the interceptor. Spec A4: only a response
+    /// that was not replaced gets a cursor.
     fn deliver(
         &self,
         tool: Tool,
@@ -142,7 +143,7 @@ impl ServerInner {
                 _ => "truncated",
             };
             span.say(DELIVERY, fate);
-            // Only now is it known that there was something to store.
+            // Only here it is clear that the result was stored.
             let part = span.part_since("offload", at.now);
             if instead.fate != Disposition::Stored {
                 part.fail("storage");
@@ -150,7 +151,7 @@ impl ServerInner {
             Some(instead.result)
         };
         match answer {
-            // The caller of a write always learns its outcome, so its reply is never replaced.
+            // The client of a write always needs its outcome, so the response is never replaced.
             ToolResponse::Written(json) => tool_result(json, None),
             ToolResponse::One(json) => {
                 let result = tool_result(json, None);
@@ -158,8 +159,8 @@ impl ServerInner {
             }
             ToolResponse::MemorySet(set) => {
                 let next = set.next.as_ref();
-                // Spec A4: the decision falls on the first request. A page that a cursor leads to is
-                // never offloaded: a descriptor has no cursor, so the walk would end there.
+                // Spec A4: the first request decides. A continuation is never offloaded: a
+                // descriptor has no cursor, so the walk would end there.
                 if delivery == Delivery::Offload && asked.page == PageKind::First {
                     let result = tool_result(&set.json(None), None);
                     if let Some(instead) = intercepted(&result) {
@@ -188,7 +189,8 @@ impl ServerInner {
                     }
                 }
             }
-            // Spec A7: the set decides. Where it is stored the text is dropped, where not the set.
+            // Spec A7: the size of the set decides. If it is stored the text is dropped, otherwise
+            // the set.
             ToolResponse::PromptContext { set, text, included } => {
                 if delivery == Delivery::Whole {
                     return tool_result(&set.json(None), Some(text));
@@ -200,7 +202,7 @@ impl ServerInner {
         }
     }
 
-    /// The number of memories to fetch: the given limit, or all, or a page.
+    /// Returns the number of memories to fetch: the given limit, all, or a page.
     fn limit(
         &self,
         arguments: &Arguments,
@@ -220,8 +222,8 @@ impl ServerInner {
         }
     }
 
-    /// How many of `memories` a page holds. A continuation ends where the threshold is reached, but
-    /// holds one memory at least: the next page begins behind it.
+    /// Returns how many of `memories` a page holds. A continuation ends at the threshold, but holds
+    /// at least one memory, after which the next page begins.
     fn page_len<'m>(
         &self,
         asked: &CallInfo,
@@ -279,7 +281,7 @@ impl ServerInner {
         Ok(ToolResponse::MemorySet(set))
     }
 
-    /// `recall_memories` and `search_memories`; without words both list.
+    /// `recall_memories` and `search_memories`. Without a query both list.
     fn asked(
         &self,
         tool: Tool,
@@ -310,7 +312,7 @@ impl ServerInner {
         Ok(search_response(&found, asked.detail, now))
     }
 
-    /// The answer that a page begins behind, and the time of the first page.
+    /// Returns the position after which the page begins, and the time of the first page.
     fn after(
         &self,
         arguments: &Arguments,
@@ -359,15 +361,15 @@ impl ServerInner {
 
     fn update(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
-        // Here null says something: the field goes.
+        // Null removes the field.
         let memory = self.capture.update(&id, &arguments.into_map(), now)?;
         let memory = memory.ok_or(ToolError::NotFound(id))?;
         self.notify_write(&memory.id);
         Ok(self.write_response("updated", &memory))
     }
 
-    /// The reply to a write: id and status first, then the memory. The caller has what it sent, so a
-    /// memory that is too large for a reply is shown without its content.
+    /// Builds the response to a write: id and status first, then the memory. The client has what it
+    /// sent, so a memory that is too large for a response is returned without its content.
     fn write_response(&self, done: &str, memory: &Memory) -> ToolResponse {
         let (id, status) = (&memory.id, status(memory));
         let head = format!(r#"{{"id":"{id}","status":"{status}","{done}":true"#);
@@ -399,7 +401,7 @@ impl ServerInner {
         Ok(ToolResponse::Written(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
     }
 
-    /// The memory called `id`, unless it has outlived its time.
+    /// Returns the memory with this id, unless it has expired.
     pub(crate) fn memory(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
         let mut any = Filter::default();
         any.status = None;
@@ -407,7 +409,7 @@ impl ServerInner {
         Ok(self.store.get(id)?.filter(|memory| any.admits(memory, now)))
     }
 
-    /// A memory is durable: whoever waits for that may begin.
+    /// Publishes a durable write, and wakes the embedding backfill.
     pub(crate) fn notify_write(&self, id: &MemoryId) {
         self.events.publish(None, ServerEventKind::MemoryCaptured { id: id.clone() });
         if let Some(backfill) = &self.backfill {
@@ -416,7 +418,7 @@ impl ServerInner {
     }
 }
 
-/// Answers that were found at `now`, and where the next page begins.
+/// Builds the response of a search at `now`, with the position of the next page.
 fn search_response(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> ToolResponse {
     let mut set = MemorySet::found(found, detail);
     set.next = found.hits.last().filter(|_| found.more).map(|last| {
@@ -426,7 +428,7 @@ fn search_response(found: &SearchResults, detail: Detail, now: DateTime<Utc>) ->
     ToolResponse::MemorySet(set)
 }
 
-/// The status of a memory; one that has none is active.
+/// Returns the status of a memory, which is active by default.
 fn status(memory: &Memory) -> Status {
     memory.status.unwrap_or(Status::Active)
 }

@@ -1,4 +1,4 @@
-//! Tool responses, and the forms they are sent in.
+//! Tool responses, their serialization, and tool errors.
 
 use std::fmt::Write;
 
@@ -10,35 +10,35 @@ use serde_json::Value;
 use super::arguments::ArgumentError;
 use crate::cursor::CursorPosition;
 
-/// What a tool found out.
+/// The result of a tool.
 #[derive(Debug)]
 pub(crate) enum ToolResponse {
     /// One memory, as JSON.
     One(String),
-    /// The outcome of a write, as JSON no larger than a reply may be.
+    /// The outcome of a write, as JSON below the response limit.
     Written(String),
     /// Memories.
     MemorySet(MemorySet),
-    /// Memories, and a text made from some of them.
+    /// Memories, and a text rendered from some of them.
     PromptContext { set: MemorySet, text: String, included: usize },
 }
 
-/// Memories, and what is known of them as a whole.
+/// Memories with totals, ranking and pagination.
 #[derive(Debug)]
 pub(crate) struct MemorySet {
     pub(crate) total_matches: u64,
     pub(crate) detail: Detail,
     pub(crate) lines: Vec<String>,
-    /// Empty where nothing was asked.
+    /// Empty if there was no query.
     pub(crate) scores: Vec<f64>,
     pub(crate) ranked_by: Option<RankedBy>,
     pub(crate) warning: Option<String>,
-    /// Where the next page begins, if there is one.
+    /// The position of the next page, if there is one.
     pub(crate) next: Option<CursorPosition>,
 }
 
 impl MemorySet {
-    /// Memories of a listing.
+    /// Creates a set from a listing.
     pub(crate) fn from_listing(memories: &[Memory], total_matches: u64, detail: Detail) -> Self {
         Self {
             total_matches,
@@ -51,7 +51,7 @@ impl MemorySet {
         }
     }
 
-    /// Answers to a question.
+    /// Creates a set from search results.
     pub(crate) fn found(found: &SearchResults, detail: Detail) -> Self {
         let line = |hit: &SearchHit| hit.memory.to_line(detail);
         let ranked = found.ranked_by != RankedBy::Time;
@@ -67,8 +67,8 @@ impl MemorySet {
         }
     }
 
-    /// As `structuredContent`. Written by hand: memories are raw JSON, whose numbers must not pass
-    /// through anything that rounds them.
+    /// Serializes as `structuredContent`. Memories are raw JSON whose numbers must not be rounded,
+    /// so the text is assembled by hand.
     pub(crate) fn json(&self, next_cursor: Option<&str>) -> String {
         let mut json = self.head();
         json.push_str(r#","memories":["#);
@@ -91,7 +91,7 @@ impl MemorySet {
         json
     }
 
-    /// The same with a text in the place of the memories.
+    /// Like [`json`](Self::json), with a text instead of the memories.
     pub(crate) fn context_json(&self, text: &str, included: usize) -> String {
         let mut json = self.head();
         let context = Value::from(text);
@@ -99,7 +99,7 @@ impl MemorySet {
         json
     }
 
-    /// What stands first, so that whoever reads no further knows how much there is (f03).
+    /// Returns the totals, which come first so that a truncated read has them (f03).
     fn head(&self) -> String {
         let mut json = format!(
             r#"{{"count":{},"total_matches":{},"detail":"{}""#,
@@ -117,31 +117,29 @@ impl MemorySet {
     }
 }
 
-/// A score with as many digits as mean something.
+/// Rounds a score to its significant digits.
 fn round_score(score: f64) -> f64 {
     (score * 10_000.0).round() / 10_000.0
 }
 
-/// The `result` of `tools/call` with this `structuredContent`; the text says the same unless it is
-/// given.
+/// Returns the `result` of `tools/call` with this `structuredContent`. The text is the same unless
+/// one is given.
 pub(crate) fn tool_result(structured: &str, text: Option<&str>) -> String {
     let text = Value::from(text.unwrap_or(structured));
     format!(r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured}}}"#)
 }
 
-// --- Tool errors and their mapping to MCP responses.
-
-/// Why a tool has no answer.
+/// Why a tool call failed.
 pub(crate) enum ToolError {
     Arguments(ArgumentError),
     NotFound(MemoryId),
-    /// There are as many memories as there may be.
+    /// The quota of memories is used up.
     QuotaExceeded(u64),
     Store(StoreError),
 }
 
 impl ToolError {
-    /// Which kind, in a word that clients are told too.
+    /// Returns the error class, which is part of the response.
     pub(crate) fn class(&self) -> &'static str {
         match self {
             Self::Arguments(_) => "arguments",
@@ -152,7 +150,7 @@ impl ToolError {
         }
     }
 
-    /// What the client is told.
+    /// Converts to an MCP tool result.
     pub(crate) fn to_result(&self) -> Called {
         let class = self.class();
         match self {
@@ -173,7 +171,7 @@ impl ToolError {
             Self::Store(error @ StoreError::Unsure(_)) => {
                 Called::error(class, &error.to_string(), "Look whether it is there first.")
             }
-            // What an engine says may name paths, which are nobody's business.
+            // The error of an engine may contain paths, so only the top-level message is sent.
             Self::Store(error) => Called::error(
                 class,
                 &error.to_string(),
