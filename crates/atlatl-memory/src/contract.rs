@@ -35,21 +35,21 @@ const MODEL: &str = "model-1";
 /// Panics if the store violates the contract.
 pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     what_is_put_comes_back(&*make());
-    a_clash_is_told(&*make());
+    a_conflict_is_reported(&*make());
     the_beginning_of_an_id_is_a_range(&*make());
     all_or_nothing(&*make());
     a_change_is_of_one_memory(&*make());
     removed_is_gone_everywhere(&*make());
     filters_agree_with_their_meaning(&*make());
     a_walk_meets_everything_once_while_others_write(&*make());
-    equal_times_are_no_trouble(&*make());
+    equal_times_are_ordered_by_id(&*make());
     words_are_found_at_once_and_the_better_first(&*make());
     scripts_without_spaces_are_found(&*make());
     no_question_is_an_error(&*make());
     vectors_lag_and_catch_up(&*make());
     vectors_left_out_go_on_waiting(&*make());
     what_has_had_its_time_is_gone(&*make());
-    nothing_is_to_be_mended(&*make());
+    a_sound_store_needs_no_repair(&*make());
     a_task_is_taken_by_one(&*make());
     the_secret_is_one(&*make());
     writers_do_not_lose_each_others_changes(&*make());
@@ -77,7 +77,7 @@ fn put(store: &dyn MemoryStore, memories: &[Memory]) {
     assert!(put.iter().all(|one| *one == PutOutcome::Stored), "{put:?}");
 }
 
-fn found(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
+fn search(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
     let matches = store.lexical(&Terms::parse(words, need), &Filter::default(), 100, at(1_000_000));
     let matches = matches.expect("a question");
     assert_eq!(matches.total, matches.best.len() as u64);
@@ -102,7 +102,7 @@ fn what_is_put_comes_back(store: &dyn MemoryStore) {
     assert_eq!(all, [plain, strange]);
 }
 
-fn a_clash_is_told(store: &dyn MemoryStore) {
+fn a_conflict_is_reported(store: &dyn MemoryStore) {
     let (first, second) = (memory(1, "first"), memory(1, "second"));
     put(store, std::slice::from_ref(&first));
     let put = |memory: &Memory, on_conflict| {
@@ -113,8 +113,8 @@ fn a_clash_is_told(store: &dyn MemoryStore) {
     assert_eq!(store.get(&first.id).expect("get"), Some(first));
     assert_eq!(put(&second, OnConflict::Replace), [PutOutcome::Replaced]);
     assert_eq!(store.get(&second.id).expect("get"), Some(second));
-    assert_eq!(found(store, "first", Need::Any), [] as [u128; 0]);
-    assert_eq!(found(store, "second", Need::Any), [1]);
+    assert_eq!(search(store, "first", Need::Any), [] as [u128; 0]);
+    assert_eq!(search(store, "second", Need::Any), [1]);
 }
 
 fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
@@ -150,9 +150,9 @@ fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
     });
     assert_eq!(changed.expect("update").map(|memory| memory.id), Some(id.clone()));
     assert_eq!(store.get(&id).expect("get").expect("there").content, "after");
-    assert_eq!(found(store, "before", Need::Any), [] as [u128; 0]);
-    assert_eq!(found(store, "after", Need::Any), [1]);
-    assert_eq!(found(store, "other", Need::Any), [2]);
+    assert_eq!(search(store, "before", Need::Any), [] as [u128; 0]);
+    assert_eq!(search(store, "after", Need::Any), [1]);
+    assert_eq!(search(store, "other", Need::Any), [2]);
     let refused = store.update(&id, &mut |mut memory| {
         memory.content = String::new();
         Ok(memory)
@@ -170,13 +170,13 @@ fn removed_is_gone_everywhere(store: &dyn MemoryStore) {
     assert!(store.delete(&id).expect("delete"));
     assert!(!store.delete(&id).expect("delete"));
     assert_eq!(store.get(&id).expect("get"), None);
-    assert_eq!(found(store, "red", Need::Any), [2]);
+    assert_eq!(search(store, "red", Need::Any), [2]);
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     let listed = store.list(&Filter::default(), Order::Newest, None, 9, at(0)).expect("list");
     assert_eq!(listed.memories.len(), 1);
     // The id can be used again.
     put(store, &[memory(1, "blue fox")]);
-    assert_eq!(found(store, "red", Need::Any), [2]);
+    assert_eq!(search(store, "red", Need::Any), [2]);
     assert_eq!(near(store, &[1.0, 0.0], 9), [2], "the old vector is not the new memory's");
 }
 
@@ -330,7 +330,7 @@ fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
     }
 }
 
-fn equal_times_are_no_trouble(store: &dyn MemoryStore) {
+fn equal_times_are_ordered_by_id(store: &dyn MemoryStore) {
     let memories: Vec<Memory> = (0..100).map(|n| memory(n * 100_000 + 1, "same time")).collect();
     put(store, &memories);
     for order in Order::ALL {
@@ -347,13 +347,13 @@ fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
     tagged.tags = Some(vec!["postgresql".to_owned()]);
     let long = format!("postgresql {}", "and many other words ".repeat(50));
     put(store, &[titled, tagged, memory(3, &long), memory(4, "We deployed the café service.")]);
-    assert_eq!(found(store, "postgresql", Need::Any)[2], 3, "the long text comes last");
-    assert_eq!(found(store, "deploying", Need::All), [4], "by the stem");
-    assert_eq!(found(store, "CAFE", Need::All), [4], "case and accents do not count");
-    assert_eq!(found(store, "postgresql deploy", Need::Any).len(), 4);
-    assert_eq!(found(store, "postgresql deploy", Need::All), [] as [u128; 0]);
-    assert_eq!(found(store, "\"café service\"", Need::All), [4]);
-    assert_eq!(found(store, "\"service café\"", Need::All), [] as [u128; 0]);
+    assert_eq!(search(store, "postgresql", Need::Any)[2], 3, "the long text comes last");
+    assert_eq!(search(store, "deploying", Need::All), [4], "by the stem");
+    assert_eq!(search(store, "CAFE", Need::All), [4], "case and accents do not count");
+    assert_eq!(search(store, "postgresql deploy", Need::Any).len(), 4);
+    assert_eq!(search(store, "postgresql deploy", Need::All), [] as [u128; 0]);
+    assert_eq!(search(store, "\"café service\"", Need::All), [4]);
+    assert_eq!(search(store, "\"service café\"", Need::All), [] as [u128; 0]);
     let (terms, filter) = (Terms::parse("postgresql deploy", Need::Any), Filter::default());
     let now = at(1_000_000);
     let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
@@ -388,11 +388,11 @@ fn scripts_without_spaces_are_found(store: &dyn MemoryStore) {
         ("배포", 3),
         ("ข้อมูล", 4),
     ] {
-        assert_eq!(found(store, words, Need::All), [id], "{words}");
-        assert_eq!(found(store, words, Need::Any)[0], id, "{words}");
+        assert_eq!(search(store, words, Need::All), [id], "{words}");
+        assert_eq!(search(store, words, Need::Any)[0], id, "{words}");
     }
-    assert_eq!(found(store, "库据", Need::All), [] as [u128; 0]);
-    assert_eq!(found(store, "我们为什么选择数据库", Need::Any), [1], "a whole question");
+    assert_eq!(search(store, "库据", Need::All), [] as [u128; 0]);
+    assert_eq!(search(store, "我们为什么选择数据库", Need::Any), [1], "a whole question");
 }
 
 fn no_question_is_an_error(store: &dyn MemoryStore) {
@@ -422,11 +422,11 @@ fn no_question_is_an_error(store: &dyn MemoryStore) {
         "",
     ] {
         for need in [Need::Any, Need::All] {
-            found(store, words, need);
+            search(store, words, need);
         }
     }
-    assert_eq!(found(store, "x_y", Need::All), [1]);
-    assert_eq!(found(store, "o'neil", Need::All), [1]);
+    assert_eq!(search(store, "x_y", Need::All), [1]);
+    assert_eq!(search(store, "o'neil", Need::All), [1]);
     assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 1);
 }
 
@@ -515,7 +515,7 @@ fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {
     assert_eq!(store.get(&short.id).expect("get"), None);
 }
 
-fn nothing_is_to_be_mended(store: &dyn MemoryStore) {
+fn a_sound_store_needs_no_repair(store: &dyn MemoryStore) {
     put(store, &various());
     assert_eq!(store.repair().expect("repair"), RepairReport::default());
     assert!(store.delete(&MemoryId::from_u128(5)).expect("delete"));

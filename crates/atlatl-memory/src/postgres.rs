@@ -126,7 +126,7 @@ impl PostgresStore {
     /// Runs plain SQL on a connection of this store and returns the first column as text, to test
     /// what the store can see.
     #[cfg(feature = "contract")]
-    pub fn rows_of(&self, sql: &str) -> Result<Vec<String>, StoreError> {
+    pub fn query_column(&self, sql: &str) -> Result<Vec<String>, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
             Ok(db.query(sql, &[])?.iter().map(|row| row.get(0)).collect())
         })

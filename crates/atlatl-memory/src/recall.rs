@@ -84,7 +84,7 @@ pub struct PromptIntegration {
 #[non_exhaustive]
 pub struct PromptContext {
     /// All hits, regardless of the budget.
-    pub found: SearchResults,
+    pub results: SearchResults,
     /// The hits that fit into the budget, as Markdown.
     pub text: String,
     /// The number of memories in the text, including a truncated one.
@@ -112,9 +112,9 @@ impl PromptIntegration {
         request: &RecallRequest,
         budget: u64,
     ) -> Result<PromptContext, StoreError> {
-        let found = self.recall.found(request)?;
-        let (text, included) = render(&found.hits, budget, &*self.estimate);
-        Ok(PromptContext { found, text, included })
+        let results = self.recall.found(request)?;
+        let (text, included) = render(&results.hits, budget, &*self.estimate);
+        Ok(PromptContext { results, text, included })
     }
 }
 

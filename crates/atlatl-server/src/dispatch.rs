@@ -238,8 +238,8 @@ impl MemoryServer {
         span: &RequestSpan,
     ) -> Result<String> {
         if !tool.may_be_a_task() {
-            let said = format!("{} does not run as a task", tool.name());
-            return Err(JsonRpcError::new(METHOD_NOT_FOUND, said));
+            let reason = format!("{} does not run as a task", tool.name());
+            return Err(JsonRpcError::new(METHOD_NOT_FOUND, reason));
         }
         let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
         span.say(DELIVERY, "task");
@@ -308,8 +308,8 @@ impl MemoryServer {
     ) -> Result<String> {
         if !client.tasks {
             let needed = json!({"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}});
-            let said = format!("the request does not declare {TASKS_EXTENSION}");
-            return Err(JsonRpcError::new(MISSING_CAPABILITY, said).with(needed));
+            let reason = format!("the request does not declare {TASKS_EXTENSION}");
+            return Err(JsonRpcError::new(MISSING_CAPABILITY, reason).with(needed));
         }
         let task = self.find_task(params, client, span)?;
         if method == "tasks/cancel" {

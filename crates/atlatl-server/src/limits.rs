@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_let_in_beyond_the_bound_and_the_store_is_not_asked_each_time() {
+    fn the_quota_is_enforced_and_the_store_is_not_counted_each_time() {
         let room = MemoryQuota::default();
         assert!(room.take(|| unreachable!("there is no bound")).is_ok());
         room.set_limit(Some(3));

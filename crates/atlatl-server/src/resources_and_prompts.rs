@@ -143,7 +143,7 @@ impl MemoryServer {
     }
 
     pub(crate) fn prompt(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
-        let wrong = |said: &str| JsonRpcError::new(INVALID_PARAMS, said);
+        let wrong = |message: &str| JsonRpcError::new(INVALID_PARAMS, message);
         if params.text("name").as_deref() != Some(PROMPT_NAME) {
             return Err(wrong("there is no such prompt"));
         }
@@ -158,7 +158,7 @@ impl MemoryServer {
         let request = RecallRequest::new(&*topic, self.0.now());
         let context =
             self.0.prompt.context(&request, budget).map_err(|error| internal_error(&error))?;
-        let (included, total) = (context.included, context.found.total_matches);
+        let (included, total) = (context.included, context.results.total_matches);
         let text = if included == 0 {
             format!("Nothing is remembered about: {topic}")
         } else {
@@ -172,7 +172,7 @@ impl MemoryServer {
     /// Completes what was typed so far: ids of memories for a resource template, titles for the
     /// topic of the prompt, nothing for anything else.
     pub(crate) fn complete(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
-        let wrong = |said: &str| JsonRpcError::new(INVALID_PARAMS, said);
+        let wrong = |message: &str| JsonRpcError::new(INVALID_PARAMS, message);
         let about = params.clone().at(&["ref"]).ok_or_else(|| wrong("ref is missing"))?;
         let argument =
             params.clone().at(&["argument"]).ok_or_else(|| wrong("argument is missing"))?;

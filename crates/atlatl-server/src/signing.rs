@@ -130,7 +130,7 @@ impl SignedLinks {
     }
 
     /// Returns the tenant that the last path segment claims.
-    pub fn tenant_of(part: &str) -> Option<String> {
+    pub fn claimed_tenant(part: &str) -> Option<String> {
         let mut parts = part.split('.');
         let (encoded, until) = (parts.next()?, parts.next()?);
         let signature = parts.next().filter(|_| parts.next().is_none())?;

@@ -30,7 +30,7 @@ const OTHER: &str = "_OTHER";
 const MAX_TRACESTATE_LEN: usize = 512;
 /// The length of version 00. Later versions may append more after a dash.
 const TRACEPARENT_LEN: usize = 55;
-const MAX_LEN: usize = 256;
+const MAX_TRACEPARENT_LEN: usize = 256;
 
 /// Starts spans.
 ///
@@ -217,7 +217,9 @@ impl TraceParent {
     /// Parses `traceparent`, and `tracestate` if it is usable. Returns `None` if `traceparent` is
     /// not valid.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
-        if !traceparent.is_ascii() || !(TRACEPARENT_LEN..=MAX_LEN).contains(&traceparent.len()) {
+        if !traceparent.is_ascii()
+            || !(TRACEPARENT_LEN..=MAX_TRACEPARENT_LEN).contains(&traceparent.len())
+        {
             return None;
         }
         let (fixed, more) = traceparent.split_at(TRACEPARENT_LEN);

@@ -20,7 +20,7 @@ const BATCH_LEN: usize = 500;
 
 /// Measures on the store as it is, which has more afterwards.
 pub(crate) fn rows(place: &Place, supply: &mut Supply) -> Vec<Value> {
-    // Whoever opens an empty file makes the tables; the last to close it empties the log.
+    // The first connection creates the tables; the last to close truncates the log.
     let _ = SqliteStore::open(&place.ours()).expect("a store");
     place.copy();
     let store: Arc<dyn MemoryStore> = Arc::new(SqliteStore::open(&place.ours()).expect("a store"));

@@ -19,7 +19,7 @@ impl Place {
         let directory =
             tempfile::Builder::new().prefix("bench-memory-").tempdir_in(FOLDER).expect("a place");
         let place = Self(directory);
-        assert!(place.kind() != "tmpfs", "{FOLDER} lies in memory");
+        assert!(place.kind() != "tmpfs", "{FOLDER} is on a tmpfs");
         place
     }
 
@@ -33,14 +33,14 @@ impl Place {
         self.0.path().join("bare.db")
     }
 
-    /// Makes the bare store a copy of ours. Nobody may have either open.
+    /// Copies our store to the bare store. Neither may be open.
     pub(crate) fn copy(&self) {
         let log = self.ours().with_extension("db-wal");
         assert!(log.metadata().map_or(0, |file| file.len()) == 0, "the log is in the file");
         fs::copy(self.ours(), self.bare()).expect("copied");
     }
 
-    /// Puts a store that was left by another run in the place of ours. Nobody may have it open.
+    /// Replaces our store by one of an earlier run. It must not be open.
     pub(crate) fn take(&self, left: &Path) {
         fs::remove_file(self.ours()).expect("ours is there");
         fs::rename(left, self.ours()).expect("one on the same file system");

@@ -3,7 +3,7 @@
 //! They are the very ones that the store sent, with the same values; here they are prepared once by
 //! connection, the superuser sends them, so that no policy runs, and a row is not made a memory. A
 //! read has no transaction around it. Who the tenant is, which the tables' defaults and the function
-//! that finds words ask for, is told before and not timed.
+//! that finds words ask for, is set before and not timed.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ pub(crate) async fn send(
     let mut connection = pool.get().await.expect("a connection");
     let waited = begun.elapsed();
     let told = "SELECT set_config('atlatl.tenant', $1, false)";
-    connection.query(told, &[&tenant]).await.expect("the tenant is told");
+    connection.query(told, &[&tenant]).await.expect("the tenant is set");
     let mut prepared = Vec::new();
     for one in statements {
         let statement = connection.prepare_typed_cached(&one.sql, &one.types).await;

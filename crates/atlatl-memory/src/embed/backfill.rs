@@ -323,7 +323,7 @@ fn handle_step(shared: &Shared, report: &Report, id: u64, progress: Progress, st
         }
         Step::Refused(error) => {
             shared.put_back(id, progress, Duration::ZERO, false, false);
-            refused(shared, report, &error);
+            report_refusal(shared, report, &error);
         }
         // Throttles an embedder that fails on every text but passes its check.
         Step::Deferred { in_a_row, .. } => {
@@ -341,7 +341,7 @@ fn handle_step(shared: &Shared, report: &Report, id: u64, progress: Progress, st
     }
 }
 
-fn refused(shared: &Shared, report: &Report, error: &EmbedError) {
+fn report_refusal(shared: &Shared, report: &Report, error: &EmbedError) {
     let memories = {
         let mut state = shared.lock();
         state.refused += 1;

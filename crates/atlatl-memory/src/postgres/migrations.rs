@@ -167,13 +167,13 @@ pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
 /// Returns pgvector, if the extension is installed and usable.
 pub(super) fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
     // Before version 0.8 an index scan could stop before a filter had enough rows.
-    let asked = "SELECT n.nspname::text, \
+    let sql = "SELECT n.nspname::text, \
                  regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
                  AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
                  JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
     pool.read(NO_TENANT, Access::Condition, &|db| {
-        let found = db.query(asked, &[])?;
+        let found = db.query(sql, &[])?;
         Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
     })
 }
@@ -185,8 +185,8 @@ struct Version {
 }
 
 fn version(db: &Session) -> Result<Version, StoreError> {
-    let asked = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
-    let rows = db.query(asked, &[])?;
+    let sql = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
+    let rows = db.query(sql, &[])?;
     let of = |column| rows.first().map_or(0, |row| row.get(column));
     Ok(Version { current: of(0), oldest: of(1) })
 }

@@ -247,13 +247,13 @@ pub struct DatabaseInfo {
 
 impl DatabaseInfo {
     pub(super) fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
-        let asked = "SELECT current_setting('server_version'), \
+        let sql = "SELECT current_setting('server_version'), \
                      current_setting('max_connections'), \
                      (SELECT max(number) FROM atlatl.migration), \
                      (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
                       AND has_schema_privilege(e.extnamespace, 'USAGE'))";
         pool.read(migrations::NO_TENANT, Access::Condition, &|db| {
-            let rows = db.query(asked, &[])?;
+            let rows = db.query(sql, &[])?;
             let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
             Ok(Self {
                 place: pool.place.clone(),

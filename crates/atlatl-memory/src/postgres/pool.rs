@@ -152,8 +152,8 @@ impl Pool {
     fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
         // No tenant has this name, so no rows are visible.
         let session = self.session("", Access::Keys)?;
-        let asked = "SELECT pg_xact_status($1::xid8)";
-        let rows = session.query(asked, &[(&transaction, Type::TEXT)]);
+        let sql = "SELECT pg_xact_status($1::xid8)";
+        let rows = session.query(sql, &[(&transaction, Type::TEXT)]);
         if let Some(connection) = session.end_without_waiting("ROLLBACK") {
             self.idle_connections.put(connection);
         }

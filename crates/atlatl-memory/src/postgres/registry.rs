@@ -262,8 +262,8 @@ pub struct StoredKey {
 impl Postgres {
     /// Returns the key with this id.
     pub fn key(&self, id: &str) -> Result<Option<StoredKey>, StoreError> {
-        let asked = "SELECT tenant, digest, scopes, expires, revoked FROM atlatl.key_of($1)";
-        self.query_one(asked, id, |row| StoredKey {
+        let sql = "SELECT tenant, digest, scopes, expires, revoked FROM atlatl.key_of($1)";
+        self.query_one(sql, id, |row| StoredKey {
             tenant: row.get(0),
             digest: row.get(1),
             scopes: row.get(2),
@@ -274,8 +274,8 @@ impl Postgres {
 
     /// Returns the tenant with this name.
     pub fn known(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
-        let asked = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
-        self.query_one(asked, name, |row| TenantRecord {
+        let sql = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
+        self.query_one(sql, name, |row| TenantRecord {
             bounds: TenantLimits {
                 memories: row.get::<_, Option<i64>>(0).map(i64::unsigned_abs),
                 per_minute: row.get::<_, Option<i32>>(1).map(i32::unsigned_abs),
@@ -287,12 +287,12 @@ impl Postgres {
     /// Returns the names of all tenants in order.
     pub fn tenants(&self) -> Result<Vec<String>, StoreError> {
         let (pool, _) = self.0.verified()?;
-        let asked = "SELECT name FROM atlatl.tenants_after($1, $2)";
+        let sql = "SELECT name FROM atlatl.tenants_after($1, $2)";
         let mut names: Vec<String> = Vec::new();
         loop {
             let after = names.last().cloned().unwrap_or_default();
             let page = pool.read(NO_TENANT, Access::Keys, &|db: &Session| {
-                db.query(asked, &[(&after, Type::TEXT), (&TENANT_PAGE_LEN, Type::INT4)])
+                db.query(sql, &[(&after, Type::TEXT), (&TENANT_PAGE_LEN, Type::INT4)])
             })?;
             let full = i32::try_from(page.len()).is_ok_and(|found| found >= TENANT_PAGE_LEN);
             names.extend(page.iter().map(|row| row.get::<_, String>(0)));
@@ -304,7 +304,7 @@ impl Postgres {
 
     fn query_one<T>(
         &self,
-        asked: &str,
+        sql: &str,
         name: &str,
         made: impl Fn(&tokio_postgres::Row) -> T,
     ) -> Result<Option<T>, StoreError> {
@@ -313,9 +313,8 @@ impl Postgres {
             return Ok(None);
         }
         let (pool, _) = self.0.verified()?;
-        let found = pool.read(NO_TENANT, Access::Keys, &|db: &Session| {
-            db.query(asked, &[(&name, Type::TEXT)])
-        })?;
+        let found = pool
+            .read(NO_TENANT, Access::Keys, &|db: &Session| db.query(sql, &[(&name, Type::TEXT)]))?;
         Ok(found.first().map(made))
     }
 }

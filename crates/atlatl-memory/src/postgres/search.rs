@@ -241,9 +241,9 @@ pub(super) fn nearest(
 }
 
 /// Converts rows that begin with an id, a score and a decay flag.
-pub(super) fn matches(found: &[Row]) -> Vec<MemoryMatch> {
+pub(super) fn matches(rows: &[Row]) -> Vec<MemoryMatch> {
     let one = |row: &Row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
-    found.iter().map(one).collect()
+    rows.iter().map(one).collect()
 }
 
 /// Returns the memories without a vector. A high-water mark would skip a memory that has an older

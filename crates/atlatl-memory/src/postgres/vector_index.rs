@@ -103,7 +103,7 @@ impl Model {
     }
 }
 
-/// Returns the models of a tenant. `from` vectors are enough for an index, and no more are counted.
+/// Returns the models of a tenant. `from` vectors are enough for an index, and counting stops there.
 fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
     let sql = "WITH RECURSIVE used AS ( \
                    (SELECT v.model FROM atlatl.vector v WHERE v.tenant = $1 ORDER BY v.model LIMIT 1) \
@@ -444,6 +444,10 @@ mod tests {
         );
         assert_eq!(model(9, None, None).next_action(10), None);
         assert_eq!(model(10, Some(384), None).next_action(10), Some(IndexAction::Create(384)));
-        assert_eq!(model(10, Some(2001), None).next_action(10), None, "pgvector takes no more");
+        assert_eq!(
+            model(10, Some(2001), None).next_action(10),
+            None,
+            "above the limit of pgvector"
+        );
     }
 }

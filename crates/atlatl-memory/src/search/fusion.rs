@@ -251,13 +251,13 @@ pub(crate) fn compare_hits(a: (f64, &MemoryId), b: (f64, &MemoryId)) -> Ordering
 mod tests {
     use super::*;
 
-    fn found(ids: &[u128]) -> Vec<MemoryMatch> {
+    fn matches(ids: &[u128]) -> Vec<MemoryMatch> {
         ids.iter().map(|id| MemoryMatch::new(MemoryId::from_u128(*id), 1.0, false)).collect()
     }
 
     #[test]
     fn what_both_rankings_know_comes_first_and_the_best_has_1() {
-        let ranked = normalize_scores(fuse(&found(&[1, 2, 3]), &found(&[3, 4])));
+        let ranked = normalize_scores(fuse(&matches(&[1, 2, 3]), &matches(&[3, 4])));
         let ids: Vec<u128> = ranked.iter().map(|one| one.id.as_u128()).collect();
         assert_eq!(ids, [3, 1, 2, 4]);
         assert!((ranked[0].score - 1.0).abs() < f64::EPSILON);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_phrase_stands_as_the_index_has_it() {
+    fn a_quoted_phrase_has_the_form_of_the_index() {
         assert_eq!(words("\"使用PostgreSQL数据\"", Need::All), ["使用 用 PostgreSQL 数据"]);
         assert_eq!(words("\"数据库 连接\"", Need::All), ["数据 据库 库 连接"]);
         let alone = Terms::parse("\"库\"", Need::All);

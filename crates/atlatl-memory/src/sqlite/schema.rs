@@ -201,12 +201,12 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
     // The long checks must not block writers.
     transaction.finish().map_err(to_store_error)?;
     let transaction = db.transaction().map_err(to_store_error)?;
-    let said: String = transaction
+    let report: String = transaction
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|error| open_error(path, error))?;
-    if said != "ok" {
+    if report != "ok" {
         // Further checks of a damaged file would be meaningless.
-        return Ok(Some(Health { damage: Some(said), ..Health::default() }));
+        return Ok(Some(Health { damage: Some(report), ..Health::default() }));
     }
     let (missing, orphaned) = find_inconsistencies(&transaction)?.words();
     let (waiting, refused) = match model {

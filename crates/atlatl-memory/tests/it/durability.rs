@@ -105,7 +105,7 @@ fn lines_until_killed(store: &Path, seed: u64, wait: Duration) -> Vec<String> {
         .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
     let (begun, begins) = std::sync::mpsc::channel();
-    // A pipe that nobody reads stops the writers; what is in it when they die can still be read.
+    // A full pipe blocks the writers; what is in it when they die can still be read.
     let reader = std::thread::spawn(move || read(said, &begun));
     begins.recv().expect("the writers begin");
     std::thread::sleep(wait);

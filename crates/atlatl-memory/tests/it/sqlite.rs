@@ -101,7 +101,7 @@ fn what_is_no_store_is_refused_and_left_alone() {
 }
 
 #[test]
-fn an_index_that_lost_entries_is_mended() {
+fn an_index_that_lost_entries_is_repaired() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -155,11 +155,11 @@ fn forgotten_text_is_not_left_in_the_file() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_half_written() {
+fn a_full_disk_is_reported_and_nothing_is_half_written() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     drop(SqliteStore::open(&path).unwrap());
-    // The engine's own bound on the size of a file stands for a disk that is full.
+    // The engine's limit on the size of a file simulates a full disk.
     let pages = rusqlite::Connection::open(&path).unwrap();
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let count: i64 = pages.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
@@ -180,7 +180,7 @@ fn a_store_is_checked_without_being_changed() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     assert_eq!(SqliteStore::check(&path, None).unwrap(), None);
-    assert!(!path.exists(), "whoever looks makes none");
+    assert!(!path.exists(), "a check creates no file");
     let store = SqliteStore::open(&path).unwrap();
     store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 1).unwrap();
@@ -201,7 +201,7 @@ fn a_store_is_checked_without_being_changed() {
     let later = SqliteStore::check(&path, None).unwrap_err().to_string();
     assert!(later.contains("version 99"), "{later}");
     drop(db);
-    std::fs::write(&path, "a text of somebody ".repeat(99)).unwrap();
+    std::fs::write(&path, "not a database file ".repeat(99)).unwrap();
     assert!(matches!(SqliteStore::check(&path, None), Err(StoreError::NotAStore { .. })));
 }
 

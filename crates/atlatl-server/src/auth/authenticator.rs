@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_is_known_until_their_time_is_over() {
+    fn a_principal_is_cached_until_it_expires() {
         let (mut cache, now) = (PrincipalCache::new(2), Instant::now());
         cache.insert([1; 32], &principal("ann"), now, 2 * SECOND);
         assert_eq!(cache.get(&[1; 32], now), Some(principal("ann")));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_lies_between_host_and_path() {
+    fn the_metadata_path_is_between_host_and_path() {
         let well_known = |rest: &str| format!("https://a.example{WELL_KNOWN}{rest}");
         for (rest, wanted) in [
             ("", ""),

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_lie_where_their_standards_put_them() {
+    fn documents_have_the_urls_of_their_standards() {
         let [oauth, openid] = METADATA;
         assert_eq!(document_url("https://id.example", oauth), format!("https://id.example{oauth}"));
         assert_eq!(

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_nobody_asks_is_full_again() {
+    fn an_idle_bucket_is_full_again() {
         let mut bucket = bucket(60, 2);
         assert!(bucket.is_full(Duration::ZERO));
         assert_eq!(bucket.take(SECOND), Ok(()));

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_once() {
+    fn a_member_name_occurs_once() {
         assert_eq!(read(br#"{"a":1,"b":{"a":2}}"#).map(|object| object.len()), Some(2));
         let twice = [&br#"{"a":1,"a":1}"#[..], br#"{"a":1,"b":2,"\u0061":3}"#];
         let none = [&b"[]"[..], b"1", b"", b"{}{}", b"{\"a\":1,}", b"\xff", b"{\"a\":\"\xff\"}"];

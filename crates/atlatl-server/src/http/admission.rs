@@ -156,7 +156,7 @@ impl HttpState {
     }
 
     /// Checks that `principal` has `scope`, and publishes an audit event.
-    #[expect(clippy::result_large_err, reason = "whoever gets it sends it at once")]
+    #[expect(clippy::result_large_err, reason = "it is sent immediately")]
     pub(super) fn check(
         &self,
         principal: &Principal,
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_back_as_told_does_not_come_too_soon() {
+    fn a_retry_after_the_announced_delay_is_not_too_early() {
         let seconds = |millis| whole_seconds(Duration::from_millis(millis));
         assert_eq!([0, 1, 999, 1000, 29_500].map(seconds), [1, 1, 1, 2, 30]);
     }

@@ -41,9 +41,9 @@ pub(super) async fn alive() -> &'static str {
 }
 
 pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str, Problem> {
-    let said = |said: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said);
+    let message = |message: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, message);
     if state.stopping.load(Ordering::Relaxed) {
-        return Err(said("the server is being stopped"));
+        return Err(message("the server is being stopped"));
     }
     // One check at a time, so that checks do not pile up when the store blocks. Others wait, but no
     // longer than an orchestrator would.
@@ -53,7 +53,7 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str
     });
     match checked.await {
         Ok(Some(true)) => Ok("ok\n"),
-        _ => Err(said("the store does not answer")),
+        _ => Err(message("the store does not answer")),
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn search(
     super::blocking(move || {
         let mut found = app.server.0.search.found(&request).map_err(store_problem)?;
         found.hits.drain(..skip.min(found.hits.len()));
-        let set = MemorySet::found(&found, detail);
+        let set = MemorySet::from_results(&found, detail);
         let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
         let tool = "POST /v1/search";
         let kind = ServerEventKind::MemoryRecalled { tool, count, total_matches };
@@ -156,14 +156,14 @@ pub(super) async fn replace(
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
-    let said = parse_memory(&body)?;
+    let message = parse_memory(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
         let stored = inner.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
         // Fields that the body does not have are removed.
         let stored = stored.at(Detail::Full);
         let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
-        fields.extend(said);
+        fields.extend(message);
         let memory = inner.capture.update(&id, &fields, inner.now()).map_err(store_problem)?;
         let memory = memory.ok_or_else(Problem::missing)?;
         inner.notify_write(&memory.id);
@@ -198,10 +198,10 @@ fn parse_memory(body: &[u8]) -> Result<Map, Problem> {
     let Value::Object(map) = value else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is no object"));
     };
-    let said = |(name, value): &(String, Value)| {
+    let message = |(name, value): &(String, Value)| {
         !value.is_null() && !SERVER_FIELDS.contains(&name.as_str())
     };
-    Ok(map.into_iter().filter(said).collect())
+    Ok(map.into_iter().filter(message).collect())
 }
 
 fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {

@@ -40,7 +40,7 @@ impl FromRequest<HttpState> for LimitedBody {
         // An oversized body may time out while it waits for others. The response then still names
         // the size.
         let mut too_long = is_too_long(request.headers());
-        match timeout(BODY_TIMEOUT, taken(request, &state.discard, &mut too_long)).await {
+        match timeout(BODY_TIMEOUT, read_body(request, &state.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
             Err(_) if too_long => Err(too_large()),
             Err(_) => {
@@ -50,7 +50,7 @@ impl FromRequest<HttpState> for LimitedBody {
     }
 }
 
-async fn taken(
+async fn read_body(
     request: Request,
     discard: &Semaphore,
     too_long: &mut bool,
@@ -63,8 +63,8 @@ async fn taken(
     let mut pieces = body.into_data_stream();
     let (mut taken, mut length, mut discarded) = (Vec::new(), 0_usize, 0_usize);
     while let Some(piece) = pieces.next().await {
-        let said = "the body does not end as announced";
-        let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, said))?;
+        let message = "the body does not end as announced";
+        let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, message))?;
         length += piece.len();
         *too_long |= length > MAX_BODY_LEN;
         if !*too_long {
@@ -92,8 +92,8 @@ fn is_too_long(headers: &HeaderMap) -> bool {
 }
 
 fn too_large() -> Problem {
-    let said = format!("a body has at most {MAX_BODY_LEN} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said)
+    let message = format!("a body has at most {MAX_BODY_LEN} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
 /// The id in a path. A segment that is not UTF-8 is not found.
@@ -125,8 +125,8 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
         }
         // The outcome is unknown until the store is back.
         StoreError::Unsure(_) => {
-            let said = format!("{error}; look before you ask again");
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
+            let message = format!("{error}; look before you ask again");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, message)
         }
         StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         _ => Problem::broken(),
@@ -139,8 +139,8 @@ pub(super) fn tool_problem(error: ToolError) -> Problem {
         ToolError::Arguments(error) => error.into(),
         ToolError::NotFound(_) => Problem::missing(),
         ToolError::QuotaExceeded(most) => {
-            let said = format!("there are {most} memories, as many as there may be");
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, said)
+            let message = format!("there are {most} memories, as many as there may be");
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, message)
         }
         ToolError::Store(error) => store_problem(error),
     }

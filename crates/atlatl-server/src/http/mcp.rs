@@ -38,8 +38,8 @@ impl Drop for CancelOnDrop {
 
 /// Answers other HTTP methods: there is no stream to open, and no session to end.
 pub(super) async fn other_method() -> Response {
-    let said = "MCP messages are sent with POST";
-    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, said).into_response();
+    let reason = "MCP messages are sent with POST";
+    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, reason).into_response();
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
     response
 }
@@ -49,8 +49,8 @@ pub(super) async fn message(
     headers: HeaderMap,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let bad = |code, said: &str| {
-        Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, said).without_id()))
+    let bad = |code, reason: &str| {
+        Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, reason).without_id()))
     };
     let Ok(text) = String::from_utf8(body.into()) else {
         return bad(NO_JSON, "the body is no UTF-8");

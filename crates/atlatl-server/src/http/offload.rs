@@ -42,7 +42,7 @@ pub(super) async fn read_by_link(
     let Path((id, link)) = read_by_link.map_err(|_| Problem::missing())?;
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
     // The claimed tenant. The signature proves it.
-    let named = SignedLinks::tenant_of(&link).ok_or_else(Problem::missing)?;
+    let named = SignedLinks::claimed_tenant(&link).ok_or_else(Problem::missing)?;
     let tenant = state.tenant(&named).await?.ok_or_else(Problem::missing)?;
     let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
     let verify = super::blocking(move || links.verify(id, &link, now)).await?;

@@ -147,7 +147,7 @@ impl Arguments {
     }
 
     /// Returns a value that parses from text.
-    pub(crate) fn parsed<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
+    pub(crate) fn parse_text<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let other = Value::String(text.to_owned());
         text.parse().map(Some).map_err(|_| self.wrong(name, expected, &other))
@@ -189,11 +189,11 @@ impl Arguments {
     }
 
     pub(crate) fn detail(&self, default: Detail) -> Result<Detail> {
-        Ok(self.parsed("detail", "light, medium or full")?.unwrap_or(default))
+        Ok(self.parse_text("detail", "light, medium or full")?.unwrap_or(default))
     }
 
     pub(crate) fn order(&self) -> Result<Order> {
-        Ok(self.parsed("order", "newest, oldest or changed")?.unwrap_or_default())
+        Ok(self.parse_text("order", "newest, oldest or changed")?.unwrap_or_default())
     }
 
     /// Returns the search mode.
@@ -220,7 +220,7 @@ impl Arguments {
                 prefix.parse().map_err(|_| self.wrong("namespace", expected, &other))?;
             filter.namespace = Some(namespace);
         }
-        filter.memory_type = self.parsed("memory_type", "semantic, episodic or procedural")?;
+        filter.memory_type = self.parse_text("memory_type", "semantic, episodic or procedural")?;
         filter.tags = self.texts("tags")?;
         if filter.tags.len() > MAX_TAGS {
             let said = format!("\"tags\" has {} labels", filter.tags.len());
@@ -232,7 +232,7 @@ impl Arguments {
         if self.text("status")? == Some("any") {
             filter.status = None;
         } else if let Some(status) =
-            self.parsed("status", "active, archived, superseded, deleted or any")?
+            self.parse_text("status", "active, archived, superseded, deleted or any")?
         {
             filter.status = Some(status);
         }

@@ -56,8 +56,8 @@ impl ServerInner {
         span: &RequestSpan,
     ) -> String {
         match self.answer(tool, arguments, client, correlation, span) {
-            Ok((answer, asked)) => {
-                let result = self.deliver(tool, &answer, &asked, client, span);
+            Ok((answer, info)) => {
+                let result = self.deliver(tool, &answer, &info, client, span);
                 // Has no effect if another delivery was set before.
                 let whole = self.delivery(client) == Delivery::Whole;
                 span.say(DELIVERY, if whole { "whole" } else { "inline" });
@@ -87,7 +87,7 @@ impl ServerInner {
             _ => Detail::Full,
         };
         let cursor = arguments.text("cursor").ok().flatten();
-        let asked = CallInfo {
+        let info = CallInfo {
             tool,
             page: if cursor.is_some() { PageKind::Continuation } else { PageKind::First },
             query: arguments.text("query").ok().flatten().map(str::to_owned),
@@ -97,9 +97,9 @@ impl ServerInner {
         let now = self.now();
         let part = span.part(STORE);
         let answer = match tool {
-            Tool::List => self.list(&arguments, &asked, client, now),
-            Tool::Recall | Tool::Search => self.asked(tool, &arguments, &asked, client, now),
-            Tool::Inject => self.context(&arguments, &asked, now),
+            Tool::List => self.list(&arguments, &info, client, now),
+            Tool::Recall | Tool::Search => self.search(tool, &arguments, &info, client, now),
+            Tool::Inject => self.context(&arguments, &info, now),
             Tool::Capture => self.capture(arguments),
             Tool::Get => self.get(&arguments, detail),
             Tool::Update => self.update(arguments, now),
@@ -107,14 +107,14 @@ impl ServerInner {
         };
         let answer = answer.inspect_err(|error| part.fail(error.class()))?;
         drop(part);
-        if let ToolResponse::MemorySet(set) | ToolResponse::PromptContext { set, .. } = &answer {
+        if let ToolResponse::Memories(set) | ToolResponse::Context { set, .. } = &answer {
             let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
             span.say("atlatl.result.count", count);
             span.say("atlatl.result.total_matches", total_matches);
             let kind = ServerEventKind::MemoryRecalled { tool: tool.name(), count, total_matches };
             self.events.publish(Some(correlation.to_owned()), kind);
         }
-        Ok((answer, asked))
+        Ok((answer, info))
     }
 
     /// Spec A2: the response is serialized and passes the interceptor. Spec A4: only a response
@@ -123,14 +123,14 @@ impl ServerInner {
         &self,
         tool: Tool,
         answer: &ToolResponse,
-        asked: &CallInfo,
+        info: &CallInfo,
         client: ClientInfo,
         span: &RequestSpan,
     ) -> String {
         let delivery = self.delivery(client);
         let call = Call {
-            query: asked.query.as_deref(),
-            detail: Some(detail_level(asked.detail)),
+            query: info.query.as_deref(),
+            detail: Some(detail_level(info.detail)),
             ..Call::new(tool.name())
         };
         let intercepted = |result: &str| {
@@ -152,16 +152,16 @@ impl ServerInner {
         };
         match answer {
             // The client of a write always needs its outcome, so the response is never replaced.
-            ToolResponse::Written(json) => tool_result(json, None),
-            ToolResponse::One(json) => {
+            ToolResponse::WriteResult(json) => tool_result(json, None),
+            ToolResponse::Single(json) => {
                 let result = tool_result(json, None);
                 intercepted(&result).unwrap_or(result)
             }
-            ToolResponse::MemorySet(set) => {
+            ToolResponse::Memories(set) => {
                 let next = set.next.as_ref();
                 // Spec A4: the first request decides. A continuation is never offloaded: a
                 // descriptor has no cursor, so the walk would end there.
-                if delivery == Delivery::Offload && asked.page == PageKind::First {
+                if delivery == Delivery::Offload && info.page == PageKind::First {
                     let result = tool_result(&set.json(None), None);
                     if let Some(instead) = intercepted(&result) {
                         return instead;
@@ -172,7 +172,7 @@ impl ServerInner {
                 }
                 let cursor = next
                     .map(|place| {
-                        Ok(cursor::write(self.signer()?, &asked.cursor_scope, place, self.now()))
+                        Ok(cursor::write(self.signer()?, &info.cursor_scope, place, self.now()))
                     })
                     .transpose();
                 match cursor {
@@ -191,7 +191,7 @@ impl ServerInner {
             }
             // Spec A7: the size of the set decides. If it is stored the text is dropped, otherwise
             // the set.
-            ToolResponse::PromptContext { set, text, included } => {
+            ToolResponse::Context { set, text, included } => {
                 if delivery == Delivery::Whole {
                     return tool_result(&set.json(None), Some(text));
                 }
@@ -206,10 +206,10 @@ impl ServerInner {
     fn limit(
         &self,
         arguments: &Arguments,
-        asked: &CallInfo,
+        info: &CallInfo,
         client: ClientInfo,
     ) -> Result<usize, ArgumentError> {
-        let all = match (self.delivery(client), asked.page) {
+        let all = match (self.delivery(client), info.page) {
             (Delivery::Offload | Delivery::Whole, PageKind::First) => MAX_HITS,
             _ => DEFAULT_PAGE_LEN,
         };
@@ -226,45 +226,45 @@ impl ServerInner {
     /// at least one memory, after which the next page begins.
     fn page_len<'m>(
         &self,
-        asked: &CallInfo,
+        info: &CallInfo,
         client: ClientInfo,
         memories: impl ExactSizeIterator<Item = &'m Memory>,
     ) -> usize {
         let all = memories.len();
         let Some(interceptor) = &self.interceptor else { return all };
-        if asked.page == PageKind::First || self.delivery(client) == Delivery::Pages {
+        if info.page == PageKind::First || self.delivery(client) == Delivery::Pages {
             return all;
         }
-        let tool = asked.tool.name();
-        let lines = memories.map(|memory| memory.to_line(asked.detail));
+        let tool = info.tool.name();
+        let lines = memories.map(|memory| memory.to_line(info.detail));
         interceptor.offloader(tool).inline_prefix(Call::new(tool), lines).max(1).min(all)
     }
 
     fn place(
         &self,
         arguments: &Arguments,
-        asked: &CallInfo,
+        info: &CallInfo,
         now: DateTime<Utc>,
     ) -> Result<Option<CursorPosition>, ToolError> {
         let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
-        Ok(Some(cursor::read(self.signer()?, &asked.cursor_scope, cursor, now)?))
+        Ok(Some(cursor::read(self.signer()?, &info.cursor_scope, cursor, now)?))
     }
 
     fn list(
         &self,
         arguments: &Arguments,
-        asked: &CallInfo,
+        info: &CallInfo,
         client: ClientInfo,
         now: DateTime<Utc>,
     ) -> Result<ToolResponse, ToolError> {
         let (filter, order) = (arguments.filter()?, arguments.order()?);
-        let after = match self.place(arguments, asked, now)? {
+        let after = match self.place(arguments, info, now)? {
             Some(CursorPosition::Listing(position)) => Some(position),
             _ => None,
         };
-        let limit = self.limit(arguments, asked, client)?;
+        let limit = self.limit(arguments, info, client)?;
         let mut listed = self.store.list(&filter, order, after.as_ref(), limit, now)?;
-        let page_len = self.page_len(asked, client, listed.memories.iter());
+        let page_len = self.page_len(info, client, listed.memories.iter());
         listed.more |= page_len < listed.memories.len();
         listed.memories.truncate(page_len);
         let total = if listed.more || after.is_some() {
@@ -272,30 +272,30 @@ impl ServerInner {
         } else {
             listed.memories.len() as u64
         };
-        let mut set = MemorySet::from_listing(&listed.memories, total, asked.detail);
+        let mut set = MemorySet::from_listing(&listed.memories, total, info.detail);
         set.next = listed
             .memories
             .last()
             .filter(|_| listed.more)
             .map(|last| CursorPosition::Listing(order.position(last)));
-        Ok(ToolResponse::MemorySet(set))
+        Ok(ToolResponse::Memories(set))
     }
 
     /// `recall_memories` and `search_memories`. Without a query both list.
-    fn asked(
+    fn search(
         &self,
         tool: Tool,
         arguments: &Arguments,
-        asked: &CallInfo,
+        info: &CallInfo,
         client: ClientInfo,
         now: DateTime<Utc>,
     ) -> Result<ToolResponse, ToolError> {
         let query = arguments.query()?;
         if query.trim().is_empty() {
-            return self.list(arguments, asked, client, now);
+            return self.list(arguments, info, client, now);
         }
-        let (after, now) = self.after(arguments, asked, now)?;
-        let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, asked, client)?));
+        let (after, now) = self.after(arguments, info, now)?;
+        let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, info, client)?));
         let mut found = if tool == Tool::Recall {
             let mut request = RecallRequest::new(query, now);
             (request.filter, request.limit, request.after) = (filter, limit, after);
@@ -306,20 +306,20 @@ impl ServerInner {
             request.mode = arguments.mode()?;
             self.search.found(&request)?
         };
-        let page_len = self.page_len(asked, client, found.hits.iter().map(|hit| &hit.memory));
+        let page_len = self.page_len(info, client, found.hits.iter().map(|hit| &hit.memory));
         found.more |= page_len < found.hits.len();
         found.hits.truncate(page_len);
-        Ok(search_response(&found, asked.detail, now))
+        Ok(search_response(&found, info.detail, now))
     }
 
     /// Returns the position after which the page begins, and the time of the first page.
     fn after(
         &self,
         arguments: &Arguments,
-        asked: &CallInfo,
+        info: &CallInfo,
         now: DateTime<Utc>,
     ) -> Result<(Option<RankPosition>, DateTime<Utc>), ToolError> {
-        Ok(match self.place(arguments, asked, now)? {
+        Ok(match self.place(arguments, info, now)? {
             Some(CursorPosition::Ranking { position, now }) => (Some(position), now),
             _ => (None, now),
         })
@@ -328,7 +328,7 @@ impl ServerInner {
     fn context(
         &self,
         arguments: &Arguments,
-        asked: &CallInfo,
+        info: &CallInfo,
         now: DateTime<Utc>,
     ) -> Result<ToolResponse, ToolError> {
         let mut request = RecallRequest::new(arguments.query()?, now);
@@ -338,8 +338,8 @@ impl ServerInner {
             .map(|limit| usize::try_from(limit).unwrap_or(MAX_HITS).clamp(1, MAX_HITS));
         let budget = arguments.number("budget_tokens")?.unwrap_or(DEFAULT_BUDGET_TOKENS);
         let context = self.prompt.context(&request, budget)?;
-        let set = MemorySet::found(&context.found, asked.detail);
-        Ok(ToolResponse::PromptContext { set, text: context.text, included: context.included })
+        let set = MemorySet::from_results(&context.results, info.detail);
+        Ok(ToolResponse::Context { set, text: context.text, included: context.included })
     }
 
     fn capture(&self, arguments: Arguments) -> Result<ToolResponse, ToolError> {
@@ -356,7 +356,9 @@ impl ServerInner {
         let memory = self.memory(&id)?.ok_or(ToolError::NotFound(id))?;
         let (id, status) = (&memory.id, status(&memory));
         let memory = memory.to_line(detail);
-        Ok(ToolResponse::One(format!(r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#)))
+        Ok(ToolResponse::Single(format!(
+            r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#
+        )))
     }
 
     fn update(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<ToolResponse, ToolError> {
@@ -379,17 +381,17 @@ impl ServerInner {
         };
         let full = format!(r#"{head},"memory":{}}}"#, memory.to_line(Detail::Full));
         if (self.estimate)(&full) <= threshold {
-            return ToolResponse::Written(full);
+            return ToolResponse::WriteResult(full);
         }
         let light = format!(
             r#"{head},"detail":"light","note":"{SHORTENED_NOTE}","memory":{}}}"#,
             memory.to_line(Detail::Light)
         );
         if (self.estimate)(&light) <= threshold {
-            return ToolResponse::Written(light);
+            return ToolResponse::WriteResult(light);
         }
         let least = format!(r#"{head},"note":"{SHORTENED_NOTE}","memory":{{"id":"{id}"}}}}"#);
-        ToolResponse::Written(least)
+        ToolResponse::WriteResult(least)
     }
 
     fn deleted(&self, arguments: &Arguments) -> Result<ToolResponse, ToolError> {
@@ -398,7 +400,7 @@ impl ServerInner {
         if deleted {
             self.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
         }
-        Ok(ToolResponse::Written(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
+        Ok(ToolResponse::WriteResult(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
     }
 
     /// Returns the memory with this id, unless it has expired.
@@ -420,12 +422,12 @@ impl ServerInner {
 
 /// Builds the response of a search at `now`, with the position of the next page.
 fn search_response(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> ToolResponse {
-    let mut set = MemorySet::found(found, detail);
+    let mut set = MemorySet::from_results(found, detail);
     set.next = found.hits.last().filter(|_| found.more).map(|last| {
         let position = RankPosition { score: last.score, id: last.memory.id.clone() };
         CursorPosition::Ranking { position, now }
     });
-    ToolResponse::MemorySet(set)
+    ToolResponse::Memories(set)
 }
 
 /// Returns the status of a memory, which is active by default.

@@ -14,13 +14,13 @@ use crate::cursor::CursorPosition;
 #[derive(Debug)]
 pub(crate) enum ToolResponse {
     /// One memory, as JSON.
-    One(String),
+    Single(String),
     /// The outcome of a write, as JSON below the response limit.
-    Written(String),
+    WriteResult(String),
     /// Memories.
-    MemorySet(MemorySet),
+    Memories(MemorySet),
     /// Memories, and a text rendered from some of them.
-    PromptContext { set: MemorySet, text: String, included: usize },
+    Context { set: MemorySet, text: String, included: usize },
 }
 
 /// Memories with totals, ranking and pagination.
@@ -52,17 +52,17 @@ impl MemorySet {
     }
 
     /// Creates a set from search results.
-    pub(crate) fn found(found: &SearchResults, detail: Detail) -> Self {
+    pub(crate) fn from_results(results: &SearchResults, detail: Detail) -> Self {
         let line = |hit: &SearchHit| hit.memory.to_line(detail);
-        let ranked = found.ranked_by != RankedBy::Time;
-        let scores = || found.hits.iter().map(|hit| hit.score).collect();
+        let ranked = results.ranked_by != RankedBy::Time;
+        let scores = || results.hits.iter().map(|hit| hit.score).collect();
         Self {
-            total_matches: found.total_matches,
+            total_matches: results.total_matches,
             detail,
-            lines: found.hits.iter().map(line).collect(),
+            lines: results.hits.iter().map(line).collect(),
             scores: if ranked { scores() } else { Vec::new() },
-            ranked_by: Some(found.ranked_by),
-            warning: found.warning.clone(),
+            ranked_by: Some(results.ranked_by),
+            warning: results.warning.clone(),
             next: None,
         }
     }

@@ -1,4 +1,4 @@
-//! Text that anybody may send: nothing panics, and nothing is let in by chance.
+//! Arbitrary input: nothing panics, and nothing is accepted by chance.
 
 use atlatl_server::auth::{
     ApiKey, AuthorizationError, Challenge, KeySet, Scopes, TokenError, bearer, metadata_url, verify,

@@ -84,7 +84,7 @@ fn every_letter_of_a_key_counts() {
 }
 
 #[test]
-fn expired_revoked_and_foreign_keys_let_nobody_in() {
+fn expired_revoked_and_foreign_keys_are_rejected() {
     let key = ApiKey::new(random(1));
     let good = record(&key);
     let mut expiring = good.clone();
@@ -96,7 +96,7 @@ fn expired_revoked_and_foreign_keys_let_nobody_in() {
     assert_eq!(revoked.admits(&key, now()), None);
     let other = ApiKey::new(random(2));
     assert_eq!(good.admits(&other, now()), None);
-    // A record that got another one's id or digest is nobody's.
+    // A record with another key's id or digest accepts no key.
     let mixed = KeyRecord::new(key.id(), "acme", other.digest(), Scopes::MEMORY);
     assert_eq!(mixed.admits(&key, now()), None);
     assert_eq!(mixed.admits(&other, now()), None);

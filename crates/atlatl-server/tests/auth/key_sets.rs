@@ -1,4 +1,4 @@
-//! Key sets as authorities publish them, and as somebody else would.
+//! Key sets of authorization servers, and forged ones.
 
 use atlatl_server::auth::{KeySet, KeySetError, TokenError, verify};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn every_kind_of_key_is_read() {
     let keys = KeySet::read(JWKS).unwrap();
     assert_eq!(keys.len(), 5);
     assert!(!keys.is_empty());
-    // What else stands in a document or a key does not matter.
+    // Other members of a document or a key are ignored.
     let more = json!({ "keys": [with(jwk("rsa"), "x5t", "abc"), null, 7], "more": [] });
     assert_eq!(KeySet::read(&more.to_string()).unwrap().len(), 1);
     assert!(KeySet::read(r#"{"keys":[]}"#).unwrap().is_empty());

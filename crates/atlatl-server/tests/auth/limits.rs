@@ -1,4 +1,4 @@
-//! Limits, whenever somebody asks.
+//! Rate limits at any time of request.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -63,7 +63,7 @@ proptest! {
             latest = latest.max(now);
             let (one, other) = (jumping.take(now), steady.take(latest));
             prop_assert_eq!(one.is_ok(), other.is_ok());
-            // Whoever is behind waits until the clock is where it was as well.
+            // A clock that was set back adds no tokens until it has caught up.
             prop_assert_eq!(one.err(), other.err().map(|wait| wait + latest.saturating_sub(now)));
         }
     }

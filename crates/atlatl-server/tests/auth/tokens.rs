@@ -108,7 +108,7 @@ fn scopes_are_those_that_were_granted() {
 }
 
 #[test]
-fn the_tenant_stands_in_the_claim_that_was_named() {
+fn the_tenant_is_in_the_configured_claim() {
     let token = of_claims(&with(claims(), "https://example/org", "globex"));
     let rules = TokenRules::new(ISSUER, ["other", AUDIENCE], "https://example/org");
     assert_eq!(verify(&token, &rules, &keys(), at(NOW)).unwrap().tenant, "globex");
@@ -330,7 +330,7 @@ fn signatures_changed() -> Vec<Mutation> {
     ]
 }
 
-/// The last letter with a bit set that stands for nothing.
+/// The last letter with an unused bit set.
 fn left_over(token: &str) -> char {
     char::from(token.as_bytes()[token.len() - 1] + 1)
 }

@@ -1,4 +1,4 @@
-//! Sets of memories: what stays inline, what is stored, and what stands in the file.
+//! Sets of memories: what stays inline, what is stored, and the contents of the file.
 
 use serde_json::{Value, json};
 use testkit::corpus;

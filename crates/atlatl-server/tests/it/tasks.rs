@@ -155,7 +155,7 @@ fn a_task_of_one_process_can_be_asked_of_another() {
 }
 
 #[test]
-fn a_client_that_asks_for_too_many_is_told() {
+fn a_client_that_starts_too_many_tasks_gets_an_error() {
     let place = place(1, 2000);
     let mut client = place.client(Era::Legacy);
     let mut refused = 0;

@@ -1,4 +1,4 @@
-//! The tools that write and read one memory, and what becomes of wrong arguments.
+//! The tools that write and read one memory, and the errors for wrong arguments.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn no_digit_is_lost_on_the_way() {
 }
 
 #[test]
-fn wrong_arguments_are_told_with_what_would_be_right() {
+fn wrong_arguments_are_reported_with_what_would_be_right() {
     let place = Place::new();
     let mut client = place.client(Era::Modern);
     for (tool, arguments, says) in [

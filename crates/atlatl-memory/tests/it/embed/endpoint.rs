@@ -30,7 +30,7 @@ pub(crate) struct FakeEndpoint {
 }
 
 impl FakeEndpoint {
-    /// Answers by that function, which is told how many requests came before. `None` hangs up.
+    /// Answers with this function, which gets the number of earlier requests. `None` closes the connection.
     /// The thread ends with the test's process.
     pub(crate) fn start(
         reply: impl Fn(usize, &Asked) -> Option<Reply> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl FakeEndpoint {
                 };
                 if let Some(Reply(status, headers, body)) = reply(before, &question) {
                     let length = body.len();
-                    // Whoever is told off does not always listen to the end.
+                    // A client that gets an error may close the connection early.
                     let _ = write!(
                         stream,
                         "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"

@@ -71,7 +71,7 @@ fn an_endless_answer_is_not_read_to_its_end() {
 }
 
 #[test]
-fn a_refusal_is_told_once_and_short() {
+fn a_refusal_is_reported_once_and_short() {
     let endpoint = FakeEndpoint::start(|_, _| {
         let message = format!("no model\\n`small`\\u0007 {}", "here ".repeat(1000));
         Some(Reply(404, "", format!(r#"{{"error":{{"message":"{message}","code":null}}}}"#)))
@@ -85,7 +85,7 @@ fn a_refusal_is_told_once_and_short() {
 }
 
 #[test]
-fn the_key_is_repeated_by_nobody() {
+fn the_key_is_never_repeated() {
     for status in [200, 302, 400, 401, 429, 500] {
         for body in [
             format!("wrong key {KEY}"),
@@ -135,7 +135,7 @@ fn redirects_are_not_followed() {
 }
 
 #[test]
-fn nobody_there_is_unreachable() {
+fn a_closed_port_is_unreachable() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}").parse().unwrap();
     let error = OpenAi::open(&url, "m", None, limits()).unwrap_err();

@@ -58,7 +58,7 @@ fn pass(mut client: TcpStream, mut server: UnixStream, fault: &AtomicU8) {
             if now != LOSE_ALL {
                 fault.store(PASS, Ordering::SeqCst);
             }
-            // The server reads what it was sent before it sees that nobody is there.
+            // The server reads what it received before it notices that the client is gone.
             std::thread::sleep(Duration::from_millis(100));
             break;
         }

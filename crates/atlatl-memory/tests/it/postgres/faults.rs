@@ -33,7 +33,7 @@ fn impatient(url: &str) -> PostgresOptions {
 }
 
 #[test]
-fn a_wrong_password_and_a_place_where_nobody_is_are_told_at_once() {
+fn a_wrong_password_and_an_unreachable_host_fail_at_once() {
     let server = Server::shared();
     let database = migrated(server);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,7 +61,7 @@ fn a_place_that_takes_connections_and_never_answers_is_given_up() {
 }
 
 #[test]
-fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
+fn a_writer_that_waits_too_long_for_another_fails_and_nothing_is_written() {
     let server = Server::shared();
     let database = migrated(server);
     let options = impatient(&server.url(APP, &database));
@@ -92,7 +92,7 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
             waiter.put(&both, OnConflict::Replace).unwrap_err()
         });
         assert!(matches!(refused, StoreError::Busy), "{refused:?}");
-        // Readers wait for nobody.
+        // Readers do not wait.
         assert_eq!(within(Duration::ZERO, || waiter.get(&id)).unwrap().unwrap(), memories[1]);
         assert_eq!(waiter.get(&memories[0].id).unwrap().unwrap(), memories[0]);
         tried.wait();
@@ -101,7 +101,7 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
 }
 
 #[test]
-fn where_all_connections_are_in_use_one_is_told_so_in_time() {
+fn where_all_connections_are_in_use_a_request_fails_in_time() {
     let server = Server::shared();
     let database = migrated(server);
     let mut options = impatient(&server.url(APP, &database));
@@ -167,7 +167,7 @@ fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
 }
 
 #[test]
-fn connections_that_broke_while_nobody_used_them_are_replaced() {
+fn connections_that_broke_while_idle_are_replaced() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();

@@ -38,9 +38,9 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
                     assert_eq!((listed(&one), listed(&other)), expected);
                     if n % 10 == 0 {
                         // Its transaction is over, whatever is asked next.
-                        one.rows_of("SELECT no_such_column").unwrap_err();
+                        one.query_column("SELECT no_such_column").unwrap_err();
                         let read_only = "INSERT INTO atlatl.lease (task, until) VALUES ('x', 1)";
-                        one.rows_of(read_only).unwrap_err();
+                        one.query_column(read_only).unwrap_err();
                     }
                 }
             });
@@ -65,14 +65,14 @@ fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_t
     assert!(other.get(&memories[0].id).unwrap().is_none());
     let everything = "SELECT count(*)::text FROM atlatl.memory";
     for _ in 0..8 {
-        // More often than a plan is made anew for its values.
-        assert_eq!(one.rows_of(everything).unwrap(), ["1"]);
-        assert_eq!(other.rows_of(everything).unwrap(), ["0"]);
+        // More often than a custom plan is made.
+        assert_eq!(one.query_column(everything).unwrap(), ["1"]);
+        assert_eq!(other.query_column(everything).unwrap(), ["0"]);
     }
 }
 
 #[test]
-fn every_batch_of_a_large_put_is_told_what_became_of_it() {
+fn every_batch_of_a_large_put_reports_its_outcomes() {
     let (postgres, _) = opened(Server::shared());
     let store = postgres.tenant("many").unwrap();
     let mut memories = corpus::memories(400, 4);
@@ -129,11 +129,11 @@ fn more_kinds_of_statements_than_are_kept_are_all_answered() {
     options.connections = 1;
     let store = Postgres::open(&options).unwrap().tenant("kinds").unwrap();
     for n in 0..600 {
-        assert_eq!(store.rows_of(&format!("SELECT '{n}'")).unwrap(), [n.to_string()]);
+        assert_eq!(store.query_column(&format!("SELECT '{n}'")).unwrap(), [n.to_string()]);
     }
-    let kept: usize = store.rows_of("SELECT count(*)::text FROM pg_prepared_statements").unwrap()
-        [0]
-    .parse()
-    .unwrap();
+    let kept: usize =
+        store.query_column("SELECT count(*)::text FROM pg_prepared_statements").unwrap()[0]
+            .parse()
+            .unwrap();
     assert!((1..=257).contains(&kept), "{kept}");
 }

@@ -208,7 +208,7 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
     assert_eq!(rows(server, &database), "999");
     // Another vector for the same version: it counts at once, and the index follows.
     let far: Vec<f32> = question.iter().map(|n| -n).collect();
-    let version = store.rows_of(
+    let version = store.query_column(
         "SELECT key::text FROM atlatl.memory m WHERE m.id = '00000000-0000-0000-0000-00000000004d'",
     );
     let version: u64 = version.unwrap()[0].parse().unwrap();
@@ -235,7 +235,7 @@ fn a_filter_has_all_its_answers_however_few_it_lets_through() {
     let few = known.iter().filter(|(memory, _)| active.admits(memory, now())).count();
     assert!(few < 100, "{few}");
     assert_eq!(recall(&store, &known, &active, 10), 100);
-    active.tags = vec!["nobody has this".to_owned()];
+    active.tags = vec!["an unused tag".to_owned()];
     assert_eq!(nearest(&store, &known[0].1, &active, 50), []);
     // More than an index gives, and vectors of another length.
     let all = store.nearest(MODEL, &known[0].1, &any(), 5000, now()).unwrap();

@@ -84,7 +84,7 @@ fn a_tag_may_have_any_character() {
 }
 
 #[test]
-fn processes_that_put_the_same_memories_agree_and_nobody_waits_for_ever() {
+fn processes_that_put_the_same_memories_agree_and_none_waits_for_ever() {
     let server = Server::shared();
     let (first, database) = opened(server);
     let second = Postgres::open(&options(server, APP, &database)).unwrap();

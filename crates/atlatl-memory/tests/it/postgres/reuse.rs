@@ -18,7 +18,7 @@ const TENANTS: usize = 5;
 const EACH: usize = 6;
 
 /// What a tenant's transaction can come to an end by. Some say something that outlives a transaction
-/// where nobody takes care.
+/// without precautions.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Well,
@@ -71,7 +71,7 @@ fn filled(postgres: &Postgres) -> Vec<(PostgresStore, Vec<Memory>)> {
 /// Brings a transaction of `store` to its end.
 fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
     let id = &memories[0].id;
-    let sql = |sql: &str| store.rows_of(sql);
+    let sql = |sql: &str| store.query_column(sql);
     match end {
         End::Well => assert_eq!(store.get(id).unwrap().unwrap(), memories[0]),
         End::Refused => drop(sql("SELECT (1/0)::text").unwrap_err()),
@@ -112,7 +112,7 @@ fn sees_its_own(tenant: usize, store: &PostgresStore, memories: &[Memory]) {
         let found = store.lexical(&Terms::parse(&word(other), Need::All), &any, 99, now).unwrap();
         assert_eq!(found.total, if other == tenant { EACH as u64 } else { 0 });
     }
-    let seen = store.rows_of("SELECT DISTINCT tenant FROM atlatl.memory").unwrap();
+    let seen = store.query_column("SELECT DISTINCT tenant FROM atlatl.memory").unwrap();
     assert_eq!(seen, [name(tenant)]);
 }
 
@@ -134,7 +134,7 @@ fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
             let (store, memories) = &tenants[next];
             sees_its_own(next, store, memories);
         }
-        backends.extend(store.rows_of("SELECT pg_backend_pid()::text").unwrap());
+        backends.extend(store.query_column("SELECT pg_backend_pid()::text").unwrap());
     }
     // It was the same connection again and again, or this would show nothing.
     let rounds = backends.len();
@@ -143,7 +143,7 @@ fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
 }
 
 #[test]
-fn whoever_is_cancelled_or_thrown_out_from_outside_leaves_nothing_to_the_next() {
+fn a_session_that_is_cancelled_or_terminated_leaves_nothing_to_the_next() {
     let server = Server::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
@@ -157,8 +157,9 @@ fn whoever_is_cancelled_or_thrown_out_from_outside_leaves_nothing_to_the_next() 
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     asked.fetch_add(1, Ordering::Relaxed);
-                    let read = store
-                        .rows_of("SELECT tenant FROM atlatl.memory, pg_sleep(0.002) ORDER BY 1");
+                    let read = store.query_column(
+                        "SELECT tenant FROM atlatl.memory, pg_sleep(0.002) ORDER BY 1",
+                    );
                     match read {
                         Ok(rows) => assert_eq!(rows, vec![name(tenant); EACH]),
                         Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),

@@ -34,7 +34,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
-    // One that only added: whoever does not know it goes on working.
+    // A migration that only adds: older programs keep working.
     let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
     server.sql(&database, &format!("{later} (6, 'more', 1)"));
     let about = Postgres::open(&options(server, APP, &database)).unwrap().about().unwrap();
@@ -50,7 +50,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 }
 
 #[test]
-fn whoever_was_not_let_in_is_told_so() {
+fn a_role_without_access_is_reported() {
     let server = Server::shared();
     let database = migrated(server);
     server.sql(&database, "CREATE ROLE stranger LOGIN; GRANT stranger TO app");
@@ -58,10 +58,10 @@ fn whoever_was_not_let_in_is_told_so() {
     options.role = "stranger".to_owned();
     let said = Postgres::open(&options).unwrap_err().to_string();
     assert!(said.contains("\"stranger\" may not use it: run `atlatl db migrate`"), "{said}");
-    options.role = "nobody-there".to_owned();
+    options.role = "missing-role".to_owned();
     options.url = server.url(OWNER, &database);
     let said = Postgres::migrate(&options).unwrap_err().to_string();
-    assert!(said.contains("CREATE ROLE \"nobody-there\""), "{said}");
+    assert!(said.contains("CREATE ROLE \"missing-role\""), "{said}");
 }
 
 #[test]

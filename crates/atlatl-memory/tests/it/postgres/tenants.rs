@@ -1,4 +1,4 @@
-//! Tenants: nobody sees another's rows, and whoever does not say who they are sees none.
+//! Tenant isolation: a tenant sees only its own rows, and a session without a tenant sees none.
 
 use atlatl_memory::{
     Filter, MemoryStore, Need, OnConflict, Postgres, PostgresStore, StoreError, Terms,
@@ -53,17 +53,20 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     for (table, rows) in
         [("memory", 20), ("document", 20), ("vector", 9), ("lease", 1), ("secret", 1)]
     {
-        let seen = a.rows_of(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
+        let seen = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
         assert_eq!(seen, vec!["a"; rows], "{table}");
         let asked = format!("SELECT tenant FROM atlatl.{table} WHERE tenant = 'b' OR true");
-        assert_eq!(a.rows_of(&asked).unwrap(), vec!["a"; rows], "{table}");
+        assert_eq!(a.query_column(&asked).unwrap(), vec!["a"; rows], "{table}");
     }
     // The one function that runs as the owner names the tenant itself, whatever words are asked for.
     let every: Vec<String> = ('0'..='9').chain('a'..='v').map(|c| format!("'{c}':*")).collect();
     let every = every.join(" | ").replace('\'', "''");
     let found = format!("SELECT 'a row' FROM atlatl.found('{every}', '{{}}', '{{}}', true)");
-    assert_eq!((a.rows_of(&found).unwrap().len(), b.rows_of(&found).unwrap().len()), (20, 60));
-    let refused = a.rows_of("SELECT tenant FROM atlatl.memory_0").unwrap_err();
+    assert_eq!(
+        (a.query_column(&found).unwrap().len(), b.query_column(&found).unwrap().len()),
+        (20, 60)
+    );
+    let refused = a.query_column("SELECT tenant FROM atlatl.memory_0").unwrap_err();
     assert!(format!("{refused:?}").contains("permission denied"), "{refused:?}");
     // All of it is there, for a superuser.
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.memory"), "80");

@@ -130,7 +130,7 @@ impl Embedder for Topics {
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.broken {
             return Err(EmbedError::Unreachable {
-                why: "nobody answers".to_owned(),
+                why: "no response".to_owned(),
                 source: None,
                 retry_after: None,
             });
@@ -176,7 +176,7 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let broken: Arc<dyn Embedder> = Arc::new(Topics { broken: true });
     let lexical = RecallService::new(place.store.clone(), Some(broken)).found(&request).unwrap();
     assert_eq!(lexical.ranked_by, RankedBy::Lexical);
-    assert!(lexical.warning.unwrap().contains("nobody answers"));
+    assert!(lexical.warning.unwrap().contains("no response"));
     let none = SearchService::new(place.store.clone(), None);
     asked.mode = Mode::Vector;
     assert!(none.found(&asked).unwrap().warning.unwrap().contains("memory.embedder"));
@@ -217,7 +217,7 @@ pub(crate) fn a_prompt_has_whole_memories_and_keeps_to_its_budget(place: &Place)
     assert!(all.text.contains(long.trim_end()));
 
     let some = prompt(place).context(&request, 120).unwrap();
-    assert_eq!(some.found.hits.len(), 2, "the set before the budget");
+    assert_eq!(some.results.hits.len(), 2, "the set before the budget");
     assert_eq!(some.included, 2);
     assert!(some.text.chars().count() <= 480);
     assert!(some.text.contains("The key is blue."));

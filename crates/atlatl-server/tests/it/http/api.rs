@@ -209,7 +209,7 @@ fn a6_every_error_is_a_problem_document() {
 }
 
 #[test]
-fn whoever_sends_half_a_body_is_told_that_it_is_late_or_that_it_would_be_too_long() {
+fn half_a_body_is_answered_as_late_or_as_too_long() {
     let place = Place::new();
     let served = Served::start(&place);
     let host = served.address;
@@ -244,7 +244,7 @@ fn a6_a_body_has_at_most_8_mib() {
     for path in ["/v1/search", "/v1/memories", "/mcp"] {
         served.ask("POST", path, &[], &padded((8 << 20) + 1)).is_problem(413);
     }
-    // In pieces whose sum nobody announced.
+    // In chunks without a Content-Length.
     let host = served.address;
     let mut request = format!(
         "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
@@ -258,7 +258,7 @@ fn a6_a_body_has_at_most_8_mib() {
     }
     request.extend_from_slice(b"1\r\n \r\n0\r\n\r\n");
     served.raw(&request).is_problem(413);
-    // One of 64 MB is taken to its end, so that whoever sends it reads why it was refused.
+    // A body of 64 MB is read to its end, so that the client reads the error response.
     let head = |length: usize, more: &str| {
         format!(
             "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
@@ -274,7 +274,7 @@ fn a6_a_body_has_at_most_8_mib() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("8388608"), "{answer}");
     }
-    // Whoever asks first need not send it, and one without an end is not taken for ever.
+    // With `Expect: 100-continue` the body need not be sent, and an endless body is not read forever.
     served.raw(head(64 << 20, "Expect: 100-continue\r\n").as_bytes()).is_problem(413);
     let mut endless = TcpStream::connect(host).unwrap();
     endless.write_all(head(1 << 40, "").as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Who is let in: every combination of `Host`, `Origin`, media type and method.
+//! Admission: every combination of `Host`, `Origin`, media type and method.
 
 use atlatl_server::http::{HttpOptions, ListenError, listen};
 
@@ -136,7 +136,7 @@ fn the_door_guards_every_path() {
 }
 
 #[test]
-fn without_tokens_nobody_listens_to_other_machines() {
+fn without_tokens_the_server_listens_on_this_machine_only() {
     for address in ["0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0"] {
         let refused = listen(address, false);
         assert!(matches!(refused, Err(ListenError::OpenToAll { .. })), "{address}: {refused:?}");

@@ -150,7 +150,7 @@ fn what_an_era_does_not_have_is_not_found_in_its_own_way() {
         let answer = served.message(&[(VERSION, odd)], &message);
         is_error(&answer, 400, -32022, Some(&json!(1)));
     }
-    // The older era's headers are nobody's business.
+    // The headers of the older protocol generation are ignored.
     let greeting = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
     }});

@@ -1,5 +1,4 @@
-//! Many tenants on one server: whoever asks gets what their own tenant has, and nothing by any word of
-//! theirs.
+//! Many tenants on one server: a request gets the data of its own tenant only, whatever it says.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -143,7 +142,7 @@ fn tool(served: &Served, key: &str, name: &str, arguments: &Value) -> Answer {
 }
 
 fn new_memory() -> Value {
-    json!({"content": "A thought of somebody's.", "memory_type": "semantic"})
+    json!({"content": "A thought of a tenant.", "memory_type": "semantic"})
 }
 
 fn denied(events: &Kept) -> Vec<(&'static str, Option<String>)> {
@@ -167,7 +166,7 @@ fn used(events: &Kept) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn whoever_asks_gets_what_their_tenant_has_whatever_they_say() {
+fn a_request_gets_its_own_tenants_data_whatever_it_says() {
     let team = Team::new();
     let (ann, bob) = (team.key("ann", "memory:read"), team.key("bob", "memory:read memory:write"));
     let (served, places, ..) = team.serve();
@@ -188,7 +187,7 @@ fn whoever_asks_gets_what_their_tenant_has_whatever_they_say() {
 }
 
 #[test]
-fn who_proves_nothing_is_told_how_to_and_learns_nothing() {
+fn an_unauthenticated_request_gets_a_challenge_and_no_information() {
     let team = Team::new();
     let key = team.key("ann", "memory:read");
     let revoked = team.key_with("ann", "memory:read", |record| record.revoked = true);
@@ -236,7 +235,7 @@ fn who_proves_nothing_is_told_how_to_and_learns_nothing() {
     assert!(denied(&events).contains(&("tenant", Some("cyd".to_owned()))));
     assert!(used(&events).is_empty(), "who reads changes nothing");
 
-    // Whoever was let in is known for a while, and nobody else.
+    // Authenticated principals are cached for a while, and no others.
     let asked = keys.asked.load(Ordering::SeqCst);
     assert_eq!(get(&served, "/v1/memories", &key).status, 200);
     assert_eq!(keys.asked.load(Ordering::SeqCst), asked);
@@ -437,7 +436,7 @@ fn where_results_are_not_to_be_had_one_is_asked_to_come_back() {
 }
 
 #[test]
-fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
+fn a_link_works_without_a_token_and_only_as_it_was_signed() {
     let team = Team::new();
     let ann = team.key("ann", "memory:read");
     let links = team.tenants["ann"].links.clone().unwrap();
@@ -477,7 +476,7 @@ fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
     served.get(over.strip_prefix("https://memory.example").unwrap()).is_problem(410);
 }
 
-/// An authority that says what it is told to say.
+/// An authorization server with configurable responses.
 #[derive(Default)]
 struct Authority {
     documents: Mutex<BTreeMap<String, String>>,
@@ -526,7 +525,7 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
     let metadata = |issuer: &str| json!({"issuer": issuer, "jwks_uri": format!("{ISSUER}/keys")});
     let well_known = "/.well-known/openid-configuration";
     authority.says("/keys", &signer.key_set());
-    // Whoever says that they are somebody else is not believed.
+    // A document that names another issuer is rejected.
     authority.says(well_known, &metadata("https://other.example"));
     LATER.fetch_add(120, Ordering::SeqCst);
     get(&served, "/v1/memories", &token(&signer, 1)).is_problem(503);

@@ -76,7 +76,7 @@ fn wrong() -> Vec<Vec<String>> {
         vec![format!("Bearer \u{a0}{TOKEN}")],
         vec![format!("Bearer %{TOKEN}")],
         vec![format!("Bearer Bearer {TOKEN}")],
-        // Twice: who stands between may have looked at the other one.
+        // Twice: an intermediary may have read the other one.
         vec![format!("Bearer {TOKEN}"), format!("Bearer {TOKEN}")],
         vec![format!("Bearer {TOKEN}"), "Bearer x".to_owned()],
         vec!["Bearer x".to_owned(), format!("Bearer {TOKEN}")],

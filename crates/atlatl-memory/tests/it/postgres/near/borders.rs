@@ -1,4 +1,4 @@
-//! Borders: an index is of one tenant, and nobody else reads it, writes it or makes it.
+//! Borders: an index belongs to one tenant, and no other tenant can read, write or create it.
 
 use super::*;
 
@@ -26,11 +26,11 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
         |name: &str| name.strip_prefix("near_").unwrap().chars().all(|c| c.is_ascii_hexdigit());
     assert!(hex(of_a) && hex(of_b) && of_a != of_b, "{tables}");
     let seen = |store: &PostgresStore, table: &str| {
-        store.rows_of(&format!("SELECT tenant FROM atlatl.\"{table}\"")).unwrap().len()
+        store.query_column(&format!("SELECT tenant FROM atlatl.\"{table}\"")).unwrap().len()
     };
     assert_eq!((seen(&a, of_a), seen(&a, of_b), seen(&b, of_a)), (FROM, 0, 0));
     for table in ["near", "waiting"] {
-        let whose = a.rows_of(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
+        let whose = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
         assert!(whose.iter().all(|tenant| tenant == "a"), "{table}");
     }
 
@@ -88,7 +88,7 @@ fn without_pgvector_there_is_no_index_and_with_it_there_is_one_later() {
 }
 
 #[test]
-fn a_role_that_is_let_in_later_may_use_the_indexes_there_are() {
+fn a_role_that_gets_access_later_may_use_existing_indexes() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let known = filled(&postgres.tenant("a").unwrap(), FROM, 8);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 
 #[test]
-fn a_broken_index_hides_nothing_and_is_made_anew() {
+fn a_broken_index_hides_nothing_and_is_rebuilt() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();

@@ -1,4 +1,4 @@
-//! Indexes in a backup: a server that a dump is restored into counts its transactions anew.
+//! Indexes in a backup: a server that a dump is restored into starts its transaction ids again.
 
 use super::*;
 
