@@ -205,7 +205,7 @@ pub(crate) fn normalize(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     Some(vector)
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "local", feature = "openai")))]
 mod tests {
     use super::normalize;
 

@@ -1,4 +1,4 @@
-//! Bare put: the statements that store a memory, with values made beforehand.
+//! The baseline of writes: the statements that store a memory, with parameters computed beforehand.
 
 use atlatl_memory::segment_for_index;
 use mif::{Memory, Namespace, Status};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::bare::blob;
 
-/// A memory as the tables take it.
+/// A memory as rows.
 pub(crate) struct Row {
     id: [u8; 16],
     memory_type: &'static str,

@@ -26,9 +26,9 @@ use self::place::Place;
 use self::supply::Supply;
 
 const SIZES: [usize; 2] = [100_000, 1_000_000];
-/// What our share may make of the bare time.
+/// The maximum ratio of our time to the baseline.
 const GOAL: f64 = 1.3;
-/// Memories that are put at once while the store is filled.
+/// The batch size of filling the store.
 const BATCH_LEN: usize = 500;
 
 fn main() {
@@ -52,7 +52,7 @@ fn main() {
     );
 }
 
-/// Fills the store up to `size` and measures everything there.
+/// Fills the store up to `size` and measures everything.
 fn step(place: &Place, supply: &mut Supply, size: usize) -> Value {
     let there = supply.taken();
     let begun = Instant::now();

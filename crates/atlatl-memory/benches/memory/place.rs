@@ -1,11 +1,11 @@
-//! Place: the files that are measured, on the file system that holds the build.
+//! The measured files, on the file system of the build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// Where cargo lets benchmarks put their files.
+/// Cargo's directory for benchmark files.
 const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
 
 pub(crate) struct Place(TempDir);
@@ -13,7 +13,7 @@ pub(crate) struct Place(TempDir);
 impl Place {
     /// # Panics
     ///
-    /// Panics where the place is in memory: waiting for the disk would cost nothing there.
+    /// Panics on a tmpfs, where waiting for the disk would cost nothing.
     pub(crate) fn new() -> Self {
         fs::create_dir_all(FOLDER).expect("a folder for the benchmark");
         let directory =
@@ -28,7 +28,7 @@ impl Place {
         self.0.path().join("ours.db")
     }
 
-    /// The one that is written without them.
+    /// The store that the baseline uses.
     pub(crate) fn bare(&self) -> PathBuf {
         self.0.path().join("bare.db")
     }
@@ -48,12 +48,12 @@ impl Place {
 
     pub(crate) fn remove_bare(&self) {
         for name in ["bare.db", "bare.db-wal", "bare.db-shm"] {
-            // The last two go with the last connection.
+            // The last two are removed with the last connection.
             let _ = fs::remove_file(self.0.path().join(name));
         }
     }
 
-    /// The kind of the file system that is mounted nearest above.
+    /// Returns the type of the file system of the nearest mount point.
     pub(crate) fn kind(&self) -> String {
         testkit::file_system(self.0.path())
     }

@@ -1,4 +1,4 @@
-//! Ways: the services that rank, each with what it is given.
+//! The compared rankings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::collection::{Collection, Query};
 use crate::figures::{FOUND, Figures};
 
-/// The models, by their folder, and what they are.
+/// The models, by directory and name.
 const MODELS: [(&str, &str); 2] =
     [("wordllama", "static table of words, 256 numbers"), ("minilm", "MiniLM-L6 (BERT), 384")];
 
@@ -86,7 +86,7 @@ fn near(store: &Arc<dyn MemoryStore>, model: &Arc<dyn Embedder>, query: &Query) 
     found
 }
 
-/// Makes the vectors that are missing; those of an earlier run are there.
+/// Makes missing vectors; those of an earlier run are reused.
 fn filled(store: &dyn MemoryStore, model: &dyn Embedder) -> Value {
     let begun = Instant::now();
     let mut memories = 0;

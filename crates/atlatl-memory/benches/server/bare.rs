@@ -1,9 +1,9 @@
-//! Bare: statements sent by a pool without a store around it.
+//! The baseline: statements sent by a connection pool without the store.
 //!
-//! They are the very ones that the store sent, with the same values; here they are prepared once by
-//! connection, the superuser sends them, so that no policy runs, and a row is not made a memory. A
-//! read has no transaction around it. Who the tenant is, which the tables' defaults and the function
-//! that finds words ask for, is set before and not timed.
+//! They are the recorded statements of the store with the same parameters. They are prepared once
+//! per connection, run as superuser without policies, and rows are not parsed into memories. A read
+//! has no transaction. The tenant setting, which column defaults and the search function use, is
+//! set before and not timed.
 
 use std::time::{Duration, Instant};
 
@@ -32,14 +32,14 @@ impl Bare {
     }
 }
 
-/// Whether what is sent must be all or nothing.
+/// Whether the statements form a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
     None,
     Transaction,
 }
 
-/// Sends the statements one after the other; how long that took, and how many rows they gave.
+/// Sends the statements one after the other. Returns the time and the number of rows.
 pub(crate) async fn send(
     pool: &Pool,
     tenant: &str,

@@ -1,4 +1,4 @@
-//! Question: one thing that is asked of a store, and the statements that ask it.
+//! A measured operation, and its statements.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use mif::{Map, Memory, MemoryId};
 
 use crate::bare::Frame;
 
-/// How many answers are wanted.
+/// The number of hits.
 pub(crate) const PAGE: usize = 50;
 
-/// What is asked.
+/// The operation.
 pub(crate) enum Ask {
     Recall(String),
     Page(ListPosition),
@@ -25,17 +25,17 @@ pub(crate) enum Ask {
 
 pub(crate) struct Question {
     pub(crate) ask: Ask,
-    /// Who asks.
+    /// The tenant of the store's run.
     store: Arc<dyn MemoryStore>,
-    /// For whom the statements are sent bare.
+    /// The tenant of the baseline's run.
     pub(crate) tenant: String,
-    /// What the store sends.
+    /// The statements of the store.
     pub(crate) statements: Vec<RecordedStatement>,
 }
 
 impl Question {
-    /// Asks once, so that it is known what is sent. A write is done for `recorder`, who is someone
-    /// else: it can be done once by each.
+    /// Runs once to record the statements. A write runs for `recorder`, another tenant, since each
+    /// tenant can do it once.
     pub(crate) fn record(
         ask: Ask,
         store: &PostgresStore,
@@ -52,7 +52,7 @@ impl Question {
         question
     }
 
-    /// Whether the statements belong together.
+    /// Whether the statements form a transaction.
     pub(crate) fn frame(&self) -> Frame {
         match self.ask {
             Ask::Capture(..) | Ask::PutOutcome(_) => Frame::Transaction,
@@ -64,7 +64,7 @@ impl Question {
         self.ask(&self.store)
     }
 
-    /// Asks a store; how many memories came back.
+    /// Runs on a store. Returns the number of memories.
     fn ask(&self, store: &Arc<dyn MemoryStore>) -> usize {
         match &self.ask {
             Ask::Recall(query) => {

@@ -1,4 +1,4 @@
-//! The store in a file: the contract, and what is particular to a file.
+//! The `SQLite` store: the contract, and the behavior specific to a file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ fn a_second_process_sees_and_shares_everything() {
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(second.count(&any(), now).unwrap(), 50);
     assert_eq!(first.secret().unwrap(), second.secret().unwrap());
-    // Its copy of the vectors knows those that another process made.
+    // The vector cache includes vectors of another process.
     let vectors = |store: &SqliteStore, axis: usize| {
         let waiting = store.unembedded("m", 0, 25).unwrap();
         let vector = |n| if n == axis { 1.0 } else { 0.0 };
@@ -108,7 +108,7 @@ fn an_index_that_lost_entries_is_repaired() {
     let memories = corpus::memories(20, 1);
     store.put(&memories, OnConflict::Keep).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
-    // As a program would leave it that writes the tables and not the index.
+    // Like a program that writes the tables but not the index.
     db.execute_batch(
         "INSERT INTO memory (id, memory_type, status, created, changed, fades)
              SELECT randomblob(16), memory_type, status, created, changed, fades FROM memory
@@ -145,7 +145,7 @@ fn forgotten_text_is_not_left_in_the_file() {
     };
     assert!(files().contains("launch") && files().contains("plugh"));
     assert!(store.delete(&memories[1].id).unwrap());
-    // Also while the store is open, and as the index writes its words.
+    // Also while the store is open, and in the form in which the index stores words.
     for word in ["xyzz", "plugh", "launch"] {
         assert!(!files().contains(word), "{word} is still there");
     }
@@ -214,7 +214,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let version = |n: usize| waiting[n].version;
     store.put_vectors("m", &[(version(0), vec![1.0]), (version(1), Vec::new())]).unwrap();
-    // As version 0.1.0 left it: with no record of steps, and the third memory passed over.
+    // As version 0.1.0 left it: no record of migrations, and the third memory skipped.
     let db = rusqlite::Connection::open(&path).unwrap();
     let upto = i64::try_from(version(2)).unwrap();
     db.execute("UPDATE embedded SET upto = ?1", [upto]).unwrap();
@@ -223,7 +223,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
-    // Once: what is refused from now on stays so.
+    // Only once: texts that are refused from now on stay so.
     store.put_vectors("m", &[(version(1), Vec::new())]).unwrap();
     drop(store);
     let store = SqliteStore::open(&path).unwrap();

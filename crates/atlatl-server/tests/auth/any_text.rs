@@ -10,7 +10,7 @@ use crate::authority::{
     JWKS, NOW, TOKENS, at, encode, header, jwk, key_set, read, rsa, rules, sign,
 };
 
-/// Text, some of which looks like something.
+/// Text, some of which looks valid.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,200}",
@@ -21,7 +21,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// JSON values as they stand in a header, a payload or a key.
+/// JSON values as in a header, a payload or a key.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -60,7 +60,7 @@ proptest! {
     fn prop_any_header_is_read(name in "alg|typ|kid|crit|jku|[a-z]{1,4}", value in value()) {
         let mut changed = header();
         changed[name.as_str()] = value;
-        // The signature is good: what is refused here is refused for the header.
+        // The signature is valid, so the header is the reason for the rejection.
         let token = sign(&changed.to_string(), "{}", &rsa(), jsonwebtoken::Algorithm::RS256);
         let error = read(&token).unwrap_err();
         let expected = [TokenError::Header, TokenError::Algorithm, TokenError::UnknownKey, TokenError::Signature, TokenError::Issuer];

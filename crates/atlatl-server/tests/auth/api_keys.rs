@@ -1,4 +1,4 @@
-//! API keys, brought back as they were given, or not quite.
+//! API keys, unchanged and slightly changed.
 
 use atlatl_server::auth::{ApiKey, AuthScope, KeyRecord, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -118,7 +118,7 @@ fn nothing_printed_tells_a_secret() {
 
 #[test]
 fn a_digest_stays_what_it_is() {
-    // Records outlive a release: another digest would lock everybody out.
+    // Records outlive a release: a changed digest would invalidate every key.
     let digest = format!("{:02x?}", ApiKey::new(random(1)).digest());
     let digest: String = digest.chars().filter(char::is_ascii_alphanumeric).collect();
     assert_eq!(digest, "74da5660bf79085603c68c350350f970e24c3e1aef6bd2a5b6217fd682d107e3");

@@ -1,4 +1,4 @@
-//! What may stand in the configuration, and what comes of it.
+//! The configuration values of the embedder, and what they select.
 
 use std::path::Path;
 

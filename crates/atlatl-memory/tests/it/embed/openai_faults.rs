@@ -1,4 +1,4 @@
-//! Endpoints that refuse, answer nonsense, point elsewhere, or repeat what they should not.
+//! Endpoints that refuse, answer with invalid data, redirect, or echo the key.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use atlatl_memory::embed::{EmbedError, Embedder as _, OpenAi, OpenAiLimits};
 use super::endpoint::{FakeEndpoint, Reply, answer};
 use super::openai::{KEY, connect, connect_within, limits};
 
-/// The error with everything below it, as text and as `Debug`.
+/// Returns the error with its sources, as text and as `Debug`.
 fn told(error: &EmbedError) -> String {
     let mut told = format!("{error} {error:?}");
     let mut below = error.source();
@@ -142,7 +142,7 @@ fn a_closed_port_is_unreachable() {
     assert!(matches!(error, EmbedError::Unreachable { source: Some(_), .. }), "{error}");
 }
 
-/// The way to TLS is set up without a panic, and does not fall back to plain text.
+/// TLS is set up without a panic, and does not fall back to plain text.
 #[test]
 fn https_is_not_spoken_with_who_does_not() {
     let endpoint = FakeEndpoint::good();

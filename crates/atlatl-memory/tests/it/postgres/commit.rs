@@ -1,4 +1,4 @@
-//! Commit: the connection breaks between the last word of a change and the answer to it.
+//! Lost commits: the connection breaks between a `COMMIT` and its response.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,16 +14,16 @@ use testkit::postgres::{APP, Server};
 
 use super::{migrated, options};
 
-/// What is done with the next `COMMIT`.
+/// What to do with the next `COMMIT`.
 const PASS: u8 = 0;
-/// The server gets it, and its answer is lost.
+/// Deliver it, and drop the response.
 const LOSE_ANSWER: u8 = 1;
-/// It is lost itself.
+/// Drop it.
 const LOSE_WORD: u8 = 2;
-/// It is lost, and the server cannot be reached any more.
+/// Drop it, and make the server unreachable.
 const LOSE_ALL: u8 = 3;
 
-/// Passes everything on to the server, on a port of its own.
+/// A proxy in front of the server, on its own port.
 fn relay(socket: PathBuf, fault: Arc<AtomicU8>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

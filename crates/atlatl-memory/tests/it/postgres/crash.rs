@@ -1,4 +1,4 @@
-//! Crash: the server is killed while memories are put, and what was acknowledged must be there.
+//! Crash recovery: the server is killed during writes, and every acknowledged write must be stored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::opened;
 
 const WRITERS: u128 = 3;
 const KILLS: u128 = 3;
-/// How long after the server takes connections everything is as before.
+/// How long recovery may take after the server accepts connections.
 const RECOVERY: Duration = Duration::from_secs(2);
 
 fn batch(n: u128) -> Vec<Memory> {
@@ -26,7 +26,7 @@ fn batch(n: u128) -> Vec<Memory> {
 
 #[test]
 fn f44_acknowledged_is_durable_through_kills_of_the_server() {
-    // It waits for the disk, as it is run.
+    // The server waits for the disk, as it is configured.
     let server = Server::start(&["fsync=on"]);
     let (postgres, _) = opened(&server);
     let (mut acknowledged, mut unsure) = (Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
     assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
 }
 
-/// How many memories of a batch are there.
+/// Returns how many memories of a batch are stored.
 fn there(postgres: &atlatl_memory::Postgres, n: u128) -> usize {
     let ids: Vec<MemoryId> = batch(n).into_iter().map(|memory| memory.id).collect();
     postgres.tenant("a").unwrap().get_all(&ids).unwrap().len()

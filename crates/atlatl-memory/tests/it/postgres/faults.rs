@@ -1,4 +1,4 @@
-//! Faults: a database that is not there, does not answer, or is busy says so in time.
+//! Faults: a database that is missing, does not respond, or is busy produces an error in time.
 
 use std::net::TcpListener;
 use std::sync::Barrier;
@@ -11,7 +11,7 @@ use testkit::postgres::{APP, Server};
 
 use super::{migrated, opened, options};
 
-/// What an answer may take longer than its bound, on a busy machine.
+/// The tolerance on a timeout on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
 #[track_caller]
@@ -154,7 +154,7 @@ fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
             store
         });
         let store = store.await.unwrap();
-        // As it should not be done; but it must not panic, nor wait for itself.
+        // Not a recommended use, but it must neither panic nor deadlock.
         let task = tokio::spawn(async move {
             let other = Postgres::open(&app).unwrap().tenant("a").unwrap();
             for memory in &memories {
@@ -184,7 +184,7 @@ fn connections_that_broke_while_idle_are_replaced() {
     assert_eq!(store.get(&memories[0].id).unwrap().as_ref(), Some(&memories[0]));
     assert_eq!(cut(), "1");
     store.put(&memories[2..], OnConflict::Keep).unwrap();
-    // In the middle of a change, nothing of it is there and it is said.
+    // In the middle of a write: nothing of it is stored, and the error says so.
     let changed = store.update(&memories[0].id, &mut |mut memory| {
         "lost".clone_into(&mut memory.content);
         cut();

@@ -1,4 +1,5 @@
-//! Frames: what goes out together stays apart: tenants on one connection, batches of one put.
+//! Pipelining: statements sent together stay separate, for tenants on one connection and batches of
+//! one put.
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
                 for n in 0..50 {
                     assert_eq!((listed(&one), listed(&other)), expected);
                     if n % 10 == 0 {
-                        // Its transaction is over, whatever is asked next.
+                        // Its transaction is over, whatever follows.
                         one.query_column("SELECT no_such_column").unwrap_err();
                         let read_only = "INSERT INTO atlatl.lease (task, until) VALUES ('x', 1)";
                         one.query_column(read_only).unwrap_err();
@@ -60,7 +61,7 @@ fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_t
     let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("other").unwrap());
     let memories = corpus::memories(2, 6);
     one.put(&memories[..1], OnConflict::Keep).unwrap();
-    // The statement is prepared by now, for another tenant.
+    // The statement has been prepared by now, for another tenant.
     assert!(one.get(&memories[0].id).unwrap().is_some());
     assert!(other.get(&memories[0].id).unwrap().is_none());
     let everything = "SELECT count(*)::text FROM atlatl.memory";

@@ -1,4 +1,4 @@
-//! Odd: memories and writers that a database could stumble over.
+//! Edge cases: unusual memories and concurrent writers.
 
 use atlatl_memory::{
     Filter, MemoryStore, Need, OnConflict, Postgres, PostgresStore, PutOutcome, RepairReport, Terms,
@@ -128,7 +128,7 @@ fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
         store.put_vectors("m", &vectors).unwrap();
     }
     store.put(&[memory(1, "a xyzzy")], OnConflict::Keep).unwrap();
-    // As a program would leave it that writes one table and not the others.
+    // Like a program that writes one table and not the others.
     server.sql(
         &database,
         "UPDATE atlatl.document SET words = NULL WHERE json LIKE '%xyzzy%'; \
@@ -176,7 +176,7 @@ fn g39_a_store_can_be_asked_on_a_thread_of_any_runtime() {
             let store = postgres.tenant(&format!("tenant {n}")).unwrap();
             let memories = corpus::memories(3, 7);
             store.put(&memories, OnConflict::Keep).unwrap();
-            // In a task, and more often than a task may ask without a pause.
+            // In a task, and more often than a task may poll without yielding.
             let asked = tokio::spawn(async move {
                 for memory in memories.iter().cycle().take(200) {
                     assert_eq!(store.get(&memory.id).unwrap().as_ref(), Some(memory));

@@ -1,4 +1,4 @@
-//! Reuse: a connection that one tenant's trouble went through shows the next tenant nothing of it.
+//! Connection reuse: a connection shows the next tenant nothing of a failed transaction before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::{migrated, options};
 const TENANTS: usize = 5;
 const EACH: usize = 6;
 
-/// What a tenant's transaction can come to an end by. Some say something that outlives a transaction
+/// The ways in which a tenant's transaction can end. Some set state that outlives a transaction
 /// without precautions.
 #[derive(Debug, Clone, Copy)]
 enum End {
@@ -54,7 +54,7 @@ fn name(tenant: usize) -> String {
     format!("tenant {tenant}")
 }
 
-/// Memories with the same ids at every tenant's, which only their words tell apart.
+/// Memories with the same ids in every tenant, which differ in their words only.
 fn filled(postgres: &Postgres) -> Vec<(PostgresStore, Vec<Memory>)> {
     let filled = (0..TENANTS).map(|tenant| {
         let mut memories = corpus::memories(EACH, 1);
@@ -68,7 +68,7 @@ fn filled(postgres: &Postgres) -> Vec<(PostgresStore, Vec<Memory>)> {
     filled.collect()
 }
 
-/// Brings a transaction of `store` to its end.
+/// Ends a transaction of `store` in one of the ways.
 fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
     let id = &memories[0].id;
     let sql = |sql: &str| store.query_column(sql);
@@ -89,7 +89,7 @@ fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
         End::Prepared => drop(sql("PREPARE mine AS SELECT tenant FROM atlatl.memory")),
         End::HalfWritten => {
             let broken = store.update(id, &mut |mut memory| {
-                // What has no words is no memory, and that is known only when it is to be written.
+                // A memory without content is not valid, which is detected only when it is written.
                 memory.content.clear();
                 Ok(memory)
             });
@@ -99,7 +99,7 @@ fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
     }
 }
 
-/// Holds that a tenant sees what is its own and nothing else, in every way to ask.
+/// Asserts that a tenant sees its own data and nothing else, by every method.
 fn sees_its_own(tenant: usize, store: &PostgresStore, memories: &[Memory]) {
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let mut any = Filter::default();
@@ -136,7 +136,7 @@ fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
         }
         backends.extend(store.query_column("SELECT pg_backend_pid()::text").unwrap());
     }
-    // It was the same connection again and again, or this would show nothing.
+    // The same connection was reused each time; otherwise the test would prove nothing.
     let rounds = backends.len();
     backends.dedup();
     assert!(backends.len() < rounds / 3, "{} connections in {rounds} rounds", backends.len());

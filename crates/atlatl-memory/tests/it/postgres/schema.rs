@@ -1,4 +1,4 @@
-//! Schema: migrations, and databases that have had too few or too many of them.
+//! Migrations, and databases with too old or too new a schema.
 
 use atlatl_memory::{MemoryStore as _, OnConflict, Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, Server};
@@ -113,7 +113,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let owner = options(server, OWNER, &database);
     assert_eq!(Postgres::migrate(&owner).unwrap(), ["0004-requeue-vectors"]);
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
-    // Once: what is refused from now on stays so.
+    // Only once: texts that are refused from now on stay so.
     store.put_vectors("m", &vectors).unwrap();
     assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);

@@ -34,7 +34,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     let (postgres, database) = opened(server);
     let memories = corpus::memories(60, 1);
     let a = stored(&postgres, "a", &memories[..20]);
-    // The same ids are other memories at another tenant's.
+    // The same ids are different memories in another tenant.
     let mut others = memories.clone();
     for memory in &mut others {
         memory.content = format!("zebra {}", memory.content);
@@ -58,7 +58,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
         let asked = format!("SELECT tenant FROM atlatl.{table} WHERE tenant = 'b' OR true");
         assert_eq!(a.query_column(&asked).unwrap(), vec!["a"; rows], "{table}");
     }
-    // The one function that runs as the owner names the tenant itself, whatever words are asked for.
+    // The only function that runs as the owner restricts by tenant itself, whatever the words.
     let every: Vec<String> = ('0'..='9').chain('a'..='v').map(|c| format!("'{c}':*")).collect();
     let every = every.join(" | ").replace('\'', "''");
     let found = format!("SELECT 'a row' FROM atlatl.found('{every}', '{{}}', '{{}}', true)");
@@ -68,7 +68,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     );
     let refused = a.query_column("SELECT tenant FROM atlatl.memory_0").unwrap_err();
     assert!(format!("{refused:?}").contains("permission denied"), "{refused:?}");
-    // All of it is there, for a superuser.
+    // A superuser sees everything.
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.memory"), "80");
 }
 
@@ -80,7 +80,7 @@ fn sql_that_names_no_tenant_sees_and_writes_nothing() {
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
     for table in ["memory", "document", "vector", "lease", "secret"] {
         assert_eq!(as_app(&format!("SELECT count(*) FROM atlatl.{table}")), "0", "{table}");
-        // After a transaction the name is there, and empty.
+        // After a transaction the setting exists and is empty.
         let after = "BEGIN; SET LOCAL atlatl.tenant = 'a'; COMMIT;";
         assert_eq!(as_app(&format!("{after} SELECT count(*) FROM atlatl.{table}")), "0");
         let known = "BEGIN; SET LOCAL atlatl.tenant = 'a';";
@@ -104,7 +104,7 @@ fn every_table_is_bound_by_its_policies() {
                  FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p') \
                  AND relname <> 'migration'";
     assert_eq!(server.sql(&database, loose), "57|0");
-    // And every key and index begins with the tenant; the words of the one that does not, do.
+    // Every key and index begins with the tenant. In the one that does not, the words do.
     let odd = "SELECT i.indrelid::regclass || '|' || am.amname FROM pg_index i \
                JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am am ON am.oid = c.relam \
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \

@@ -1,4 +1,4 @@
-//! The cases, for whatever store they are given.
+//! The test cases of the services, for any store.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: 
     assert!(met == ids, "pages and the whole agree");
 }
 
-/// A model for three words, which is enough to tell vectors from words.
+/// A model of three words, which is enough to distinguish vectors from words.
 struct Topics {
     broken: bool,
 }

@@ -1,4 +1,4 @@
-//! The API for programs.
+//! The HTTP API.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn ids(page: &Value) -> Vec<String> {
 fn a6_10_000_memories_are_paged_by_limit_and_offset_and_never_offloaded() {
     let all = corpus::memories(MANY, 11);
     let mut place = Place::with(&all);
-    // Whatever else is switched on.
+    // Regardless of other settings.
     place.config.prompt.offload.shared_filesystem = true;
     place.config.prompt.offload.threshold_tokens = 1;
     let served = Served::start(&place);
@@ -54,7 +54,7 @@ fn a6_10_000_memories_are_paged_by_limit_and_offset_and_never_offloaded() {
         (&json!(50), &json!(50), &json!("full"))
     );
 
-    // What a filter leaves is counted as the corpus has it.
+    // The filtered count, from the corpus.
     let tag = all[5].tags.as_ref().unwrap()[0].clone();
     let tagged =
         all.iter().filter(|memory| memory.tags.as_ref().is_some_and(|tags| tags.contains(&tag)));
@@ -107,7 +107,7 @@ fn a6_a_memory_is_made_read_replaced_and_deleted() {
     assert_eq!(made.header("location"), Some(path.as_str()));
     assert!(made.text().contains("12345678901234567890"));
     assert_eq!(served.get(&path).json(), memory);
-    // Another process has it as soon as it was acknowledged.
+    // Another process sees it as soon as it is acknowledged.
     assert_eq!(Served::start(&place).get(&path).json(), memory);
 
     let put = json!({"content": "We deploy on Fridays.", "memory_type": "procedural"});
@@ -117,7 +117,7 @@ fn a6_a_memory_is_made_read_replaced_and_deleted() {
     assert_eq!((&now["id"], &now["created"]), (&memory["id"], &memory["created"]));
     assert_eq!((&now["content"], &now["memory_type"]), (&put["content"], &put["memory_type"]));
     assert!(now["tags"] == json!([]) && now.get("extensions").is_none(), "{now}");
-    // What was read can be written again, unknown fields included.
+    // A memory can be read and written back, including unknown fields.
     let mut again = now.clone();
     again["mood"] = json!("calm");
     let kept = served.send("PUT", &path, &again).json();
@@ -281,7 +281,7 @@ fn a6_a_body_has_at_most_8_mib() {
     let piece = vec![b' '; 1 << 20];
     let taken = (0..1000).take_while(|_| endless.write_all(&piece).is_ok()).count();
     assert!((128..300).contains(&taken), "{taken} MB");
-    // One that ends before it should.
+    // A body that ends early.
     let cut = format!(
         "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
          Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"

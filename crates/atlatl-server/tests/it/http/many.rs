@@ -31,7 +31,7 @@ fn memories() -> Vec<Memory> {
     fixture::memories((0..3).map(|n| format!("The thought of number {n}.")))
 }
 
-/// Two tenants, of which one has three memories and the other none.
+/// Two tenants, one with three memories and one with none.
 struct Team {
     places: BTreeMap<&'static str, Place>,
     tenants: BTreeMap<&'static str, Tenant>,
@@ -40,7 +40,7 @@ struct Team {
     authenticator: Authenticator,
 }
 
-/// Keys by their ids.
+/// Keys by id.
 #[derive(Default)]
 struct Known {
     records: Mutex<BTreeMap<String, KeyRecord>>,
@@ -62,7 +62,7 @@ struct Both(BTreeMap<&'static str, Tenant>);
 
 impl Tenants for Both {
     fn known(&self, name: &str) -> Option<Tenant> {
-        // One of them has to be fetched each time.
+        // One of them is never cached.
         self.0.get(name).filter(|_| name == "ann").cloned()
     }
 
@@ -101,7 +101,7 @@ impl Team {
         Self { places, tenants, keys, events, authenticator }
     }
 
-    /// A key of a tenant, as its holder has it.
+    /// A key of a tenant with its secret.
     fn key(&self, tenant: &str, scopes: &str) -> String {
         self.key_with(tenant, scopes, |_| {})
     }
@@ -323,7 +323,7 @@ fn each_route_and_tool_needs_its_scope_and_none_has_another_in_it() {
             assert_eq!(answer.status, if number == whose { 200 } else { 403 }, "{name} {number}");
         }
     }
-    // Each change is noted, with who made it and never what it said.
+    // Each write is audited, with its principal and never with its contents.
     let used = used(&events);
     let actions: Vec<&str> = used.iter().map(|(_, _, action)| &**action).collect();
     let expected = [
@@ -356,7 +356,7 @@ fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     often.is_problem(429);
     let wait: u64 = often.header("retry-after").unwrap().parse().unwrap();
     assert!((25..=31).contains(&wait), "{wait}");
-    // The place is given back with each answer.
+    // The permit is released with each response.
     for _ in 0..3 {
         assert_eq!(get(&served, "/v1/memories", &bob).status, 200);
     }
@@ -386,7 +386,7 @@ fn a_tenant_keeps_no_more_memories_than_it_may() {
     assert_eq!(get(&served, "/v1/memories", &ann).json()["total"], 4);
 }
 
-/// A place that does not answer.
+/// A spool that does not respond.
 struct Away;
 
 fn away<T>() -> Result<T, SpoolError> {
@@ -458,7 +458,7 @@ fn a_link_works_without_a_token_and_only_as_it_was_signed() {
     let whole = format!("/v1/offloads/{id}");
     assert_eq!(get(&served, &whole, &ann).body, answer.body);
     served.get(&whole).is_problem(401);
-    // Another's name in it, another result, or none.
+    // Another tenant's name in it, another result, or none.
     let (front, part) = path.rsplit_once('/').unwrap();
     let (_, signed) = part.split_once('.').unwrap();
     for other in [
@@ -519,7 +519,7 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
         claims["jti"] = subject.into();
         format!("Bearer {}", signer.sign(&claims))
     };
-    // Keys of ours go on without the issuer; tokens do not.
+    // API keys keep working without the issuer; tokens do not.
     get(&served, "/v1/memories", &token(&signer, 0)).is_problem(503);
     assert_eq!(get(&served, "/v1/memories", &key).status, 200);
     let metadata = |issuer: &str| json!({"issuer": issuer, "jwks_uri": format!("{ISSUER}/keys")});
@@ -533,11 +533,11 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
     LATER.fetch_add(120, Ordering::SeqCst);
     let answer = get(&served, "/v1/memories", &token(&signer, 2));
     assert_eq!((answer.status, answer.json()["total"].clone()), (200, json!(3)));
-    // The same keys do for the next one.
+    // The same keys serve the next token.
     let asked = authority.asked.load(Ordering::SeqCst);
     assert_eq!(get(&served, "/v1/memories", &token(&signer, 3)).status, 200);
     assert_eq!(authority.asked.load(Ordering::SeqCst), asked);
-    // A key that is not among them is looked for, and not again at once.
+    // An unknown key causes a fetch, but not again at once.
     signer.key = 1;
     LATER.fetch_add(60, Ordering::SeqCst);
     get(&served, "/v1/memories", &token(&signer, 4)).is_problem(401);

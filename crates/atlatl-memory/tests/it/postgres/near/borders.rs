@@ -1,4 +1,5 @@
-//! Borders: an index belongs to one tenant, and no other tenant can read, write or create it.
+//! Isolation of vector indexes: an index belongs to one tenant, and no other tenant can read, write
+//! or create it.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let (a, b) = (postgres.tenant("a").unwrap(), postgres.tenant("b'; --\\").unwrap());
-    // The same ids and vectors are other memories at another tenant's.
+    // The same ids and vectors are different memories in another tenant.
     let known = filled(&a, FROM, 6);
     filled(&b, FROM, 6);
     advance(&a);
@@ -34,7 +35,7 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
         assert!(whose.iter().all(|tenant| tenant == "a"), "{table}");
     }
 
-    // As the program's role, past the program.
+    // As the program's role, but with plain SQL.
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
     for make in ["make_near('the model''s name', 32)", "drop_near('the model''s name')"] {
         // No tenant can be named, and without one nothing happens.
