@@ -18,10 +18,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::handshake::{ClientInfo, TASKS_EXTENSION, Transport};
+use super::tools::definition;
 use crate::server::{Delivery, MemoryServer};
 use crate::tasks::TaskState;
 use crate::tools::Tool;
-use crate::tools::definition::definition;
 use crate::trace::{DELIVERY, RequestSpan, STORE, code};
 
 /// How long a client may cache a list, in milliseconds. Tools change only with the program.
