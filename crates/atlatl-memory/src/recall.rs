@@ -148,8 +148,8 @@ fn render(
             break;
         }
     }
-    if let Some(truncate) = too_long.and_then(|hit| truncate(hit, left, estimate)) {
-        text.push_str(&truncate);
+    if let Some(section) = too_long.and_then(|hit| truncate(hit, left, estimate)) {
+        text.push_str(&section);
         included += 1;
     }
     (text, included)

@@ -176,11 +176,11 @@ impl MemoryServer {
         let own = own.unwrap_or_default();
         let changes = Changes::none().appending(&own);
         let page = Page::parse(tools_listing, changes, |tool| interceptor.may_replace(tool));
-        let Some(render_listing) = page.and_then(|page| page.json) else {
+        let Some(listed) = page.and_then(|page| page.json) else {
             return tools_listing.to_owned();
         };
-        interceptor.tools_listed("atlatl", tools_listing, &render_listing, (self.0.clock)().now);
-        render_listing
+        interceptor.tools_listed("atlatl", tools_listing, &listed, (self.0.clock)().now);
+        listed
     }
 
     fn tool_call(

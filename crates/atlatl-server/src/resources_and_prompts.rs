@@ -13,7 +13,7 @@ use super::server::MemoryServer;
 const URI_SCHEME: &str = "memory://";
 /// The number of memories per page.
 const PAGE_LEN: usize = 100;
-/// The error code of a missing resource before 2026-07-28.
+/// Resource not found, in `resources/read` before 2026-07-28.
 const NOT_FOUND: i32 = -32002;
 /// The text that a cursor of this list is bound to.
 const CURSOR_SCOPE: &str = "resources/list";

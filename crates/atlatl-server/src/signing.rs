@@ -253,7 +253,7 @@ mod tests {
         let later = part.replacen(".1800000300.", ".1800009300.", 1);
         assert_ne!(later, part);
         // Found by the fuzz target `link`: the same time in another spelling.
-        let [plus, zero] = [".+", ".0"].map(|signature| part.replacen('.', signature, 1));
+        let [plus, zero] = [".+", ".0"].map(|sign| part.replacen('.', sign, 1));
         for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later, &plus, &zero] {
             assert_eq!(verify(&ours, id, odd, 0), SignedUrl::Invalid, "{odd}");
         }

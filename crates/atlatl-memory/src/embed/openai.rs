@@ -112,11 +112,11 @@ impl Embedder for OpenAi {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         reject_blank(texts)?;
-        let mut parse_vectors = Vec::with_capacity(texts.len());
+        let mut vectors = Vec::with_capacity(texts.len());
         for batch in batches(texts, self.limits) {
-            parse_vectors.extend(self.request_vectors(&texts[batch], Some(self.dimensions))?);
+            vectors.extend(self.request_vectors(&texts[batch], Some(self.dimensions))?);
         }
-        Ok(parse_vectors)
+        Ok(vectors)
     }
 }
 
@@ -174,10 +174,10 @@ pub(super) fn parse_vectors(
     if response.data.len() != count {
         return Err(invalid_response(format!("{} vectors for {count} texts", response.data.len())));
     }
-    let mut parse_vectors: Vec<Option<Vec<f32>>> = vec![None; count];
+    let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
     let mut expected = dimensions;
     for EmbeddingItem { index, embedding } in response.data {
-        let Some(place @ None) = parse_vectors.get_mut(index) else {
+        let Some(place @ None) = vectors.get_mut(index) else {
             return Err(invalid_response(format!("index {index} twice, or out of {count}")));
         };
         let found = embedding.len();
@@ -197,7 +197,7 @@ pub(super) fn parse_vectors(
         *place = Some(vector);
     }
     // There are as many items as texts and no index occurs twice, so every vector is set.
-    Ok(parse_vectors.into_iter().flatten().collect())
+    Ok(vectors.into_iter().flatten().collect())
 }
 
 fn invalid_response(why: String) -> EmbedError {
@@ -368,7 +368,7 @@ fn failure(error: ureq::Error) -> Failure {
 
 impl fmt::Debug for EmbeddingsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("EmbeddingsClient").field("url", &self.url).finish_non_exhaustive()
     }
 }
 

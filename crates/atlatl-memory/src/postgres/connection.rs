@@ -233,7 +233,7 @@ async fn connect_guarded(config: &Config) -> Result<(Client, ConnectionDriver), 
 }
 
 async fn open(config: &Config) -> Result<TcpStream, StoreError> {
-    let mut to_store_error: BoxError = BoxError::from("no host is named");
+    let mut last_error: BoxError = BoxError::from("no host is named");
     for (n, host) in config.get_hosts().iter().enumerate() {
         let Host::Tcp(name) = host else { continue };
         let port = *config.get_ports().get(n).or(config.get_ports().first()).unwrap_or(&5432);
@@ -243,10 +243,10 @@ async fn open(config: &Config) -> Result<TcpStream, StoreError> {
         };
         match opened.and_then(|stream| configure_socket(stream, config)) {
             Ok(stream) => return Ok(stream),
-            Err(error) => to_store_error = error.into(),
+            Err(error) => last_error = error.into(),
         }
     }
-    Err(StoreError::Unavailable(to_store_error))
+    Err(StoreError::Unavailable(last_error))
 }
 
 /// Applies the socket options that the library would set.

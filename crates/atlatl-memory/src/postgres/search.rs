@@ -130,11 +130,11 @@ pub(super) fn list_after(
     db: &Session,
     mut condition: Condition,
     order: Order,
-    list_after: Option<&ListPosition>,
+    after: Option<&ListPosition>,
     limit: usize,
 ) -> Result<MemoryPage, StoreError> {
     let (column, direction) = column(order);
-    if let Some(ListPosition { at, id }) = list_after {
+    if let Some(ListPosition { at, id }) = after {
         let sign = if direction == "ASC" { ">" } else { "<" };
         let at = condition.value(*at, Type::INT8);
         let id = condition.value(Uuid::from(id), Type::UUID);
@@ -252,7 +252,7 @@ pub(super) fn unembedded(
     db: &Session,
     tenant: &Tenant,
     model: &str,
-    list_after: u64,
+    after: u64,
     limit: usize,
 ) -> Result<Vec<Unembedded>, StoreError> {
     let sql = "SELECT m.key, d.json FROM (SELECT m.key FROM atlatl.memory m WHERE m.tenant = $1 \
@@ -261,12 +261,12 @@ pub(super) fn unembedded(
                ORDER BY m.key LIMIT $3) m \
                JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key ORDER BY m.key";
     let model = storable(model);
-    let list_after = i64::try_from(list_after).unwrap_or(i64::MAX);
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
     let values = [
         (&tenant.name as _, Type::TEXT),
         (&model as _, Type::TEXT),
         (&rows(limit) as _, Type::INT8),
-        (&list_after as _, Type::INT8),
+        (&after as _, Type::INT8),
     ];
     let waiting = db.query(sql, &values)?;
     let one = |row: &Row| {

@@ -123,13 +123,13 @@ impl Session {
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
         let Some(prologue) = self.prologue.take() else { return self.with_timeout(work) };
-        let run_with_prologue = self.connection.client().simple_query(prologue.sql());
+        let prologue_rows = self.connection.client().simple_query(prologue.sql());
         let both = async {
-            let (run_with_prologue, done) = tokio::join!(biased; run_with_prologue, work);
-            Ok((run_with_prologue?, done))
+            let (prologue_rows, done) = tokio::join!(biased; prologue_rows, work);
+            Ok((prologue_rows?, done))
         };
-        let (run_with_prologue, done) = self.with_timeout(both)?;
-        let name = run_with_prologue.iter().find_map(|message| match message {
+        let (prologue_rows, done) = self.with_timeout(both)?;
+        let name = prologue_rows.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
         });

@@ -265,13 +265,13 @@ pub(super) fn list_after(
     db: &Connection,
     filter: &Filter,
     order: Order,
-    list_after: Option<&ListPosition>,
+    after: Option<&ListPosition>,
     limit: usize,
     now: DateTime<Utc>,
 ) -> Result<MemoryPage, StoreError> {
     let mut condition = Condition::from_filter(filter, now);
     let (column, direction) = column(order);
-    if let Some(ListPosition { at, id }) = list_after {
+    if let Some(ListPosition { at, id }) = after {
         let sign = if direction == "ASC" { ">" } else { "<" };
         let sql = format!("(memory.{column}, memory.id) {sign} (?, ?)");
         condition.and(&sql, [Value::from(*at), Value::from(blob(id).to_vec())]);

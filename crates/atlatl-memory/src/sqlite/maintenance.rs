@@ -116,7 +116,7 @@ pub(super) fn repair(
 
 /// Adds these versions to the full-text index. Returns how many were added.
 fn reindex(db: &Connection, keys: impl Iterator<Item = i64>) -> Result<u64, StoreError> {
-    let mut segment_for_index = 0;
+    let mut reindexed = 0;
     for key in keys {
         let json: Option<String> = db
             .prepare_cached("SELECT json FROM document WHERE key = ?1")
@@ -124,10 +124,10 @@ fn reindex(db: &Connection, keys: impl Iterator<Item = i64>) -> Result<u64, Stor
             .map_err(to_store_error)?;
         if let Some(json) = json {
             index(db, key, &read(&json)?)?;
-            segment_for_index += 1;
+            reindexed += 1;
         }
     }
-    Ok(segment_for_index)
+    Ok(reindexed)
 }
 
 pub(super) fn lease(

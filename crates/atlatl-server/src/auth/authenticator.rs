@@ -144,17 +144,17 @@ impl Authenticator {
             return Ok(principal);
         }
         // Unauthenticated requests have their own short queue.
-        let lookup_permits =
+        let acquired =
             timeout(QUEUE_TIMEOUT, Arc::clone(&self.lookup_permits).acquire_owned()).await;
-        let Ok(Ok(permit)) = lookup_permits else { return Err(AuthError::Unavailable) };
+        let Ok(Ok(permit)) = acquired else { return Err(AuthError::Unavailable) };
         let authenticator = Arc::clone(self);
         // The permit belongs to the lookup: an abandoned request does not release it early.
-        let authenticate = limits::blocking(move || {
-            let authenticate = authenticator.authenticate(&token);
+        let lookup = limits::blocking(move || {
+            let result = authenticator.authenticate(&token);
             drop(permit);
-            authenticate
+            result
         });
-        let (principal, ttl) = authenticate.await.map_err(|_| AuthError::Unavailable)??;
+        let (principal, ttl) = lookup.await.map_err(|_| AuthError::Unavailable)??;
         self.cache().insert(cache_key, &principal, Instant::now(), ttl);
         Ok(principal)
     }

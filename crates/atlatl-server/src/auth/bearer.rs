@@ -106,15 +106,15 @@ impl From<AuthorizationError> for Challenge {
 
 /// Percent-encodes characters of a URL that would end the quoted string or the line.
 fn escape_url(url: &str) -> String {
-    let mut escape_url = String::with_capacity(url.len());
+    let mut escaped = String::with_capacity(url.len());
     for byte in url.bytes() {
         if byte.is_ascii_graphic() && byte != b'"' && byte != b'\\' {
-            escape_url.push(char::from(byte));
+            escaped.push(char::from(byte));
         } else {
-            let _ = write!(escape_url, "%{byte:02X}");
+            let _ = write!(escaped, "%{byte:02X}");
         }
     }
-    escape_url
+    escaped
 }
 
 /// The protected resource metadata. It is serialized as JSON.

@@ -74,13 +74,12 @@ impl Issuer {
         if due {
             self.refresh(clock);
         }
-        let verify_cached = self.verify_cached(token, clock().now)?;
-        if verify_cached == Err(TokenError::UnknownKey) && self.lock().keys.unknown_key(clock().now)
-        {
+        let verified = self.verify_cached(token, clock().now)?;
+        if verified == Err(TokenError::UnknownKey) && self.lock().keys.unknown_key(clock().now) {
             self.refresh(clock);
             return self.verify_cached(token, clock().now);
         }
-        Some(verify_cached)
+        Some(verified)
     }
 
     fn verify_cached(

@@ -82,8 +82,9 @@ pub(super) async fn message(
         return Ok(denied);
     }
     let span = metrics::start_span(app.tracer.as_ref(), &message, &headers);
-    let known = if headers.contains_key(&SESSION) { Some(signer(&app).await?) } else { None };
-    let client = match client(known.as_ref(), &message, &headers) {
+    let session_signer =
+        if headers.contains_key(&SESSION) { Some(signer(&app).await?) } else { None };
+    let client = match client(session_signer.as_ref(), &message, &headers) {
         Ok(client) => client,
         Err(RejectedMessage::Message(failure)) => {
             span.refuse(&failure);

@@ -78,14 +78,14 @@ impl ServerEventSink for Metrics {
 
 pub(super) async fn record_request(
     State(metrics): State<Arc<Metrics>>,
-    start_span: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
     // The matched route: a path of the client is never a label.
-    let path = start_span.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
+    let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let path = path.to_owned();
-    let response = next.run(start_span).await;
+    let response = next.run(request).await;
     let status = response.status().as_u16().to_string();
     let labels = Labels(vec![("path", path.clone()), ("status", status)]);
     metrics.requests.get_or_create(&labels).inc();

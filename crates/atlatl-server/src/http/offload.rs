@@ -36,17 +36,17 @@ pub(super) async fn read(
 /// `GET /v1/offloads/{id}/{link}`, for holders of a signed link.
 pub(super) async fn read_by_link(
     State(state): State<HttpState>,
-    read_by_link: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let Path((id, link)) = read_by_link.map_err(|_| Problem::missing())?;
+    let Path((id, link)) = path.map_err(|_| Problem::missing())?;
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
     // The claimed tenant. The signature proves it.
     let named = SignedLinks::claimed_tenant(&link).ok_or_else(Problem::missing)?;
     let tenant = state.tenant(&named).await?.ok_or_else(Problem::missing)?;
     let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
-    let verify = super::blocking(move || links.verify(id, &link, now)).await?;
-    match verify.map_err(store_problem)? {
+    let status = super::blocking(move || links.verify(id, &link, now)).await?;
+    match status.map_err(store_problem)? {
         SignedUrl::Valid => {}
         SignedUrl::Expired => {
             let said = "the link has had its time; lro_extract with the reference alone gives \
@@ -242,11 +242,11 @@ mod tests {
             chunk_stream(Arc::new(TruncatedResult { bytes: bytes.clone(), there }), start, end)
         };
         let (start, end) = (7, 2 * CHUNK_LEN + 100);
-        let respond: Vec<_> = of(bytes.len(), start, end).collect().await;
-        let respond: Vec<Vec<u8>> = respond.into_iter().map(Result::unwrap).collect();
-        let sizes: Vec<u64> = respond.iter().map(|piece| piece.len() as u64).collect();
+        let chunks: Vec<_> = of(bytes.len(), start, end).collect().await;
+        let chunks: Vec<Vec<u8>> = chunks.into_iter().map(Result::unwrap).collect();
+        let sizes: Vec<u64> = chunks.iter().map(|piece| piece.len() as u64).collect();
         assert_eq!(sizes, [CHUNK_LEN, CHUNK_LEN, 93]);
-        assert!(respond.concat() == bytes[7..usize::try_from(end).unwrap()]);
+        assert!(chunks.concat() == bytes[7..usize::try_from(end).unwrap()]);
         let cut: Vec<_> = of(10, start, end).collect().await;
         assert_eq!(cut.len(), 2);
         assert!(cut[0].as_ref().is_ok_and(|piece| piece[..] == bytes[7..10]) && cut[1].is_err());
