@@ -329,10 +329,10 @@ impl MemoryServer {
     }
 }
 
-/// Runs `ask` in a span for the store.
-fn in_store_span<T>(span: &RequestSpan, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs `access` in a span for the store.
+fn in_store_span<T>(span: &RequestSpan, access: impl FnOnce() -> Result<T>) -> Result<T> {
     let part = span.part(STORE);
-    ask().inspect_err(|failure| part.fail(code(failure)))
+    access().inspect_err(|failure| part.fail(code(failure)))
 }
 
 /// Returns the server's own tools for `tools/list`, rendered once.

@@ -51,12 +51,12 @@ pub(super) fn get(db: &Connection, id: &MemoryId) -> Result<Option<Memory>, Stor
 /// Returns the memories that exist, in order. Each is parsed from the engine's buffer without a
 /// copy.
 pub(super) fn get_all(db: &Connection, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
-    let mut ask = db
+    let mut statement = db
         .prepare_cached("SELECT json FROM memory JOIN document USING (key) WHERE id = ?1")
         .map_err(to_store_error)?;
     let mut memories = Vec::with_capacity(ids.len());
     for id in ids {
-        let mut rows = ask.query([blob(id)]).map_err(to_store_error)?;
+        let mut rows = statement.query([blob(id)]).map_err(to_store_error)?;
         if let Some(row) = rows.next().map_err(to_store_error)? {
             memories.push(read_in(row, 0)?);
         }
@@ -72,11 +72,12 @@ pub(super) fn ids(
 ) -> Result<Vec<MemoryId>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.prepare_cached("SELECT id FROM memory WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3")
-        .and_then(|mut ask| {
-            ask.query_map(params![blob(first), blob(last), limit], |row| {
-                row.get(0).map(id_from_blob)
-            })?
-            .collect()
+        .and_then(|mut statement| {
+            statement
+                .query_map(params![blob(first), blob(last), limit], |row| {
+                    row.get(0).map(id_from_blob)
+                })?
+                .collect()
         })
         .map_err(to_store_error)
 }
@@ -130,8 +131,8 @@ pub(super) fn id_from_blob(blob: [u8; 16]) -> MemoryId {
 
 fn row(db: &Connection, id: &MemoryId) -> Result<Option<(i64, String)>, StoreError> {
     db.prepare_cached("SELECT key, json FROM memory JOIN document USING (key) WHERE id = ?1")
-        .and_then(|mut ask| {
-            ask.query_row([blob(id)], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        .and_then(|mut statement| {
+            statement.query_row([blob(id)], |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
         .map_err(to_store_error)
 }
@@ -301,8 +302,8 @@ pub(super) fn count(
 ) -> Result<u64, StoreError> {
     let condition = Condition::from_filter(filter, now);
     db.prepare_cached(&format!("SELECT count(*) FROM memory WHERE {}", condition.sql))
-        .and_then(|mut ask| {
-            ask.query_row(params_from_iter(&condition.values), |row| row.get::<_, i64>(0))
+        .and_then(|mut statement| {
+            statement.query_row(params_from_iter(&condition.values), |row| row.get::<_, i64>(0))
         })
         .map(i64::unsigned_abs)
         .map_err(to_store_error)
@@ -332,8 +333,8 @@ fn rows(
     let mut values = condition.values.clone();
     values.push(i64::try_from(limit).unwrap_or(i64::MAX).into());
     values.push(i64::try_from(offset).unwrap_or(i64::MAX).into());
-    let mut ask = db.prepare_cached(&sql).map_err(to_store_error)?;
-    let mut rows = ask.query(params_from_iter(values)).map_err(to_store_error)?;
+    let mut statement = db.prepare_cached(&sql).map_err(to_store_error)?;
+    let mut rows = statement.query(params_from_iter(values)).map_err(to_store_error)?;
     let mut memories = Vec::new();
     while let Some(row) = rows.next().map_err(to_store_error)? {
         memories.push(read_in(row, 0)?);

@@ -20,11 +20,12 @@ pub(super) fn expire(
             "SELECT key, id, json FROM memory JOIN document USING (key) \
              WHERE expires <= ?1 ORDER BY expires LIMIT ?2",
         )
-        .and_then(|mut ask| {
-            ask.query_map(params![microseconds(now), limit], |row| {
-                Ok((row.get::<_, i64>(0)?, id_from_blob(row.get(1)?), row.get::<_, String>(2)?))
-            })?
-            .collect::<Result<Vec<_>, _>>()
+        .and_then(|mut statement| {
+            statement
+                .query_map(params![microseconds(now), limit], |row| {
+                    Ok((row.get::<_, i64>(0)?, id_from_blob(row.get(1)?), row.get::<_, String>(2)?))
+                })?
+                .collect::<Result<Vec<_>, _>>()
         })
         .map_err(to_store_error)?;
     gone.into_iter().map(|(key, id, json)| remove(db, key, &json).map(|()| id)).collect()
@@ -59,7 +60,7 @@ impl Inconsistencies {
 pub(super) fn find_inconsistencies(db: &Connection) -> Result<Inconsistencies, StoreError> {
     let keys = |sql: &str| {
         db.prepare(sql)
-            .and_then(|mut ask| ask.query_map([], |row| row.get(0))?.collect())
+            .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
             .map_err(to_store_error)
     };
     let gaps = db
@@ -68,8 +69,8 @@ pub(super) fn find_inconsistencies(db: &Connection) -> Result<Inconsistencies, S
              (SELECT 1 FROM vector WHERE vector.key = memory.key AND vector.model = embedded.model)) \
              AS first FROM embedded WHERE first IS NOT NULL",
         )
-        .and_then(|mut ask| {
-            ask.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        .and_then(|mut statement| {
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
         .map_err(to_store_error)?;
     Ok(Inconsistencies {
@@ -93,7 +94,9 @@ pub(super) fn repair(
             .map_err(to_store_error)?;
         let keys = db
             .prepare("SELECT key FROM memory ORDER BY key")
-            .and_then(|mut ask| ask.query_map([], |row| row.get(0))?.collect::<Result<Vec<_>, _>>())
+            .and_then(|mut statement| {
+                statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<_>, _>>()
+            })
             .map_err(to_store_error)?;
         reindex(db, keys.into_iter())?;
         inconsistencies.unindexed.len() as u64
@@ -120,7 +123,7 @@ fn reindex(db: &Connection, keys: impl Iterator<Item = i64>) -> Result<u64, Stor
     for key in keys {
         let json: Option<String> = db
             .prepare_cached("SELECT json FROM document WHERE key = ?1")
-            .and_then(|mut ask| ask.query_row([key], |row| row.get(0)).optional())
+            .and_then(|mut statement| statement.query_row([key], |row| row.get(0)).optional())
             .map_err(to_store_error)?;
         if let Some(json) = json {
             index(db, key, &read(&json)?)?;

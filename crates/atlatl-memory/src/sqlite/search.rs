@@ -41,8 +41,8 @@ pub(super) fn lexical(
         "SELECT memory.id, words.rank, memory.fades {tables} AND rank MATCH '{BM25_WEIGHTS}' \
          ORDER BY rank LIMIT {limit}"
     );
-    let mut ask = db.prepare_cached(&best).map_err(to_store_error)?;
-    let best = ask
+    let mut statement = db.prepare_cached(&best).map_err(to_store_error)?;
+    let best = statement
         .query_map(params_from_iter(&values), |row| {
             // A smaller rank is better in the engine.
             Ok(MemoryMatch::new(id_from_blob(row.get(0)?), -row.get::<_, f64>(1)?, row.get(2)?))
@@ -53,8 +53,8 @@ pub(super) fn lexical(
         best.len() as u64
     } else {
         db.prepare_cached(&count)
-            .and_then(|mut ask| {
-                ask.query_row(params_from_iter(&values), |row| row.get::<_, i64>(0))
+            .and_then(|mut statement| {
+                statement.query_row(params_from_iter(&values), |row| row.get::<_, i64>(0))
             })
             .map(i64::unsigned_abs)
             .map_err(to_store_error)?
@@ -115,12 +115,12 @@ pub(super) fn cache_for_model(
 
 impl VectorCache {
     fn refresh(&mut self, db: &Connection) -> Result<(), StoreError> {
-        let mut ask = db
+        let mut statement = db
             .prepare_cached(
                 "SELECT seq, key, vector FROM vector WHERE seq > ?1 AND model = ?2 ORDER BY seq",
             )
             .map_err(to_store_error)?;
-        let mut rows = ask.query(params![self.upto, self.model]).map_err(to_store_error)?;
+        let mut rows = statement.query(params![self.upto, self.model]).map_err(to_store_error)?;
         while let Some(row) = rows.next().map_err(to_store_error)? {
             let (seq, key) =
                 (row.get(0).map_err(to_store_error)?, row.get(1).map_err(to_store_error)?);
@@ -200,14 +200,14 @@ pub(super) fn nearest(
         "SELECT memory.id, memory.fades FROM memory WHERE {} AND memory.key = ?",
         condition.sql
     );
-    let mut ask = db.prepare_cached(&sql).map_err(to_store_error)?;
+    let mut statement = db.prepare_cached(&sql).map_err(to_store_error)?;
     let mut found = Vec::new();
     while found.len() < limit
         && let Some(Neighbor { cosine, key }) = ranked.pop()
     {
         let values = condition.values.iter().cloned().chain([key.into()]);
         // Memories that were deleted, filtered out or updated meanwhile are skipped.
-        let admitted = ask
+        let admitted = statement
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
             .map_err(to_store_error)?;
@@ -224,7 +224,7 @@ pub(super) fn unembedded(
     after: u64,
     limit: usize,
 ) -> Result<Vec<Unembedded>, StoreError> {
-    let mut ask = db
+    let mut statement = db
         .prepare_cached(
             "SELECT key, json FROM document \
              WHERE key > max(?3, coalesce((SELECT upto FROM embedded WHERE model = ?1), 0)) \
@@ -234,7 +234,7 @@ pub(super) fn unembedded(
         .map_err(to_store_error)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = ask.query(params![model, limit, after]).map_err(to_store_error)?;
+    let mut rows = statement.query(params![model, limit, after]).map_err(to_store_error)?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next().map_err(to_store_error)? {
         let key: i64 = row.get(0).map_err(to_store_error)?;

@@ -96,10 +96,11 @@ pub(super) async fn message(
         }
     };
     span.say("atlatl.era", if client.era == Era::Legacy { "legacy" } else { "modern" });
-    let greets = message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
-    let proxy = greets && meta::is_proxy(&message);
+    let is_initialize =
+        message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
+    let proxy = is_initialize && meta::is_proxy(&message);
     let cancel = Cancel::default();
-    let wanted = CancelOnDrop(cancel.clone());
+    let cancel_guard = CancelOnDrop(cancel.clone());
     let answer = if is_immediate(&message) {
         Some(app.server.answer_traced(&message, client, &cancel, &span))
     } else {
@@ -114,7 +115,7 @@ pub(super) async fn message(
         })
         .await?
     };
-    drop(wanted);
+    drop(cancel_guard);
     if let Some(Err(failure)) = &answer {
         span.refuse(failure);
     }

@@ -126,7 +126,7 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
                             assert!(store.delete(&memory.id).unwrap());
                         } else {
                             let mut memory = memory.clone();
-                            memory.content.push_str(" Anew.");
+                            memory.content.push_str(" Again.");
                             store.put(&[memory], OnConflict::Replace).unwrap();
                         }
                         nearest(&store, vector, &any(), 50);
