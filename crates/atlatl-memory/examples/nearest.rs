@@ -1,10 +1,10 @@
-//! Measures the nearest vectors of one large tenant with and without the index, in a `PostgreSQL` of
-//! its own (`TESTKIT_POSTGRES`): `nearest [VECTORS] [DIMENSIONS]`.
+//! Measures vector search of one large tenant with and without the index, in its own `PostgreSQL`
+//! (`TESTKIT_POSTGRES`): `nearest [VECTORS] [DIMENSIONS]`.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Postgres, PostgresOptions, PostgresStore};
+use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresOptions, PostgresStore};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::SplitMix64;
@@ -14,7 +14,7 @@ const MODEL: &str = "m";
 const QUESTIONS: usize = 200;
 const PLACES: usize = 300;
 
-/// A vector of length 1 near to one of the places.
+/// A vector of length 1 near one of the centers.
 fn vector(random: &mut SplitMix64, dimensions: usize) -> Vec<f32> {
     let mut place = SplitMix64::new(random.below(PLACES) as u64);
     let number = |random: &mut SplitMix64| {
@@ -27,7 +27,7 @@ fn vector(random: &mut SplitMix64, dimensions: usize) -> Vec<f32> {
     vector.iter().map(|n| n / length).collect()
 }
 
-/// The best 50 of every question; how long half of them and 95 % of them took at most.
+/// The best 50 of every query, and the median and 95th percentile of the times.
 fn asked(
     store: &PostgresStore,
     questions: &[Vec<f32>],
@@ -69,7 +69,7 @@ fn main() {
         })
         .collect();
     for some in memories.chunks(5000) {
-        store.put(some, Clash::Keep).expect("kept");
+        store.put(some, OnConflict::Keep).expect("kept");
     }
     let mut random = SplitMix64::new(1);
     let waiting = store.unembedded(MODEL, 0, usize::MAX).expect("those that wait");

@@ -1,4 +1,4 @@
-//! Capture: memories made, changed and removed.
+//! The capture service: creates, updates and deletes memories.
 
 use std::sync::Arc;
 
@@ -7,33 +7,33 @@ use mif::{
     Map, Memory, MemoryId, MifError, Namespace, Status, Timestamp, Value, title_or_untitled,
 };
 
-use crate::store::{Clash, MemoryStore, Put, StoreError};
+use crate::store::{MemoryStore, OnConflict, PutOutcome, StoreError};
 
-/// When something is captured, and what makes its name unique.
+/// The time and the randomness from which the id of a new memory (UUID version 7) is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// The time.
+pub struct MemoryIdSeed {
+    /// The current time.
     pub now: DateTime<Utc>,
-    /// At least 80 random bits, the lower ones.
+    /// Random bits. The lower 80 are used.
     pub random: u128,
 }
 
-/// Makes, changes and removes memories.
+/// Creates, updates and deletes memories.
 #[derive(Clone)]
 pub struct CaptureService(Arc<dyn MemoryStore>);
 
-/// The fields that say which memory it is and when it was made.
-const FIXED: [&str; 2] = ["id", "created"];
+/// Fields that an update cannot change.
+const IMMUTABLE_FIELDS: [&str; 2] = ["id", "created"];
 
 impl CaptureService {
-    /// Writes to `store`.
+    /// Creates a service over `store`.
     pub fn new(store: Arc<dyn MemoryStore>) -> Self {
         Self(store)
     }
 
-    /// Makes a memory of `fields`; it is durable when this returns. What can be worked out and was
-    /// not said is added, so that every memory has a title, a namespace, tags and a status.
-    pub fn capture(&self, mut fields: Map, at: Moment) -> Result<Memory, StoreError> {
+    /// Creates a memory from `fields`. It is durable when this returns. Missing fields are
+    /// inferred, so that every memory has a title, a namespace, tags and a status.
+    pub fn capture(&self, mut fields: Map, at: MemoryIdSeed) -> Result<Memory, StoreError> {
         let milliseconds = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
         let mut random = [0; 10];
         random.copy_from_slice(&at.random.to_be_bytes()[6..]);
@@ -50,12 +50,13 @@ impl CaptureService {
         if memory.wiki_links.is_none() {
             memory.wiki_links = links(&memory.content);
         }
-        self.0.put(std::slice::from_ref(&memory), Clash::Keep)?;
+        self.0.put(std::slice::from_ref(&memory), OnConflict::Keep)?;
         Ok(memory)
     }
 
-    /// Changes the memory called `id`: `fields` take the place of those it has, and `null` removes
-    /// one. What was worked out from the content is worked out again when that changes.
+    /// Updates the memory with this id: `fields` replace the fields of the same names, and `null`
+    /// removes a field. Fields that were inferred from the content are inferred again when the
+    /// content changes.
     pub fn update(
         &self,
         id: &MemoryId,
@@ -65,21 +66,26 @@ impl CaptureService {
         self.0.update(id, &mut |memory| changed(&memory, fields, now))
     }
 
-    /// Removes the memory called `id` for good; whether it was there.
+    /// Deletes the memory with this id permanently. Returns whether it existed.
     pub fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
         self.0.delete(id)
     }
 
-    /// Takes in memories as they are: nothing is worked out, nothing added, no trust raised.
-    pub fn import(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
-        self.0.put(memories, clash)
+    /// Stores memories exactly as they are: nothing is inferred or added, and no trust level is
+    /// raised.
+    pub fn import(
+        &self,
+        memories: &[Memory],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<PutOutcome>, StoreError> {
+        self.0.put(memories, on_conflict)
     }
 }
 
 fn changed(memory: &Memory, fields: &Map, now: DateTime<Utc>) -> Result<Memory, MifError> {
     let mut object = memory.at(mif::Detail::Full);
     for (name, value) in fields {
-        if FIXED.contains(&name.as_str()) {
+        if IMMUTABLE_FIELDS.contains(&name.as_str()) {
             continue;
         }
         if value.is_null() {
@@ -98,7 +104,7 @@ fn changed(memory: &Memory, fields: &Map, now: DateTime<Utc>) -> Result<Memory, 
             new.wiki_links = links(&new.content);
         }
     }
-    // What was removed and every memory has is worked out anew.
+    // Required fields that were removed are inferred again.
     new.title = Some(new.title.unwrap_or_else(|| title_or_untitled(&new.content)));
     new.namespace = Some(new.namespace.unwrap_or_else(|| Namespace::default_for(new.memory_type)));
     new.tags = Some(new.tags.unwrap_or_default());

@@ -19,32 +19,37 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use mif::{Memory, MemoryId, MemoryType, Status, Timestamp};
 
-use crate::{Clash, Filter, MemoryStore, Need, Order, Position, Put, Repaired, StoreError, Terms};
+use crate::{
+    Filter, ListPosition, MemoryStore, Need, OnConflict, Order, PutOutcome, RepairReport,
+    StoreError, Terms,
+};
 
 pub use self::hooked::Hooked;
 
-/// Runs every case on an empty store that `make` gives.
+const MODEL: &str = "model-1";
+
+/// Runs every case on an empty store from `make`.
 ///
 /// # Panics
 ///
-/// Panics where the contract does not hold.
+/// Panics if the store violates the contract.
 pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     what_is_put_comes_back(&*make());
-    a_clash_is_told(&*make());
+    a_conflict_is_reported(&*make());
     the_beginning_of_an_id_is_a_range(&*make());
     all_or_nothing(&*make());
     a_change_is_of_one_memory(&*make());
     removed_is_gone_everywhere(&*make());
     filters_agree_with_their_meaning(&*make());
     a_walk_meets_everything_once_while_others_write(&*make());
-    equal_times_are_no_trouble(&*make());
+    equal_times_are_ordered_by_id(&*make());
     words_are_found_at_once_and_the_better_first(&*make());
     scripts_without_spaces_are_found(&*make());
     no_question_is_an_error(&*make());
     vectors_lag_and_catch_up(&*make());
     vectors_left_out_go_on_waiting(&*make());
     what_has_had_its_time_is_gone(&*make());
-    nothing_is_to_be_mended(&*make());
+    a_sound_store_needs_no_repair(&*make());
     a_task_is_taken_by_one(&*make());
     the_secret_is_one(&*make());
     writers_do_not_lose_each_others_changes(&*make());
@@ -68,11 +73,11 @@ fn read(json: &str) -> Memory {
 }
 
 fn put(store: &dyn MemoryStore, memories: &[Memory]) {
-    let put = store.put(memories, Clash::Keep).expect("put");
-    assert!(put.iter().all(|one| *one == Put::Stored), "{put:?}");
+    let put = store.put(memories, OnConflict::Keep).expect("put");
+    assert!(put.iter().all(|one| *one == PutOutcome::Stored), "{put:?}");
 }
 
-fn found(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
+fn search(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
     let matches = store.lexical(&Terms::parse(words, need), &Filter::default(), 100, at(1_000_000));
     let matches = matches.expect("a question");
     assert_eq!(matches.total, matches.best.len() as u64);
@@ -97,17 +102,19 @@ fn what_is_put_comes_back(store: &dyn MemoryStore) {
     assert_eq!(all, [plain, strange]);
 }
 
-fn a_clash_is_told(store: &dyn MemoryStore) {
+fn a_conflict_is_reported(store: &dyn MemoryStore) {
     let (first, second) = (memory(1, "first"), memory(1, "second"));
     put(store, std::slice::from_ref(&first));
-    let put = |memory: &Memory, clash| store.put(std::slice::from_ref(memory), clash).expect("put");
-    assert_eq!(put(&first, Clash::Keep), [Put::Unchanged]);
-    assert_eq!(put(&second, Clash::Keep), [Put::Kept]);
+    let put = |memory: &Memory, on_conflict| {
+        store.put(std::slice::from_ref(memory), on_conflict).expect("put")
+    };
+    assert_eq!(put(&first, OnConflict::Keep), [PutOutcome::Unchanged]);
+    assert_eq!(put(&second, OnConflict::Keep), [PutOutcome::Kept]);
     assert_eq!(store.get(&first.id).expect("get"), Some(first));
-    assert_eq!(put(&second, Clash::Replace), [Put::Replaced]);
+    assert_eq!(put(&second, OnConflict::Replace), [PutOutcome::Replaced]);
     assert_eq!(store.get(&second.id).expect("get"), Some(second));
-    assert_eq!(found(store, "first", Need::Any), [] as [u128; 0]);
-    assert_eq!(found(store, "second", Need::Any), [1]);
+    assert_eq!(search(store, "first", Need::Any), [] as [u128; 0]);
+    assert_eq!(search(store, "second", Need::Any), [1]);
 }
 
 fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
@@ -125,12 +132,12 @@ fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
 }
 
 fn all_or_nothing(store: &dyn MemoryStore) {
-    // The same id twice in one batch: the second meets the first.
+    // The same id twice in one batch: the second is compared with the first.
     let batch = [memory(1, "one"), memory(2, "two"), memory(1, "other")];
-    let put = store.put(&batch, Clash::Keep).expect("put");
-    assert_eq!(put, [Put::Stored, Put::Stored, Put::Kept]);
+    let put = store.put(&batch, OnConflict::Keep).expect("put");
+    assert_eq!(put, [PutOutcome::Stored, PutOutcome::Stored, PutOutcome::Kept]);
     assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 2);
-    assert_eq!(store.put(&[], Clash::Keep).expect("nothing"), []);
+    assert_eq!(store.put(&[], OnConflict::Keep).expect("nothing"), []);
 }
 
 fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
@@ -143,9 +150,9 @@ fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
     });
     assert_eq!(changed.expect("update").map(|memory| memory.id), Some(id.clone()));
     assert_eq!(store.get(&id).expect("get").expect("there").content, "after");
-    assert_eq!(found(store, "before", Need::Any), [] as [u128; 0]);
-    assert_eq!(found(store, "after", Need::Any), [1]);
-    assert_eq!(found(store, "other", Need::Any), [2]);
+    assert_eq!(search(store, "before", Need::Any), [] as [u128; 0]);
+    assert_eq!(search(store, "after", Need::Any), [1]);
+    assert_eq!(search(store, "other", Need::Any), [2]);
     let refused = store.update(&id, &mut |mut memory| {
         memory.content = String::new();
         Ok(memory)
@@ -163,13 +170,13 @@ fn removed_is_gone_everywhere(store: &dyn MemoryStore) {
     assert!(store.delete(&id).expect("delete"));
     assert!(!store.delete(&id).expect("delete"));
     assert_eq!(store.get(&id).expect("get"), None);
-    assert_eq!(found(store, "red", Need::Any), [2]);
+    assert_eq!(search(store, "red", Need::Any), [2]);
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     let listed = store.list(&Filter::default(), Order::Newest, None, 9, at(0)).expect("list");
     assert_eq!(listed.memories.len(), 1);
-    // Its name is free again.
+    // The id can be used again.
     put(store, &[memory(1, "blue fox")]);
-    assert_eq!(found(store, "red", Need::Any), [2]);
+    assert_eq!(search(store, "red", Need::Any), [2]);
     assert_eq!(near(store, &[1.0, 0.0], 9), [2], "the old vector is not the new memory's");
 }
 
@@ -271,7 +278,7 @@ fn walk(
     mut between: impl FnMut(usize),
 ) -> Vec<u128> {
     let mut met = Vec::new();
-    let mut position: Option<Position> = None;
+    let mut position: Option<ListPosition> = None;
     for page in 0.. {
         let listed =
             store.list(&Filter::default(), order, position.as_ref(), size, at(0)).expect("a page");
@@ -293,8 +300,8 @@ fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
     for order in Order::ALL {
         let mut gone = HashSet::new();
         let met = walk(store, order, 37, |page| {
-            // Rows come before, at and behind the place, and some of the first rows go, the one
-            // that the position names among them.
+            // Rows are inserted before, at and after the position, and some of the first are
+            // deleted, including the one that the position names.
             for n in 0..5 {
                 new += 1;
                 let n = n * 12_000 + new;
@@ -323,7 +330,7 @@ fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
     }
 }
 
-fn equal_times_are_no_trouble(store: &dyn MemoryStore) {
+fn equal_times_are_ordered_by_id(store: &dyn MemoryStore) {
     let memories: Vec<Memory> = (0..100).map(|n| memory(n * 100_000 + 1, "same time")).collect();
     put(store, &memories);
     for order in Order::ALL {
@@ -340,13 +347,13 @@ fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
     tagged.tags = Some(vec!["postgresql".to_owned()]);
     let long = format!("postgresql {}", "and many other words ".repeat(50));
     put(store, &[titled, tagged, memory(3, &long), memory(4, "We deployed the café service.")]);
-    assert_eq!(found(store, "postgresql", Need::Any)[2], 3, "the long text comes last");
-    assert_eq!(found(store, "deploying", Need::All), [4], "by the stem");
-    assert_eq!(found(store, "CAFE", Need::All), [4], "case and accents do not count");
-    assert_eq!(found(store, "postgresql deploy", Need::Any).len(), 4);
-    assert_eq!(found(store, "postgresql deploy", Need::All), [] as [u128; 0]);
-    assert_eq!(found(store, "\"café service\"", Need::All), [4]);
-    assert_eq!(found(store, "\"service café\"", Need::All), [] as [u128; 0]);
+    assert_eq!(search(store, "postgresql", Need::Any)[2], 3, "the long text comes last");
+    assert_eq!(search(store, "deploying", Need::All), [4], "by the stem");
+    assert_eq!(search(store, "CAFE", Need::All), [4], "case and accents do not count");
+    assert_eq!(search(store, "postgresql deploy", Need::Any).len(), 4);
+    assert_eq!(search(store, "postgresql deploy", Need::All), [] as [u128; 0]);
+    assert_eq!(search(store, "\"café service\"", Need::All), [4]);
+    assert_eq!(search(store, "\"service café\"", Need::All), [] as [u128; 0]);
     let (terms, filter) = (Terms::parse("postgresql deploy", Need::Any), Filter::default());
     let now = at(1_000_000);
     let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
@@ -381,11 +388,11 @@ fn scripts_without_spaces_are_found(store: &dyn MemoryStore) {
         ("배포", 3),
         ("ข้อมูล", 4),
     ] {
-        assert_eq!(found(store, words, Need::All), [id], "{words}");
-        assert_eq!(found(store, words, Need::Any)[0], id, "{words}");
+        assert_eq!(search(store, words, Need::All), [id], "{words}");
+        assert_eq!(search(store, words, Need::Any)[0], id, "{words}");
     }
-    assert_eq!(found(store, "库据", Need::All), [] as [u128; 0]);
-    assert_eq!(found(store, "我们为什么选择数据库", Need::Any), [1], "a whole question");
+    assert_eq!(search(store, "库据", Need::All), [] as [u128; 0]);
+    assert_eq!(search(store, "我们为什么选择数据库", Need::Any), [1], "a whole question");
 }
 
 fn no_question_is_an_error(store: &dyn MemoryStore) {
@@ -415,15 +422,13 @@ fn no_question_is_an_error(store: &dyn MemoryStore) {
         "",
     ] {
         for need in [Need::Any, Need::All] {
-            found(store, words, need);
+            search(store, words, need);
         }
     }
-    assert_eq!(found(store, "x_y", Need::All), [1]);
-    assert_eq!(found(store, "o'neil", Need::All), [1]);
+    assert_eq!(search(store, "x_y", Need::All), [1]);
+    assert_eq!(search(store, "o'neil", Need::All), [1]);
     assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 1);
 }
-
-const MODEL: &str = "model-1";
 
 fn vectors(store: &dyn MemoryStore, vectors: &[Vec<f32>]) {
     let waiting = store.unembedded(MODEL, 0, vectors.len()).expect("waiting");
@@ -436,7 +441,7 @@ fn near(store: &dyn MemoryStore, vector: &[f32], limit: usize) -> Vec<u128> {
     near.iter().map(|one| one.id.as_u128()).collect()
 }
 
-/// A text that fails must not hide others, nor be forgotten.
+/// A text that cannot be embedded must neither hide others nor be dropped.
 fn vectors_left_out_go_on_waiting(store: &dyn MemoryStore) {
     put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three"), memory(4, "four")]);
     let waiting = store.unembedded(MODEL, 0, 9).expect("waiting");
@@ -467,7 +472,7 @@ fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     assert!(store.unembedded(MODEL, 0, 9).expect("waiting").is_empty(), "the empty one too");
     assert_eq!(near(store, &[1.0, 0.0], 9), [1, 2]);
     assert_eq!(near(store, &[0.0, 1.0], 1), [2]);
-    // A change waits again, and until it has a vector it has none.
+    // An updated memory is pending again, and has no vector until then.
     let id = MemoryId::from_u128(1);
     let change = |text: &'static str| {
         let changed = store.update(&id, &mut |mut memory| {
@@ -480,13 +485,13 @@ fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     let old = store.unembedded(MODEL, 0, 9).expect("waiting");
     assert_eq!(old.len(), 1);
-    // Changed while its vector was made: that vector is nobody's.
+    // The memory changed while its vector was made, so the vector is dropped.
     change("eins");
     store.put_vectors(MODEL, &[(old[0].version, vec![1.0, 0.0])]).expect("vectors");
     assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
     vectors(store, &[vec![0.0, 1.0]]);
     assert_eq!(near(store, &[0.0, 1.0], 9), [1, 2]);
-    // Another model begins anew, and never meets this one.
+    // Another model has its own pending memories and vectors.
     assert_eq!(store.unembedded("model-2", 0, 9).expect("waiting").len(), 3);
     let other = store.nearest("model-2", &[1.0, 0.0], &Filter::default(), 9, at(0));
     assert!(other.expect("near").is_empty());
@@ -510,11 +515,11 @@ fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {
     assert_eq!(store.get(&short.id).expect("get"), None);
 }
 
-fn nothing_is_to_be_mended(store: &dyn MemoryStore) {
+fn a_sound_store_needs_no_repair(store: &dyn MemoryStore) {
     put(store, &various());
-    assert_eq!(store.repair().expect("repair"), Repaired::default());
+    assert_eq!(store.repair().expect("repair"), RepairReport::default());
     assert!(store.delete(&MemoryId::from_u128(5)).expect("delete"));
-    assert_eq!(store.repair().expect("repair"), Repaired::default());
+    assert_eq!(store.repair().expect("repair"), RepairReport::default());
 }
 
 fn a_task_is_taken_by_one(store: &dyn MemoryStore) {

@@ -1,4 +1,4 @@
-//! Embed: text turned into vectors by a real model.
+//! Text embeddings: the embedder trait, its errors, and the implementations.
 
 mod backfill;
 #[cfg(feature = "local")]
@@ -6,77 +6,75 @@ mod bert;
 #[cfg(feature = "openai")]
 mod circuit_breaker;
 mod config;
-mod endpoint;
-mod error;
 #[cfg(feature = "local")]
-mod model_dir;
-#[cfg(any(feature = "local", feature = "openai"))]
-mod normalize;
+mod local_model;
 #[cfg(feature = "openai")]
 mod openai;
-#[cfg(feature = "local")]
-mod static_model;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub use backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_missing};
+pub use self::backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_missing};
 #[cfg(feature = "local")]
-pub use bert::Bert;
-pub use config::{EmbedderChoice, NotAChoice};
-pub use endpoint::{Endpoint, NotAnEndpoint};
-pub use error::EmbedError;
+pub use self::bert::Bert;
+pub use self::config::{EmbedderChoice, EmbeddingEndpoint, InvalidEmbedderChoice, InvalidEndpoint};
+#[cfg(feature = "local")]
+pub use self::local_model::StaticModel;
 #[cfg(feature = "openai")]
-pub use openai::{OpenAi, OpenAiLimits};
-#[cfg(feature = "local")]
-pub use static_model::Table;
+pub use self::openai::{OpenAi, OpenAiLimits};
 
-/// What every model has a vector for.
-const CHECKED_TEXT: &str = "one short sentence";
+/// A text for which every model has a vector.
+const CHECK_TEXT: &str = "one short sentence";
 
 /// Turns text into vectors.
 ///
-/// Blocking on purpose: a model computes, and a call over a network is one of many that a worker
-/// makes in turn. A caller in an asynchronous runtime wraps a call in its `spawn_blocking`.
+/// The methods block: a model computes, and a remote call is one of many that a worker makes in turn.
+/// An asynchronous caller wraps a call in its runtime's `spawn_blocking`.
 ///
 /// # Contract
 ///
-/// 1. **One vector per text**, in the order of the texts; no texts, no vectors. A call gives all of
+/// 1. **One vector per text**, in the order of the texts; no texts, no vectors. A call returns all of
 ///    them or an error, never some.
 /// 2. **Length 1.** Every vector has [`dimensions`](Self::dimensions) finite numbers whose squares
 ///    sum up to 1, so that a dot product is a cosine.
-/// 3. **Same text, same vector**, alone or among others, today or after a restart, as long as
-///    [`model`](Self::model) says the same. Only rounding may differ: less than 0.0001 a number.
-/// 4. **Nothing made up.** A vector comes out of the model. A text in which the model finds nothing
-///    is [`Empty`](EmbedError::Empty); white space alone always is. No text is hashed into a vector.
-/// 5. **Long texts are cut** where the model's input ends, not refused, if the model is local. An
+/// 3. **Deterministic.** The same text gives the same vector, alone or in a batch, now or after a
+///    restart, as long as [`model`](Self::model) returns the same name. Only rounding may differ, by
+///    less than 0.0001 per number.
+/// 4. **Real vectors only.** A vector comes from the model. A text in which the model finds nothing
+///    is [`Empty`](EmbedError::Empty); white space always is. No text is hashed into a vector.
+/// 5. **Long texts are truncated** to the model's input length, not refused, if the model is local. An
 ///    endpoint may refuse them.
-/// 6. **No environment.** Addresses, keys and paths came in as arguments, and no key goes out again
-///    in an error or in `Debug`.
+/// 6. **No environment.** Addresses, keys and paths are arguments, and no key appears in an error or
+///    in `Debug`.
 pub trait Embedder: Send + Sync {
-    /// Which model, and which version of it: vectors of different models never meet.
+    /// Returns the name and version of the model. Vectors of different models are never compared.
     fn model(&self) -> &str;
 
-    /// How many numbers a vector has.
+    /// Returns the number of dimensions of a vector.
     fn dimensions(&self) -> usize;
 
-    /// One vector of length 1 per text, in their order. Blocking. Same text → same vector.
+    /// Embeds a batch: one vector of length 1 per text, in the order of the texts. Blocking and
+    /// deterministic.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// Whether it works at all, found out with a short text and soon.
+    /// Checks with a short text and a short timeout whether the embedder works.
     fn check(&self) -> Result<(), EmbedError> {
-        self.embed(&[CHECKED_TEXT]).map(drop)
+        self.embed(&[CHECK_TEXT]).map(drop)
     }
 
-    /// The vector of a question, whose asker waits: who cannot answer soon fails soon.
-    fn embed_question(&self, question: &str) -> Result<Vec<f32>, EmbedError> {
-        Ok(self.embed(&[question])?.pop().unwrap_or_default())
+    /// Embeds a search query. A user waits for the result, so an embedder that cannot answer soon
+    /// fails soon.
+    fn embed_query(&self, query: &str) -> Result<Vec<f32>, EmbedError> {
+        Ok(self.embed(&[query])?.pop().unwrap_or_default())
     }
 }
 
-/// Opens the embedder of that choice; [`EmbedderChoice::None`] opens none.
+/// Opens the configured embedder; [`EmbedderChoice::None`] opens none.
 ///
-/// An endpoint is asked once, since only its answer says how many dimensions there are; one that is
-/// away is asked again later. A local model is read into memory. The key is for endpoints alone.
+/// An endpoint is called once, since only its response reveals the number of dimensions; one that
+/// is unreachable is called again later. A local model is read into memory. The key is used for
+/// endpoints only.
 pub fn open(
     choice: &EmbedderChoice,
     api_key: Option<String>,
@@ -85,7 +83,7 @@ pub fn open(
         EmbedderChoice::None => Ok(None),
         #[cfg(feature = "openai")]
         EmbedderChoice::OpenAi { endpoint, model } => {
-            Ok(Some(Arc::new(circuit_breaker::Remote::open(endpoint, model, api_key)?)))
+            Ok(Some(Arc::new(circuit_breaker::RemoteEmbedder::open(endpoint, model, api_key)?)))
         }
         #[cfg(not(feature = "openai"))]
         EmbedderChoice::OpenAi { .. } => {
@@ -93,7 +91,7 @@ pub fn open(
             Err(EmbedError::NotBuilt { what: "endpoints", feature: "openai" })
         }
         #[cfg(feature = "local")]
-        EmbedderChoice::Local { directory } => model_dir::open(directory).map(Some),
+        EmbedderChoice::Local { directory } => local_model::open(directory).map(Some),
         #[cfg(not(feature = "local"))]
         EmbedderChoice::Local { .. } => {
             Err(EmbedError::NotBuilt { what: "local models", feature: "local" })
@@ -101,11 +99,127 @@ pub fn open(
     }
 }
 
-/// White space is no text in any model, and endpoints differ in what they make of it.
+/// Rejects texts of white space only, which endpoints treat differently.
 #[cfg(any(feature = "local", feature = "openai"))]
-fn none_blank(texts: &[&str]) -> Result<(), EmbedError> {
+fn reject_blank(texts: &[&str]) -> Result<(), EmbedError> {
     match texts.iter().position(|text| text.trim().is_empty()) {
         Some(index) => Err(EmbedError::Empty { index }),
         None => Ok(()),
+    }
+}
+
+/// The underlying error of a library.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a text could not be embedded.
+///
+/// No variant contains the API key: it is removed from messages of an endpoint.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbedError {
+    /// The endpoint cannot be reached or is busy. The same call may succeed later.
+    #[error("the embedding endpoint cannot be reached: {why}")]
+    Unreachable {
+        /// What happened.
+        why: String,
+        /// The error of the network, if there is one.
+        source: Option<Cause>,
+        /// The delay that the endpoint asked for (`Retry-After`), if it did.
+        retry_after: Option<Duration>,
+    },
+    /// The endpoint refused the request: the key, the model's name or the texts have to change.
+    #[error("the embedding endpoint refused with status {status}: {message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The shortened message of the endpoint. It is untrusted text.
+        message: String,
+    },
+    /// The response is not valid: the address is no embedding endpoint, or the endpoint is broken.
+    #[error("the embedding endpoint's answer is of no use: {why}")]
+    InvalidResponse {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The local model cannot be used: the configuration has to change.
+    #[error("the model in {} cannot be used: {why}", path.display())]
+    Model {
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// The error of the system or the library, if there is one.
+        source: Option<Cause>,
+    },
+    /// The model has no vector for this text. Store the memory without one.
+    #[error("text {index} has nothing in it that the model could embed")]
+    Empty {
+        /// The index of the text, from 0.
+        index: usize,
+    },
+    /// The key cannot be sent in a header. Configure another.
+    #[error("the API key is empty or has characters that no HTTP header can carry")]
+    InvalidKey,
+    /// The program was built without a feature that the configuration needs.
+    #[error("this program was built without {what}; build it with `--features {feature}`")]
+    NotBuilt {
+        /// What is missing.
+        what: &'static str,
+        /// The cargo feature that enables it.
+        feature: &'static str,
+    },
+}
+
+impl EmbedError {
+    /// Returns the delay that the endpoint asked for, if it did.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unreachable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Returns whether the same text fails again regardless of the endpoint's state: there is
+    /// nothing to embed, or the endpoint rejected the request itself (400, 413 or 422).
+    pub(crate) fn is_refusal_of_text(&self) -> bool {
+        matches!(self, Self::Empty { .. } | Self::Refused { status: 400 | 413 | 422, .. })
+    }
+}
+
+/// Scales a vector to length 1. Returns `None` if it has no direction: empty, all zeros, or not
+/// finite.
+#[cfg(any(feature = "local", feature = "openai"))]
+pub(crate) fn normalize(mut vector: Vec<f32>) -> Option<Vec<f32>> {
+    // In `f64`, since the square of an `f32` can overflow.
+    let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let length = squares.sqrt();
+    if !length.is_finite() || length == 0.0 {
+        return None;
+    }
+    for x in &mut vector {
+        #[expect(clippy::cast_possible_truncation, reason = "a number between -1 and 1")]
+        {
+            *x = (f64::from(*x) / length) as f32;
+        }
+    }
+    Some(vector)
+}
+
+#[cfg(all(test, any(feature = "local", feature = "openai")))]
+mod tests {
+    use super::normalize;
+
+    #[test]
+    fn brings_small_and_huge_vectors_to_length_1() {
+        assert_eq!(normalize(vec![3.0, 4.0]), Some(vec![0.6, 0.8]));
+        assert_eq!(normalize(vec![0.0, 3.0e38, 0.0]), Some(vec![0.0, 1.0, 0.0]));
+        assert_eq!(normalize(vec![1.0e-45]), Some(vec![1.0]));
+    }
+
+    #[test]
+    fn gives_no_direction_to_what_has_none() {
+        for none in [vec![], vec![0.0, -0.0], vec![f32::NAN, 1.0], vec![f32::INFINITY]] {
+            assert_eq!(normalize(none), None);
+        }
     }
 }

@@ -1,20 +1,20 @@
-//! Memories kept durably, and found again by their words and by their meaning.
+//! Durable storage of memories, and search over them by words and by vectors.
 //!
-//! [`MemoryStore`] keeps them; [`SqliteStore`] does so in one file, and with the feature `postgres`
-//! `PostgresStore` in a database for many tenants. The services
-//! ([`CaptureService`], [`RecallService`], [`SearchService`], [`PromptIntegration`]) know neither
-//! a protocol nor how large their answers may be. Nothing here reads a clock: every request says
-//! what time it is.
+//! [`MemoryStore`] is the storage trait. [`SqliteStore`] implements it in one file; with the feature
+//! `postgres`, `PostgresStore` implements it in a database shared by many tenants. The services
+//! ([`CaptureService`], [`RecallService`], [`SearchService`], [`PromptIntegration`]) know no protocol
+//! and set no limit on the size of a result. Nothing in this crate reads a clock: every request
+//! carries the current time.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use atlatl_memory::{CaptureService, Moment, RecallRequest, RecallService, SqliteStore};
+//! use atlatl_memory::{CaptureService, MemoryIdSeed, RecallRequest, RecallService, SqliteStore};
 //! use mif::Value;
 //!
 //! let directory = tempfile::tempdir()?;
 //! let store = Arc::new(SqliteStore::open(&directory.path().join("memory.db"))?);
-//! let at = Moment { now: "2026-11-15T10:00:00Z".parse()?, random: 7 };
+//! let at = MemoryIdSeed { now: "2026-11-15T10:00:00Z".parse()?, random: 7 };
 //!
 //! let fields = r#"{"memory_type": "semantic", "content": "We deploy on Thursdays."}"#;
 //! let Value::Object(fields) = fields.parse()? else { unreachable!() };
@@ -29,40 +29,45 @@ mod capture;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod embed;
-mod filter;
-mod fusion;
-mod hit;
-mod hybrid_search;
-mod order;
+mod listing;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod prompt;
-mod query_text;
 mod recall;
 mod search;
 mod sqlite;
 mod store;
 
-pub use capture::{CaptureService, Moment};
+pub use capture::{CaptureService, MemoryIdSeed};
 pub use embed::{
     BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, embed_missing,
 };
-pub use filter::Filter;
-pub use hit::{Found, RankPosition, RankedBy, SearchHit};
-pub use hybrid_search::{MOST_HITS, Mode};
-pub use order::{Listed, Order, Position, UnknownOrder};
+pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    Bounds, DatabaseInfo, KnownTenant, ListedKey, ListedTenant, NewKey, PlainText, Postgres,
-    PostgresOptions, PostgresStore, Registry, StoredKey,
+    DatabaseInfo, KeySummary, NewKey, PlainText, Postgres, PostgresOptions, PostgresStore,
+    Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
-pub use postgres::{Recorded, Sent, recorded};
-pub use prompt::{Context, Estimate, PromptIntegration};
-pub use query_text::{Need, Phrase, Terms, indexed};
-pub use recall::{RecallRequest, RecallService};
-pub use search::{SearchRequest, SearchService};
+pub use postgres::{RecordedStatement, RecordedValue, record_statements};
+pub use recall::{PromptContext, PromptIntegration, RecallRequest, RecallService, TokenEstimator};
+pub use search::fusion::{MAX_HITS, Mode};
+pub use search::query::{Need, Phrase, Terms, segment_for_index};
+pub use search::{RankPosition, RankedBy, SearchHit, SearchRequest, SearchResults, SearchService};
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
-    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, Source, StoreError, Unembedded,
+    BoxError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
+    Unembedded, UpdateFn,
+};
+
+// Former names, until every crate of the workspace uses the new ones.
+#[cfg(feature = "postgres")]
+#[doc(hidden)]
+pub use postgres::{
+    KeySummary as ListedKey, TenantLimits as Bounds, TenantRecord as KnownTenant,
+    TenantSummary as ListedTenant,
+};
+#[doc(hidden)]
+pub use {
+    capture::MemoryIdSeed as Moment, search::SearchResults as Found, store::OnConflict as Clash,
+    store::PutOutcome as Put,
 };

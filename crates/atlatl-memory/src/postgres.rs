@@ -1,114 +1,101 @@
-//! `PostgreSQL`: the memories of many tenants, for as many processes as there are.
+//! A [`MemoryStore`] for many tenants in `PostgreSQL`, shared by any number of processes.
 //!
-//! A [`Postgres`] is a database; [`Postgres::tenant`] is the store of one tenant in it. Whose rows a
-//! statement sees is decided in the database, by policies that bind the role it runs as: a statement
-//! that does not say whose they are sees none.
+//! [`Postgres`] is a database; [`Postgres::tenant`] returns the store of one tenant in it.
+//! Row-level security policies on the role of the connection decide which rows a statement sees. A
+//! statement without a tenant setting sees none.
 
-mod access;
 mod connection;
 mod crud;
-mod database;
-mod error;
-mod find;
-mod guarded;
-mod idle_connections;
-mod info;
 mod lexemes;
-mod list;
-mod maintain;
+mod maintenance;
+mod migrations;
 mod options;
 mod pool;
-mod porter;
 mod registry;
 mod row_level_security;
-mod rows;
-mod schema;
+mod search;
 mod session;
 #[cfg(feature = "contract")]
 mod statement_recorder;
-mod transaction_prologue;
-mod tsquery;
-mod value;
 mod vector_index;
-mod vector_search;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-pub use self::access::{Bounds, KnownTenant, StoredKey};
 use self::crud::Tenant;
-use self::database::{Database, Pgvector};
-pub use self::info::DatabaseInfo;
-use self::lexemes::Asked;
-use self::list::Condition;
-pub use self::options::{PlainText, PostgresOptions};
+use self::lexemes::TsQuery;
+use self::options::{Database, Pgvector};
+pub use self::options::{DatabaseInfo, PlainText, PostgresOptions};
 use self::pool::Pool;
-pub use self::registry::{ListedKey, ListedTenant, NewKey, Registry};
-use self::session::Session;
+pub use self::registry::{
+    KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
+};
+use self::search::{Condition, QueryVector};
+use self::session::{Access, Session};
 #[cfg(feature = "contract")]
-pub use self::statement_recorder::{Recorded, Sent, recorded};
-use self::transaction_prologue::Access;
-use self::vector_search::Wanted;
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
+use super::listing::{Filter, ListPosition, MemoryPage, Order};
+use crate::search::query::Terms;
 use crate::store::{
-    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+    Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
+    Unembedded, UpdateFn,
 };
 
-/// The most bytes of a tenant's name.
-const LONGEST_NAME: usize = 128;
+/// The maximum length of a tenant's name in bytes.
+const MAX_TENANT_NAME_LEN: usize = 128;
 
-/// A database of ours, with its connections.
+/// A database with its connection pool.
 #[derive(Debug, Clone)]
 pub struct Postgres(Arc<Database>);
 
 impl Postgres {
-    /// A database that may not be there yet: it is looked at before the first thing that is asked of
-    /// it.
+    /// Creates a handle to a database that may not be reachable yet. It is checked before its first
+    /// use.
     pub fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         Ok(Self(Arc::new(Database::new(options)?)))
     }
 
-    /// Connects. A schema that is not one this program can work with is refused, and so is a role
-    /// that is not bound by the policies.
+    /// Connects and checks the database. An incompatible schema is refused, and so is a role that
+    /// bypasses the policies.
     pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let database = Self::new(options)?;
         database.ready()?;
         Ok(database)
     }
 
-    /// Whether it can be used, now.
+    /// Checks whether the database can be used now.
     pub fn ready(&self) -> Result<(), StoreError> {
-        self.0.checked().map(drop)
+        self.0.verified().map(drop)
     }
 
-    /// What there is.
+    /// Returns information about the server and the schema.
     pub fn about(&self) -> Result<DatabaseInfo, StoreError> {
         self.0.about()
     }
 
-    /// Brings the schema up to date. The URL of `owner` names whoever owns it; its `role` is let in,
-    /// and must be there already. The names of the migrations that were applied.
+    /// Migrates the schema. The URL of `owner` names the schema owner; its `role` must exist, and
+    /// gets access. Returns the names of the applied migrations.
     pub fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
-        schema::migrate(owner)
+        migrations::migrate(owner)
     }
 
-    /// The store of one tenant. A name has 1 to 128 bytes and no control characters.
+    /// Returns the store of one tenant. A name has 1 to 128 bytes and no control characters.
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
         check_name(name, self.0.place())?;
-        let tenant = Tenant { name: name.to_owned(), mark: lexemes::mark(name) };
+        let tenant = Tenant { name: name.to_owned(), tenant_prefix: lexemes::tenant_prefix(name) };
         Ok(PostgresStore { database: Arc::clone(&self.0), tenant })
     }
 }
 
 fn check_name(name: &str, place: &str) -> Result<(), StoreError> {
-    if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+    if name.is_empty() || name.len() > MAX_TENANT_NAME_LEN || name.contains(char::is_control) {
         return Err(StoreError::NotAStore {
             place: place.to_owned(),
-            why: format!("a tenant's name has 1 to {LONGEST_NAME} bytes and no control characters"),
+            why: format!(
+                "a tenant's name has 1 to {MAX_TENANT_NAME_LEN} bytes and no control characters"
+            ),
         });
     }
     Ok(())
@@ -123,22 +110,23 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     fn pool(&self) -> Result<&Pool, StoreError> {
-        self.database.checked().map(|(pool, _)| pool)
+        self.database.verified().map(|(pool, _)| pool)
     }
 
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
         Condition::from_filter(&self.tenant, filter, now)
     }
 
-    /// Whose it is.
+    /// Returns the tenant's name.
     #[cfg(feature = "contract")]
     pub fn name(&self) -> &str {
         &self.tenant.name
     }
 
-    /// What plain SQL on a connection of this store gives, as text: to see what it may see.
+    /// Runs plain SQL on a connection of this store and returns the first column as text, to test
+    /// what the store can see.
     #[cfg(feature = "contract")]
-    pub fn rows_of(&self, sql: &str) -> Result<Vec<String>, StoreError> {
+    pub fn query_column(&self, sql: &str) -> Result<Vec<String>, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
             Ok(db.query(sql, &[])?.iter().map(|row| row.get(0)).collect())
         })
@@ -146,12 +134,16 @@ impl PostgresStore {
 }
 
 impl MemoryStore for PostgresStore {
-    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
+    fn put(
+        &self,
+        memories: &[Memory],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<PutOutcome>, StoreError> {
         if memories.is_empty() {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| crud::put(db, tenant, memories, clash))
+        self.pool()?.write(&tenant.name, |db| crud::put(db, tenant, memories, on_conflict))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -177,7 +169,7 @@ impl MemoryStore for PostgresStore {
             .read(&tenant.name, Access::Keys, &|db| crud::ids(db, tenant, first, last, limit))
     }
 
-    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
+    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.write(&tenant.name, |db| crud::update(db, tenant, id, &mut *change))
     }
@@ -192,12 +184,12 @@ impl MemoryStore for PostgresStore {
         &self,
         filter: &Filter,
         order: Order,
-        after: Option<&Position>,
+        list_after: Option<&ListPosition>,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Listed, StoreError> {
+    ) -> Result<MemoryPage, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            list::after(db, self.condition(filter, now), order, after, limit)
+            search::list_after(db, self.condition(filter, now), order, list_after, limit)
         })
     }
 
@@ -210,13 +202,13 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            list::from(db, self.condition(filter, now), order, offset, limit)
+            search::list_from(db, self.condition(filter, now), order, offset, limit)
         })
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let condition = self.condition(filter, now);
-        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| list::count(db, &condition))
+        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| search::count(db, &condition))
     }
 
     fn lexical(
@@ -230,10 +222,10 @@ impl MemoryStore for PostgresStore {
             return Ok(Matches::default());
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
+            let Some(tsquery) = TsQuery::from_terms(&self.tenant.tenant_prefix, terms) else {
                 return Ok(Matches::default());
             };
-            find::lexical(db, asked, terms.need, self.condition(filter, now), limit)
+            search::lexical(db, tsquery, terms.need, self.condition(filter, now), limit)
         })
     }
 
@@ -249,11 +241,11 @@ impl MemoryStore for PostgresStore {
             return Ok((Matches::default(), Vec::new()));
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(asked) = Asked::from_terms(&self.tenant.mark, terms) else {
+            let Some(tsquery) = TsQuery::from_terms(&self.tenant.tenant_prefix, terms) else {
                 return Ok((Matches::default(), Vec::new()));
             };
             let condition = self.condition(filter, now);
-            let matches = find::lexical(db, asked, terms.need, condition, limit)?;
+            let matches = search::lexical(db, tsquery, terms.need, condition, limit)?;
             let read = crud::get_all(db, &self.tenant, &matches.first(first))?;
             Ok((matches, read))
         })
@@ -266,22 +258,22 @@ impl MemoryStore for PostgresStore {
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Match>, StoreError> {
-        let Some(wanted) = Wanted::new(model, vector) else { return Ok(Vec::new()) };
-        let (pool, pgvector) = self.database.checked()?;
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let Some(query_vector) = QueryVector::new(model, vector) else { return Ok(Vec::new()) };
+        let (pool, pgvector) = self.database.verified()?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
         let all = |db: &Session| {
-            vector_search::nearest(db, schema, &wanted, self.condition(filter, now), limit)
+            search::nearest(db, schema, &query_vector, self.condition(filter, now), limit)
         };
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
             let found = pool.read(&self.tenant.name, Access::Condition, &|db| {
                 let condition = self.condition(filter, now);
-                match vector_index::search(db, schema, &wanted, condition, limit)? {
+                match vector_index::search(db, schema, &query_vector, condition, limit)? {
                     Some(found) => Ok(found),
                     None => all(db),
                 }
             });
-            // An index helps, and whatever is wrong with it, there is an answer without it.
+            // If the index search fails, exact search still has the answer.
             if !matches!(found, Err(StoreError::Engine(_))) {
                 return found;
             }
@@ -290,18 +282,18 @@ impl MemoryStore for PostgresStore {
     }
 
     fn is_index_behind(&self) -> Result<bool, StoreError> {
-        let (pool, pgvector) = self.database.checked()?;
+        let (pool, pgvector) = self.database.verified()?;
         if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
             return Ok(false);
         }
         let (tenant, from) = (&self.tenant, self.database.index_from);
-        pool.read(&tenant.name, Access::Condition, &|db| vector_index::due(db, tenant, from))
+        pool.read(&tenant.name, Access::Condition, &|db| vector_index::is_behind(db, tenant, from))
     }
 
     fn advance_index(&self) -> Result<u64, StoreError> {
-        match self.database.checked()? {
+        match self.database.verified()? {
             (pool, Some(Pgvector { schema, indexes: true })) => {
-                vector_index::step(pool, &self.tenant, schema, self.database.index_from)
+                vector_index::advance(pool, &self.tenant, schema, self.database.index_from)
             }
             _ => Ok(0),
         }
@@ -310,28 +302,28 @@ impl MemoryStore for PostgresStore {
     fn unembedded(
         &self,
         model: &str,
-        after: u64,
+        list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
         self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            vector_search::unembedded(db, tenant, model, after, limit)
+            search::unembedded(db, tenant, model, list_after, limit)
         })
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| vector_search::put(db, tenant, model, vectors))
+        self.pool()?.write(&tenant.name, |db| search::put(db, tenant, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| maintain::expire(db, tenant, now, limit))
+        self.pool()?.write(&tenant.name, |db| maintenance::expire(db, tenant, now, limit))
     }
 
-    fn repair(&self) -> Result<Repaired, StoreError> {
+    fn repair(&self) -> Result<RepairReport, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| maintain::repair(db, tenant))
+        self.pool()?.write(&tenant.name, |db| maintenance::repair(db, tenant))
     }
 
     fn lease(
@@ -340,14 +332,14 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool()?.write(&self.tenant.name, |db| maintain::lease(db, task, now, until))
+        self.pool()?.write(&self.tenant.name, |db| maintenance::lease(db, task, now, until))
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
         let (pool, tenant) = (self.pool()?, &self.tenant);
-        match pool.read(&tenant.name, Access::Keys, &|db| maintain::secret(db, tenant))? {
+        match pool.read(&tenant.name, Access::Keys, &|db| maintenance::secret(db, tenant))? {
             Some(secret) => Ok(secret),
-            None => pool.write(&tenant.name, |db| maintain::make_secret(db, tenant)),
+            None => pool.write(&tenant.name, |db| maintenance::make_secret(db, tenant)),
         }
     }
 }

@@ -1,36 +1,39 @@
-//! Search: memories that have certain words, or lie near a meaning.
+//! The search service, and the hits that search and recall return.
+
+pub(crate) mod fusion;
+pub(crate) mod query;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use mif::{Memory, MemoryId};
 
-use crate::embed::Embedder;
-use crate::filter::Filter;
-use crate::hit::{Found, RankPosition, SearchHit};
-use crate::hybrid_search::{Finder, MOST_HITS, Mode, Question};
-use crate::query_text::Need;
-use crate::store::{MemoryStore, StoreError};
+use self::fusion::{HybridQuery, HybridSearch, MAX_HITS, Mode};
+use self::query::Need;
+use super::embed::Embedder;
+use super::listing::Filter;
+use super::store::{MemoryStore, StoreError};
 
-/// A search.
+/// A search for words or for similar meaning.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SearchRequest {
-    /// Words that must all be there; in double quotes, one after the other.
+    /// The words, all of which must occur. Words in double quotes form a phrase.
     pub query: String,
-    /// By words, by vectors, or by both.
+    /// Whether to search by words, by vectors, or by both.
     pub mode: Mode,
-    /// Among which memories.
+    /// Which memories to consider.
     pub filter: Filter,
-    /// At most so many; `None` for all, up to [`MOST_HITS`].
+    /// The maximum number of hits; `None` for all, up to [`MAX_HITS`].
     pub limit: Option<usize>,
-    /// Behind this answer.
+    /// Return only hits after this position.
     pub after: Option<RankPosition>,
-    /// The time it is, which decides what has faded or is gone.
+    /// The current time, which decides about decay and expiry.
     pub now: DateTime<Utc>,
 }
 
 impl SearchRequest {
-    /// All that has the words of `query`.
+    /// Creates a search for all memories with the words of `query`.
     pub fn new(query: impl Into<String>, now: DateTime<Utc>) -> Self {
         Self {
             query: query.into(),
@@ -43,31 +46,96 @@ impl SearchRequest {
     }
 }
 
-/// Searches.
+/// Searches memories.
 #[derive(Clone)]
-pub struct SearchService(Finder);
+pub struct SearchService(HybridSearch);
 
 impl SearchService {
-    /// Searches `store`.
+    /// Creates a service over `store`. Without an embedder it ranks by words alone.
     pub fn new(store: Arc<dyn MemoryStore>, embedder: Option<Arc<dyn Embedder>>) -> Self {
-        Self(Finder { store, embedder })
+        Self(HybridSearch { store, embedder })
     }
 
-    /// The memories that are meant, the best first.
+    /// Returns the matching memories, best first.
     pub fn search(&self, request: &SearchRequest) -> Result<Vec<SearchHit>, StoreError> {
         self.found(request).map(|found| found.hits)
     }
 
-    /// The same, with what is known about the answers as a whole.
-    pub fn found(&self, request: &SearchRequest) -> Result<Found, StoreError> {
-        self.0.find(&Question {
+    /// Like [`search`](Self::search), and also returns the total, the ranking and a warning.
+    pub fn found(&self, request: &SearchRequest) -> Result<SearchResults, StoreError> {
+        self.0.search(&HybridQuery {
             query: &request.query,
             need: Need::All,
             mode: request.mode,
             filter: &request.filter,
-            limit: request.limit.unwrap_or(MOST_HITS).min(MOST_HITS),
+            limit: request.limit.unwrap_or(MAX_HITS).min(MAX_HITS),
             after: request.after.as_ref(),
             now: request.now,
         })
+    }
+}
+
+/// A memory that matches a query.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SearchHit {
+    /// The memory.
+    pub memory: Memory,
+    /// The score, from 0 to 1. The best hit has 1.
+    pub score: f64,
+    /// The score of the full-text index, in its own scale.
+    pub lexical: Option<f64>,
+    /// The cosine similarity of its vector.
+    pub vector: Option<f64>,
+}
+
+/// A pagination position in a ranking: after the hit with this score and id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankPosition {
+    /// The score.
+    pub score: f64,
+    /// The id of the memory, which breaks ties.
+    pub id: MemoryId,
+}
+
+/// The results of a search or a recall.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SearchResults {
+    /// The hits, best first.
+    pub hits: Vec<SearchHit>,
+    /// The total number of matches.
+    pub total_matches: u64,
+    /// Whether more hits follow.
+    pub more: bool,
+    /// How the hits were ranked.
+    pub ranked_by: RankedBy,
+    /// A part of the search that could not be done.
+    pub warning: Option<String>,
+}
+
+/// How hits are ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RankedBy {
+    /// By words.
+    Lexical,
+    /// By vectors.
+    Vector,
+    /// By words and vectors.
+    Hybrid,
+    /// By time: the query was empty, and the newest memories come first, without scores.
+    Time,
+}
+
+impl RankedBy {
+    /// Returns the name of this ranking.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lexical => "lexical",
+            Self::Vector => "vector",
+            Self::Hybrid => "hybrid",
+            Self::Time => "time",
+        }
     }
 }

@@ -1,19 +1,14 @@
-//! `SQLite`: memories in one file, for one person and as many processes as there are.
+//! A [`MemoryStore`] in one `SQLite` file, for one user and any number of processes.
 //!
-//! Every version of a memory has a key of its own, which only grows: a change is a new row. So
-//! whatever is kept beside a memory, such as its vector, is of that version or of none, and what
-//! still waits for a vector is what has a key above the last that got one.
+//! Every version of a memory has its own key, and keys only grow: an update inserts a new row. Data
+//! stored beside a memory, such as its vector, therefore belongs to exactly one version, and the
+//! memories that wait for a vector are those with a key above the last embedded one.
 
-mod check;
 mod crud;
-mod find;
-mod list;
-mod maintain;
+mod maintenance;
 mod pool;
 mod schema;
-mod vector_search;
-
-pub use self::check::Health;
+mod search;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -22,49 +17,54 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 use self::pool::Pool;
-use self::vector_search::Flat;
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+pub use self::schema::Health;
+use self::search::VectorCache;
+use super::listing::{Filter, ListPosition, MemoryPage, Order};
+use crate::search::query::Terms;
 use crate::store::{
-    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+    Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
+    Unembedded, UpdateFn,
 };
 
 /// A store in an `SQLite` file.
 #[derive(Debug)]
 pub struct SqliteStore {
     pool: Pool,
-    /// The vectors of the model that was last asked for.
-    flat: RwLock<Option<Arc<Mutex<Flat>>>>,
+    /// The vectors of the model that was queried last.
+    vector_cache: RwLock<Option<Arc<Mutex<VectorCache>>>>,
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, and makes it where there is none: a file that its owner alone may
-    /// read, and the directory it lies in.
+    /// Opens the store at `path`. If there is none, creates the directory and a file that only its
+    /// owner may read.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = Pool::open(path)?;
-        Ok(Self { pool, flat: RwLock::default() })
+        Ok(Self { pool, vector_cache: RwLock::default() })
     }
 
-    /// Looks at the store at `path` without changing it, and counts what waits for a vector of
-    /// `model`. `None` where there is no file.
+    /// Checks the store at `path` without changing it, and counts the memories that have no vector
+    /// of `model`. Returns `None` if there is no file.
     pub fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
-        check::check(path, model)
+        schema::check(path, model)
     }
 
-    /// A store with a bound on the size of the file, in pages: what a full disk does can be seen
-    /// without one.
+    /// Opens a store with a limit on the size of the file, in pages, to test the behavior on a full
+    /// disk.
     #[cfg(feature = "contract")]
     pub fn open_bounded(path: &Path, pages: i64) -> Result<Self, StoreError> {
         let store = Self::open(path)?;
-        store.pool.bound(pages)?;
+        store.pool.limit_pages(pages)?;
         Ok(store)
     }
 }
 
 impl MemoryStore for SqliteStore {
-    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError> {
-        self.pool.write(|change| crud::put(change, memories, clash))
+    fn put(
+        &self,
+        memories: &[Memory],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<PutOutcome>, StoreError> {
+        self.pool.write(|change| crud::put(change, memories, on_conflict))
     }
 
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -84,7 +84,7 @@ impl MemoryStore for SqliteStore {
         self.pool.read_once(|db| crud::ids(db, first, last, limit))
     }
 
-    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError> {
+    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError> {
         self.pool.write(|db| crud::update(db, id, change))
     }
 
@@ -100,11 +100,11 @@ impl MemoryStore for SqliteStore {
         &self,
         filter: &Filter,
         order: Order,
-        after: Option<&Position>,
+        list_after: Option<&ListPosition>,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Listed, StoreError> {
-        self.pool.read_once(|db| list::after(db, filter, order, after, limit, now))
+    ) -> Result<MemoryPage, StoreError> {
+        self.pool.read_once(|db| crud::list_after(db, filter, order, list_after, limit, now))
     }
 
     fn list_from(
@@ -115,11 +115,11 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read_once(|db| list::from(db, filter, order, offset, limit, now))
+        self.pool.read_once(|db| crud::list_from(db, filter, order, offset, limit, now))
     }
 
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        self.pool.read_once(|db| list::count(db, filter, now))
+        self.pool.read_once(|db| crud::count(db, filter, now))
     }
 
     fn lexical(
@@ -129,7 +129,7 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError> {
-        self.pool.read(|db| find::lexical(db, terms, filter, limit, now))
+        self.pool.read(|db| search::lexical(db, terms, filter, limit, now))
     }
 
     fn nearest(
@@ -139,39 +139,39 @@ impl MemoryStore for SqliteStore {
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Match>, StoreError> {
-        let flat = vector_search::of_model(&self.flat, model, vector.len());
-        self.pool.read(|db| vector_search::nearest(db, &flat, vector, filter, limit, now))
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let vector_cache = search::cache_for_model(&self.vector_cache, model, vector.len());
+        self.pool.read(|db| search::nearest(db, &vector_cache, vector, filter, limit, now))
     }
 
     fn unembedded(
         &self,
         model: &str,
-        after: u64,
+        list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| vector_search::unembedded(db, model, after, limit))
+        self.pool.read(|db| search::unembedded(db, model, list_after, limit))
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
-        self.pool.write(|db| vector_search::put(db, model, vectors))
+        self.pool.write(|db| search::put(db, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
-        let gone = self.pool.write(|db| maintain::expire(db, now, limit))?;
+        let gone = self.pool.write(|db| maintenance::expire(db, now, limit))?;
         if !gone.is_empty() {
             self.pool.scrub();
         }
         Ok(gone)
     }
 
-    fn repair(&self) -> Result<Repaired, StoreError> {
-        // Looking takes long where there is much, and no writer should wait for that.
-        let broken = self.pool.read(maintain::broken)?;
-        if broken.is_empty() {
-            return Ok(Repaired::default());
+    fn repair(&self) -> Result<RepairReport, StoreError> {
+        // The search may take long, and must not block writers.
+        let inconsistencies = self.pool.read(maintenance::find_inconsistencies)?;
+        if inconsistencies.is_empty() {
+            return Ok(RepairReport::default());
         }
-        self.pool.write(|db| maintain::mend(db, &broken))
+        self.pool.write(|db| maintenance::repair(db, &inconsistencies))
     }
 
     fn lease(
@@ -180,10 +180,10 @@ impl MemoryStore for SqliteStore {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool.write(|db| maintain::lease(db, task, now, until))
+        self.pool.write(|db| maintenance::lease(db, task, now, until))
     }
 
     fn secret(&self) -> Result<[u8; 32], StoreError> {
-        self.pool.read_once(maintain::secret)
+        self.pool.read_once(maintenance::secret)
     }
 }

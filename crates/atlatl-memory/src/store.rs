@@ -1,41 +1,45 @@
-//! Store: where memories are kept.
+//! The storage trait, its argument and result types, and its errors.
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MifError};
 
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+use super::listing::{Filter, ListPosition, MemoryPage, Order};
+use crate::search::query::Terms;
 
-/// Keeps memories and finds them again. Blocking: whoever has a runtime uses its blocking threads.
+/// A durable store of memories with lexical and vector search. The methods block: an asynchronous
+/// caller runs them on its runtime's blocking threads.
 ///
 /// # Contract
 ///
-/// - **Acknowledged is durable.** When a method that writes returns `Ok`, what it wrote survives the
-///   end of the process and of the machine. When it returns an error, nothing of it was written;
-///   [`StoreError::Unsure`] alone says that nobody knows.
-/// - **A memory is one thing.** A reader sees a memory whole or not at all, and finds it by its words
-///   as soon as it was acknowledged. Only vectors may lag.
-/// - **What was put comes back** equal, unknown keys and every digit included.
-/// - **Positions outlast rows.** Going through a listing by positions meets every memory that is there
-///   from beginning to end, and admitted throughout, exactly once; one that comes or goes meanwhile at
-///   most once.
-/// - **What has outlived its time** ([`Filter::admits`]) is not found, listed or counted.
-/// - Nothing is kept in the process that another process with the same store would need.
+/// - **Acknowledged is durable.** When a method that writes returns `Ok`, the change survives the end
+///   of the process and of the machine. When it returns an error, nothing was written;
+///   [`StoreError::Unsure`] alone means that the outcome is unknown.
+/// - **Writes are atomic per memory.** A reader sees a memory whole or not at all, and finds it by its
+///   words as soon as the write is acknowledged. Only vectors may lag.
+/// - **Round trip.** A memory is returned equal to the one stored, including unknown keys and every
+///   digit.
+/// - **Positions outlive rows.** A walk by positions returns every memory that exists and matches from
+///   beginning to end exactly once, and a memory that appears or disappears meanwhile at most once.
+/// - **Expired memories** ([`Filter::admits`]) are not found, listed or counted.
+/// - The process keeps no state that another process with the same store would need.
 ///
 /// [`contract`](crate::contract) has the suite that every implementation runs.
 pub trait MemoryStore: Send + Sync {
-    /// Writes all of `memories` or none. Says of each what became of it, in their order.
-    fn put(&self, memories: &[Memory], clash: Clash) -> Result<Vec<Put>, StoreError>;
+    /// Writes all of `memories` or none. Returns the outcome of each, in their order.
+    fn put(
+        &self,
+        memories: &[Memory],
+        on_conflict: OnConflict,
+    ) -> Result<Vec<PutOutcome>, StoreError>;
 
-    /// The memory called `id`.
+    /// Returns the memory with this id.
     fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError>;
 
-    /// The memories called `ids`, in their order; those that are not there are left out.
+    /// Returns the memories with these ids, in their order. Missing ones are left out.
     fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError>;
 
-    /// The ids from `first` to `last` in their order, at most `limit`: so the beginning of an id can
-    /// stand for it. Like [`get`](Self::get) it knows of everything that is stored.
+    /// Returns the ids from `first` to `last` in ascending order, at most `limit`, so that a prefix
+    /// can identify a memory. Like [`get`](Self::get) it includes expired memories.
     fn ids(
         &self,
         first: &MemoryId,
@@ -43,23 +47,24 @@ pub trait MemoryStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError>;
 
-    /// Puts `change` of the memory called `id` in its place, with no writer in between.
-    fn update(&self, id: &MemoryId, change: Change<'_>) -> Result<Option<Memory>, StoreError>;
+    /// Replaces the memory with this id by the result of `change`. No other write happens in
+    /// between.
+    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError>;
 
-    /// Removes the memory called `id` for good; whether it was there.
+    /// Deletes the memory with this id permanently. Returns whether it existed.
     fn delete(&self, id: &MemoryId) -> Result<bool, StoreError>;
 
-    /// At most `limit` memories after a position.
+    /// Returns at most `limit` memories after a position (keyset pagination).
     fn list(
         &self,
         filter: &Filter,
         order: Order,
-        after: Option<&Position>,
+        after: Option<&ListPosition>,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Listed, StoreError>;
+    ) -> Result<MemoryPage, StoreError>;
 
-    /// At most `limit` memories after the first `offset`.
+    /// Returns at most `limit` memories after the first `offset`.
     fn list_from(
         &self,
         filter: &Filter,
@@ -69,10 +74,10 @@ pub trait MemoryStore: Send + Sync {
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError>;
 
-    /// How many memories the filter admits.
+    /// Counts the memories that the filter admits.
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// The memories that have the words, the best first, at most `limit`.
+    /// Full-text search: returns the best matches in descending order, at most `limit`.
     fn lexical(
         &self,
         terms: &Terms,
@@ -81,8 +86,8 @@ pub trait MemoryStore: Send + Sync {
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError>;
 
-    /// The same, and the `first` best of them with it: a store that is asked over a network is asked
-    /// once.
+    /// Like [`lexical`](Self::lexical), and also returns the `first` best memories, so that a store
+    /// behind a network needs one round trip.
     fn lexical_and_read(
         &self,
         terms: &Terms,
@@ -96,7 +101,8 @@ pub trait MemoryStore: Send + Sync {
         Ok((matches, read))
     }
 
-    /// The memories with the vectors nearest to `vector`, the nearest first, at most `limit`.
+    /// Vector search: returns the memories with the vectors nearest to `vector`, nearest first, at
+    /// most `limit`.
     fn nearest(
         &self,
         model: &str,
@@ -104,10 +110,10 @@ pub trait MemoryStore: Send + Sync {
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Match>, StoreError>;
+    ) -> Result<Vec<MemoryMatch>, StoreError>;
 
-    /// Memories that have no vector of `model` yet and a version above `after`, in the order of their
-    /// versions, at most `limit`.
+    /// Returns memories that have no vector of `model` yet and a version above `after`, in the
+    /// order of their versions, at most `limit`.
     fn unembedded(
         &self,
         model: &str,
@@ -115,32 +121,33 @@ pub trait MemoryStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError>;
 
-    /// Keeps vectors of `model`, by version. A memory that was changed since gets none. An empty
-    /// vector says that none can be made: the memory waits no longer. Memories that are left out go on
-    /// waiting, whatever their versions.
+    /// Stores vectors of `model` by version. A version that was replaced meanwhile gets none. An
+    /// empty vector records that the model has no vector for this text, so that the memory is no
+    /// longer pending. Memories that are left out stay pending, whatever their versions.
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError>;
 
-    /// Removes what has outlived its time, at most `limit`; says which.
+    /// Deletes expired memories, at most `limit`, and returns their ids.
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError>;
 
-    /// Looks for memories that an index lacks, and for entries of memories that are gone, and mends
-    /// both.
-    fn repair(&self) -> Result<Repaired, StoreError>;
+    /// Finds and repairs index inconsistencies: memories that an index lacks, and index entries
+    /// without a memory.
+    fn repair(&self) -> Result<RepairReport, StoreError>;
 
-    /// Whether an index of vectors is behind and [`advance_index`](Self::advance_index) has something
-    /// to do. An index that is behind hides nothing: what it lacks is compared without it.
+    /// Returns whether a vector index is behind and [`advance_index`](Self::advance_index) has work
+    /// to do. An index that is behind hides nothing: vectors that it lacks are compared one by one.
     fn is_index_behind(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 
-    /// Brings the indexes of vectors nearer to what is stored, in a bounded step, where writing into
-    /// them takes too long for whoever writes; how much was done, 0 if there is nothing to do now.
+    /// Brings the vector indexes closer to the stored vectors, in a step of bounded length, for
+    /// stores in which updating the index would slow down writers. Returns the amount of work done,
+    /// 0 if there is none now.
     fn advance_index(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 
-    /// Takes the task called `task` until a time, unless someone has it; whether it was free. So a
-    /// task runs in one process at a time.
+    /// Acquires the lease on `task` until a time, unless another process holds it. Returns whether
+    /// it was acquired. At most one process runs a leased task.
     fn lease(
         &self,
         task: &str,
@@ -148,95 +155,97 @@ pub trait MemoryStore: Send + Sync {
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError>;
 
-    /// Random bytes that belong to the store: whoever shares it, shares them.
+    /// Returns random bytes that belong to the store. Every process that shares the store gets the
+    /// same.
     fn secret(&self) -> Result<[u8; 32], StoreError>;
 }
 
-/// How a memory is changed.
-pub type Change<'a> = &'a mut dyn FnMut(Memory) -> Result<Memory, MifError>;
+/// A function that computes the new version of a memory from the current one.
+pub type UpdateFn<'a> = &'a mut dyn FnMut(Memory) -> Result<Memory, MifError>;
 
-/// What happens to a memory whose id is taken by a different one.
+/// What to do when a different memory with the same id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Clash {
-    /// The stored one stays.
+pub enum OnConflict {
+    /// Keep the stored memory.
     Keep,
-    /// The new one takes its place.
+    /// Overwrite it with the new one.
     Replace,
 }
 
-/// What became of a memory that was put.
+/// The outcome of storing one memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Put {
-    /// It is new.
+pub enum PutOutcome {
+    /// A new memory was stored.
     Stored,
-    /// It took the place of a different one.
+    /// A different memory with this id was overwritten.
     Replaced,
-    /// The very same is there already.
+    /// The identical memory is stored already.
     Unchanged,
-    /// A different one of this id is there, and stays.
+    /// A different memory with this id exists and was kept.
     Kept,
 }
 
-/// A memory that answers a question.
+/// A memory that matches a query, with its score.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Match {
-    /// Which.
+pub struct MemoryMatch {
+    /// The id of the memory.
     pub id: MemoryId,
-    /// How well, in the measure of the index: more is better.
+    /// The score, in the scale of the index. Higher is better.
     pub score: f64,
-    /// Whether its weight falls with time.
-    pub fades: bool,
+    /// Whether the memory's weight decays with time.
+    pub decays: bool,
 }
 
-impl Match {
-    /// A match.
-    pub fn new(id: MemoryId, score: f64, fades: bool) -> Self {
-        Self { id, score, fades }
+impl MemoryMatch {
+    /// Creates a match.
+    pub fn new(id: MemoryId, score: f64, decays: bool) -> Self {
+        Self { id, score, decays }
     }
 }
 
-/// The best matches of a question.
+/// The best matches of a query.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Matches {
-    /// The best, the best first.
-    pub best: Vec<Match>,
-    /// How many there are in all.
+    /// The matches, best first.
+    pub best: Vec<MemoryMatch>,
+    /// The total number of matches.
     pub total: u64,
 }
 
 impl Matches {
-    /// The best of `total`.
-    pub fn new(best: Vec<Match>, total: u64) -> Self {
+    /// Creates a result from the best of `total` matches.
+    pub fn new(best: Vec<MemoryMatch>, total: u64) -> Self {
         Self { best, total }
     }
 
-    /// Which are the first `n`.
+    /// Returns the ids of the first `n` matches.
     pub(crate) fn first(&self, n: usize) -> Vec<MemoryId> {
         self.best.iter().take(n).map(|one| one.id.clone()).collect()
     }
 }
 
-/// A memory that waits for its vector.
+/// A memory without a vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unembedded {
-    /// Its version: it changes when the memory does.
+    /// The version of the memory. It changes with every update.
     pub version: u64,
-    /// What the vector is made from.
+    /// The text to embed.
     pub text: String,
 }
 
 impl Unembedded {
-    /// A memory that waits.
+    /// Creates an entry.
     pub fn new(version: u64, text: String) -> Self {
         Self { version, text }
     }
 
-    /// This version of a memory: its title and its content, once where the one begins the other.
+    /// Takes the text from the title and the content. A title that the content begins with is not
+    /// repeated.
     pub(crate) fn from_memory(version: u64, memory: Memory) -> Self {
         let text = match &memory.title {
             Some(title) if !memory.content.starts_with(title.as_str()) => {
@@ -248,68 +257,68 @@ impl Unembedded {
     }
 }
 
-/// What a repair found and mended.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Repaired {
-    /// Memories that an index did not have.
+pub struct RepairReport {
+    /// The number of memories that an index lacked.
     pub missing: u64,
-    /// Entries of memories that are gone.
+    /// The number of index entries without a memory.
     pub orphaned: u64,
 }
 
-impl Repaired {
-    /// What was found.
+impl RepairReport {
+    /// Creates a report.
     pub fn new(missing: u64, orphaned: u64) -> Self {
         Self { missing, orphaned }
     }
 }
 
-/// Why a store did not do what was asked.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Someone else writes for too long. Nothing was written; trying again may help.
+    /// Another writer holds the store for too long. Nothing was written; a retry may succeed.
     #[error("the memory store is busy")]
     Busy,
-    /// It is somewhere else, and does not answer or does not let us in. Nothing was written; trying
-    /// again helps when it is back.
+    /// The store is remote and cannot be reached, or it rejects the login. Nothing was written; a
+    /// retry succeeds when it is back.
     #[error("the memory store cannot be reached")]
-    Unavailable(#[source] Source),
-    /// The connection broke at the very end, and the store could not be asked what became of the
-    /// change. Look before trying again.
+    Unavailable(#[source] BoxError),
+    /// The connection broke during the commit, and the outcome could not be determined. Check
+    /// before retrying.
     #[error("the memory store was lost while it wrote: the change may be there or not")]
-    Unsure(#[source] Source),
-    /// Secrets would travel without encryption beyond this machine, which was not allowed. Nothing was
-    /// sent.
+    Unsure(#[source] BoxError),
+    /// The connection would send secrets unencrypted to another machine, which is not allowed.
+    /// Nothing was sent.
     #[error("refused to use {place} without encryption: {why}")]
     PlainText {
-        /// Which database.
+        /// The database.
         place: String,
-        /// What would have been readable on the way.
+        /// What would have been readable on the network.
         why: &'static str,
     },
-    /// The disk is full or does not take it. Nothing was written.
+    /// The disk is full or does not accept writes. Nothing was written.
     #[error("the memory store cannot write")]
-    Storage(#[source] Source),
-    /// What is there is no store of ours, or of a later version.
+    Storage(#[source] BoxError),
+    /// The file or database is not a store of this program, or it has a later version.
     #[error("{place} is no memory store: {why}")]
     NotAStore {
-        /// Where.
+        /// The location.
         place: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// What is stored cannot be read as a memory.
+    /// A stored memory cannot be parsed.
     #[error("a stored memory is damaged")]
     Damaged(#[source] MifError),
-    /// The changed memory is none.
+    /// The changed memory is not valid.
     #[error("the memory is not valid")]
     Invalid(#[source] MifError),
-    /// The engine failed in another way.
+    /// Any other failure of the database engine.
     #[error("the memory store failed")]
-    Engine(#[source] Source),
+    Engine(#[source] BoxError),
 }
 
-/// What an engine says.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
+/// The underlying error of a database engine.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,39 +1,39 @@
-//! Cursor: where a reader stands, given to the reader to keep.
+//! Opaque, signed pagination cursors.
 //!
-//! Stateless: any process that shares the store can go on from it. Sealed: it says what we said.
-//! Bound to its question: with other arguments it is refused, not misread.
+//! A cursor is stateless: any process that shares the store can continue from it. It is signed, and
+//! bound to the arguments of its call: with other arguments it is rejected.
 
-use atlatl_memory::{Position, RankPosition};
+use atlatl_memory::{ListPosition, RankPosition};
 use chrono::{DateTime, TimeDelta, Utc};
 use mif::MemoryId;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::ArgumentError;
 use crate::signing::Signer;
+use crate::tools::arguments::ArgumentError;
 
 const PURPOSE: &str = "cursor";
-/// How long a reader may take for a page.
-const GOOD_FOR: TimeDelta = TimeDelta::hours(24);
+/// How long a cursor is valid.
+const CURSOR_TTL: TimeDelta = TimeDelta::hours(24);
 
-/// A place in a listing or among answers.
+/// A position in a listing or a ranking.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Place {
-    Listing(Position),
-    Answers {
+pub(crate) enum CursorPosition {
+    Listing(ListPosition),
+    Ranking {
         position: RankPosition,
-        /// When the first page was asked for: time takes weight, and must not do so between pages.
+        /// The time of the first page. Decay must not change scores between pages.
         now: DateTime<Utc>,
     },
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
-    /// What was asked.
+struct CursorPayload {
+    /// The digest of the call's arguments.
     q: String,
-    /// Until when it is good, in seconds since 1970.
+    /// The expiry time, in seconds since 1970.
     x: i64,
     id: String,
-    /// The time that a listing is ordered by.
+    /// The value of a listing's sort column.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     at: Option<i64>,
     /// The bits of a score, and the time of the first page.
@@ -41,54 +41,60 @@ struct Written {
     rank: Option<(u64, i64)>,
 }
 
-/// Writes `place` in the answers to `question`.
-pub(crate) fn write(seal: &Signer, question: &str, place: &Place, now: DateTime<Utc>) -> String {
-    let (id, at, rank) = match place {
-        Place::Listing(Position { at, id }) => (id, Some(*at), None),
-        Place::Answers { position, now } => {
+/// Encodes `position` in the results of `question`.
+pub(crate) fn write(
+    signer: &Signer,
+    question: &str,
+    position: &CursorPosition,
+    now: DateTime<Utc>,
+) -> String {
+    let (id, at, rank) = match position {
+        CursorPosition::Listing(ListPosition { at, id }) => (id, Some(*at), None),
+        CursorPosition::Ranking { position, now } => {
             (&position.id, None, Some((position.score.to_bits(), now.timestamp_micros())))
         }
     };
-    let written = Written {
-        q: seal.digest(question),
-        x: (now + GOOD_FOR).timestamp(),
+    let payload = CursorPayload {
+        q: signer.digest(question),
+        x: (now + CURSOR_TTL).timestamp(),
         id: id.as_str().to_owned(),
         at,
         rank,
     };
-    let json = serde_json::to_string(&written).unwrap_or_default();
-    seal.seal(PURPOSE, &json)
+    let json = serde_json::to_string(&payload).unwrap_or_default();
+    signer.sign_token(PURPOSE, &json)
 }
 
-/// Reads a cursor that came with `question`.
+/// Decodes a cursor that came with `question`.
 pub(crate) fn read(
-    seal: &Signer,
+    signer: &Signer,
     question: &str,
     cursor: &str,
     now: DateTime<Utc>,
-) -> Result<Place, ArgumentError> {
-    let wrong = |message: &str| {
+) -> Result<CursorPosition, ArgumentError> {
+    let invalid = |message: &str| {
         ArgumentError::new(message, "Leave cursor out to begin with the first page.")
     };
-    let json =
-        seal.open(PURPOSE, cursor).ok_or_else(|| wrong("the cursor is not one of this server"))?;
-    let written: Written =
-        serde_json::from_str(&json).map_err(|_| wrong("the cursor cannot be read"))?;
-    if written.q != seal.digest(question) {
-        return Err(wrong("the cursor belongs to a call with other arguments"));
+    let json = signer
+        .verify_token(PURPOSE, cursor)
+        .ok_or_else(|| invalid("the cursor is not one of this server"))?;
+    let payload: CursorPayload =
+        serde_json::from_str(&json).map_err(|_| invalid("the cursor cannot be read"))?;
+    if payload.q != signer.digest(question) {
+        return Err(invalid("the cursor belongs to a call with other arguments"));
     }
-    if now.timestamp() >= written.x {
-        return Err(wrong("the cursor has expired"));
+    if now.timestamp() >= payload.x {
+        return Err(invalid("the cursor has expired"));
     }
-    let id: MemoryId = written.id.parse().map_err(|_| wrong("the cursor cannot be read"))?;
-    match (written.at, written.rank) {
-        (Some(at), None) => Ok(Place::Listing(Position { at, id })),
-        (None, Some((bits, micros))) => Ok(Place::Answers {
+    let id: MemoryId = payload.id.parse().map_err(|_| invalid("the cursor cannot be read"))?;
+    match (payload.at, payload.rank) {
+        (Some(at), None) => Ok(CursorPosition::Listing(ListPosition { at, id })),
+        (None, Some((bits, micros))) => Ok(CursorPosition::Ranking {
             position: RankPosition { score: f64::from_bits(bits), id },
             now: DateTime::from_timestamp_micros(micros)
-                .ok_or_else(|| wrong("the cursor cannot be read"))?,
+                .ok_or_else(|| invalid("the cursor cannot be read"))?,
         }),
-        _ => Err(wrong("the cursor cannot be read")),
+        _ => Err(invalid("the cursor cannot be read")),
     }
 }
 
@@ -98,21 +104,21 @@ mod tests {
 
     #[test]
     fn a_cursor_goes_with_its_question_for_a_day() {
-        let seal = Signer::new([1; 32]);
+        let signer = Signer::new([1; 32]);
         let now: DateTime<Utc> = "2026-11-15T10:00:00Z".parse().expect("a time");
         let id = MemoryId::from_u128(7);
-        let places = [
-            Place::Listing(Position { at: -5, id: id.clone() }),
-            Place::Answers { position: RankPosition { score: 0.1 + 0.2, id }, now },
+        let positions = [
+            CursorPosition::Listing(ListPosition { at: -5, id: id.clone() }),
+            CursorPosition::Ranking { position: RankPosition { score: 0.1 + 0.2, id }, now },
         ];
-        for place in places {
-            let cursor = write(&seal, "{}", &place, now);
-            assert_eq!(read(&seal, "{}", &cursor, now).as_ref(), Ok(&place));
-            let later = now + GOOD_FOR;
+        for position in positions {
+            let cursor = write(&signer, "{}", &position, now);
+            assert_eq!(read(&signer, "{}", &cursor, now).as_ref(), Ok(&position));
+            let later = now + CURSOR_TTL;
             assert!(
-                read(&seal, "{}", &cursor, later).is_err_and(|e| e.message.contains("expired"))
+                read(&signer, "{}", &cursor, later).is_err_and(|e| e.message.contains("expired"))
             );
-            let other = read(&seal, r#"{"tags":["x"]}"#, &cursor, now);
+            let other = read(&signer, r#"{"tags":["x"]}"#, &cursor, now);
             assert!(other.is_err_and(|e| e.message.contains("other arguments")));
             assert!(read(&Signer::new([2; 32]), "{}", &cursor, now).is_err());
         }

@@ -1,7 +1,7 @@
-//! Dispatch: a request in, its result out.
+//! Dispatch of JSON-RPC requests to their handlers.
 //!
-//! What differs between the eras is settled here and in [`greeting`](crate::handshake): below, a
-//! result is a result.
+//! The differences between the protocol generations are handled here and in
+//! [`handshake`](crate::handshake). Below this layer a result has one form.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -17,41 +17,41 @@ use lro_wire::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::client::{Client, TASKS, Transport};
-use crate::definition::definition;
+use super::handshake::{ClientInfo, TASKS_EXTENSION, Transport};
+use super::tools::definition;
 use crate::server::{Delivery, MemoryServer};
-use crate::task::State;
-use crate::tool::Tool;
-use crate::trace::{DELIVERY, STORE, Traced, code};
+use crate::tasks::TaskState;
+use crate::tools::Tool;
+use crate::trace::{DELIVERY, RequestSpan, STORE, code};
 
-/// How long a client may keep a list of ours, in milliseconds: tools change with the program alone.
-const KEEP_LISTS_MS: u64 = 60_000;
+/// How long a client may cache a list, in milliseconds. Tools change only with the program.
+const LIST_TTL_MS: u64 = 60_000;
 
-/// How the result of a call begins that has become a task; no other result of ours does.
-const TASK_BEGUN: &str = r#"{"resultType":"task""#;
+/// The beginning of a result that is a task. No other result begins like this.
+const TASK_RESULT_PREFIX: &str = r#"{"resultType":"task""#;
 
 type Result<T> = std::result::Result<T, JsonRpcError>;
 
-/// Checks what every request from 2026-07-28 on says of itself.
-pub(crate) fn envelope(message: &Message<'_>) -> Result<()> {
+/// Checks the `_meta` that every request has from 2026-07-28 on.
+pub(crate) fn check_envelope(message: &Message<'_>) -> Result<()> {
     let missing = |name: &str| JsonRpcError::new(INVALID_PARAMS, format!("_meta lacks {name}"));
     let meta = meta::meta(message).ok_or_else(|| missing(PROTOCOL_VERSION))?;
     let version = meta.text(PROTOCOL_VERSION).ok_or_else(|| missing(PROTOCOL_VERSION))?;
     meta.clone().at(&[CLIENT_CAPABILITIES]).ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
-    spoken(&version)
+    check_version(&version)
 }
 
-/// Whether a version of the newer era is spoken here.
-pub(crate) fn spoken(version: &str) -> Result<()> {
+/// Checks that a version of the newer generation is supported.
+pub(crate) fn check_version(version: &str) -> Result<()> {
     if version::is_spoken(version, Era::Modern) {
         return Ok(());
     }
     Err(version::unsupported(&MODERN, version))
 }
 
-/// Whether the answer asks neither a store nor a disk. It takes less time than the way to a thread
-/// that may wait, and back.
-pub(crate) fn is_brief(message: &Message<'_>) -> bool {
+/// Returns whether the response needs neither the store nor a disk, so that it is faster to answer
+/// on the current thread.
+pub(crate) fn is_immediate(message: &Message<'_>) -> bool {
     let method = message.method.as_deref().unwrap_or_default();
     matches!(
         method,
@@ -60,21 +60,26 @@ pub(crate) fn is_brief(message: &Message<'_>) -> bool {
 }
 
 impl MemoryServer {
-    /// The result of a request, as JSON. Blocking.
+    /// Answers a request with a result as JSON. Blocking.
     ///
-    /// The envelope of the newer era is the transport's to check, as it goes with headers.
-    pub fn answer(&self, message: &Message<'_>, client: Client, cancel: &Cancel) -> Result<String> {
-        self.answer_traced(message, client, cancel, &Traced::default())
+    /// The transport checks the envelope of the newer generation, together with its headers.
+    pub fn answer(
+        &self,
+        message: &Message<'_>,
+        client: ClientInfo,
+        cancel: &Cancel,
+    ) -> Result<String> {
+        self.answer_traced(message, client, cancel, &RequestSpan::default())
     }
 
-    /// The same, within the span of the request. A panic is this request's internal error: the server
-    /// goes on for everyone else.
+    /// Like [`answer`](Self::answer), within the span of the request. A panic becomes an internal
+    /// error of this request only.
     pub(crate) fn answer_traced(
         &self,
         message: &Message<'_>,
-        client: Client,
+        client: ClientInfo,
         cancel: &Cancel,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<String> {
         let answer = || self.dispatch(message, client, cancel, span);
         catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
@@ -86,9 +91,9 @@ impl MemoryServer {
     fn dispatch(
         &self,
         message: &Message<'_>,
-        client: Client,
+        client: ClientInfo,
         cancel: &Cancel,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<String> {
         let method = message.method.as_deref().unwrap_or_default();
         let params = message.params().unwrap_or_default();
@@ -98,12 +103,14 @@ impl MemoryServer {
             (Era::Modern, "server/discover") => self.discover(),
             (_, "tools/list") => self.tools(client),
             (_, "tools/call") => self.tool_call(&params, message, client, cancel, span)?,
-            (_, "resources/list") => within(span, || self.resources(&params))?,
+            (_, "resources/list") => in_store_span(span, || self.resources(&params))?,
             (_, "resources/templates/list") => Self::templates(),
-            (_, "resources/read") => within(span, || self.read_resource(&params, client.era))?,
+            (_, "resources/read") => {
+                in_store_span(span, || self.read_resource(&params, client.era))?
+            }
             (_, "prompts/list") => Self::prompts(),
-            (_, "prompts/get") => within(span, || self.prompt(&params))?,
-            (_, "completion/complete") => within(span, || self.complete(&params))?,
+            (_, "prompts/get") => in_store_span(span, || self.prompt(&params))?,
+            (_, "completion/complete") => in_store_span(span, || self.complete(&params))?,
             (Era::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
                 let now = self.0.now();
                 let tasks: Vec<Value> =
@@ -111,11 +118,11 @@ impl MemoryServer {
                 json!({"tasks": tasks}).to_string()
             }
             (Era::Legacy, "tasks/get") => {
-                self.named_task(&params, client, span)?.legacy().to_string()
+                self.find_task(&params, client, span)?.legacy().to_string()
             }
             (Era::Legacy, "tasks/result") => self.task_result(&params, client, cancel, span)?,
             (Era::Legacy, "tasks/cancel") => {
-                let task = self.named_task(&params, client, span)?;
+                let task = self.find_task(&params, client, span)?;
                 if !task.cancel(self.0.now()) {
                     return Err(JsonRpcError::new(INVALID_PARAMS, "the task has ended already"));
                 }
@@ -126,16 +133,16 @@ impl MemoryServer {
             }
             _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method")),
         };
-        Ok(self.finished(result, method, client.era))
+        Ok(self.with_result_fields(result, method, client.era))
     }
 
-    /// Adds what every result of the newer era has.
-    fn finished(&self, result: String, method: &str, era: Era) -> String {
+    /// Adds the fields that every result of the newer generation has.
+    fn with_result_fields(&self, result: String, method: &str, era: Era) -> String {
         if era == Era::Legacy {
             return result;
         }
         let mut head = json!({"_meta": {"io.modelcontextprotocol/serverInfo": self.info()}});
-        if !result.starts_with(TASK_BEGUN) {
+        if !result.starts_with(TASK_RESULT_PREFIX) {
             head["resultType"] = "complete".into();
         }
         if matches!(
@@ -147,9 +154,9 @@ impl MemoryServer {
                 | "resources/read"
                 | "prompts/list"
         ) {
-            // Memories change, and are one person's.
+            // Memories change, and belong to one user.
             let varies = matches!(method, "resources/list" | "resources/read");
-            head["ttlMs"] = if varies { 0.into() } else { KEEP_LISTS_MS.into() };
+            head["ttlMs"] = if varies { 0.into() } else { LIST_TTL_MS.into() };
             head["cacheScope"] = "private".into();
         }
         let head = head.to_string();
@@ -158,19 +165,21 @@ impl MemoryServer {
         format!("{}{comma}{rest}", &head[..head.len() - 1])
     }
 
-    fn tools(&self, client: Client) -> String {
-        let listing = listing(client.era);
+    fn tools(&self, client: ClientInfo) -> String {
+        let tools_listing = tools_listing(client.era);
         let Some(interceptor) =
             self.0.interceptor.as_ref().filter(|_| self.0.delivery(client) == Delivery::Offload)
         else {
-            return listing.to_owned();
+            return tools_listing.to_owned();
         };
         let own = self.0.extraction_for(client).map(lro::mcp::Tools::definitions);
         let own = own.unwrap_or_default();
         let changes = Changes::none().appending(&own);
-        let page = Page::parse(listing, changes, |tool| interceptor.may_replace(tool));
-        let Some(listed) = page.and_then(|page| page.json) else { return listing.to_owned() };
-        interceptor.tools_listed("atlatl", listing, &listed, (self.0.clock)().now);
+        let page = Page::parse(tools_listing, changes, |tool| interceptor.may_replace(tool));
+        let Some(listed) = page.and_then(|page| page.json) else {
+            return tools_listing.to_owned();
+        };
+        interceptor.tools_listed("atlatl", tools_listing, &listed, (self.0.clock)().now);
         listed
     }
 
@@ -178,9 +187,9 @@ impl MemoryServer {
         &self,
         params: &Object<'_>,
         message: &Message<'_>,
-        client: Client,
+        client: ClientInfo,
         cancel: &Cancel,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<String> {
         let name = params
             .text("name")
@@ -202,7 +211,7 @@ impl MemoryServer {
         if self.0.extraction_for(client).is_some_and(|tools| tools.has(&name)) {
             return Err(JsonRpcError::new(METHOD_NOT_FOUND, "this tool does not run as a task"));
         }
-        let tool = Tool::named(&name).ok_or_else(|| {
+        let tool = Tool::from_name(&name).ok_or_else(|| {
             let name: String = lro_core::neutralise(&name).chars().take(60).collect();
             JsonRpcError::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
         })?;
@@ -219,18 +228,18 @@ impl MemoryServer {
         }
     }
 
-    /// 2025-11-25: the client wants a task.
+    /// 2025-11-25: the client requests a task.
     fn legacy_task(
         &self,
         tool: Tool,
         arguments: &str,
-        client: Client,
+        client: ClientInfo,
         task: Option<&RawValue>,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<String> {
         if !tool.may_be_a_task() {
-            let said = format!("{} does not run as a task", tool.name());
-            return Err(JsonRpcError::new(METHOD_NOT_FOUND, said));
+            let reason = format!("{} does not run as a task", tool.name());
+            return Err(JsonRpcError::new(METHOD_NOT_FOUND, reason));
         }
         let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
         span.say(DELIVERY, "task");
@@ -238,51 +247,51 @@ impl MemoryServer {
         Ok(json!({"task": task.legacy()}).to_string())
     }
 
-    /// 2026-07-28: the server decides. What is quick is answered; only what is not is a task.
+    /// 2026-07-28: the server decides. A fast call is answered directly; a slow one becomes a task.
     fn call_or_task(
         &self,
         tool: Tool,
         arguments: &str,
-        client: Client,
+        client: ClientInfo,
         cancel: &Cancel,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> String {
-        // Where there is no room for one more task, whoever asks waits.
+        // Without a free task slot the client waits for the result.
         let Ok(task) = self.begin_task(tool, arguments, client, None, span) else {
             return self.0.call(tool, arguments, client, "", span);
         };
-        if let State::Done(result) = task.wait(Some(self.0.tasks.after), cancel) {
-            self.0.tasks.forget(&task.id);
+        if let TaskState::Done(result) = task.wait(Some(self.0.tasks.after), cancel) {
+            self.0.tasks.remove(&task.id);
             return result.to_string();
         }
         span.say(DELIVERY, "task");
         let begun = task.modern().to_string();
-        format!("{TASK_BEGUN},{}", &begun[1..])
+        format!("{TASK_RESULT_PREFIX},{}", &begun[1..])
     }
 
-    fn named_task(
+    fn find_task(
         &self,
         params: &Object<'_>,
-        client: Client,
-        span: &Traced,
-    ) -> Result<std::sync::Arc<crate::task::Task>> {
+        client: ClientInfo,
+        span: &RequestSpan,
+    ) -> Result<std::sync::Arc<crate::tasks::Task>> {
         let id = params
             .text("taskId")
             .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "taskId is missing"))?;
         self.task(&id, client, span)
     }
 
-    /// 2025-11-25: waits for the result, and gives it.
+    /// 2025-11-25: waits for the result and returns it.
     fn task_result(
         &self,
         params: &Object<'_>,
-        client: Client,
+        client: ClientInfo,
         cancel: &Cancel,
-        span: &Traced,
+        span: &RequestSpan,
     ) -> Result<String> {
-        let task = self.named_task(params, client, span)?;
+        let task = self.find_task(params, client, span)?;
         match task.wait(None, cancel) {
-            State::Done(result) => {
+            TaskState::Done(result) => {
                 let related = json!({"io.modelcontextprotocol/related-task": {"taskId": task.id}});
                 Ok(format!(r#"{{"_meta":{related},{}"#, &result[1..]))
             }
@@ -294,49 +303,49 @@ impl MemoryServer {
         &self,
         method: &str,
         params: &Object<'_>,
-        client: Client,
-        span: &Traced,
+        client: ClientInfo,
+        span: &RequestSpan,
     ) -> Result<String> {
         if !client.tasks {
-            let needed = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
-            let said = format!("the request does not declare {TASKS}");
-            return Err(JsonRpcError::new(MISSING_CAPABILITY, said).with(needed));
+            let needed = json!({"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}});
+            let reason = format!("the request does not declare {TASKS_EXTENSION}");
+            return Err(JsonRpcError::new(MISSING_CAPABILITY, reason).with(needed));
         }
-        let task = self.named_task(params, client, span)?;
+        let task = self.find_task(params, client, span)?;
         if method == "tasks/cancel" {
             task.cancel(self.0.now());
         }
         if method != "tasks/get" {
             return Ok("{}".to_owned());
         }
-        let shown = task.modern().to_string();
+        let task_json = task.modern().to_string();
         Ok(match task.state() {
-            State::Done(result) => {
-                let result = self.finished(result.to_string(), "tools/call", Era::Modern);
-                format!(r#"{},"result":{result}}}"#, &shown[..shown.len() - 1])
+            TaskState::Done(result) => {
+                let result = self.with_result_fields(result.to_string(), "tools/call", Era::Modern);
+                format!(r#"{},"result":{result}}}"#, &task_json[..task_json.len() - 1])
             }
-            _ => shown,
+            _ => task_json,
         })
     }
 }
 
-/// Asks the store, in a span of its own.
-fn within<T>(span: &Traced, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs `access` in a span for the store.
+fn in_store_span<T>(span: &RequestSpan, access: impl FnOnce() -> Result<T>) -> Result<T> {
     let part = span.part(STORE);
-    ask().inspect_err(|failure| part.fail(code(failure)))
+    access().inspect_err(|failure| part.fail(code(failure)))
 }
 
-/// Our own tools as `tools/list` gives them, made once.
-fn listing(era: Era) -> &'static str {
-    static LEGACY: LazyLock<String> = LazyLock::new(|| listed(Era::Legacy));
-    static MODERN: LazyLock<String> = LazyLock::new(|| listed(Era::Modern));
+/// Returns the server's own tools for `tools/list`, rendered once.
+fn tools_listing(era: Era) -> &'static str {
+    static LEGACY: LazyLock<String> = LazyLock::new(|| render_listing(Era::Legacy));
+    static MODERN: LazyLock<String> = LazyLock::new(|| render_listing(Era::Modern));
     match era {
         Era::Legacy => &LEGACY,
         _ => &MODERN,
     }
 }
 
-fn listed(era: Era) -> String {
+fn render_listing(era: Era) -> String {
     let definitions: Vec<Value> = Tool::ALL.into_iter().map(|tool| definition(tool, era)).collect();
     json!({"tools": definitions}).to_string()
 }

@@ -1,80 +1,84 @@
-//! Event: what happens in a server, for whoever watches.
+//! Server events and their sinks.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
 
-/// Something that happened.
+// Former names, until every crate of the workspace uses the new ones.
+#[doc(hidden)]
+pub use self::{ServerEvent as Event, ServerEventKind as EventKind, ServerEventSink as EventSink};
+
+/// An event of the server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Event {
-    /// Its name: a ULID.
+pub struct ServerEvent {
+    /// The id: a ULID.
     pub id: String,
-    /// When.
+    /// The time.
     pub time: DateTime<Utc>,
-    /// Which program it happened in.
+    /// The program.
     pub source: &'static str,
-    /// What it belongs to: the request, or the result it is about.
+    /// The request or the result that it belongs to.
     pub correlation: Option<String>,
-    /// What.
-    pub kind: EventKind,
+    /// What happened.
+    pub kind: ServerEventKind,
 }
 
-/// What happened. Contents are never part of it.
+/// The kind of an event. It never includes contents of memories.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum EventKind {
-    /// Something about a stored result.
+pub enum ServerEventKind {
+    /// An event about a stored result.
     Offload(lro::Event),
-    /// A memory was made or changed, and is durable.
+    /// A memory was created or updated, and is durable.
     MemoryCaptured {
-        /// Which.
+        /// The id of the memory.
         id: MemoryId,
     },
-    /// Memories were given out.
+    /// Memories were returned.
     MemoryRecalled {
-        /// By which tool.
+        /// The tool.
         tool: &'static str,
-        /// How many.
+        /// The number of returned memories.
         count: u64,
-        /// How many there are.
+        /// The total number of matches.
         total_matches: u64,
     },
-    /// A memory is gone.
+    /// A memory was deleted.
     MemoryDeleted {
-        /// Which.
+        /// The id of the memory.
         id: MemoryId,
     },
-    /// Someone was let in to change something, or to see what is counted.
+    /// A principal was authorized to write, or to read metrics.
     AccessUsed {
-        /// Whose memories.
+        /// The tenant.
         tenant: String,
-        /// Who: the id of a key, or the subject of a token.
+        /// The subject: the id of a key, or the subject of a token.
         subject: String,
-        /// What they asked for, in words of ours.
+        /// The requested action.
         action: String,
     },
-    /// Someone was not let in, or was not allowed what they asked for.
+    /// A request was denied.
     AccessDenied {
-        /// Why, in a word of ours.
+        /// The reason.
         reason: &'static str,
-        /// Whose memories, where that is known.
+        /// The tenant, if it is known.
         tenant: Option<String>,
-        /// Who, where that is known.
+        /// The subject, if it is known.
         subject: Option<String>,
     },
-    /// A custodial task has run.
+    /// A maintenance task has run.
     CustodialTaskFinished {
-        /// Which.
+        /// The name of the task.
         task: &'static str,
-        /// On how many things it acted; `None` where it failed.
+        /// The number of processed items; `None` if it failed.
         acted_on: Option<u64>,
     },
 }
 
-impl EventKind {
-    /// The word for it.
+impl ServerEventKind {
+    /// Returns the name of the event.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Offload(event) => event.kind.name(),
@@ -88,36 +92,36 @@ impl EventKind {
     }
 }
 
-/// Receives events. It must not block for long: requests wait for it.
-pub trait EventSink: Send + Sync {
-    /// Takes note.
-    fn publish(&self, event: &Event);
+/// Receives events. It must not block for long, since requests wait for it.
+pub trait ServerEventSink: Send + Sync {
+    /// Handles an event.
+    fn publish(&self, event: &ServerEvent);
 }
 
-/// Hands every event to every sink.
+/// Sends every event to every sink.
 #[derive(Clone)]
 pub struct EventBus {
-    sinks: Vec<Arc<dyn EventSink>>,
+    sinks: Vec<Arc<dyn ServerEventSink>>,
     clock: fn() -> lro::Moment,
 }
 
 impl EventBus {
-    /// Nobody listens yet. `clock` says when something happens, and makes names.
+    /// Creates a bus without sinks. `clock` provides times and ids.
     pub fn new(clock: fn() -> lro::Moment) -> Self {
         Self { sinks: Vec::new(), clock }
     }
 
-    /// Adds a listener.
-    pub fn with(mut self, sink: Arc<dyn EventSink>) -> Self {
+    /// Adds a sink.
+    pub fn with(mut self, sink: Arc<dyn ServerEventSink>) -> Self {
         self.sinks.push(sink);
         self
     }
 
-    /// Tells everyone.
-    pub fn publish(&self, correlation: Option<String>, kind: EventKind) {
+    /// Publishes an event.
+    pub fn publish(&self, correlation: Option<String>, kind: ServerEventKind) {
         let at = (self.clock)();
         let unix_ms = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
-        let event = Event {
+        let event = ServerEvent {
             id: ulid::Ulid::from_parts(unix_ms, at.random).to_string(),
             time: at.now,
             source: "atlatl-server",
@@ -130,10 +134,10 @@ impl EventBus {
     }
 }
 
-/// What happens to stored results is told as well.
+/// Events about stored results are published too.
 impl lro::EventSink for EventBus {
     fn publish(&self, event: lro::Event) {
         let correlation = event.result.map(|result| result.to_string());
-        Self::publish(self, correlation, EventKind::Offload(event));
+        Self::publish(self, correlation, ServerEventKind::Offload(event));
     }
 }

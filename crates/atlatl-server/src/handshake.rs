@@ -1,12 +1,14 @@
-//! Responses to `initialize` and `server/discover`.
+//! The client of a request, and the responses to `initialize` and `server/discover`.
 
-use lro_wire::Object;
-use lro_wire::meta::EXTENSION;
-use lro_wire::version::{self, LEGACY, MODERN};
+use lro_wire::meta::{CLIENT_CAPABILITIES, EXTENSION, Era};
+use lro_wire::version::{LEGACY, MODERN};
+use lro_wire::{Message, Object, meta, version};
 use serde_json::{Value, json};
 
-use crate::client::{Client, TASKS, Transport};
-use crate::server::MemoryServer;
+use super::server::MemoryServer;
+
+/// The tasks extension, from 2026-07-28 on.
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 const INSTRUCTIONS: &str = "A memory that outlasts conversations. Before you answer what may have \
     come up before, call recall_memories. When a decision, a preference, an incident or a way of \
@@ -18,11 +20,11 @@ impl MemoryServer {
         json!({"name": "atlatl", "title": "Atlatl memory", "version": self.0.version})
     }
 
-    fn ours(&self) -> Value {
+    fn extension_capability(&self) -> Value {
         json!({"level": 3, "threshold_tokens": self.0.threshold_tokens})
     }
 
-    pub(crate) fn initialize(&self, params: &Object<'_>, client: Client) -> String {
+    pub(crate) fn initialize(&self, params: &Object<'_>, client: ClientInfo) -> String {
         let asked = params.text("protocolVersion");
         let version = version::negotiated(asked.as_deref());
         let mut capabilities = json!({
@@ -30,11 +32,11 @@ impl MemoryServer {
             "resources": {},
             "prompts": {},
             "completions": {},
-            "experimental": {EXTENSION: self.ours()},
+            "experimental": {EXTENSION: self.extension_capability()},
         });
         if version == LEGACY[0] {
             let mut tasks = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
-            // Over HTTP nobody knows whose tasks they are.
+            // Over HTTP the owner of a task is unknown.
             if client.transport == Transport::Stdio {
                 tasks["list"] = json!({});
             }
@@ -57,10 +59,55 @@ impl MemoryServer {
                 "resources": {},
                 "prompts": {},
                 "completions": {},
-                "extensions": {TASKS: {}, EXTENSION: self.ours()},
+                "extensions": {TASKS_EXTENSION: {}, EXTENSION: self.extension_capability()},
             },
             "instructions": INSTRUCTIONS,
         })
         .to_string()
+    }
+}
+
+/// The transport of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// From the parent process, on the same machine.
+    Stdio,
+    /// From anywhere.
+    Http,
+}
+
+/// The properties of a client that determine the form of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientInfo {
+    /// The protocol generation.
+    pub era: Era,
+    /// Spec P2: the client is a proxy that offloads large results itself. Any client may claim
+    /// that, since it only changes the form of a response.
+    pub proxy: bool,
+    /// The transport.
+    pub transport: Transport,
+    /// Whether it accepts a task as a result (2026-07-28).
+    pub tasks: bool,
+}
+
+impl ClientInfo {
+    /// Creates a client without declared capabilities.
+    pub fn new(era: Era, transport: Transport) -> Self {
+        Self { era, proxy: false, transport, tasks: false }
+    }
+
+    /// Determines the client from a request that declares its capabilities.
+    pub fn from_request(message: &Message<'_>, transport: Transport) -> Self {
+        let capabilities = meta::meta(message).and_then(|meta| meta.at(&[CLIENT_CAPABILITIES]));
+        let tasks = capabilities.and_then(|has| has.at(&["extensions", TASKS_EXTENSION])).is_some();
+        Self { era: Era::Modern, proxy: meta::is_proxy(message), transport, tasks }
+    }
+
+    /// Sets whether the client is a proxy.
+    pub fn as_proxy(mut self, proxy: bool) -> Self {
+        self.proxy = proxy;
+        self
     }
 }

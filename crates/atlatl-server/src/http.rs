@@ -1,23 +1,20 @@
-//! HTTP: MCP for many clients at `/mcp`, beside an API for programs under `/v1`.
+//! The HTTP server: MCP at `/mcp`, and an API for programs under `/v1`.
 //!
-//! Nothing is kept between requests: what a client must bring back is sealed and given to it.
+//! The server keeps no state between requests: state that a client must return is signed and sent
+//! to it.
 
 mod admission;
 mod api;
-mod authentication;
 mod extract;
 mod mcp;
 mod metrics;
 mod offload;
-mod problem;
-mod tracing;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::auth::Principal;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -31,48 +28,51 @@ pub use lro_http::{
 use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
 use tokio::sync::Semaphore;
 
-use self::admission::{HttpState, Only};
+use self::admission::{Authentication, HttpState, SingleTenant};
 pub use self::admission::{Tenant, Tenants};
-use self::authentication::Authentication;
 pub use self::metrics::Metrics;
-use crate::auth::Authenticator;
+// The former name, until every crate of the workspace uses the new one.
+#[doc(hidden)]
+pub use self::run_multi_tenant as run_for_many;
+use super::limits;
+use super::signing::SignedLinks;
+use crate::auth::{Authenticator, Principal};
 use crate::event::EventBus;
-use crate::permit;
 use crate::server::MemoryServer;
-use crate::signed_url::SignedLinks;
 use crate::trace::Tracer;
 
-/// No request is longer: the largest memory is 1 MiB, escaped at worst six times as long.
+/// The maximum length of a request body: a memory has at most 1 MiB, and escaping makes it six
+/// times longer at worst.
 const MAX_BODY_LEN: usize = 8 << 20;
-/// How long an answer that is under way may take when the server ends.
+/// How long running responses may take when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// As many connections as leave some of the 1024 files that a process may usually have open.
-const CONNECTIONS: usize = 768;
+/// The default number of connections, which leaves some of the usual limit of 1024 open files.
+const MAX_CONNECTIONS: usize = 768;
 
-/// How a server is reached.
+/// The options of the HTTP server.
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// `Host` headers that are answered, besides those of this machine.
+    /// Allowed `Host` headers, besides the names of this machine.
     pub allowed_hosts: Vec<String>,
-    /// `Origin` headers that are answered, besides the listener's own.
+    /// Allowed `Origin` headers, besides the listener's own.
     pub allowed_origins: Vec<String>,
-    /// Tokens one of which a request needs; `None` for a Unix socket alone.
+    /// The bearer tokens, one of which a request needs. `None` is allowed for a Unix socket only.
     pub tokens: Option<BearerTokens>,
-    /// What the one tenant is called in the audit.
+    /// The name of the single tenant in the audit log.
     pub tenant: String,
-    /// Where stored results lie, for `/v1/offloads`.
+    /// The spools of stored results, for `/v1/offloads`.
     pub spools: Option<Spools>,
-    /// Who tells whether a link to a stored result is ours.
+    /// The verifier of signed links to stored results.
     pub links: Option<Arc<SignedLinks>>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Who collects what requests do, if anyone.
+    /// The tracer, if traces are collected.
     pub tracer: Option<Arc<dyn Tracer>>,
-    /// How long it goes on answering when it is stopped, and says that it is not ready, so that
-    /// nobody is sent here any more.
+    /// How long the server keeps answering after it was stopped while it reports that it is not
+    /// ready, so that load balancers stop sending requests.
     pub drain: Duration,
-    /// Connections at a time; further ones wait.
+    /// The maximum number of connections. Further ones wait.
     pub connections: usize,
 }
 
@@ -88,25 +88,25 @@ impl Default for HttpOptions {
             metrics: Arc::default(),
             tracer: None,
             drain: Duration::ZERO,
-            connections: CONNECTIONS,
+            connections: MAX_CONNECTIONS,
         }
     }
 }
 
-/// What the handler of a request has: what its tenant has.
+/// The request context of a handler: everything that belongs to its tenant.
 #[derive(Clone)]
 struct App {
     server: MemoryServer,
     spools: Option<Spools>,
     metrics: Arc<Metrics>,
     tracer: Option<Arc<dyn Tracer>>,
-    /// Who asks.
+    /// The authenticated principal.
     principal: Principal,
     state: HttpState,
 }
 
-/// Serves `listener` until it is stopped: one tenant for all clients. Fails where a TCP listener has no
-/// tokens. Blocking: it has threads of its own.
+/// Serves `listener` until it is stopped, with one tenant for all clients. Fails if a TCP listener
+/// has no tokens. Blocking: it starts its own threads.
 pub fn run(
     server: MemoryServer,
     listener: Listener,
@@ -125,12 +125,12 @@ pub fn run(
         ..Tenant::new(server)
     };
     let events = tenant.server.0.events.clone();
-    serve(Arc::new(Only(tenant)), authentication, events, listener, options, stopped)
+    serve(Arc::new(SingleTenant(tenant)), authentication, events, listener, options, stopped)
 }
 
-/// The same for many tenants: whose memories are asked for, `authenticator` says. The options' tokens, places
-/// and links are not looked at.
-pub fn run_for_many(
+/// Like [`run`], for many tenants: `authenticator` determines the tenant of a request. The tokens,
+/// spools and links of the options are ignored.
+pub fn run_multi_tenant(
     tenants: Arc<dyn Tenants>,
     authenticator: Arc<Authenticator>,
     events: EventBus,
@@ -150,8 +150,8 @@ fn serve(
     options: HttpOptions,
     stopped: Stopped,
 ) -> std::io::Result<()> {
-    let ending = Arc::new(AtomicBool::new(false));
-    let (drain, told) = (options.drain, Arc::clone(&ending));
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (drain, told) = (options.drain, Arc::clone(&stopping));
     let stop = async move {
         stopped.wait().await;
         told.store(true, Ordering::Relaxed);
@@ -163,11 +163,11 @@ fn serve(
         metrics: options.metrics,
         tracer: options.tracer,
         events,
-        ending,
-        room: HttpState::room(),
+        stopping,
+        permits: HttpState::permits(),
         readiness: Arc::new(Semaphore::new(1)),
         discard: Arc::new(Semaphore::new(1)),
-        began: Instant::now(),
+        started_at: Instant::now(),
     };
     let mut origins = options.allowed_origins;
     origins.extend(listener.origin());
@@ -176,7 +176,7 @@ fn serve(
     lro_http::serve(move || router(state, &Arc::new(guard)), listener, bounds, stop)
 }
 
-/// Every path with what it needs: the one list that the router is made of.
+/// Every path with its exposure. The router is built from this list.
 fn routes() -> Vec<Route<HttpState>> {
     use Exposure::{Authenticated, Public, SignedLink};
     let memory = get(api::read).put(api::replace).delete(api::delete);
@@ -186,9 +186,9 @@ fn routes() -> Vec<Route<HttpState>> {
         Route::new("/v1/memories/{id}", Authenticated, memory),
         Route::new("/v1/search", Authenticated, post(api::search)),
         Route::new("/v1/offloads/{id}", Authenticated, get(offload::read)),
-        Route::new("/metrics", Authenticated, get(metrics::exposition)),
+        Route::new("/metrics", Authenticated, get(metrics::export)),
         Route::new("/openapi.json", Authenticated, get(api::description)),
-        Route::new("/v1/offloads/{id}/{link}", SignedLink, get(offload::linked)),
+        Route::new("/v1/offloads/{id}/{link}", SignedLink, get(offload::read_by_link)),
         Route::new("/.well-known/oauth-protected-resource", Public, get(api::metadata)),
         Route::new("/.well-known/oauth-protected-resource/mcp", Public, get(api::metadata)),
         Route::new("/healthz", Public, get(api::alive)),
@@ -196,7 +196,7 @@ fn routes() -> Vec<Route<HttpState>> {
     ]
 }
 
-/// The paths of a server and what they need, for those who try all of them.
+/// Returns the paths of the server with their exposure, for tests that try all of them.
 pub fn paths() -> Vec<(&'static str, Exposure)> {
     routes().into_iter().map(|route| (route.path, route.exposure)).collect()
 }
@@ -210,7 +210,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
     let asked = guard
         .before(of(Exposure::Authenticated))
         .layer(from_fn_with_state(state.clone(), admission::admit))
-        // A link is proof enough of itself.
+        // The signature of a link is its authentication.
         .merge(of(Exposure::SignedLink))
         .layer(from_fn_with_state(state.clone(), admission::limit_concurrency))
         .merge(of(Exposure::Public))
@@ -219,18 +219,18 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
     guard
         .around(asked)
         .layer(from_fn(catch_panic))
-        .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::counted))
+        .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::record_request))
         .with_state(state)
 }
 
-/// Runs `work`, which may wait for a disk, with the permits of the request.
+/// Runs blocking `work` with the permits of the request.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    permit::blocking(work).await.map_err(|_| Problem::broken())
+    limits::blocking(work).await.map_err(|_| Problem::broken())
 }
 
-/// Answers 500 where a handler panics, so that neither the connection nor the server ends with it.
+/// Answers 500 if a handler panics, so that the connection and the server continue.
 async fn catch_panic(request: Request, next: Next) -> Response {
     let caught = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     caught.unwrap_or_else(|_| Problem::broken().into_response())

@@ -1,35 +1,30 @@
-//! The Atlatl memory server: MCP in both eras, over stdio and HTTP, and an HTTP API.
+//! The Atlatl memory server: MCP over stdio and HTTP in both protocol generations, and an HTTP API.
 //!
-//! [`MemoryServer`] answers requests and knows no transport; [`stdio::serve`] carries them over a
-//! pair of streams. Tools know nothing of offloading: what they answer is written, and what is
-//! written passes the interceptor.
+//! [`MemoryServer`] answers requests independently of the transport; [`stdio::serve`] carries them
+//! over a pair of streams. The tools know nothing of offloading: their results pass the
+//! interceptor.
 
-mod arguments;
 pub mod auth;
-mod client;
 mod cursor;
-mod definition;
 mod dispatch;
 pub mod event;
-mod handlers;
 mod handshake;
 pub mod http;
+mod limits;
 mod maintenance;
-mod permit;
-mod prompt;
-mod quota;
-mod resource;
-mod response;
+mod resources_and_prompts;
 mod server;
-mod signed_url;
 mod signing;
 pub mod stdio;
-mod task;
-mod tool;
-mod tool_error;
+mod tasks;
+mod tools;
 pub mod trace;
 
-pub use client::{Client, Transport};
-pub use server::{MemoryServer, ServerConfig};
-pub use signed_url::{SignedLinks, SignedUrl};
-pub use task::TaskSlots;
+pub use handshake::{ClientInfo, Transport};
+pub use server::{MemoryServer, MemoryServerConfig};
+pub use signing::{SignedLinks, SignedUrl};
+pub use tasks::TaskSlots;
+
+// Former names, until every crate of the workspace uses the new ones.
+#[doc(hidden)]
+pub use server::MemoryServerConfig as ServerConfig;

@@ -1,5 +1,5 @@
-//! Maintenance tasks of the server: `memory_expiry`, `index_repair`, `vector_index`, and `offload_cleanup` if stored
-//! results are in a store that all servers share.
+//! Maintenance tasks: `memory_expiry`, `index_repair`, `vector_index`, and `offload_cleanup` if all
+//! servers share the store of results.
 
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,28 @@ use atlatl_memory::StoreError;
 use chrono::TimeDelta;
 use lro::MaintenanceTask;
 
-use crate::event::EventKind;
+use crate::event::ServerEventKind;
 use crate::server::MemoryServer;
-use crate::tool::Tool;
+use crate::tools::Tool;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
-/// How often is looked whether an index of vectors is behind.
-const INDEX: Duration = Duration::from_secs(10);
-/// For how long vectors go into it without a pause: a server that ends waits for no longer.
-const INDEXING: Duration = Duration::from_secs(3);
-/// Memories that are removed in one transaction.
-const BATCH: usize = 500;
+/// The interval between checks of the vector index.
+const INDEX_INTERVAL: Duration = Duration::from_secs(10);
+/// The maximum duration of one run, which a stopping server waits for.
+const INDEX_RUN_LIMIT: Duration = Duration::from_secs(3);
+/// The number of memories deleted per transaction.
+const EXPIRY_BATCH_LEN: usize = 500;
 
 impl MemoryServer {
-    /// Starts the tasks; they end when what this returns is dropped.
+    /// Starts the tasks. They end when the returned handles are dropped.
     pub fn start_maintenance(&self) -> std::io::Result<Vec<MaintenanceTask>> {
         let (expiry, repair, index, cleanup) =
             (self.clone(), self.clone(), self.clone(), self.clone());
         let mut house = vec![
             MaintenanceTask::every(HOUR, move || expiry.memory_expiry())?,
             MaintenanceTask::every(DAY, move || repair.index_repair())?,
-            MaintenanceTask::every(INDEX, move || index.vector_index())?,
+            MaintenanceTask::every(INDEX_INTERVAL, move || index.vector_index())?,
         ];
         if let Some(interval) = self.0.cleanup {
             house
@@ -37,8 +37,8 @@ impl MemoryServer {
         Ok(house)
     }
 
-    /// Does now what is due, unless another process did so lately: for one of many tenants, who have no
-    /// tasks of their own.
+    /// Runs the due tasks now, unless another process did recently. It is used for tenants, which
+    /// have no tasks of their own.
     pub fn tidy(&self) {
         self.memory_expiry();
         self.index_repair();
@@ -47,56 +47,56 @@ impl MemoryServer {
         }
     }
 
-    /// Brings the index of vectors up to date, the same way.
+    /// Updates the vector index, in the same way.
     pub fn index_vectors(&self) {
         self.vector_index();
     }
 
-    /// Spec L2: removes stored results that have expired, and tells of each.
+    /// Spec L2: deletes expired results, and publishes an event for each.
     fn offload_cleanup(&self, interval: Duration) {
         let Some(interceptor) = &self.0.interceptor else { return };
-        self.take("offload_cleanup", interval, || {
-            // Whatever the tool, results lie in the same place.
+        self.run_leased("offload_cleanup", interval, || {
+            // All tools share one spool.
             let swept = interceptor.offloader(Tool::Recall.name()).sweep((self.0.clock)().now);
             let swept = swept.map_err(|error| StoreError::Engine(error.into()))?;
             Ok(swept.expired.len() as u64)
         });
     }
 
-    /// Removes what has outlived its time.
+    /// Deletes expired memories.
     fn memory_expiry(&self) {
-        self.take("memory_expiry", HOUR, || {
+        self.run_leased("memory_expiry", HOUR, || {
             let mut removed = 0;
             loop {
-                let gone = self.0.store.expire((self.0.clock)().now, BATCH)?;
+                let gone = self.0.store.expire((self.0.clock)().now, EXPIRY_BATCH_LEN)?;
                 for id in &gone {
-                    self.0.events.publish(None, EventKind::MemoryDeleted { id: id.clone() });
+                    self.0.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
                 }
                 removed += gone.len() as u64;
-                if gone.len() < BATCH {
+                if gone.len() < EXPIRY_BATCH_LEN {
                     return Ok(removed);
                 }
             }
         });
     }
 
-    /// Mends indexes that are not in step.
+    /// Repairs inconsistent indexes.
     fn index_repair(&self) {
-        self.take("index_repair", DAY, || {
+        self.run_leased("index_repair", DAY, || {
             let repaired = self.0.store.repair()?;
             Ok(repaired.missing + repaired.orphaned)
         });
     }
 
-    /// Brings an index of vectors up to date that no writer writes into. Where none is behind, nothing
-    /// is written and nothing told.
+    /// Updates a vector index that writers do not update. If none is behind, nothing is written or
+    /// published.
     fn vector_index(&self) {
         if !matches!(self.0.store.is_index_behind(), Ok(true)) {
             return;
         }
-        self.take("vector_index", INDEX, || {
+        self.run_leased("vector_index", INDEX_INTERVAL, || {
             let (begun, mut done) = (Instant::now(), 0);
-            while begun.elapsed() < INDEXING {
+            while begun.elapsed() < INDEX_RUN_LIMIT {
                 match self.0.store.advance_index()? {
                     0 => break,
                     more => done += more,
@@ -106,8 +106,8 @@ impl MemoryServer {
         });
     }
 
-    /// Runs `task` unless another process did so less than half an interval ago.
-    fn take(
+    /// Runs `task`, unless another process did less than half an interval ago.
+    fn run_leased(
         &self,
         task: &'static str,
         interval: Duration,
@@ -119,6 +119,6 @@ impl MemoryServer {
             return;
         }
         let acted_on = run().ok();
-        self.0.events.publish(None, EventKind::CustodialTaskFinished { task, acted_on });
+        self.0.events.publish(None, ServerEventKind::CustodialTaskFinished { task, acted_on });
     }
 }

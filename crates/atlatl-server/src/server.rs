@@ -1,62 +1,66 @@
-//! Server: what a memory server is made of.
+//! The memory server and its configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use atlatl_memory::{
-    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, Estimate, MemoryStore,
-    PromptIntegration, RecallService, SearchService, StoreError,
+    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, MemoryStore, PromptIntegration,
+    RecallService, SearchService, StoreError, TokenEstimator,
 };
 use chrono::{DateTime, SubsecRound, Utc};
 use lro::Moment;
 use lro::mcp::{Interceptor, Tools};
 
-use crate::client::{Client, Transport};
+use super::handshake::{ClientInfo, Transport};
+use super::limits::MemoryQuota;
 use crate::event::EventBus;
-use crate::quota::MemoryQuota;
 use crate::signing::{Signer, StoreSigner};
-use crate::task::{TaskSlots, Tasks};
+use crate::tasks::{TaskSlots, Tasks};
 
-/// How long a call may take before a client that takes tasks gets one.
+/// How long a call may take before it becomes a task, for clients that support tasks.
 const TASK_AFTER: Duration = Duration::from_secs(1);
 
-/// What a server is put together from.
+/// The configuration of a memory server.
 #[non_exhaustive]
-pub struct ServerConfig {
-    /// Where memories are.
+pub struct MemoryServerConfig {
+    /// The store of memories.
     pub store: Arc<dyn MemoryStore>,
-    /// What turns text into vectors, if anything.
+    /// The embedder, if there is one.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// What makes missing vectors in the background. Servers of one process share it; without one, a
-    /// server with an embedder has its own.
+    /// The background worker for missing vectors. Servers of one process share it; without one, a
+    /// server with an embedder starts its own.
     pub backfill: Option<EmbeddingBackfill>,
-    /// How many tasks may run. Servers of one process share it.
+    /// The limit on running tasks, shared by the servers of a process.
     pub task_slots: TaskSlots,
-    /// What keeps large results; `None` where offloading is off.
+    /// Offloads large results; `None` if offloading is off.
     pub interceptor: Option<Interceptor>,
-    /// The tools that ask stored results.
+    /// The tools that query stored results.
     pub extraction: Option<Tools>,
-    /// How many tokens a memory result may have, for those who ask; 0 where there is no bound.
+    /// The threshold in tokens that clients are shown; 0 for none.
     pub threshold_tokens: u32,
-    /// Spec P1: whether clients over HTTP can open the files we write.
+    /// Spec P1: whether HTTP clients can open the files of this server.
     pub shared_filesystem: bool,
-    /// Whether stored results are given by links, to clients anywhere.
+    /// Whether stored results are delivered as signed links.
     pub links: bool,
-    /// How often stored results are cleaned that all servers share, by one of them at a time.
+    /// The interval at which stored results of all servers are cleaned up, by one server at a time.
     pub cleanup: Option<Duration>,
-    /// How many tokens a text takes.
-    pub estimate: Estimate,
-    /// Who is told what happens.
+    /// The token estimator.
+    pub estimate: TokenEstimator,
+    /// Receives the events of the server.
     pub events: EventBus,
-    /// What time it is, and random numbers.
+    /// The clock and the source of randomness.
     pub clock: fn() -> Moment,
-    /// Our version.
+    /// The version of the program.
     pub version: String,
 }
 
-impl ServerConfig {
-    /// The least that a server needs: it never offloads, and nobody watches.
-    pub fn new(store: Arc<dyn MemoryStore>, estimate: Estimate, clock: fn() -> Moment) -> Self {
+impl MemoryServerConfig {
+    /// Creates the minimal configuration: no offloading, no event sinks.
+    pub fn new(
+        store: Arc<dyn MemoryStore>,
+        estimate: TokenEstimator,
+        clock: fn() -> Moment,
+    ) -> Self {
         Self {
             store,
             embedder: None,
@@ -76,7 +80,7 @@ impl ServerConfig {
     }
 }
 
-/// A memory server, without a transport. Cheap to clone.
+/// A memory server without a transport. Cheap to clone.
 #[derive(Clone)]
 pub struct MemoryServer(pub(crate) Arc<ServerInner>);
 
@@ -86,7 +90,7 @@ pub(crate) struct ServerInner {
     pub(crate) recall: RecallService,
     pub(crate) search: SearchService,
     pub(crate) prompt: PromptIntegration,
-    pub(crate) estimate: Estimate,
+    pub(crate) estimate: TokenEstimator,
     pub(crate) backfill: Option<BackfillQueue>,
     pub(crate) interceptor: Option<Interceptor>,
     pub(crate) extraction: Option<Tools>,
@@ -96,98 +100,98 @@ pub(crate) struct ServerInner {
     pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
     pub(crate) clock: fn() -> Moment,
-    seal: StoreSigner,
+    signer: StoreSigner,
     pub(crate) tasks: Tasks,
-    pub(crate) room: MemoryQuota,
+    pub(crate) quota: MemoryQuota,
     pub(crate) version: String,
 }
 
-/// What becomes of a large set of memories.
+/// How a large set of memories is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// It is stored, and described.
+    /// Stored, with a descriptor in the response.
     Offload,
-    /// Spec P2: it is sent whole, to a proxy that does the same.
+    /// Spec P2: sent whole, to a proxy that offloads itself.
     Whole,
-    /// Spec A5: it is sent in pages.
+    /// Spec A5: sent in pages.
     Pages,
 }
 
 impl MemoryServer {
-    /// Puts a server together. With an embedder it begins to make the vectors that are missing. The
-    /// store need not be there yet.
-    pub fn new(parts: ServerConfig) -> Self {
-        let seal = StoreSigner::new(parts.store.clone());
-        // What is there is fetched before anyone waits for it.
-        let _ = seal.get();
-        let recall = RecallService::new(parts.store.clone(), parts.embedder.clone());
-        let backfill = parts.embedder.clone().and_then(|embedder| {
-            // Vectors may lag for as long as they like; recall says by what it ranked.
+    /// Creates a server. With an embedder it starts to make missing vectors. The store need not be
+    /// reachable yet.
+    pub fn new(config: MemoryServerConfig) -> Self {
+        let signer = StoreSigner::new(config.store.clone());
+        // If the store is reachable, its secret is read before the first request.
+        let _ = signer.get();
+        let recall = RecallService::new(config.store.clone(), config.embedder.clone());
+        let backfill = config.embedder.clone().and_then(|embedder| {
+            // Vectors may lag; a recall reports how it ranked.
             let own = || EmbeddingBackfill::start(embedder, 1, |_| {}).ok();
-            let backfill = parts.backfill.clone().or_else(own)?;
-            Some(backfill.register(parts.store.clone()))
+            let backfill = config.backfill.clone().or_else(own)?;
+            Some(backfill.register(config.store.clone()))
         });
         Self(Arc::new(ServerInner {
-            capture: CaptureService::new(parts.store.clone()),
-            search: SearchService::new(parts.store.clone(), parts.embedder),
-            prompt: PromptIntegration::new(recall.clone(), parts.estimate.clone()),
-            estimate: parts.estimate,
+            capture: CaptureService::new(config.store.clone()),
+            search: SearchService::new(config.store.clone(), config.embedder),
+            prompt: PromptIntegration::new(recall.clone(), config.estimate.clone()),
+            estimate: config.estimate,
             recall,
             backfill,
-            interceptor: parts.interceptor,
-            extraction: parts.extraction,
-            threshold_tokens: parts.threshold_tokens,
-            shared_filesystem: parts.shared_filesystem,
-            links: parts.links,
-            cleanup: parts.cleanup,
-            events: parts.events,
-            clock: parts.clock,
-            seal,
-            tasks: Tasks::new(TASK_AFTER, parts.task_slots),
-            room: MemoryQuota::default(),
-            version: parts.version,
-            store: parts.store,
+            interceptor: config.interceptor,
+            extraction: config.extraction,
+            threshold_tokens: config.threshold_tokens,
+            shared_filesystem: config.shared_filesystem,
+            links: config.links,
+            cleanup: config.cleanup,
+            events: config.events,
+            clock: config.clock,
+            signer,
+            tasks: Tasks::new(TASK_AFTER, config.task_slots),
+            quota: MemoryQuota::default(),
+            version: config.version,
+            store: config.store,
         }))
     }
 
-    /// From now on there may be so many memories, or any number.
+    /// Limits the number of memories from now on; `None` for no limit.
     pub fn bound(&self, memories: Option<u64>) {
-        self.0.room.bound(memories);
+        self.0.quota.set_limit(memories);
     }
 }
 
 impl ServerInner {
-    /// What signs what clients bring back. Its key is the store's, which may not be there.
-    pub(crate) fn seal(&self) -> Result<&Signer, StoreError> {
-        self.seal.get()
+    /// Returns the signer of client-held state. Its key is in the store, which may be unreachable.
+    pub(crate) fn signer(&self) -> Result<&Signer, StoreError> {
+        self.signer.get()
     }
 
-    /// What time it is. No finer than a cursor keeps it: the first page and the next must agree.
+    /// Returns the current time with the precision of a cursor, so that all pages agree.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.clock)().now.trunc_subsecs(6)
     }
 
-    /// This moment, for a memory that is made.
-    pub(crate) fn moment(&self) -> atlatl_memory::Moment {
+    /// Returns the seed of a new memory's id.
+    pub(crate) fn moment(&self) -> atlatl_memory::MemoryIdSeed {
         let Moment { now, random } = (self.clock)();
-        atlatl_memory::Moment { now, random }
+        atlatl_memory::MemoryIdSeed { now, random }
     }
 
-    /// What becomes of a large set of memories for `client`. The table is in
+    /// Returns how a large set of memories is delivered to `client`. The table is in
     /// `docs/concepts/offloading.md`.
-    pub(crate) fn delivery(&self, client: Client) -> Delivery {
+    pub(crate) fn delivery(&self, client: ClientInfo) -> Delivery {
         let within_reach =
             client.transport == Transport::Stdio || self.shared_filesystem || self.links;
         match self.interceptor {
-            // Who keeps results itself is given them whole, whatever we could do.
+            // A client that offloads itself gets everything inline.
             _ if client.proxy => Delivery::Whole,
             Some(_) if within_reach => Delivery::Offload,
             _ => Delivery::Pages,
         }
     }
 
-    /// The tools that ask stored results, where `client` can have any.
-    pub(crate) fn extraction_for(&self, client: Client) -> Option<&Tools> {
+    /// Returns the extraction tools, if `client` can use them.
+    pub(crate) fn extraction_for(&self, client: ClientInfo) -> Option<&Tools> {
         self.extraction.as_ref().filter(|_| self.delivery(client) == Delivery::Offload)
     }
 }

@@ -1,62 +1,74 @@
-//! HMAC signatures for state that a client holds: cursors, tasks and sessions.
+//! HMAC signatures for client-held state (cursors, tasks and sessions), and signed URLs of stored
+//! results.
 //!
-//! A server that keeps nothing between requests gives its state to the client. The seal says that
-//! it is ours: whoever shares the store shares the key, so any process may break it.
+//! A stateless server sends its state to the client. The signature proves that the server wrote it.
+//! All processes that share the store share the key, so any of them can verify it.
+//!
+//! A signed URL gives read access to one object of one tenant until a time; changing any of them
+//! invalidates it. No other authentication is required, so the URL is short-lived and never logged.
 
 use std::sync::{Arc, OnceLock};
 
 use atlatl_memory::{MemoryStore, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit, Mac};
+use lro::Links;
+use lro_core::ResultId;
 use sha2::Sha256;
 
-/// Of the signature; as many as nobody guesses.
+use super::auth::is_tenant;
+
+/// The length of a truncated signature.
 const SIGNATURE_BYTES: usize = 16;
+const LINK_PURPOSE: &str = "link";
+/// How long a signed URL is valid.
+const LINK_TTL: TimeDelta = TimeDelta::minutes(5);
 
 /// Signs with the store's secret.
 #[derive(Clone)]
 pub(crate) struct Signer([u8; 32]);
 
-/// The seal of a store that may not be there yet.
+/// The signer of a store that may not be reachable yet.
 pub(crate) struct StoreSigner {
     store: Arc<dyn MemoryStore>,
-    seal: OnceLock<Signer>,
+    signer: OnceLock<Signer>,
 }
 
 impl StoreSigner {
     pub(crate) fn new(store: Arc<dyn MemoryStore>) -> Self {
-        Self { store, seal: OnceLock::new() }
+        Self { store, signer: OnceLock::new() }
     }
 
-    /// The seal, whose key is fetched once.
+    /// Returns the signer. The key is read from the store once.
     pub(crate) fn get(&self) -> Result<&Signer, StoreError> {
-        if let Some(seal) = self.seal.get() {
-            return Ok(seal);
+        if let Some(signer) = self.signer.get() {
+            return Ok(signer);
         }
-        let seal = Signer::new(self.store.secret()?);
-        Ok(self.seal.get_or_init(|| seal))
+        let signer = Signer::new(self.store.secret()?);
+        Ok(self.signer.get_or_init(|| signer))
     }
 }
 
 impl Signer {
-    /// Of a signature as text.
+    /// The length of a signature as text.
     pub(crate) const SIGNATURE_CHARS: usize = 22;
 
     pub(crate) fn new(secret: [u8; 32]) -> Self {
         Self(secret)
     }
 
-    /// `text` under a seal that is good for `purpose` alone; safe in a URL.
-    pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
+    /// Signs `text` for one `purpose`, and returns both in one URL-safe token.
+    pub(crate) fn sign_token(&self, purpose: &str, text: &str) -> String {
         let mut bytes = self.mac(purpose, text.as_bytes()).finalize().into_bytes().to_vec();
         bytes.truncate(SIGNATURE_BYTES);
         bytes.extend_from_slice(text.as_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What was sealed for `purpose`.
-    pub(crate) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
+    /// Verifies a token for `purpose`, and returns its text.
+    pub(crate) fn verify_token(&self, purpose: &str, sealed: &str) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (signature, text) = bytes.split_at_checked(SIGNATURE_BYTES)?;
         // Compares in constant time.
@@ -64,22 +76,22 @@ impl Signer {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// A signature of `text` for `purpose` alone, where the text travels apart; safe in a URL.
-    pub(crate) fn sign(&self, purpose: &str, text: &str) -> String {
+    /// Returns a detached, URL-safe signature of `text` for one `purpose`.
+    pub(crate) fn signature(&self, purpose: &str, text: &str) -> String {
         let signature = self.mac(purpose, text.as_bytes()).finalize().into_bytes();
         URL_SAFE_NO_PAD.encode(&signature[..SIGNATURE_BYTES])
     }
 
-    /// Whether it is one.
-    pub(crate) fn signed(&self, purpose: &str, text: &str, signature: &str) -> bool {
+    /// Verifies a detached signature.
+    pub(crate) fn is_valid_signature(&self, purpose: &str, text: &str, signature: &str) -> bool {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
         signature.len() == SIGNATURE_BYTES
             && self.mac(purpose, text.as_bytes()).verify_truncated_left(&signature).is_ok()
     }
 
-    /// A short text that differs where `text` does.
+    /// Returns a short digest of `text`.
     pub(crate) fn digest(&self, text: &str) -> String {
-        self.sign("digest", text)
+        self.signature("digest", text)
     }
 
     fn mac(&self, purpose: &str, text: &[u8]) -> Hmac<Sha256> {
@@ -91,26 +103,159 @@ impl Signer {
     }
 }
 
+/// Creates and verifies signed URLs.
+pub struct SignedLinks {
+    tenant: String,
+    /// The base URL of the server, without a path.
+    base: String,
+    signer: StoreSigner,
+}
+
+/// The result of verifying a signed URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedUrl {
+    /// It gives access to the result.
+    Valid,
+    /// It has expired.
+    Expired,
+    /// It is not valid, or belongs to another result.
+    Invalid,
+}
+
+impl SignedLinks {
+    /// Creates signed URLs for results of `tenant` on the server at `base`.
+    pub fn new(store: Arc<dyn MemoryStore>, tenant: &str, base: &str) -> Self {
+        let base = base.trim_end_matches('/').to_owned();
+        Self { tenant: tenant.to_owned(), base, signer: StoreSigner::new(store) }
+    }
+
+    /// Returns the tenant that the last path segment claims.
+    pub fn claimed_tenant(part: &str) -> Option<String> {
+        let mut parts = part.split('.');
+        let (encoded, until) = (parts.next()?, parts.next()?);
+        let signature = parts.next().filter(|_| parts.next().is_none())?;
+        // A malformed link is rejected before the tenant is looked up.
+        until.parse::<i64>().ok().filter(|_| signature.len() == Signer::SIGNATURE_CHARS)?;
+        let name = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
+        Some(name).filter(|name| is_tenant(name))
+    }
+
+    /// Verifies the last path segment of a link to the result `id`.
+    pub fn verify(
+        &self,
+        id: ResultId,
+        part: &str,
+        now: DateTime<Utc>,
+    ) -> Result<SignedUrl, StoreError> {
+        let mut parts = part.split('.');
+        let (Some(tenant), Some(until), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Ok(SignedUrl::Invalid);
+        };
+        let ours = tenant == self.encoded();
+        let Some(end) = until.parse::<i64>().ok().filter(|_| ours) else {
+            return Ok(SignedUrl::Invalid);
+        };
+        // The text is verified as written: a time with a plus or a leading zero was never signed.
+        if !self.signer.get()?.is_valid_signature(
+            LINK_PURPOSE,
+            &self.signed_text(id, until),
+            signature,
+        ) {
+            return Ok(SignedUrl::Invalid);
+        }
+        Ok(if now.timestamp() < end { SignedUrl::Valid } else { SignedUrl::Expired })
+    }
+
+    /// Returns the text that is signed.
+    fn signed_text(&self, id: ResultId, until: &str) -> String {
+        format!("GET\n{}\n{id}\n{until}", self.tenant)
+    }
+
+    fn encoded(&self) -> String {
+        URL_SAFE_NO_PAD.encode(&self.tenant)
+    }
+}
+
+impl Links for SignedLinks {
+    fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
+        let until = (now + LINK_TTL).timestamp().to_string();
+        let signature =
+            self.signer.get().ok()?.signature(LINK_PURPOSE, &self.signed_text(id, &until));
+        let (base, tenant) = (&self.base, self.encoded());
+        Some(format!("{base}/v1/offloads/{id}/{tenant}.{until}.{signature}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use atlatl_memory::SqliteStore;
+
     use super::*;
 
     #[test]
     fn only_what_was_sealed_for_the_purpose_opens() {
-        let seal = Signer::new([7; 32]);
-        let sealed = seal.seal("cursor", "where I was ✓");
-        assert_eq!(seal.open("cursor", &sealed).as_deref(), Some("where I was ✓"));
+        let signer = Signer::new([7; 32]);
+        let sealed = signer.sign_token("cursor", "where I was ✓");
+        assert_eq!(signer.verify_token("cursor", &sealed).as_deref(), Some("where I was ✓"));
         assert!(sealed.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
-        assert_eq!(seal.open("task", &sealed), None);
-        assert_eq!(Signer::new([8; 32]).open("cursor", &sealed), None);
+        assert_eq!(signer.verify_token("task", &sealed), None);
+        assert_eq!(Signer::new([8; 32]).verify_token("cursor", &sealed), None);
         for at in 0..sealed.len() {
             let mut other = sealed.clone().into_bytes();
             other[at] = if other[at] == b'A' { b'B' } else { b'A' };
             let other = String::from_utf8(other).expect("ASCII");
-            assert_eq!(seal.open("cursor", &other), None, "{at}");
+            assert_eq!(signer.verify_token("cursor", &other), None, "{at}");
         }
         for odd in ["", "AA", "=", "\u{e9}", &sealed[..10], &format!("{sealed}A")] {
-            assert_eq!(seal.open("cursor", odd), None, "{odd}");
+            assert_eq!(signer.verify_token("cursor", odd), None, "{odd}");
+        }
+    }
+
+    fn links(tenant: &str, home: &std::path::Path) -> SignedLinks {
+        let store = SqliteStore::open(&home.join("memory.db")).expect("a store");
+        SignedLinks::new(Arc::new(store), tenant, "https://memory.example/")
+    }
+
+    #[test]
+    fn a_link_opens_one_result_of_one_tenant_for_a_while_on_any_process() {
+        let home = tempfile::tempdir().expect("a directory");
+        let ours = links("ann", home.path());
+        let now = DateTime::from_timestamp(1_800_000_000, 0).expect("within range");
+        let id = ResultId::new(1_800_000_000_000, 42);
+        let link = ours.link(id, now).expect("a link");
+        let rest = link.strip_prefix("https://memory.example/v1/offloads/").expect("its base");
+        let (named, part) = rest.split_once('/').expect("two parts");
+        assert_eq!(named, id.to_string());
+        let verify = |links: &SignedLinks, id, part: &str, after| {
+            links.verify(id, part, now + TimeDelta::seconds(after)).expect("a store")
+        };
+        // Another process has the same store.
+        let other = links("ann", home.path());
+        for links in [&ours, &other] {
+            assert_eq!(verify(links, id, part, 0), SignedUrl::Valid);
+            assert_eq!(verify(links, id, part, 299), SignedUrl::Valid);
+            assert_eq!(verify(links, id, part, 300), SignedUrl::Expired);
+        }
+        assert_eq!(verify(&links("bea", home.path()), id, part, 0), SignedUrl::Invalid);
+        assert_eq!(
+            verify(&ours, ResultId::new(1_800_000_000_000, 43), part, 0),
+            SignedUrl::Invalid
+        );
+        // Changing any character invalidates it.
+        for at in 0..part.len() {
+            let mut changed = part.to_owned().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).expect("ASCII");
+            assert_eq!(verify(&ours, id, &changed, 0), SignedUrl::Invalid, "{changed}");
+        }
+        let later = part.replacen(".1800000300.", ".1800009300.", 1);
+        assert_ne!(later, part);
+        // Found by the fuzz target `link`: the same time in another spelling.
+        let [plus, zero] = [".+", ".0"].map(|sign| part.replacen('.', sign, 1));
+        for odd in ["", ".", "..", "a.b.c", &part[1..], &format!("{part}."), &later, &plus, &zero] {
+            assert_eq!(verify(&ours, id, odd, 0), SignedUrl::Invalid, "{odd}");
         }
     }
 }

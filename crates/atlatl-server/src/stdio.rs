@@ -1,7 +1,8 @@
-//! Stdio: one client, on the other end of a pair of streams.
+//! The stdio transport: one client on a pair of streams.
 //!
-//! The reader never waits for an answer: requests beyond those that run are queued, and a further thread
-//! writes what needs no work. So a ping is answered and a cancellation is heard however much is under way.
+//! The reader never waits for a response: requests beyond the running ones are queued, and a
+//! separate thread writes immediate responses. A ping is answered and a cancellation is received
+//! under any load.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -15,30 +16,31 @@ use lro_wire::{
     INTERNAL, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST,
 };
 
-use crate::client::{Client, Transport};
-use crate::dispatch::{envelope, is_brief};
+use super::handshake::{ClientInfo, Transport};
+use crate::dispatch::{check_envelope, is_immediate};
 use crate::server::MemoryServer;
 
-/// Requests that are answered at the same time; further ones are queued.
+/// The maximum number of concurrently answered requests. Further ones are queued.
 const MAX_RUNNING: usize = 32;
-/// Requests in the queue, and their bytes; further ones are refused.
+/// The maximum number of queued requests, and their total size. Further ones are refused.
 const MAX_QUEUED: usize = 1024;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// Answers without work that wait to be written, while the client reads nothing.
-const MAX_BRIEF: usize = 1024;
-/// How long what is under way may take after the client closed its end.
+/// The maximum number of immediate responses that wait to be written while the client does not
+/// read.
+const MAX_IMMEDIATE: usize = 1024;
+/// How long running requests may take after the client closed its end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request, with what is known of its client.
+/// A request with its client.
 struct Request {
     line: String,
     id: Id,
-    client: Client,
+    client: ClientInfo,
     cancel: Cancel,
 }
 
 impl Request {
-    /// The response, unless it was cancelled.
+    /// Returns the response, unless the request was cancelled.
     fn response(&self, server: &MemoryServer) -> Option<String> {
         if self.cancel.is_cancelled() {
             return None;
@@ -52,11 +54,11 @@ impl Request {
     }
 }
 
-/// Requests under way and queued, and how to stop them.
+/// Running and queued requests, with their cancellation handles.
 #[derive(Default)]
 struct Requests {
     state: Mutex<State>,
-    fewer: Condvar,
+    finished_signal: Condvar,
 }
 
 #[derive(Default)]
@@ -64,14 +66,14 @@ struct State {
     cancels: HashMap<IdKey, Cancel>,
     queue: VecDeque<Request>,
     queued_bytes: usize,
-    /// Threads that answer.
+    /// The number of threads that answer requests.
     running: usize,
-    /// Answers without work that are not written yet.
-    brief: usize,
+    /// The number of immediate responses not written yet.
+    immediate: usize,
 }
 
-/// What becomes of a request.
-enum Submitted {
+/// The outcome of submitting a request.
+enum Submission {
     /// It gets a thread.
     Run(Request),
     Queued,
@@ -80,30 +82,31 @@ enum Submitted {
 }
 
 impl Requests {
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(&self, request: Request) -> Submitted {
-        let mut state = self.locked();
+    fn submit(&self, request: Request) -> Submission {
+        let mut state = self.lock();
         let runs = state.running < MAX_RUNNING;
         let bytes = state.queued_bytes + request.line.len();
         if !runs && (state.queue.len() >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES) {
-            return Submitted::Refused(request);
+            return Submission::Refused(request);
         }
         state.cancels.insert(request.id.key(), request.cancel.clone());
         if runs {
             state.running += 1;
-            return Submitted::Run(request);
+            return Submission::Run(request);
         }
         state.queued_bytes = bytes;
         state.queue.push_back(request);
-        Submitted::Queued
+        Submission::Queued
     }
 
-    /// Notes that a request was answered; the next one for its thread, which ends without.
-    fn finished(&self, key: &IdKey) -> Option<Request> {
-        let mut state = self.locked();
+    /// Records that a request was answered. Returns the next request for its thread, which ends
+    /// without one.
+    fn finish(&self, key: &IdKey) -> Option<Request> {
+        let mut state = self.lock();
         state.cancels.remove(key);
         let next = state.queue.pop_front();
         match &next {
@@ -111,13 +114,13 @@ impl Requests {
             None => state.running -= 1,
         }
         drop(state);
-        self.fewer.notify_all();
+        self.finished_signal.notify_all();
         next
     }
 
-    /// Stops a request. One that is only queued never runs.
+    /// Cancels a request. A queued one never runs.
     fn cancel(&self, key: &IdKey) {
-        let mut state = self.locked();
+        let mut state = self.lock();
         let Some(cancel) = state.cancels.get(key) else { return };
         cancel.cancel();
         if let Some(at) = state.queue.iter().position(|request| request.id.key() == *key)
@@ -127,42 +130,46 @@ impl Requests {
             state.cancels.remove(key);
         }
         drop(state);
-        self.fewer.notify_all();
+        self.finished_signal.notify_all();
     }
 
     fn wait(&self, until: Instant) {
-        let mut state = self.locked();
-        while !state.cancels.is_empty() || state.brief > 0 {
+        let mut state = self.lock();
+        while !state.cancels.is_empty() || state.immediate > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            state = self.fewer.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .finished_signal
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
 
-/// What is written without work.
-enum Brief {
+/// A response that needs no work.
+enum ImmediateResponse {
     Line(String),
     Request(Request),
 }
 
-/// What every message is handled with.
+/// The shared state of a connection.
 struct Connection<W> {
     server: MemoryServer,
     requests: Arc<Requests>,
-    brief: SyncSender<Brief>,
+    immediate: SyncSender<ImmediateResponse>,
     output: Arc<Mutex<W>>,
 }
 
-/// Answers the client until it closes its end.
+/// Serves the client until it closes its end.
 pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send + 'static) {
-    let (brief, written) = sync_channel(MAX_BRIEF);
+    let (immediate, written) = sync_channel(MAX_IMMEDIATE);
     let connection = Connection {
         server: server.clone(),
         requests: Arc::default(),
-        brief,
+        immediate,
         output: Arc::new(Mutex::new(output)),
     };
     let writer = {
@@ -172,16 +179,16 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
         std::thread::Builder::new().name("brief".to_owned()).spawn(write)
     };
     if writer.is_err() {
-        // Without a thread there is nothing that could be answered.
+        // Without a thread nothing can be answered.
         return;
     }
-    let mut client = Client::new(Era::Legacy, Transport::Stdio);
+    let mut client = ClientInfo::new(Era::Legacy, Transport::Stdio);
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next() {
         let line = match line {
             Line::Whole(line) => line,
             Line::Long(_) => {
-                // No request is that long; what comes after it may be one.
+                // No valid request is that long. The next line may be one.
                 connection.say(JsonRpcError::new(NO_REQUEST, "the line is too long").without_id());
                 continue;
             }
@@ -210,7 +217,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
 }
 
 impl<W: Write + Send + 'static> Connection<W> {
-    fn begin(&self, message: &Message<'_>, text: &str, client: &mut Client) {
+    fn begin(&self, message: &Message<'_>, text: &str, client: &mut ClientInfo) {
         let Some(id) = message.id().filter(|_| message.method.is_some()) else {
             if message.method.as_deref() == Some("notifications/cancelled")
                 && let Some(id) = message.params().and_then(|params| params.get("requestId"))
@@ -222,11 +229,11 @@ impl<W: Write + Send + 'static> Connection<W> {
         let modern = message.method.as_deref() == Some("server/discover")
             || meta::meta(message).is_some_and(|meta| meta.get(PROTOCOL_VERSION).is_some());
         let asks = if modern {
-            if let Err(failure) = envelope(message) {
+            if let Err(failure) = check_envelope(message) {
                 self.say(failure.response(&id));
                 return;
             }
-            Client::of_request(message, Transport::Stdio)
+            ClientInfo::from_request(message, Transport::Stdio)
         } else {
             if message.method.as_deref() == Some("initialize") {
                 *client = client.as_proxy(meta::is_proxy(message));
@@ -235,21 +242,21 @@ impl<W: Write + Send + 'static> Connection<W> {
         };
         let request =
             Request { line: text.to_owned(), id, client: asks, cancel: Cancel::default() };
-        if is_brief(message) {
-            self.write_soon(Brief::Request(request));
+        if is_immediate(message) {
+            self.write_soon(ImmediateResponse::Request(request));
             return;
         }
         match self.requests.submit(request) {
-            Submitted::Run(request) => self.run(request),
-            Submitted::Queued => {}
-            Submitted::Refused(request) => {
+            Submission::Run(request) => self.run(request),
+            Submission::Queued => {}
+            Submission::Refused(request) => {
                 let failure = JsonRpcError::new(INTERNAL, "server is at capacity; retry later");
                 self.say(failure.response(&request.id));
             }
         }
     }
 
-    /// Answers `request` on a thread, and then what is queued.
+    /// Answers `request` on a new thread, and then queued ones.
     fn run(&self, request: Request) {
         let id = request.id.clone();
         let (server, output) = (self.server.clone(), Arc::clone(&self.output));
@@ -260,28 +267,28 @@ impl<W: Write + Send + 'static> Connection<W> {
                 if let Some(line) = request.response(&server) {
                     write(&output, &line);
                 }
-                match requests.finished(&request.id.key()) {
+                match requests.finish(&request.id.key()) {
                     Some(next) => request = next,
                     None => return,
                 }
             }
         });
         if spawned.is_err() {
-            // Nothing is queued: there are fewer threads than there may be.
-            drop(self.requests.finished(&id.key()));
+            // Nothing is queued, because fewer threads are running than allowed.
+            drop(self.requests.finish(&id.key()));
             self.say(JsonRpcError::new(INTERNAL, "no thread could be started").response(&id));
         }
     }
 
     fn say(&self, line: String) {
-        self.write_soon(Brief::Line(line));
+        self.write_soon(ImmediateResponse::Line(line));
     }
 
-    fn write_soon(&self, brief: Brief) {
-        self.requests.locked().brief += 1;
-        // It waits only where the client has left very many answers unread. The receiver is there as
-        // long as this is.
-        let _ = self.brief.send(brief);
+    fn write_soon(&self, immediate: ImmediateResponse) {
+        self.requests.lock().immediate += 1;
+        // Blocks only if the client has left very many responses unread. The receiver lives as long
+        // as this.
+        let _ = self.immediate.send(immediate);
     }
 }
 
@@ -289,23 +296,23 @@ fn write_brief<W: Write>(
     server: &MemoryServer,
     requests: &Requests,
     output: &Mutex<W>,
-    written: &Receiver<Brief>,
+    written: &Receiver<ImmediateResponse>,
 ) {
-    while let Ok(brief) = written.recv() {
-        let line = match brief {
-            Brief::Line(line) => Some(line),
-            Brief::Request(request) => request.response(server),
+    while let Ok(immediate) = written.recv() {
+        let line = match immediate {
+            ImmediateResponse::Line(line) => Some(line),
+            ImmediateResponse::Request(request) => request.response(server),
         };
         if let Some(line) = line {
             write(output, &line);
         }
-        requests.locked().brief -= 1;
-        requests.fewer.notify_all();
+        requests.lock().immediate -= 1;
+        requests.finished_signal.notify_all();
     }
 }
 
 fn write<W: Write>(output: &Mutex<W>, line: &str) {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-    // A client that is gone will be noticed where it is read from.
+    // A closed client is detected by the reader.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }

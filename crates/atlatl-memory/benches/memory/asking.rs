@@ -1,10 +1,10 @@
-//! Asking: recall, search, a page of a listing and one memory.
+//! Reads: recall, search, a page of a listing, and one memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atlatl_memory::{
-    Filter, MOST_HITS, MemoryStore, Need, Order, RecallRequest, RecallService, SearchRequest,
+    Filter, MAX_HITS, MemoryStore, Need, Order, RecallRequest, RecallService, SearchRequest,
     SearchService, SqliteStore,
 };
 use chrono::{DateTime, Utc};
@@ -20,9 +20,9 @@ use crate::questions;
 use crate::supply::Supply;
 
 const PAGE: usize = 50;
-/// How many the store is asked for so that 50 are right: the services' own number.
-const CANDIDATES: usize = MOST_HITS;
-/// How often the quick operations are measured.
+/// How many candidates the services request to return the best 50.
+const CANDIDATES: usize = MAX_HITS;
+/// The number of measurements of fast operations.
 const QUICK: usize = 2000;
 
 pub(crate) fn rows(place: &Place, store: SqliteStore, supply: &Supply) -> Vec<Value> {
@@ -32,9 +32,9 @@ pub(crate) fn rows(place: &Place, store: SqliteStore, supply: &Supply) -> Vec<Va
     let store: Arc<dyn MemoryStore> = Arc::new(store);
     let known = Supply::stored();
     let (any, all) = (questions::any(&known), questions::all(&known));
-    // An answer of thousands takes a while: a third of the questions, of every length and rareness.
+    // A result of thousands takes long: a third of the queries, of every length and rarity.
     let third: Vec<String> = any.iter().step_by(3).cloned().collect();
-    // Both ways have asked before, and have their statements.
+    // Both ways have run before, and have prepared their statements.
     for question in any.iter().take(5) {
         let expression = expression(question, Need::Any);
         assert!(bare.find(&expression, CANDIDATES, PAGE).ids.len() <= PAGE);
@@ -49,8 +49,8 @@ pub(crate) fn rows(place: &Place, store: SqliteStore, supply: &Supply) -> Vec<Va
     ]
 }
 
-/// How long one row may take. Questions that are left over then are left out, which the number of
-/// those that were asked shows.
+/// The time limit of one row. The remaining queries are skipped, which the number of measurements
+/// shows.
 fn patience() -> Duration {
     let seconds = std::env::var("ATLATL_BENCH_SECONDS").map(|text| text.parse());
     Duration::from_secs(seconds.map_or(900, |seconds| seconds.expect("a number of seconds")))
@@ -86,7 +86,7 @@ fn recalls(
         let expression = expression(question, Need::Any);
         let (ours, theirs) = pair.time(
             || recall(store, question, bare.now, limit),
-            || bare.find(&expression, candidates, limit.unwrap_or(MOST_HITS)),
+            || bare.find(&expression, candidates, limit.unwrap_or(MAX_HITS)),
         );
         size.add(question, &ours, &theirs);
         if let Some(limit) = limit {
@@ -123,7 +123,7 @@ fn searches(store: &Arc<dyn MemoryStore>, bare: &Bare, questions: &[String]) -> 
     size.row(&pair, "search, the best 50")
 }
 
-/// How large the answers were.
+/// The size of the results.
 #[derive(Default)]
 struct Size {
     questions: u64,

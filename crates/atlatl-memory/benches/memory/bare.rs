@@ -1,16 +1,17 @@
-//! Bare: the statements of the store, asked through `rusqlite` alone, rows read to their JSON text.
+//! The baseline: the statements of the store through `rusqlite` alone, reading rows up to their
+//! JSON text.
 //!
-//! They are written here a second time. What keeps them the same is that every answer is compared
-//! with ours, ids, order and totals.
+//! The statements are repeated here. Every result is compared with the store's ids, order and
+//! totals, which keeps them the same.
 
 use std::path::Path;
 
-use atlatl_memory::{Need, Position, Terms};
+use atlatl_memory::{ListPosition, Need, Terms};
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use rusqlite::{Connection, OpenFlags, params};
 
-/// The store's own settings of a connection.
+/// The store's connection settings.
 const SETTINGS: &str = "
     PRAGMA synchronous = FULL;
     PRAGMA fullfsync = ON;
@@ -34,13 +35,13 @@ pub(crate) fn connect(path: &Path, how: OpenFlags) -> Connection {
     db
 }
 
-/// A connection that reads, at a time.
+/// A reading connection, at a time.
 pub(crate) struct Bare {
     pub(crate) db: Connection,
     pub(crate) now: DateTime<Utc>,
 }
 
-/// What a question gave: ids, how many there are in all, and the bytes of JSON that were read.
+/// The result of a query: ids, the total, and the bytes of JSON read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) ids: Vec<u128>,
@@ -49,7 +50,7 @@ pub(crate) struct Answer {
 }
 
 impl Bare {
-    /// The best `candidates`, how many there are, and the JSON of the first `limit`.
+    /// The best `candidates`, the total, and the JSON of the first `limit`.
     pub(crate) fn find(&self, question: &str, candidates: usize, limit: usize) -> Answer {
         let now = self.now.timestamp_micros();
         let transaction = self.db.unchecked_transaction().expect("a transaction");
@@ -88,7 +89,7 @@ impl Bare {
         Answer { ids: ids.iter().map(|id| u128::from_be_bytes(*id)).collect(), total, bytes }
     }
 
-    /// The JSON of the best `limit` by one statement, and no total: the least one can ask.
+    /// The JSON of the best `limit` by one statement without a total: the minimum.
     pub(crate) fn least(&self, question: &str, limit: usize) -> usize {
         let now = self.now.timestamp_micros();
         self.db
@@ -106,7 +107,7 @@ impl Bare {
     }
 
     /// A page of a listing.
-    pub(crate) fn list(&self, after: &Position, limit: u32) -> Answer {
+    pub(crate) fn list(&self, after: &ListPosition, limit: u32) -> Answer {
         let now = self.now.timestamp_micros();
         let jsons: Vec<String> = self
             .db
@@ -138,7 +139,7 @@ pub(crate) fn blob(id: &MemoryId) -> [u8; 16] {
     id.as_u128().to_be_bytes()
 }
 
-/// The words of a question in the index's own language.
+/// The words of a query in the syntax of the index.
 pub(crate) fn expression(question: &str, need: Need) -> String {
     let with = if need == Need::All { " AND " } else { " OR " };
     let phrases = Terms::parse(question, need).phrases.into_iter().map(|phrase| {

@@ -1,12 +1,12 @@
-//! Bare put: the statements that store a memory, with values made beforehand.
+//! The baseline of writes: the statements that store a memory, with parameters computed beforehand.
 
-use atlatl_memory::indexed;
+use atlatl_memory::segment_for_index;
 use mif::{Memory, Namespace, Status};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::bare::blob;
 
-/// A memory as the tables take it.
+/// A memory as rows.
 pub(crate) struct Row {
     id: [u8; 16],
     memory_type: &'static str,
@@ -35,7 +35,11 @@ impl Row {
             confidence: memory.confidence().map(mif::UnitInterval::get),
             json: memory.to_json(),
             tags: memory.tags().to_vec(),
-            words: [indexed(title), indexed(&memory.content), indexed(&memory.tags().join(" "))],
+            words: [
+                segment_for_index(title),
+                segment_for_index(&memory.content),
+                segment_for_index(&memory.tags().join(" ")),
+            ],
         }
     }
 }

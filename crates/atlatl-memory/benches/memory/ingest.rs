@@ -1,9 +1,9 @@
-//! Ingest: memories stored durably, one by one and many at once, into two files that are the same.
+//! Writes: memories stored durably, one by one and in batches, into two identical files.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use atlatl_memory::{CaptureService, Clash, MemoryStore, Moment, SqliteStore};
+use atlatl_memory::{CaptureService, MemoryIdSeed, MemoryStore, OnConflict, SqliteStore};
 use mif::{Detail, Map, Memory};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
@@ -18,9 +18,9 @@ const SINGLES: usize = 300;
 const BATCHES: usize = 24;
 const BATCH_LEN: usize = 500;
 
-/// Measures on the store as it is, which has more afterwards.
+/// Measures on the existing store, which grows.
 pub(crate) fn rows(place: &Place, supply: &mut Supply) -> Vec<Value> {
-    // Whoever opens an empty file makes the tables; the last to close it empties the log.
+    // The first connection creates the tables; the last to close truncates the log.
     let _ = SqliteStore::open(&place.ours()).expect("a store");
     place.copy();
     let store: Arc<dyn MemoryStore> = Arc::new(SqliteStore::open(&place.ours()).expect("a store"));
@@ -36,7 +36,7 @@ fn singles(store: &Arc<dyn MemoryStore>, bare: &mut Connection, supply: &mut Sup
     let service = CaptureService::new(store.clone());
     let mut pair = Pair::default();
     for mut memory in supply.take(SINGLES) {
-        // What a capture works out; the rest is there.
+        // What a capture infers; the rest is given.
         memory.wiki_links =
             Some(mif::wiki_links_in(&memory.content)).filter(|links| !links.is_empty());
         let (fields, at) = (fields(&memory), moment(&memory));
@@ -56,14 +56,14 @@ fn batches(store: &dyn MemoryStore, bare: &mut Connection, supply: &mut Supply) 
         let memories = supply.take(BATCH_LEN);
         let rows: Vec<Row> = memories.iter().map(Row::of).collect();
         pair.time(
-            || store.put(&memories, Clash::Keep).expect("put"),
+            || store.put(&memories, OnConflict::Keep).expect("put"),
             || bare_put::put(bare, &rows),
         );
     }
     pair.row("put 500 at once")
 }
 
-/// What a client says of a memory.
+/// The fields that a client sends.
 fn fields(memory: &Memory) -> Map {
     let mut fields = memory.at(Detail::Full);
     fields.shift_remove("id");
@@ -71,12 +71,12 @@ fn fields(memory: &Memory) -> Map {
     fields
 }
 
-/// The moment that gives a captured memory its own id again.
-fn moment(memory: &Memory) -> Moment {
-    Moment { now: memory.created.instant().to_utc(), random: memory.id.as_u128() }
+/// The seed that gives a captured memory its original id.
+fn moment(memory: &Memory) -> MemoryIdSeed {
+    MemoryIdSeed { now: memory.created.instant().to_utc(), random: memory.id.as_u128() }
 }
 
-/// How many memories a store has.
+/// Returns the number of memories in a store.
 fn stored(path: &Path) -> i64 {
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     db.query_row("SELECT count(*) FROM memory", [], |row| row.get(0)).expect("a count")

@@ -19,16 +19,16 @@ mod supply;
 use std::path::Path;
 use std::time::Instant;
 
-use atlatl_memory::{Clash, MemoryStore, SqliteStore};
+use atlatl_memory::{MemoryStore, OnConflict, SqliteStore};
 use serde_json::{Value, json};
 
 use self::place::Place;
 use self::supply::Supply;
 
 const SIZES: [usize; 2] = [100_000, 1_000_000];
-/// What our share may make of the bare time.
+/// The maximum ratio of our time to the baseline.
 const GOAL: f64 = 1.3;
-/// Memories that are put at once while the store is filled.
+/// The batch size of filling the store.
 const BATCH_LEN: usize = 500;
 
 fn main() {
@@ -52,7 +52,7 @@ fn main() {
     );
 }
 
-/// Fills the store up to `size` and measures everything there.
+/// Fills the store up to `size` and measures everything.
 fn step(place: &Place, supply: &mut Supply, size: usize) -> Value {
     let there = supply.taken();
     let begun = Instant::now();
@@ -64,7 +64,7 @@ fn step(place: &Place, supply: &mut Supply, size: usize) -> Value {
     let store = SqliteStore::open(&place.ours()).expect("a store");
     while supply.taken() < size {
         let batch = supply.take(BATCH_LEN.min(size - supply.taken()));
-        store.put(&batch, Clash::Keep).expect("put");
+        store.put(&batch, OnConflict::Keep).expect("put");
     }
     let seconds = begun.elapsed().as_secs_f64();
     let filled = left.is_none().then(|| json!({"memories": size - there, "seconds": seconds}));

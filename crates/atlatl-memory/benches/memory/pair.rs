@@ -1,4 +1,4 @@
-//! Pair: the same thing done in two ways, in turn, and what both took.
+//! Paired measurement: one operation in two ways, alternating.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Times both; which one is first changes each time.
+    /// Times both. The order alternates.
     pub(crate) fn time<A, B>(
         &mut self,
         ours: impl FnOnce() -> A,
@@ -26,7 +26,7 @@ impl Pair {
         }
     }
 
-    /// What it came to, in milliseconds.
+    /// The result in milliseconds.
     pub(crate) fn row(&self, name: &str) -> Value {
         let (ours, bare) = (Spread::of(&self.ours), Spread::of(&self.bare));
         json!({

@@ -1,11 +1,11 @@
-//! Place: the files that are measured, on the file system that holds the build.
+//! The measured files, on the file system of the build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// Where cargo lets benchmarks put their files.
+/// Cargo's directory for benchmark files.
 const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
 
 pub(crate) struct Place(TempDir);
@@ -13,13 +13,13 @@ pub(crate) struct Place(TempDir);
 impl Place {
     /// # Panics
     ///
-    /// Panics where the place is in memory: waiting for the disk would cost nothing there.
+    /// Panics on a tmpfs, where waiting for the disk would cost nothing.
     pub(crate) fn new() -> Self {
         fs::create_dir_all(FOLDER).expect("a folder for the benchmark");
         let directory =
             tempfile::Builder::new().prefix("bench-memory-").tempdir_in(FOLDER).expect("a place");
         let place = Self(directory);
-        assert!(place.kind() != "tmpfs", "{FOLDER} lies in memory");
+        assert!(place.kind() != "tmpfs", "{FOLDER} is on a tmpfs");
         place
     }
 
@@ -28,19 +28,19 @@ impl Place {
         self.0.path().join("ours.db")
     }
 
-    /// The one that is written without them.
+    /// The store that the baseline uses.
     pub(crate) fn bare(&self) -> PathBuf {
         self.0.path().join("bare.db")
     }
 
-    /// Makes the bare store a copy of ours. Nobody may have either open.
+    /// Copies our store to the bare store. Neither may be open.
     pub(crate) fn copy(&self) {
         let log = self.ours().with_extension("db-wal");
         assert!(log.metadata().map_or(0, |file| file.len()) == 0, "the log is in the file");
         fs::copy(self.ours(), self.bare()).expect("copied");
     }
 
-    /// Puts a store that was left by another run in the place of ours. Nobody may have it open.
+    /// Replaces our store by one of an earlier run. It must not be open.
     pub(crate) fn take(&self, left: &Path) {
         fs::remove_file(self.ours()).expect("ours is there");
         fs::rename(left, self.ours()).expect("one on the same file system");
@@ -48,12 +48,12 @@ impl Place {
 
     pub(crate) fn remove_bare(&self) {
         for name in ["bare.db", "bare.db-wal", "bare.db-shm"] {
-            // The last two go with the last connection.
+            // The last two are removed with the last connection.
             let _ = fs::remove_file(self.0.path().join(name));
         }
     }
 
-    /// The kind of the file system that is mounted nearest above.
+    /// Returns the type of the file system of the nearest mount point.
     pub(crate) fn kind(&self) -> String {
         testkit::file_system(self.0.path())
     }

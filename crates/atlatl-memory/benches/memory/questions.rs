@@ -1,4 +1,4 @@
-//! Questions: one to four words of the corpus, from rare to common.
+//! Queries: one to four words of the corpus, from rare to common.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,8 @@ use testkit::SplitMix64;
 
 const QUESTIONS: usize = 200;
 
-/// Questions for a recall, which any of the words answers. Every other one takes its words as often
-/// as they occur, so that most are common; the others from the list of all words, so that most are
-/// rare.
+/// Queries for a recall, in which any word matches. Every other query draws words by frequency, so
+/// that most are common; the others draw from the vocabulary, so that most are rare.
 pub(crate) fn any(memories: &[Memory]) -> Vec<String> {
     let occurring: Vec<&str> = memories.iter().flat_map(words).collect();
     let mut listed: BTreeMap<&str, u32> = BTreeMap::new();
@@ -27,8 +26,8 @@ pub(crate) fn any(memories: &[Memory]) -> Vec<String> {
         .collect()
 }
 
-/// Questions for a search, which needs all words: they come from one memory, so that there is an
-/// answer.
+/// Queries for a search, in which all words must match. They come from one memory, so that there is
+/// a hit.
 pub(crate) fn all(memories: &[Memory]) -> Vec<String> {
     let mut random = SplitMix64::new(8);
     (0..QUESTIONS)

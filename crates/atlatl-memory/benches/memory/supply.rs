@@ -1,12 +1,12 @@
-//! Supply: memories that never end, made as they are needed.
+//! An endless supply of memories, generated on demand.
 
 use std::collections::VecDeque;
 
 use mif::Memory;
 use testkit::corpus;
 
-/// Memories that are made at once. Each lot has the same months, so that a million of them do not
-/// take a century.
+/// The number of memories per lot. Each lot has the same months, so that a million of them do not
+/// span a century.
 const LOT: usize = 10_000;
 
 pub(crate) struct Supply {
@@ -20,7 +20,7 @@ impl Supply {
         Self { lot: VecDeque::new(), lots: 0, taken: 0 }
     }
 
-    /// The next `n`.
+    /// Returns the next `n`.
     pub(crate) fn take(&mut self, n: usize) -> Vec<Memory> {
         self.taken += n;
         let mut taken = Vec::new();
@@ -35,12 +35,12 @@ impl Supply {
         taken
     }
 
-    /// How many were taken.
+    /// The number of memories taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Some of those that are stored: of the first lot, which is.
+    /// Returns some of the stored memories, from the first lot.
     pub(crate) fn stored() -> Vec<Memory> {
         corpus::memories(LOT, 1)
     }

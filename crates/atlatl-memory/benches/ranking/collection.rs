@@ -1,4 +1,4 @@
-//! Collection: the gold memories, the distractors around them and the graded queries.
+//! The collection: gold memories, distractors, and graded queries.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/data/ranking");
-/// Of the distractors, as the set's own description says it.
+/// The SHA-256 of the distractors, as in the description of the collection.
 const DISTRACTORS: &str = "06df8da3c5ceeedc50180e36484e49633fe0478bca2cfa5e631aa36e6fbe205f";
 
 pub(crate) struct Query {
     pub(crate) text: String,
     pub(crate) kind: String,
-    /// Grades by memory: 2 answers, 1 belongs to it.
+    /// Grades by memory: 2 answers the query, 1 is related.
     pub(crate) relevant: HashMap<u128, u8>,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Collection {
     pub(crate) memories: Vec<Memory>,
     pub(crate) gold: usize,
     pub(crate) queries: Vec<Query>,
-    /// Of all memories, so that vectors of another set are not taken for theirs.
+    /// A digest of all memories, so that vectors of another collection are not reused.
     pub(crate) sha256: String,
 }
 
 impl Collection {
-    /// Reads the set and makes its distractors.
+    /// Reads the collection and generates its distractors.
     pub(crate) fn read() -> Self {
         let facts = file("facts.jsonl");
         let made = Command::new("python3").arg(Path::new(FOLDER).join("distractors.py")).output();
@@ -82,7 +82,7 @@ fn query(line: &Value, keys: &HashMap<&str, u128>) -> Query {
     }
 }
 
-/// All were made at one time: time must not tell them apart.
+/// All have one creation time, so that time does not affect the ranking.
 fn memory(i: usize, line: &Value) -> Memory {
     let mut object = line.clone();
     let fields = object.as_object_mut().expect("an object");

@@ -1,14 +1,14 @@
-//! Figures: what a ranking is worth.
+//! Quality measures of a ranking.
 
 use serde_json::{Value, json};
 
 use crate::collection::Query;
 
 const DEPTH: usize = 10;
-/// How many answers are looked through for relevant ones.
+/// The cutoff rank.
 pub(crate) const FOUND: usize = 50;
 
-/// The figures of one way, over all queries and over each kind.
+/// The measures of one ranking, over all queries and by kind.
 #[derive(Default)]
 pub(crate) struct Figures(Vec<(String, bool, f64, f64)>);
 
@@ -38,7 +38,8 @@ impl Figures {
     }
 }
 
-/// Gains are `2^grade - 1`, discounted by the logarithm of the place, beside the best order.
+/// nDCG: gains are `2^grade - 1`, discounted by the logarithm of the rank, relative to the ideal
+/// order.
 fn ndcg(query: &Query, ranking: &[u128]) -> f64 {
     let gain = |grades: &mut dyn Iterator<Item = u8>| {
         let discounted = grades
@@ -53,7 +54,7 @@ fn ndcg(query: &Query, ranking: &[u128]) -> f64 {
     gain(&mut ranking.iter().map(grade)) / gain(&mut best.into_iter())
 }
 
-/// The share of the relevant, of either grade, among the first answers.
+/// Recall: the share of relevant memories of either grade among the first hits.
 #[expect(clippy::cast_precision_loss, reason = "a handful")]
 fn recall(query: &Query, ranking: &[u128]) -> f64 {
     let first = &ranking[..ranking.len().min(FOUND)];

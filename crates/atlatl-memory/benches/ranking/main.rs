@@ -1,4 +1,4 @@
-//! How well the ranking set is answered: by words, by vectors, by both, with two real models.
+//! Ranking quality on the graded collection: by words, by vectors and by both, with two real models.
 //!
 //! `cargo xtask bench ranking` runs it and keeps the results. Prints one JSON object.
 //! `ATLATL_CACHE` has the models (`.ci/models` puts them there) and keeps the vectors.

@@ -1,4 +1,4 @@
-//! Ways: the services that rank, each with what it is given.
+//! The compared rankings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
-    Clash, Embedder, Found, MemoryStore, Mode, RankedBy, RecallRequest, RecallService,
-    SearchRequest, SearchService, SqliteStore, embed_missing,
+    Embedder, MemoryStore, Mode, OnConflict, RankedBy, RecallRequest, RecallService, SearchRequest,
+    SearchResults, SearchService, SqliteStore, embed_missing,
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::collection::{Collection, Query};
 use crate::figures::{FOUND, Figures};
 
-/// The models, by their folder, and what they are.
+/// The models, by directory and name.
 const MODELS: [(&str, &str); 2] =
     [("wordllama", "static table of words, 256 numbers"), ("minilm", "MiniLM-L6 (BERT), 384")];
 
@@ -23,7 +23,7 @@ pub(crate) fn rows(collection: &Collection, cache: &Path) -> Vec<Value> {
     let folder = cache.join("bench-data");
     let path = folder.join(format!("ranking-{}.db", &collection.sha256[..16]));
     let store: Arc<dyn MemoryStore> = Arc::new(SqliteStore::open(&path).expect("a store"));
-    store.put(&collection.memories, Clash::Keep).expect("put");
+    store.put(&collection.memories, OnConflict::Keep).expect("put");
     let mut rows = vec![row(collection, "lexical", None, |query| recall(&store, None, query))];
     for (name, what) in MODELS {
         let directory = cache.join("models").join(name);
@@ -45,7 +45,7 @@ fn row(
     collection: &Collection,
     way: &str,
     model: Option<&str>,
-    mut rank: impl FnMut(&Query) -> Found,
+    mut rank: impl FnMut(&Query) -> SearchResults,
 ) -> Value {
     let mut figures = Figures::default();
     let begun = Instant::now();
@@ -66,13 +66,17 @@ fn row(
     })
 }
 
-fn recall(store: &Arc<dyn MemoryStore>, model: Option<&Arc<dyn Embedder>>, query: &Query) -> Found {
+fn recall(
+    store: &Arc<dyn MemoryStore>,
+    model: Option<&Arc<dyn Embedder>>,
+    query: &Query,
+) -> SearchResults {
     let mut request = RecallRequest::new(&query.text, now());
     request.limit = Some(FOUND);
     RecallService::new(store.clone(), model.cloned()).found(&request).expect("an answer")
 }
 
-fn near(store: &Arc<dyn MemoryStore>, model: &Arc<dyn Embedder>, query: &Query) -> Found {
+fn near(store: &Arc<dyn MemoryStore>, model: &Arc<dyn Embedder>, query: &Query) -> SearchResults {
     let mut request = SearchRequest::new(&query.text, now());
     request.mode = Mode::Vector;
     request.limit = Some(FOUND);
@@ -82,7 +86,7 @@ fn near(store: &Arc<dyn MemoryStore>, model: &Arc<dyn Embedder>, query: &Query) 
     found
 }
 
-/// Makes the vectors that are missing; those of an earlier run are there.
+/// Makes missing vectors; those of an earlier run are reused.
 fn filled(store: &dyn MemoryStore, model: &dyn Embedder) -> Value {
     let begun = Instant::now();
     let mut memories = 0;

@@ -1,13 +1,13 @@
-//! Bare: statements sent by a pool without a store around it.
+//! The baseline: statements sent by a connection pool without the store.
 //!
-//! They are the very ones that the store sent, with the same values; here they are prepared once by
-//! connection, the superuser sends them, so that no policy runs, and a row is not made a memory. A
-//! read has no transaction around it. Who the tenant is, which the tables' defaults and the function
-//! that finds words ask for, is told before and not timed.
+//! They are the recorded statements of the store with the same parameters. They are prepared once
+//! per connection, run as superuser without policies, and rows are not parsed into memories. A read
+//! has no transaction. The tenant setting, which column defaults and the search function use, is
+//! set before and not timed.
 
 use std::time::{Duration, Instant};
 
-use atlatl_memory::Recorded;
+use atlatl_memory::RecordedStatement;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
@@ -32,25 +32,25 @@ impl Bare {
     }
 }
 
-/// Whether what is sent must be all or nothing.
+/// Whether the statements form a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
     None,
     Transaction,
 }
 
-/// Sends the statements one after the other; how long that took, and how many rows they gave.
+/// Sends the statements one after the other. Returns the time and the number of rows.
 pub(crate) async fn send(
     pool: &Pool,
     tenant: &str,
-    statements: &[Recorded],
+    statements: &[RecordedStatement],
     frame: Frame,
 ) -> (Duration, usize) {
     let begun = Instant::now();
     let mut connection = pool.get().await.expect("a connection");
     let waited = begun.elapsed();
     let told = "SELECT set_config('atlatl.tenant', $1, false)";
-    connection.query(told, &[&tenant]).await.expect("the tenant is told");
+    connection.query(told, &[&tenant]).await.expect("the tenant is set");
     let mut prepared = Vec::new();
     for one in statements {
         let statement = connection.prepare_typed_cached(&one.sql, &one.types).await;
@@ -71,7 +71,11 @@ pub(crate) async fn send(
     (waited + took, rows)
 }
 
-async fn run(client: &impl Sends, statements: &[Recorded], prepared: &[Statement]) -> usize {
+async fn run(
+    client: &impl Sends,
+    statements: &[RecordedStatement],
+    prepared: &[Statement],
+) -> usize {
     let mut rows = 0;
     for (one, statement) in statements.iter().zip(prepared) {
         let values: Vec<&(dyn ToSql + Sync)> =

@@ -1,14 +1,14 @@
-//! Database: a server of its own, our schema in it, and the two ways to reach it.
+//! The database: its own server with the schema, and the two ways to connect.
 
 use atlatl_memory::{Postgres, PostgresOptions};
 use serde_json::{Map, Value};
 use testkit::postgres::{APP, OWNER, Server};
 
-/// As many for ours as for the bare way.
+/// The number of connections of either way.
 pub(crate) const CONNECTIONS: usize = 8;
 
-/// Enough memory that the tables of the largest size are not read from the disk again and again.
-/// `fsync` stays on: what is acknowledged is durable.
+/// Enough memory that the tables of the largest size are not read from disk repeatedly. `fsync`
+/// stays on, so that acknowledged writes are durable.
 const SETTINGS: [&str; 6] = [
     "fsync=on",
     "synchronous_commit=on",
@@ -33,7 +33,7 @@ impl Database {
         Self { server, name, postgres }
     }
 
-    /// How the bare way comes in: nothing is checked for it.
+    /// The baseline's login, to which no policy applies.
     pub(crate) fn superuser(&self) -> String {
         self.server.url("postgres", &self.name)
     }
@@ -42,7 +42,7 @@ impl Database {
         self.sql("SHOW server_version")
     }
 
-    /// What was set, as the server says it.
+    /// The settings as the server reports them.
     pub(crate) fn settings(&self) -> Value {
         let name = |setting: &&str| setting.split('=').next().map(str::to_owned);
         let shown = SETTINGS.iter().filter_map(name).map(|name| {
@@ -52,7 +52,7 @@ impl Database {
         Value::Object(shown.collect::<Map<_, _>>())
     }
 
-    /// Removes what is dead, counts what is there, and writes everything out.
+    /// Vacuums, analyzes and checkpoints.
     pub(crate) fn tidy(&self) {
         self.sql("VACUUM ANALYZE");
         self.sql("CHECKPOINT");
@@ -66,7 +66,7 @@ impl Database {
         self.server.sql(&self.name, sql)
     }
 
-    /// The kind of the file system that holds the tables.
+    /// The type of the file system of the tables.
     pub(crate) fn file_system(&self) -> String {
         testkit::file_system(&self.server.socket())
     }

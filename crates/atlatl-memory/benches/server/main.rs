@@ -32,7 +32,7 @@ use self::supply::Supply;
 use self::tenants::Tenants;
 
 const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
-/// What our share may make of the bare time.
+/// The maximum ratio of our time to the baseline.
 const READ_GOAL: f64 = 1.25;
 const WRITE_GOAL: f64 = 1.3;
 
@@ -61,7 +61,7 @@ fn main() {
     );
 }
 
-/// Fills the tables up to `size` and measures everything there.
+/// Fills the tables up to `size` and measures everything.
 fn step(
     database: &Database,
     tenants: &Tenants,
@@ -72,7 +72,7 @@ fn step(
     let begun = Instant::now();
     let (new, largest, median) = tenants.fill(supply, size);
     let seconds = begun.elapsed().as_secs_f64();
-    // What the database does by itself after a while, and would else do while we measure.
+    // Maintenance that the database would otherwise do during the measurement.
     database.tidy();
     let bytes = database.bytes();
     json!({
@@ -85,7 +85,7 @@ fn step(
     })
 }
 
-/// How many wanted a processor in the last minute: others may work beside us.
+/// The load average of the last minute, since other programs may be running.
 fn load_average() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').next()?.parse().ok()

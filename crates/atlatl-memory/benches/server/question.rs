@@ -1,41 +1,41 @@
-//! Question: one thing that is asked of a store, and the statements that ask it.
+//! A measured operation, and its statements.
 
 use std::sync::Arc;
 
 use atlatl_memory::{
-    CaptureService, Clash, Filter, MemoryStore, Moment, Order, Position, PostgresStore,
-    RecallRequest, RecallService, Recorded, recorded,
+    CaptureService, Filter, ListPosition, MemoryIdSeed, MemoryStore, OnConflict, Order,
+    PostgresStore, RecallRequest, RecallService, RecordedStatement, record_statements,
 };
 use chrono::{DateTime, Utc};
 use mif::{Map, Memory, MemoryId};
 
 use crate::bare::Frame;
 
-/// How many answers are wanted.
+/// The number of hits.
 pub(crate) const PAGE: usize = 50;
 
-/// What is asked.
+/// The operation.
 pub(crate) enum Ask {
     Recall(String),
-    Page(Position),
+    Page(ListPosition),
     Get(MemoryId),
-    Capture(Map, Moment),
-    Put(Vec<Memory>),
+    Capture(Map, MemoryIdSeed),
+    PutOutcome(Vec<Memory>),
 }
 
 pub(crate) struct Question {
     pub(crate) ask: Ask,
-    /// Who asks.
+    /// The tenant of the store's run.
     store: Arc<dyn MemoryStore>,
-    /// For whom the statements are sent bare.
+    /// The tenant of the baseline's run.
     pub(crate) tenant: String,
-    /// What the store sends.
-    pub(crate) statements: Vec<Recorded>,
+    /// The statements of the store.
+    pub(crate) statements: Vec<RecordedStatement>,
 }
 
 impl Question {
-    /// Asks once, so that it is known what is sent. A write is done for `recorder`, who is someone
-    /// else: it can be done once by each.
+    /// Runs once to record the statements. A write runs for `recorder`, another tenant, since each
+    /// tenant can do it once.
     pub(crate) fn record(
         ask: Ask,
         store: &PostgresStore,
@@ -45,17 +45,17 @@ impl Question {
         let asker: Arc<dyn MemoryStore> = Arc::new(recorder.unwrap_or(store).clone());
         let mut question =
             Self { ask, store: asker.clone(), tenant: tenant.to_owned(), statements: Vec::new() };
-        let (_, statements) = recorded(|| question.ask(&asker));
+        let (_, statements) = record_statements(|| question.ask(&asker));
         assert!(!statements.is_empty(), "nothing was sent");
         question.statements = statements;
         question.store = Arc::new(store.clone());
         question
     }
 
-    /// Whether the statements belong together.
+    /// Whether the statements form a transaction.
     pub(crate) fn frame(&self) -> Frame {
         match self.ask {
-            Ask::Capture(..) | Ask::Put(_) => Frame::Transaction,
+            Ask::Capture(..) | Ask::PutOutcome(_) => Frame::Transaction,
             Ask::Recall(_) | Ask::Page(_) | Ask::Get(_) => Frame::None,
         }
     }
@@ -64,7 +64,7 @@ impl Question {
         self.ask(&self.store)
     }
 
-    /// Asks a store; how many memories came back.
+    /// Runs on a store. Returns the number of memories.
     fn ask(&self, store: &Arc<dyn MemoryStore>) -> usize {
         match &self.ask {
             Ask::Recall(query) => {
@@ -84,7 +84,7 @@ impl Question {
                 service.capture(fields.clone(), *at).expect("captured");
                 1
             }
-            Ask::Put(memories) => store.put(memories, Clash::Keep).expect("put").len(),
+            Ask::PutOutcome(memories) => store.put(memories, OnConflict::Keep).expect("put").len(),
         }
     }
 }

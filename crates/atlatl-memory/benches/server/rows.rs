@@ -1,8 +1,8 @@
-//! Rows: what is measured, each by one client and by four.
+//! The measured rows, each with one client and with four.
 
 use std::time::Duration;
 
-use atlatl_memory::{Filter, MemoryStore, Moment, Order, PostgresStore};
+use atlatl_memory::{Filter, MemoryIdSeed, MemoryStore, Order, PostgresStore};
 use mif::{Detail, Map, Memory};
 use serde_json::{Value, json};
 use testkit::SplitMix64;
@@ -16,7 +16,7 @@ use crate::tenants::Tenants;
 use crate::turns;
 
 const CLIENTS: [usize; 2] = [1, 4];
-/// How often each is asked, where the time suffices.
+/// The number of measurements, if the time suffices.
 const SLOW: usize = 400;
 const QUICK: usize = 600;
 const SINGLES: usize = 300;
@@ -26,11 +26,11 @@ const BATCH_LEN: usize = 500;
 pub(crate) struct Rows<'a> {
     tenants: &'a Tenants,
     bare: Bare,
-    /// Who has what is written for a measurement: ours, and ours while it is recorded.
+    /// The tenants of written memories: the store's, and the recorder's.
     writers: [PostgresStore; 2],
 }
 
-/// A tenant by a number.
+/// Returns a tenant by number.
 type Pick<'a> = &'a dyn Fn(usize) -> &'a PostgresStore;
 
 impl<'a> Rows<'a> {
@@ -64,7 +64,7 @@ impl<'a> Rows<'a> {
             let captures = supply.take(SINGLES);
             let captures = captures.iter().map(capture);
             add("write", "capture one", captures.map(|ask| self.write(ask)).collect());
-            let puts = (0..BATCHES).map(|_| Ask::Put(supply.take(BATCH_LEN)));
+            let puts = (0..BATCHES).map(|_| Ask::PutOutcome(supply.take(BATCH_LEN)));
             let mut row = turns::row(
                 "put 500 at once",
                 puts.map(|ask| self.write(ask)).collect(),
@@ -79,8 +79,8 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// A write: into one tenant while it is recorded, into another by the store, and bare into a
-    /// third, so that all three find the same.
+    /// A write: into one tenant for the recording, into another by the store, and into a third by
+    /// the baseline, so that all three have the same starting point.
     fn write(&self, ask: Ask) -> Question {
         let [ours, recorder] = &self.writers;
         Question::record(ask, ours, Some(recorder), "writes, bare")
@@ -106,12 +106,12 @@ fn read(store: &PostgresStore, ask: Ask) -> Question {
     Question::record(ask, store, None, store.name())
 }
 
-/// What a client says of a memory, and the moment that gives it its own id again.
+/// The fields that a client sends, and the seed that gives the memory its original id.
 fn capture(memory: &Memory) -> Ask {
     let mut fields: Map = memory.at(Detail::Full);
     fields.shift_remove("id");
     fields.shift_remove("created");
-    let at = Moment { now: memory.created.instant().to_utc(), random: memory.id.as_u128() };
+    let at = MemoryIdSeed { now: memory.created.instant().to_utc(), random: memory.id.as_u128() };
     Ask::Capture(fields, at)
 }
 
@@ -122,8 +122,8 @@ fn per_second(row: &Value) -> Value {
     json!({"ours": speed("ours"), "bare": speed("bare")})
 }
 
-/// How long one row may take. Questions that are left over then are left out, which the number of
-/// those that were asked shows.
+/// The time limit of one row. The remaining operations are skipped, which the number of
+/// measurements shows.
 fn patience() -> Duration {
     let seconds = std::env::var("ATLATL_BENCH_SECONDS").map(|text| text.parse());
     Duration::from_secs(seconds.map_or(60, |seconds| seconds.expect("a number of seconds")))

@@ -1,26 +1,27 @@
-//! Tenants: a thousand of them, a few large and most small.
+//! A thousand tenants, a few large and most small.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use atlatl_memory::{Clash, MemoryStore, PostgresStore};
+use atlatl_memory::{MemoryStore, OnConflict, PostgresStore};
 use mif::Memory;
 
 use crate::database::Database;
 use crate::supply::Supply;
 
 pub(crate) const COUNT: usize = 1000;
-/// How many fill at a time.
+/// The number of threads that fill the tables.
 pub(crate) const FILLING: usize = 4;
-/// Memories that are put at once.
+/// The batch size of filling.
 const BATCH_LEN: usize = 500;
-/// The share of the tenant in place n is as 1 to n and this: so the largest has 3 % of all.
+/// The share of the n-th tenant is proportional to 1 / (n + this), so that the largest has 3 % of
+/// all.
 const LEVEL: f64 = 6.0;
 
 pub(crate) struct Tenants {
     stores: Vec<PostgresStore>,
-    /// How many memories each has.
+    /// The number of memories of each tenant.
     filled: Vec<AtomicUsize>,
 }
 
@@ -33,18 +34,18 @@ impl Tenants {
         }
     }
 
-    /// Some of the ten largest, by turns.
+    /// Some of the ten largest, in rotation.
     pub(crate) fn large(&self, n: usize) -> &PostgresStore {
         &self.stores[n % 10]
     }
 
-    /// Some of the two hundred around the median, by turns.
+    /// Some of the two hundred around the median, in rotation.
     pub(crate) fn median(&self, n: usize) -> &PostgresStore {
         &self.stores[COUNT / 2 - 100 + n % 200]
     }
 
-    /// Puts what is missing to `size` in all; how many that were, and what the largest and the median
-    /// tenant have then.
+    /// Fills up to `size` in all. Returns how many were added, and the sizes of the largest and the
+    /// median tenant.
     pub(crate) fn fill(&self, supply: &mut Supply, size: usize) -> (usize, usize, usize) {
         let mut batches: Vec<(usize, Vec<Memory>)> = Vec::new();
         let mut new = 0;
@@ -57,7 +58,7 @@ impl Tenants {
                 let some = missing.min(BATCH_LEN);
                 batches.push((tenant, supply.take(some)));
                 missing -= some;
-                // So many at a time that they need no memory to speak of.
+                // Few enough at a time to need little memory.
                 if batches.len() == 400 {
                     self.put(std::mem::take(&mut batches));
                 }
@@ -73,14 +74,14 @@ impl Tenants {
         let fill = || {
             loop {
                 let Some((tenant, memories)) = left.lock().expect("no panic").pop() else { return };
-                self.stores[tenant].put(&memories, Clash::Keep).expect("put");
+                self.stores[tenant].put(&memories, OnConflict::Keep).expect("put");
             }
         };
         thread::scope(|scope| (0..FILLING).for_each(|_| drop(scope.spawn(fill))));
     }
 }
 
-/// How many of `size` memories the tenant in this place has, from 0.
+/// Returns how many of `size` memories the tenant at this rank has, from 0.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

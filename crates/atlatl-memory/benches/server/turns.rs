@@ -1,4 +1,4 @@
-//! Turns: the same questions asked in both ways, by some clients at a time, lot by lot in turn.
+//! Alternating measurement: the same operations in both ways by several clients, lot by lot.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,10 +10,10 @@ use crate::bare::{Bare, send};
 use crate::pair::Spread;
 use crate::question::Question;
 
-/// Questions of each client before it is the other way's turn.
+/// The number of operations per client and turn.
 const LOT: usize = 10;
 
-/// Asks all, or as many as the time allows; what it came to, in milliseconds.
+/// Runs all, or as many as the time allows. Returns the result in milliseconds.
 pub(crate) fn row(
     name: &str,
     questions: Vec<Question>,
@@ -61,7 +61,7 @@ pub(crate) fn row(
     })
 }
 
-/// How long the clients were busy, each on average.
+/// The average busy time of the clients.
 #[expect(clippy::cast_precision_loss, reason = "a few")]
 fn sum(times: &[Duration], clients: usize) -> f64 {
     times.iter().sum::<Duration>().as_secs_f64() / clients as f64
@@ -69,7 +69,7 @@ fn sum(times: &[Duration], clients: usize) -> f64 {
 
 type Timed = Vec<(Duration, (usize, usize))>;
 
-/// Each client is a thread, and waits.
+/// Each client is a thread, and blocks.
 fn by_the_store(questions: &[Question], shares: &[Vec<usize>]) -> Timed {
     let one = |&n: &usize| {
         let begun = Instant::now();

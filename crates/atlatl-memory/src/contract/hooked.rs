@@ -1,32 +1,32 @@
-//! Hooked: a store with a hook before each call, for the injection of faults.
+//! A store wrapper with a hook before each call, for fault injection.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-use crate::filter::Filter;
-use crate::order::{Listed, Order, Position};
-use crate::query_text::Terms;
+use crate::listing::{Filter, ListPosition, MemoryPage, Order};
+use crate::search::query::Terms;
 use crate::store::{
-    Change, Clash, Match, Matches, MemoryStore, Put, Repaired, StoreError, Unembedded,
+    Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
+    Unembedded, UpdateFn,
 };
 
-/// A store that calls a function with the name of each method before the method. The function may wait,
-/// fail or panic.
+/// A store that calls a function with the name of each method before it runs the method. The
+/// function may wait, fail or panic.
 pub struct Hooked<F> {
     store: Arc<dyn MemoryStore>,
     hook: F,
 }
 
 impl<F: Fn(&'static str) -> Result<(), StoreError> + Send + Sync> Hooked<F> {
-    /// The same store with `hook` before each call.
+    /// Wraps `store` with `hook`.
     pub fn new(store: Arc<dyn MemoryStore>, hook: F) -> Self {
         Self { store, hook }
     }
 }
 
-/// Hands each method on to the store below.
+/// Delegates each method to the wrapped store.
 macro_rules! hooked {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)* $(,)?) -> $gives:ty;)*) => {
         impl<F: Fn(&'static str) -> Result<(), StoreError> + Send + Sync> MemoryStore for Hooked<F> {
@@ -39,20 +39,20 @@ macro_rules! hooked {
 }
 
 hooked! {
-    fn put(&self, memories: &[Memory], clash: Clash) -> Vec<Put>;
+    fn put(&self, memories: &[Memory], on_conflict: OnConflict) -> Vec<PutOutcome>;
     fn get(&self, id: &MemoryId) -> Option<Memory>;
     fn get_all(&self, ids: &[MemoryId]) -> Vec<Memory>;
     fn ids(&self, first: &MemoryId, last: &MemoryId, limit: usize) -> Vec<MemoryId>;
-    fn update(&self, id: &MemoryId, change: Change<'_>) -> Option<Memory>;
+    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Option<Memory>;
     fn delete(&self, id: &MemoryId) -> bool;
     fn list(
         &self,
         filter: &Filter,
         order: Order,
-        after: Option<&Position>,
+        after: Option<&ListPosition>,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Listed;
+    ) -> MemoryPage;
     fn list_from(
         &self,
         filter: &Filter,
@@ -70,11 +70,11 @@ hooked! {
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Vec<Match>;
+    ) -> Vec<MemoryMatch>;
     fn unembedded(&self, model: &str, after: u64, limit: usize) -> Vec<Unembedded>;
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> ();
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Vec<MemoryId>;
-    fn repair(&self) -> Repaired;
+    fn repair(&self) -> RepairReport;
     fn is_index_behind(&self) -> bool;
     fn advance_index(&self) -> u64;
     fn lease(&self, task: &str, now: DateTime<Utc>, until: DateTime<Utc>) -> bool;

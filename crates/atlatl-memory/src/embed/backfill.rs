@@ -1,8 +1,7 @@
-//! Backfill: background embedding of memories that have no vector yet, so that no write waits for a
-//! model.
+//! Background embedding of memories that have no vector yet, so that no write waits for a model.
 //!
-//! One pool of threads serves every store of the process, whatever their number. A failure of the
-//! embedder pauses the whole pool: the stores share it. It is retried for ever, with backoff.
+//! One thread pool serves every store of the process. A failure of the embedder pauses the whole
+//! pool, because the stores share the embedder. It is retried forever with backoff.
 
 mod batch;
 
@@ -16,55 +15,56 @@ use self::batch::{Progress, Step};
 use super::{EmbedError, Embedder};
 use crate::store::{MemoryStore, StoreError};
 
-/// How often a store is polled without being notified: another process may have written.
+/// The interval at which a store is polled without a notification, since another process may have
+/// written.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// The least time between two such polls of the pool, whatever the number of stores.
+/// The minimum time between two such polls of the pool, for any number of stores.
 const POLL_SPACING: Duration = Duration::from_millis(200);
-/// The first and the longest pause after the embedder failed.
+/// The first and the maximum pause after the embedder failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
-/// The longest `Retry-After` that is respected.
+/// The maximum `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
-/// The least time between two reports of refused texts.
+/// The minimum time between two reports of refused texts.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What the backfill reports, once per change of its state.
+/// A state change of the backfill, reported once.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BackfillEvent<'a> {
     /// The embedder failed. No vectors are made until it works again; it is retried with backoff.
     Paused {
-        /// Why.
+        /// The error.
         error: &'a EmbedError,
     },
     /// The embedder works again.
     Resumed,
     /// Memories were stored without a vector, because the embedder refused their texts.
     Refused {
-        /// How many since the last report.
+        /// The number since the last report.
         memories: u64,
         /// The last refusal.
         error: &'a EmbedError,
     },
     /// A store failed. It is retried with backoff.
     StoreFailed {
-        /// Why.
+        /// The error.
         error: &'a (dyn Error + 'static),
     },
 }
 
-/// A pool of threads that makes the missing vectors of every registered store. Cheap to clone. The
-/// threads end when the last clone and the last [`BackfillQueue`] are dropped; a call of the model that
-/// is under way is not waited for.
+/// A thread pool that makes the missing vectors of every registered store. Cheap to clone. The
+/// threads end when the last clone and the last [`BackfillQueue`] are dropped, without waiting for
+/// a running call of the model.
 #[derive(Clone)]
 pub struct EmbeddingBackfill(Arc<Owner>);
 
-/// A registered store. It is unregistered when this is dropped.
+/// A registered store. It is unregistered on drop.
 pub struct BackfillQueue {
     owner: Arc<Owner>,
     id: u64,
 }
 
-/// Stops the threads, which share the state but not this.
+/// Stops the threads on drop. The threads share the state but not this.
 struct Owner(Arc<Shared>);
 
 struct Shared {
@@ -78,9 +78,9 @@ struct State {
     queues: HashMap<u64, Queue>,
     next_id: u64,
     /// Set while the embedder fails.
-    down: Option<Down>,
+    outage: Option<Outage>,
     polled_at: Option<Instant>,
-    /// Whether the failure of a store was reported and nothing worked since.
+    /// Whether the failure of a store was reported and nothing succeeded since.
     store_failed: bool,
     refused: u64,
     refused_reported_at: Option<Instant>,
@@ -88,22 +88,22 @@ struct State {
 
 struct Queue {
     store: Arc<dyn MemoryStore>,
-    /// Taken while a thread works on it.
+    /// `None` while a thread works on it.
     progress: Option<Progress>,
     due: Instant,
-    /// Whether the next turn is a poll, to which nothing drew attention.
+    /// Whether the next run is a poll, without a notification.
     poll: bool,
     backoff: Duration,
 }
 
-struct Down {
+struct Outage {
     retry_at: Instant,
     backoff: Duration,
-    /// Whether a thread checks the embedder right now.
+    /// Whether a thread is checking the embedder.
     checking: bool,
 }
 
-/// What a thread does next.
+/// The next task of a thread.
 enum Job {
     Check,
     Embed { id: u64, store: Arc<dyn MemoryStore>, progress: Progress },
@@ -112,7 +112,7 @@ enum Job {
 type Report = Arc<dyn Fn(BackfillEvent<'_>) + Send + Sync>;
 
 impl EmbeddingBackfill {
-    /// Starts a pool of `threads` threads over `embedder`. `report` hears of changes of state.
+    /// Starts a pool of `threads` threads over `embedder`. `report` receives state changes.
     #[expect(clippy::needless_pass_by_value, reason = "the threads share what is handed over")]
     pub fn start(
         embedder: Arc<dyn Embedder>,
@@ -132,7 +132,7 @@ impl EmbeddingBackfill {
         Ok(Self(owner))
     }
 
-    /// Registers a store: the vectors that it lacks are made from now on.
+    /// Registers a store. Its missing vectors are made from now on.
     pub fn register(&self, store: Arc<dyn MemoryStore>) -> BackfillQueue {
         let mut state = self.0.0.lock();
         let id = state.next_id;
@@ -152,7 +152,7 @@ impl EmbeddingBackfill {
 }
 
 impl BackfillQueue {
-    /// Says that the store has new memories.
+    /// Notifies the pool that the store has new memories.
     pub fn notify(&self) {
         let mut state = self.owner.0.lock();
         if let Some(queue) = state.queues.get_mut(&self.id) {
@@ -167,7 +167,7 @@ impl BackfillQueue {
 impl Drop for BackfillQueue {
     fn drop(&mut self) {
         let gone = self.owner.0.lock().queues.remove(&self.id);
-        // Not under the lock: the store may go with it.
+        // Outside the lock, because the store may be dropped with it.
         drop(gone);
     }
 }
@@ -196,7 +196,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to do; `None` when the pool is stopped.
+    /// Waits for the next task. Returns `None` when the pool is stopped.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -219,26 +219,26 @@ impl Shared {
         }
     }
 
-    /// The embedder failed; whether that is news.
-    fn pause(&self, asked: Option<Duration>) -> bool {
+    /// Pauses the pool because the embedder failed. Returns whether it was running.
+    fn pause(&self, retry_after: Option<Duration>) -> bool {
         let mut state = self.lock();
-        let news = state.down.is_none();
-        let backoff = state.down.as_ref().map_or(BACKOFF.0, |down| down.backoff);
-        let asked = asked.unwrap_or_default().min(MAX_RETRY_AFTER);
-        state.down = Some(Down {
-            retry_at: Instant::now() + backoff.max(asked),
+        let is_change = state.outage.is_none();
+        let backoff = state.outage.as_ref().map_or(BACKOFF.0, |outage| outage.backoff);
+        let retry_after = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        state.outage = Some(Outage {
+            retry_at: Instant::now() + backoff.max(retry_after),
             backoff: (backoff * 2).min(BACKOFF.1),
             checking: false,
         });
-        news
+        is_change
     }
 
     fn resume(&self) {
-        self.lock().down = None;
+        self.lock().outage = None;
         self.changed.notify_all();
     }
 
-    /// Puts a queue back. It is due `after` so long, unless it was notified meanwhile.
+    /// Returns a queue to the pool. It is due in `after`, unless it was notified meanwhile.
     fn put_back(&self, id: u64, progress: Progress, after: Duration, poll: bool, failed: bool) {
         let mut state = self.lock();
         if !failed {
@@ -258,14 +258,14 @@ impl Shared {
 }
 
 impl State {
-    /// The next job, or when there may be one.
+    /// Returns the next task, or the time when there may be one.
     fn job(&mut self, now: Instant) -> Result<Job, Option<Instant>> {
-        if let Some(down) = &mut self.down {
-            return match down.checking {
+        if let Some(outage) = &mut self.outage {
+            return match outage.checking {
                 true => Err(None),
-                false if down.retry_at > now => Err(Some(down.retry_at)),
+                false if outage.retry_at > now => Err(Some(outage.retry_at)),
                 false => {
-                    down.checking = true;
+                    outage.checking = true;
                     Ok(Job::Check)
                 }
             };
@@ -284,7 +284,7 @@ impl State {
         if queue.poll {
             self.polled_at = Some(now);
         }
-        // Until it is put back, only a notification clears it.
+        // Until the queue is returned, only a notification clears it.
         queue.poll = true;
         let progress = queue.progress.take().unwrap_or_default();
         Ok(Job::Embed { id: *id, store: Arc::clone(&queue.store), progress })
@@ -294,7 +294,7 @@ impl State {
 fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
     while let Some(job) = shared.next() {
         match job {
-            Job::Check => match caught(|| embedder.check()) {
+            Job::Check => match catch_panic(|| embedder.check()) {
                 Ok(Ok(())) => {
                     shared.resume();
                     report(BackfillEvent::Resumed);
@@ -303,9 +303,9 @@ fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
                 Err(_) => drop(shared.pause(None)),
             },
             Job::Embed { id, store, mut progress } => {
-                let step = caught(|| batch::step(&*store, embedder, &mut progress));
+                let step = catch_panic(|| batch::step(&*store, embedder, &mut progress));
                 match step {
-                    Ok(Ok(step)) => took(shared, report, id, progress, step),
+                    Ok(Ok(step)) => handle_step(shared, report, id, progress, step),
                     Ok(Err(error)) => store_failed(shared, report, id, progress, &error),
                     Err(panic) => store_failed(shared, report, id, Progress::default(), &panic),
                 }
@@ -314,8 +314,8 @@ fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
     }
 }
 
-/// Notes what a batch came to.
-fn took(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Step) {
+/// Handles the outcome of a batch.
+fn handle_step(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Step) {
     match step {
         Step::Idle => shared.put_back(id, progress, POLL_INTERVAL, true, false),
         Step::Stored | Step::Skipped | Step::Split => {
@@ -323,25 +323,25 @@ fn took(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Ste
         }
         Step::Refused(error) => {
             shared.put_back(id, progress, Duration::ZERO, false, false);
-            refused(shared, report, &error);
+            report_refusal(shared, report, &error);
         }
-        // An embedder that fails on every text but answers when it is checked is not flooded.
+        // Throttles an embedder that fails on every text but passes its check.
         Step::Deferred { in_a_row, .. } => {
             let pause = Duration::from_millis(250) * in_a_row.saturating_sub(1).min(40);
             shared.put_back(id, progress, pause, false, false);
         }
         Step::Failed { error, retry_after } => {
-            // Before the queue is put back: another thread must not ask at once.
-            let news = shared.pause(retry_after);
+            // Before the queue is returned, so that no other thread calls the embedder.
+            let is_change = shared.pause(retry_after);
             shared.put_back(id, progress, Duration::ZERO, false, false);
-            if news {
+            if is_change {
                 report(BackfillEvent::Paused { error: &error });
             }
         }
     }
 }
 
-fn refused(shared: &Shared, report: &Report, error: &EmbedError) {
+fn report_refusal(shared: &Shared, report: &Report, error: &EmbedError) {
     let memories = {
         let mut state = shared.lock();
         state.refused += 1;
@@ -362,13 +362,13 @@ fn store_failed(
     progress: Progress,
     error: &(dyn Error + 'static),
 ) {
-    let (news, backoff) = {
+    let (is_change, backoff) = {
         let mut state = shared.lock();
-        let news = !std::mem::replace(&mut state.store_failed, true);
-        (news, state.queues.get(&id).map_or(BACKOFF.0, |queue| queue.backoff))
+        let is_change = !std::mem::replace(&mut state.store_failed, true);
+        (is_change, state.queues.get(&id).map_or(BACKOFF.0, |queue| queue.backoff))
     };
     shared.put_back(id, progress, backoff, false, true);
-    if news {
+    if is_change {
         report(BackfillEvent::StoreFailed { error });
     }
 }
@@ -376,14 +376,15 @@ fn store_failed(
 /// A panic of a store or an embedder.
 #[derive(Debug, thiserror::Error)]
 #[error("the embedding of memories panicked")]
-struct Panicked;
+struct EmbeddingPanic;
 
-/// Runs `work`. One panic must not end the embedding of every other store.
-fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
+/// Runs `work` and catches panics. One panic must not end the embedding of other stores.
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, EmbeddingPanic> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| EmbeddingPanic)
 }
 
-/// Makes vectors for the next memories that have none, without retries; how many were stored.
+/// Embeds the next memories without a vector, without retries. Returns the number of stored
+/// vectors.
 pub fn embed_missing(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,

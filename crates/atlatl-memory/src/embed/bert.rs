@@ -1,31 +1,32 @@
-//! BERT: a sentence model, computed on this machine's processor.
-
-mod encoder;
+//! A BERT sentence model that runs on the CPU.
+//!
+//! The encoder is implemented here because candle-transformers, which has it among a hundred
+//! models, takes 100 s to compile.
 
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::{D, DType, Device, Tensor};
+use candle_nn::ops::softmax_last_dim;
+use candle_nn::{Embedding, LayerNorm, Linear, Module as _, VarBuilder};
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{Encoding, PostProcessor as _, Tokenizer, TruncationParams};
 
-use self::encoder::{Config, Encoder};
-use super::model_dir::ModelDir;
-use super::normalize::normalize;
-use super::{EmbedError, Embedder, none_blank};
+use super::local_model::ModelDir;
+use super::{EmbedError, Embedder, normalize, reject_blank};
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
-const SENTENCES: &str = "sentence_bert_config.json";
-const POOLING: &str = "1_Pooling/config.json";
-/// The most tokens in one batch, padding included: it bounds memory, which grows with them.
-const BATCH_TOKENS: usize = 4096;
+const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
+const POOLING_CONFIG: &str = "1_Pooling/config.json";
+/// The maximum number of tokens in one batch, including padding. It bounds memory.
+const MAX_BATCH_TOKENS: usize = 4096;
 
 /// A BERT sentence model: `config.json`, `tokenizer.json` and `model.safetensors`.
 ///
-/// A text's vector is the mean over its tokens. A directory in the form of sentence-transformers
-/// may say where a text is cut; one that says to pool otherwise is refused, since its vectors would
-/// be real numbers and wrong.
+/// The vector of a text is the mean over its tokens. A directory in the format of
+/// sentence-transformers may set the maximum input length. One that sets another kind of pooling is
+/// refused, since its vectors would be wrong.
 pub struct Bert {
     name: String,
     files: ModelDir,
@@ -41,29 +42,29 @@ impl Bert {
         let files = ModelDir::new(directory)?;
         let raw_config = files.read(CONFIG)?;
         let config: Config = files.json(CONFIG, &raw_config)?;
-        if !config.is_sound() {
-            return Err(files.wrong(CONFIG, "its sizes contradict each other", None));
+        if !config.is_valid() {
+            return Err(files.invalid(CONFIG, "its sizes contradict each other", None));
         }
         mean_pooling(&files)?;
-        let (longest, raw_sentences) = longest(&files, &config)?;
+        let (max_tokens, raw_sentences) = max_tokens(&files, &config)?;
 
         let (raw_tokenizer, mut tokenizer) = files.tokenizer()?;
-        files.fits(&tokenizer, config.vocab_size)?;
-        // Checked here: the library subtracts without looking.
+        files.check_rows(&tokenizer, config.vocab_size)?;
+        // Checked here, because the library subtracts without a check.
         let added = tokenizer.get_post_processor().map_or(0, |p| p.added_tokens(false));
-        if longest <= added {
-            return Err(files.wrong(CONFIG, "it leaves no room for text", None));
+        if max_tokens <= added {
+            return Err(files.invalid(CONFIG, "it leaves no room for text", None));
         }
-        let truncation = TruncationParams { max_length: longest, ..Default::default() };
+        let truncation = TruncationParams { max_length: max_tokens, ..Default::default() };
         tokenizer
             .with_truncation(Some(truncation))
-            .map_err(|error| files.wrong(CONFIG, "texts cannot be cut", Some(error)))?;
+            .map_err(|error| files.invalid(CONFIG, "texts cannot be cut", Some(error)))?;
 
         let weights = files.read(WEIGHTS)?;
         let name =
             files.model_name(&[&weights, &raw_tokenizer, &raw_config, raw_sentences.as_slice()]);
         let encoder = Encoder::load(weights, &config).map_err(|error| {
-            files.wrong(WEIGHTS, "not a model as configured", Some(error.into()))
+            files.invalid(WEIGHTS, "not a model as configured", Some(error.into()))
         })?;
         let (pad, dimensions) = (config.pad_token_id, config.hidden_size);
         Ok(Self { name, files, tokenizer, encoder, pad, dimensions })
@@ -84,7 +85,7 @@ impl Bert {
         let ids = Tensor::from_vec(ids, shape, &Device::Cpu)?;
         let mask = Tensor::from_vec(mask, shape, &Device::Cpu)?;
         let hidden = self.encoder.forward(&ids, &mask)?;
-        // The sum has the direction of the mean, and only the direction is left in the end.
+        // The sum has the same direction as the mean, and the vector is normalized afterwards.
         hidden.broadcast_mul(&mask.unsqueeze(2)?)?.sum(1)?.to_vec2()
     }
 }
@@ -99,15 +100,15 @@ impl Embedder for Bert {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        none_blank(texts)?;
+        reject_blank(texts)?;
         let encodings = texts
             .iter()
             .map(|text| self.tokenizer.encode_fast(*text, true))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| {
-                self.files.wrong("tokenizer.json", "it failed on a text", Some(error))
+                self.files.invalid("tokenizer.json", "it failed on a text", Some(error))
             })?;
-        // Texts of like length together, so that little is padded.
+        // Texts of similar length are batched together to keep padding small.
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&index| encodings[index].len());
         let mut vectors = vec![Vec::new(); texts.len()];
@@ -118,10 +119,10 @@ impl Embedder for Bert {
             let batch: Vec<&Encoding> = now.iter().map(|&index| &encodings[index]).collect();
             let computed = self
                 .forward(&batch)
-                .map_err(|error| self.files.wrong(WEIGHTS, "it failed", Some(error.into())))?;
+                .map_err(|error| self.files.invalid(WEIGHTS, "it failed", Some(error.into())))?;
             for (&index, vector) in now.iter().zip(computed) {
                 vectors[index] = normalize(vector).ok_or_else(|| {
-                    self.files.wrong(WEIGHTS, "it computes zeros or numbers that are none", None)
+                    self.files.invalid(WEIGHTS, "it computes zeros or numbers that are none", None)
                 })?;
             }
         }
@@ -129,42 +130,197 @@ impl Embedder for Bert {
     }
 }
 
-/// How many texts of that order, at least one, fit into a batch; the last is the longest.
+/// Returns how many texts of `order`, at least one, fit into a batch. The last is the longest.
 fn batch(order: &[usize], encodings: &[Encoding]) -> usize {
     let fitting = order
         .iter()
         .enumerate()
-        .take_while(|&(before, &index)| (before + 1) * encodings[index].len() <= BATCH_TOKENS)
+        .take_while(|&(before, &index)| (before + 1) * encodings[index].len() <= MAX_BATCH_TOKENS)
         .count();
     fitting.max(1)
 }
 
 fn mean_pooling(files: &ModelDir) -> Result<(), EmbedError> {
     const MODE: &str = "pooling_mode_";
-    let Some(pooling) = files.read_if_there(POOLING)? else { return Ok(()) };
-    let pooling: serde_json::Map<String, Value> = files.json(POOLING, &pooling)?;
+    let Some(pooling) = files.read_optional(POOLING_CONFIG)? else { return Ok(()) };
+    let pooling: serde_json::Map<String, Value> = files.json(POOLING_CONFIG, &pooling)?;
     let on: Vec<&str> = pooling
         .iter()
         .filter(|(_, value)| **value == Value::Bool(true))
         .filter_map(|(key, _)| key.strip_prefix(MODE))
         .collect();
     if on != ["mean_tokens"] {
-        return Err(files.wrong(POOLING, "only the mean of tokens is supported", None));
+        return Err(files.invalid(POOLING_CONFIG, "only the mean of tokens is supported", None));
     }
     Ok(())
 }
 
-/// How many tokens a text may have, and the file that says so, if there is one: a sentence model
-/// is trained for fewer than it has positions.
-fn longest(files: &ModelDir, config: &Config) -> Result<(usize, Vec<u8>), EmbedError> {
+/// Returns the maximum number of tokens of a text, and the file that sets it, if there is one: a
+/// sentence model is trained for fewer tokens than it has positions.
+fn max_tokens(files: &ModelDir, config: &Config) -> Result<(usize, Vec<u8>), EmbedError> {
     #[derive(Deserialize)]
-    struct Sentences {
+    struct SentenceConfig {
         max_seq_length: Option<usize>,
     }
     let positions = config.max_position_embeddings;
-    let Some(content) = files.read_if_there(SENTENCES)? else {
+    let Some(content) = files.read_optional(SENTENCE_CONFIG)? else {
         return Ok((positions, Vec::new()));
     };
-    let asked = files.json::<Sentences>(SENTENCES, &content)?.max_seq_length;
+    let asked = files.json::<SentenceConfig>(SENTENCE_CONFIG, &content)?.max_seq_length;
     Ok((asked.map_or(positions, |asked| asked.min(positions)), content))
+}
+
+/// The layer sizes from `config.json`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Config {
+    pub(super) vocab_size: usize,
+    pub(super) hidden_size: usize,
+    pub(super) max_position_embeddings: usize,
+    #[serde(default)]
+    pub(super) pad_token_id: u32,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    type_vocab_size: usize,
+    layer_norm_eps: f64,
+    hidden_act: Activation,
+    #[serde(default)]
+    #[expect(dead_code, reason = "reading it refuses models with other kinds of positions")]
+    position_embedding_type: Positions,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Activation {
+    Gelu,
+    Relu,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Positions {
+    #[default]
+    Absolute,
+}
+
+impl Config {
+    /// Returns whether the attention heads divide the vector evenly, and padding is a token.
+    pub(super) fn is_valid(&self) -> bool {
+        self.hidden_size > 0
+            && self.hidden_size.checked_rem(self.num_attention_heads) == Some(0)
+            && (self.pad_token_id as usize) < self.vocab_size
+    }
+}
+
+/// The layers with their weights.
+pub(super) struct Encoder {
+    words: Embedding,
+    positions: Embedding,
+    /// Added to every token. There are no text pairs here, so all tokens have the first type.
+    first_type: Tensor,
+    norm: LayerNorm,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    heads: usize,
+    scale: f64,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    attended: Linear,
+    attended_norm: LayerNorm,
+    wide: Linear,
+    activation: Activation,
+    narrow: Linear,
+    narrow_norm: LayerNorm,
+}
+
+impl Encoder {
+    /// Reads the weights from a safetensors file. The configuration must be valid.
+    pub(super) fn load(weights: Vec<u8>, config: &Config) -> candle_core::Result<Self> {
+        let weights = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu)?;
+        // A model that was saved as part of a larger one has its name as a prefix.
+        let bare = weights.contains_tensor("embeddings.word_embeddings.weight");
+        let weights = if bare { weights } else { weights.pp("bert") };
+        let size = config.hidden_size;
+        let table = weights.pp("embeddings");
+        let types = table.get((config.type_vocab_size, size), "token_type_embeddings.weight")?;
+        Ok(Self {
+            words: candle_nn::embedding(config.vocab_size, size, table.pp("word_embeddings"))?,
+            positions: candle_nn::embedding(
+                config.max_position_embeddings,
+                size,
+                table.pp("position_embeddings"),
+            )?,
+            first_type: types.get(0)?,
+            norm: candle_nn::layer_norm(size, config.layer_norm_eps, table.pp("LayerNorm"))?,
+            layers: (0..config.num_hidden_layers)
+                .map(|index| Layer::load(&weights.pp(format!("encoder.layer.{index}")), config))
+                .collect::<candle_core::Result<_>>()?,
+        })
+    }
+
+    /// Returns the vectors (texts × tokens × size) of the tokens (texts × tokens). The mask is 1
+    /// for tokens and 0 for padding.
+    pub(super) fn forward(&self, ids: &Tensor, mask: &Tensor) -> candle_core::Result<Tensor> {
+        let (_, width) = ids.dims2()?;
+        let width = u32::try_from(width).map_err(candle_core::Error::wrap)?;
+        let positions = self.positions.forward(&Tensor::arange(0, width, ids.device())?)?;
+        let sum = self.words.forward(ids)?.broadcast_add(&positions)?;
+        let mut hidden = self.norm.forward(&sum.broadcast_add(&self.first_type)?)?;
+        // Added to the attention scores: 0 for tokens, and for padding a number that the softmax
+        // turns into 0. It is finite, because 0 × ∞ would be NaN.
+        let padding_bias = ((1.0 - mask)? * f64::from(f32::MIN))?.unsqueeze(1)?.unsqueeze(1)?;
+        for layer in &self.layers {
+            hidden = layer.forward(&hidden, &padding_bias)?;
+        }
+        Ok(hidden)
+    }
+}
+
+impl Layer {
+    fn load(weights: &VarBuilder<'_>, config: &Config) -> candle_core::Result<Self> {
+        let (size, wide) = (config.hidden_size, config.intermediate_size);
+        let linear = |from, to, name: &str| candle_nn::linear(from, to, weights.pp(name));
+        let norm =
+            |name: &str| candle_nn::layer_norm(size, config.layer_norm_eps, weights.pp(name));
+        #[expect(clippy::cast_precision_loss, reason = "sizes of vectors are small")]
+        let scale = ((size / config.num_attention_heads) as f64).sqrt().recip();
+        Ok(Self {
+            heads: config.num_attention_heads,
+            scale,
+            query: linear(size, size, "attention.self.query")?,
+            key: linear(size, size, "attention.self.key")?,
+            value: linear(size, size, "attention.self.value")?,
+            attended: linear(size, size, "attention.output.dense")?,
+            attended_norm: norm("attention.output.LayerNorm")?,
+            wide: linear(size, wide, "intermediate.dense")?,
+            activation: config.hidden_act,
+            narrow: linear(wide, size, "output.dense")?,
+            narrow_norm: norm("output.LayerNorm")?,
+        })
+    }
+
+    fn forward(&self, hidden: &Tensor, padding_bias: &Tensor) -> candle_core::Result<Tensor> {
+        let (texts, tokens, size) = hidden.dims3()?;
+        // Texts × heads × tokens × size per head.
+        let by_head = |linear: &Linear| {
+            let shape = (texts, tokens, self.heads, size / self.heads);
+            linear.forward(hidden)?.reshape(shape)?.transpose(1, 2)?.contiguous()
+        };
+        let (query, key, value) =
+            (by_head(&self.query)?, by_head(&self.key)?, by_head(&self.value)?);
+        let scores = (query.matmul(&key.t()?)? * self.scale)?.broadcast_add(padding_bias)?;
+        let context = softmax_last_dim(&scores)?.matmul(&value)?;
+        let context = context.transpose(1, 2)?.contiguous()?.flatten_from(D::Minus2)?;
+        let attended = self.attended_norm.forward(&(self.attended.forward(&context)? + hidden)?)?;
+
+        let wide = self.wide.forward(&attended)?;
+        let wide = match self.activation {
+            Activation::Gelu => wide.gelu_erf()?,
+            Activation::Relu => wide.relu()?,
+        };
+        self.narrow_norm.forward(&(self.narrow.forward(&wide)? + attended)?)
+    }
 }

@@ -1,10 +1,9 @@
-//! Selects the embedder that the configuration names.
+//! Embedder selection by configuration, and the addresses of embedding endpoints.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-use super::endpoint::{Endpoint, NotAnEndpoint};
 
 /// Which embedder the configuration asks for, as it is written there.
 ///
@@ -20,67 +19,67 @@ use super::endpoint::{Endpoint, NotAnEndpoint};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmbedderChoice {
-    /// `none`: memories have no vectors, and search is by words alone.
+    /// `none`: no vectors; search by words alone.
     None,
-    /// `openai:{url}#{model}`: an endpoint that speaks OpenAI's embeddings API.
+    /// `openai:{url}#{model}`: an endpoint with OpenAI's embeddings API.
     OpenAi {
-        /// Where it is.
-        endpoint: Endpoint,
-        /// The model's name there.
+        /// The address of the endpoint.
+        endpoint: EmbeddingEndpoint,
+        /// The name of the model there.
         model: String,
     },
     /// `local:{directory}`: a model on this machine.
     Local {
-        /// Where its files are.
+        /// The directory with the model's files.
         directory: PathBuf,
     },
 }
 
-/// Why a text is no choice of an embedder.
+/// Why a text does not select an embedder.
 ///
-/// It does not repeat the text: people put passwords into addresses.
+/// The message does not repeat the text, since people put passwords into addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotAChoice {
-    /// It begins with none of the three words.
+pub enum InvalidEmbedderChoice {
+    /// It begins with none of the three keywords.
     #[error("an embedder is `none`, `openai:{{url}}#{{model}}` or `local:{{directory}}`")]
     Unknown,
-    /// No `#`, or nothing behind it.
+    /// The `#` or the model's name is missing.
     #[error("the model's name is missing: `openai:{{url}}#{{model}}`")]
     NoModel,
-    /// A model's name with control characters in it.
+    /// The model's name contains control characters.
     #[error("the model's name has control characters")]
     Model,
-    /// Nothing behind `local:`.
+    /// The directory after `local:` is missing.
     #[error("the model's directory is missing: `local:{{directory}}`")]
     NoDirectory,
-    /// The URL is none that we would send texts to.
+    /// The URL is not an allowed endpoint.
     #[error("the endpoint's URL cannot be used")]
-    Endpoint(#[from] NotAnEndpoint),
+    EmbeddingEndpoint(#[from] InvalidEndpoint),
 }
 
 impl FromStr for EmbedderChoice {
-    type Err = NotAChoice;
+    type Err = InvalidEmbedderChoice;
 
-    fn from_str(text: &str) -> Result<Self, NotAChoice> {
+    fn from_str(text: &str) -> Result<Self, InvalidEmbedderChoice> {
         if text == "none" {
             return Ok(Self::None);
         }
         match text.split_once(':') {
-            Some(("local", "")) => Err(NotAChoice::NoDirectory),
+            Some(("local", "")) => Err(InvalidEmbedderChoice::NoDirectory),
             Some(("local", directory)) => Ok(Self::Local { directory: directory.into() }),
             Some(("openai", rest)) => {
-                // A URL with a fragment addresses no endpoint, so the first `#` is ours.
-                let (url, model) = rest.split_once('#').ok_or(NotAChoice::NoModel)?;
+                // An endpoint has no URL fragment, so the first `#` separates the model.
+                let (url, model) = rest.split_once('#').ok_or(InvalidEmbedderChoice::NoModel)?;
                 if model.trim().is_empty() {
-                    return Err(NotAChoice::NoModel);
+                    return Err(InvalidEmbedderChoice::NoModel);
                 }
                 if model.contains(char::is_control) {
-                    return Err(NotAChoice::Model);
+                    return Err(InvalidEmbedderChoice::Model);
                 }
                 Ok(Self::OpenAi { endpoint: url.parse()?, model: model.to_owned() })
             }
-            _ => Err(NotAChoice::Unknown),
+            _ => Err(InvalidEmbedderChoice::Unknown),
         }
     }
 }
@@ -92,5 +91,100 @@ impl fmt::Display for EmbedderChoice {
             Self::OpenAi { endpoint, model } => write!(f, "openai:{endpoint}#{model}"),
             Self::Local { directory } => write!(f, "local:{}", directory.display()),
         }
+    }
+}
+
+/// The base address of an embedding service, such as `https://models.example/v1`.
+///
+/// Only `https`, or `http` on this machine, because memories and a key are sent to it. It is not a
+/// general URL: only forms that every parser reads the same way are accepted, so that the host that
+/// is checked here is the host that is called.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EmbeddingEndpoint(String);
+
+/// Why a text is not an endpoint address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidEndpoint {
+    /// The scheme is neither `https://` nor `http://`.
+    #[error("it does not begin with `https://`")]
+    Scheme,
+    /// Plain HTTP to another machine.
+    #[error("`http://` is for this machine only (localhost, 127.0.0.1, [::1]); use `https://`")]
+    Plain,
+    /// A user or a password in the address.
+    #[error("it has a user or password in it; the key is configured separately")]
+    Credentials,
+    /// The host is missing or not plain ASCII, or the port is not valid.
+    #[error("its host or port is not valid")]
+    Host,
+    /// A query, a fragment, white space or any other character that is not part of a plain path.
+    #[error("its path has characters other than letters, digits and `/-._~%`")]
+    Path,
+}
+
+impl EmbeddingEndpoint {
+    /// Returns the address without a trailing slash.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for EmbeddingEndpoint {
+    type Err = InvalidEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
+        let (scheme, rest) = text.split_once("://").ok_or(InvalidEndpoint::Scheme)?;
+        let encrypted = match scheme {
+            "https" => true,
+            "http" => false,
+            _ => return Err(InvalidEndpoint::Scheme),
+        };
+        // Anywhere in the address: a parser that reads `\` as `/` must not find another host.
+        if rest.contains('@') {
+            return Err(InvalidEndpoint::Credentials);
+        }
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let host = host(authority).ok_or(InvalidEndpoint::Host)?;
+        if !path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%".contains(&b)) {
+            return Err(InvalidEndpoint::Path);
+        }
+        if !encrypted && !is_this_machine(host) {
+            return Err(InvalidEndpoint::Plain);
+        }
+        Ok(Self(text.trim_end_matches('/').to_owned()))
+    }
+}
+
+/// Returns the host of `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn host(authority: &str) -> Option<&str> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
+        let port = if port.is_empty() { None } else { Some(port.strip_prefix(':')?) };
+        (host, port)
+    } else {
+        let (host, port) =
+            authority.split_once(':').map_or((authority, None), |(h, p)| (h, Some(p)));
+        let is_name = !host.is_empty()
+            && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+        (is_name.then_some(host)?, port)
+    };
+    match port {
+        // `u16` would also accept a `+`.
+        Some(port) if !port.bytes().all(|b| b.is_ascii_digit()) => None,
+        Some(port) => port.parse::<u16>().ok().map(|_| host),
+        None => Some(host),
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl fmt::Display for EmbeddingEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }

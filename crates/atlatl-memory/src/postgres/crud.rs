@@ -1,79 +1,80 @@
-//! Statements that insert, read, update and delete memories.
+//! Statements that insert, read, update and delete memories, and the column types they use.
 
-use std::collections::HashMap;
-use std::iter;
+use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
-use std::thread;
+use std::{iter, thread};
 
+use bytes::BytesMut;
 use mif::{Memory, MemoryId};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use super::lexemes::{Indexed, index};
-use super::rows::{Rows, insert, insert_documents, update_memories};
-use super::session::Session;
-use super::value::{Uuid, rows};
-use crate::store::{Change, Clash, Put, StoreError};
+use super::lexemes::{TsVector, index};
+use super::session::{Session, Value};
+use crate::listing::{changed, confidence, expires, microseconds, status};
+use crate::store::{BoxError, OnConflict, PutOutcome, StoreError, UpdateFn};
 
-/// Memories that go to the database at once. While it puts them, the next are made ready.
-const BATCH: usize = 125;
-/// The first of them: until they are on their way nothing else is.
-const FIRST: usize = 32;
+/// The number of memories per statement. While the database inserts one batch, the next is
+/// prepared.
+const BATCH_LEN: usize = 125;
+/// The length of the first batch. It is shorter because nothing overlaps with its preparation.
+const FIRST_BATCH_LEN: usize = 32;
 
-/// Who asks, and what their words begin with.
+/// A tenant, and the prefix of its words in the full-text index.
 #[derive(Debug, Clone)]
 pub(super) struct Tenant {
     pub(super) name: String,
-    pub(super) mark: String,
+    pub(super) tenant_prefix: String,
 }
 
 pub(super) fn put(
     db: &Session,
     tenant: &Tenant,
     memories: &[Memory],
-    clash: Clash,
-) -> Result<Vec<Put>, StoreError> {
-    // In the order of their ids: two who put the same memories cannot wait for each other. What is
-    // there twice stays in its order, and never meets itself in one batch.
+    on_conflict: OnConflict,
+) -> Result<Vec<PutOutcome>, StoreError> {
+    // In the order of their ids, so that concurrent writers of the same memories cannot deadlock.
+    // Duplicates keep their order and never share a batch.
     let mut order: Vec<usize> = (0..memories.len()).collect();
     order.sort_by_key(|&n| memories[n].id.as_u128());
-    let mut became = vec![Put::Kept; memories.len()];
+    let mut outcomes = vec![PutOutcome::Kept; memories.len()];
     let runs = order.chunk_by(|&a, &b| memories[a].id != memories[b].id);
     let mut batches = runs.flat_map(|run| {
-        let (first, others) = run.split_at(run.len().min(FIRST));
-        iter::once(first).chain(others.chunks(BATCH))
+        let (first, others) = run.split_at(run.len().min(FIRST_BATCH_LEN));
+        iter::once(first).chain(others.chunks(BATCH_LEN))
     });
-    let made = |batch: &[usize]| Ready::new(tenant, memories, batch);
+    let made = |batch: &[usize]| PreparedBatch::new(tenant, memories, batch);
     let mut ready = batches.next().map(made);
     while let Some(batch) = ready {
         let next = batches.next();
         ready = thread::scope(|scope| {
             let next = next.map(|next| scope.spawn(|| made(next)));
-            put_batch(db, tenant, &batch, clash, &mut became)?;
+            put_batch(db, tenant, &batch, on_conflict, &mut outcomes)?;
             Ok(next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic))))
         })?;
     }
-    Ok(became)
+    Ok(outcomes)
 }
 
-/// Memories as they go to the database.
-struct Ready<'a> {
+/// Memories in the form in which they are inserted.
+struct PreparedBatch<'a> {
     memories: Vec<(usize, &'a Memory)>,
     json: Vec<String>,
-    indexed: Vec<Indexed>,
+    tsvector: Vec<TsVector>,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedBatch<'a> {
     fn new(tenant: &Tenant, memories: &'a [Memory], batch: &[usize]) -> Self {
         let memories: Vec<(usize, &Memory)> = batch.iter().map(|&n| (n, &memories[n])).collect();
         let json = memories.iter().map(|(_, memory)| memory.to_json()).collect();
-        let indexed = memories.iter().map(|(_, memory)| index(&tenant.mark, memory)).collect();
-        Self { memories, json, indexed }
+        let tsvector =
+            memories.iter().map(|(_, memory)| index(&tenant.tenant_prefix, memory)).collect();
+        Self { memories, json, tsvector }
     }
 
-    /// Those in these places.
+    /// Returns the rows at these indexes.
     fn rows(&self, places: impl Iterator<Item = usize>) -> Rows<'_> {
         Rows::from_memories(
-            places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.indexed[n])),
+            places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.tsvector[n])),
         )
     }
 }
@@ -81,25 +82,25 @@ impl<'a> Ready<'a> {
 fn put_batch(
     db: &Session,
     tenant: &Tenant,
-    batch: &Ready<'_>,
-    clash: Clash,
-    became: &mut [Put],
+    batch: &PreparedBatch<'_>,
+    on_conflict: OnConflict,
+    outcomes: &mut [PutOutcome],
 ) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = batch.memories.iter().map(|(_, memory)| (&memory.id).into()).collect();
     let stored = insert(db, &batch.rows(0..ids.len()))?;
     let taken: Vec<Uuid> = ids.iter().filter(|id| !stored.contains(id)).copied().collect();
-    let there = texts(db, tenant, &taken)?;
+    let there = stored_json(db, tenant, &taken)?;
     let (mut changed, mut old) = (Vec::new(), Vec::new());
     for (place, (n, _)) in batch.memories.iter().enumerate() {
-        became[*n] = match there.get(&ids[place]) {
-            None => Put::Stored,
-            Some((_, stored)) if *stored == batch.json[place] => Put::Unchanged,
-            Some((key, _)) if clash == Clash::Replace => {
+        outcomes[*n] = match there.get(&ids[place]) {
+            None => PutOutcome::Stored,
+            Some((_, stored)) if *stored == batch.json[place] => PutOutcome::Unchanged,
+            Some((key, _)) if on_conflict == OnConflict::Replace => {
                 changed.push(place);
                 old.push(*key);
-                Put::Replaced
+                PutOutcome::Replaced
             }
-            Some(_) => Put::Kept,
+            Some(_) => PutOutcome::Kept,
         };
     }
     if changed.is_empty() {
@@ -108,8 +109,8 @@ fn put_batch(
     replace(db, tenant, &old, &batch.rows(changed.into_iter()))
 }
 
-/// The keys and texts of the memories called `ids`.
-fn texts(
+/// Returns the keys and the JSON of the memories with these ids.
+fn stored_json(
     db: &Session,
     tenant: &Tenant,
     ids: &[Uuid],
@@ -124,15 +125,15 @@ fn texts(
     Ok(rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect())
 }
 
-/// Puts new versions in the place of those with these keys.
+/// Replaces the versions with these keys by new ones.
 fn replace(db: &Session, tenant: &Tenant, old: &[i64], new: &Rows<'_>) -> Result<(), StoreError> {
-    remove_beside(db, tenant, old)?;
+    delete_dependents(db, tenant, old)?;
     let keys = update_memories(db, new)?;
     insert_documents(db, new, &keys)
 }
 
-/// Removes what lies beside memories: their texts, words and vectors.
-fn remove_beside(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
+/// Deletes the documents, words and vectors of memories.
+fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
     for table in ["document", "vector"] {
         let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
         db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
@@ -140,7 +141,7 @@ fn remove_beside(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), Stor
     Ok(())
 }
 
-/// Those that are there, in order.
+/// Returns the memories that exist, in order.
 pub(super) fn get_all(
     db: &Session,
     tenant: &Tenant,
@@ -184,44 +185,244 @@ pub(super) fn update(
     db: &Session,
     tenant: &Tenant,
     id: &MemoryId,
-    change: Change<'_>,
+    change: UpdateFn<'_>,
 ) -> Result<Option<Memory>, StoreError> {
     let id = Uuid::from(id);
-    // Two statements: one that waits for a lock sees the row that was locked as it is then, and all
-    // else as it was before.
+    // Two statements, because a statement that waits for a lock sees the locked row in its new
+    // version, but everything else as of its start.
     let lock = "SELECT 1 FROM atlatl.memory WHERE tenant = $1 AND id = $2 FOR UPDATE";
     if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)])?.is_empty() {
         return Ok(None);
     }
-    let there = texts(db, tenant, &[id])?;
+    let there = stored_json(db, tenant, &[id])?;
     let Some((key, stored)) = there.into_values().next() else { return Ok(None) };
     let before = read(&stored)?;
     let same = before.id.clone();
     let mut memory = change(before).map_err(StoreError::Invalid)?;
-    // A change is of one memory, whatever it says.
+    // An update cannot change the id.
     memory.id = same;
     memory.validate().map_err(StoreError::Invalid)?;
     let json = memory.to_json();
     if json != stored {
-        let indexed = index(&tenant.mark, &memory);
-        let rows = Rows::from_memories([(&memory, json.as_str(), &indexed)].into_iter());
+        let tsvector = index(&tenant.tenant_prefix, &memory);
+        let rows = Rows::from_memories([(&memory, json.as_str(), &tsvector)].into_iter());
         replace(db, tenant, &[key], &rows)?;
     }
     Ok(Some(memory))
 }
 
-/// Removes the memories called `ids`; which of them were there.
+/// Deletes the memories with these ids, and returns the ids that existed.
 pub(super) fn delete(db: &Session, tenant: &Tenant, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let sql = "DELETE FROM atlatl.memory WHERE tenant = $1 AND id = ANY ($2) RETURNING id, key";
     let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
     let keys: Vec<i64> = gone.iter().map(|row| row.get(1)).collect();
     if !keys.is_empty() {
-        remove_beside(db, tenant, &keys)?;
+        delete_dependents(db, tenant, &keys)?;
     }
     Ok(gone.iter().map(|row| row.get(0)).collect())
 }
 
-/// A stored memory.
+/// Parses a stored memory.
 pub(super) fn read(json: &str) -> Result<Memory, StoreError> {
     Memory::from_json(json).map_err(StoreError::Damaged)
+}
+
+/// Memories as column arrays, so that one statement inserts many.
+#[derive(Default)]
+pub(super) struct Rows<'a> {
+    ids: Vec<Uuid>,
+    types: Vec<&'static str>,
+    namespaces: Vec<Option<&'a str>>,
+    statuses: Vec<&'static str>,
+    tags: Vec<String>,
+    created: Vec<i64>,
+    changed: Vec<i64>,
+    expires: Vec<Option<i64>>,
+    confidences: Vec<Option<f64>>,
+    decays: Vec<bool>,
+    json: Vec<&'a str>,
+    words: Vec<&'a str>,
+    lengths: Vec<i32>,
+}
+
+/// The columns of `memory`, from the parameters `$1` to `$10`.
+const COLUMNS: &str =
+    "id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades";
+const UNNESTED_COLUMNS: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], \
+     $6::int8[], $7::int8[], $8::int8[], $9::float8[], $10::bool[]) \
+     AS r (id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades)";
+
+impl<'a> Rows<'a> {
+    pub(super) fn from_memories(
+        memories: impl Iterator<Item = (&'a Memory, &'a str, &'a TsVector)>,
+    ) -> Self {
+        let mut rows = Self::default();
+        for (memory, json, tsvector) in memories {
+            rows.ids.push((&memory.id).into());
+            rows.types.push(memory.memory_type.as_str());
+            rows.namespaces.push(memory.namespace.as_ref().map(mif::Namespace::as_str));
+            rows.statuses.push(status(memory).as_str());
+            rows.tags.push(array(memory.tags()));
+            rows.created.push(microseconds(memory.created.instant().to_utc()));
+            rows.changed.push(changed(memory));
+            rows.expires.push(expires(memory).map(microseconds));
+            rows.confidences.push(confidence(memory));
+            rows.decays
+                .push(memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some()));
+            rows.json.push(json);
+            rows.words.push(&tsvector.words);
+            rows.lengths.push(tsvector.length);
+        }
+        rows
+    }
+
+    fn values(&self) -> [Value<'_>; 10] {
+        [
+            (&self.ids, Type::UUID_ARRAY),
+            (&self.types, Type::TEXT_ARRAY),
+            (&self.namespaces, Type::TEXT_ARRAY),
+            (&self.statuses, Type::TEXT_ARRAY),
+            (&self.tags, Type::TEXT_ARRAY),
+            (&self.created, Type::INT8_ARRAY),
+            (&self.changed, Type::INT8_ARRAY),
+            (&self.expires, Type::INT8_ARRAY),
+            (&self.confidences, Type::FLOAT8_ARRAY),
+            (&self.decays, Type::BOOL_ARRAY),
+        ]
+    }
+}
+
+/// Inserts the memories whose ids are free, with their documents and words, and returns their ids.
+/// Existing rows stay unchanged, but are locked until the transaction ends: an update with a
+/// condition that never holds locks the rows in order without changing them.
+pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
+    let sql = format!(
+        "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
+         SELECT id, memory_type, namespace, status, tags::text[], created, changed, expires, \
+         confidence, fades FROM {UNNESTED_COLUMNS} \
+         ON CONFLICT (tenant, id) DO UPDATE SET id = excluded.id WHERE false RETURNING id, key), \
+         beside AS (INSERT INTO atlatl.document (key, json, words, length) \
+         SELECT stored.key, d.json, d.words::tsvector, d.length FROM stored \
+         JOIN unnest($1::uuid[], $11::text[], $12::text[], $13::int4[]) \
+         AS d (id, json, words, length) ON d.id = stored.id) \
+         SELECT id FROM stored"
+    );
+    let beside = [
+        (&rows.json as _, Type::TEXT_ARRAY),
+        (&rows.words as _, Type::TEXT_ARRAY),
+        (&rows.lengths as _, Type::INT4_ARRAY),
+    ];
+    let values: Vec<Value<'_>> = rows.values().into_iter().chain(beside).collect();
+    let stored = db.query(&sql, &values)?;
+    Ok(stored.iter().map(|row| row.get(0)).collect())
+}
+
+/// Updates the rows in `memory` whose ids exist, with new keys. Returns the keys.
+pub(super) fn update_memories(
+    db: &Session,
+    rows: &Rows<'_>,
+) -> Result<HashMap<Uuid, i64>, StoreError> {
+    let sql = format!(
+        "UPDATE atlatl.memory m SET (key, memory_type, namespace, status, tags, created, changed, \
+         expires, confidence, fades) = (nextval('atlatl.version'), r.memory_type, r.namespace, \
+         r.status, r.tags::text[], r.created, r.changed, r.expires, r.confidence, r.fades) \
+         FROM {UNNESTED_COLUMNS} WHERE m.tenant = current_setting('atlatl.tenant') AND m.id = r.id RETURNING m.id, m.key"
+    );
+    let stored = db.query(&sql, &rows.values())?;
+    Ok(stored.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// Inserts the documents and words of the memories that have a key.
+pub(super) fn insert_documents(
+    db: &Session,
+    rows: &Rows<'_>,
+    keys: &HashMap<Uuid, i64>,
+) -> Result<(), StoreError> {
+    let keys: Vec<Option<i64>> = rows.ids.iter().map(|id| keys.get(id).copied()).collect();
+    let sql = "INSERT INTO atlatl.document (key, json, words, length) \
+               SELECT key, json, words::tsvector, length \
+               FROM unnest($1::int8[], $2::text[], $3::text[], $4::int4[]) \
+               AS r (key, json, words, length) WHERE key IS NOT NULL";
+    let values: [Value<'_>; 4] = [
+        (&keys, Type::INT8_ARRAY),
+        (&rows.json, Type::TEXT_ARRAY),
+        (&rows.words, Type::TEXT_ARRAY),
+        (&rows.lengths, Type::INT4_ARRAY),
+    ];
+    db.execute(sql, &values).map(drop)
+}
+
+/// An id in a `uuid` column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Uuid(u128);
+
+impl From<&MemoryId> for Uuid {
+    fn from(id: &MemoryId) -> Self {
+        Self(id.as_u128())
+    }
+}
+
+impl From<Uuid> for MemoryId {
+    fn from(id: Uuid) -> Self {
+        Self::from_u128(id.0)
+    }
+}
+
+impl ToSql for Uuid {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        out.extend_from_slice(&self.0.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::UUID
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Uuid {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+        Ok(Self(u128::from_be_bytes(raw.try_into()?)))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::UUID
+    }
+}
+
+/// Escapes the NUL character, which `PostgreSQL` does not accept in text. The encoding is
+/// injective.
+pub(super) fn storable(text: &str) -> String {
+    if text.contains(['\0', '\\']) {
+        text.replace('\\', "\\\\").replace('\0', "\\0")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Formats an array literal.
+pub(super) fn array<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted = texts
+        .into_iter()
+        .map(|text| format!("\"{}\"", storable(text).replace('\\', "\\\\").replace('"', "\\\"")));
+    format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
+}
+
+/// Converts a row limit.
+pub(super) fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_database_does_not_take_is_written_differently() {
+        assert_eq!(storable("a\0b\\0"), "a\\0b\\\\0");
+        let texts = ["a,b".to_owned(), "\"{\\".to_owned()];
+        assert_eq!(array(&texts), r#"{"a,b","\"{\\\\"}"#);
+        assert_eq!(array(&[]), "{}");
+    }
 }

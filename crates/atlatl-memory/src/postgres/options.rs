@@ -1,55 +1,61 @@
-//! Options: where the database is, as whom it is asked, and how long is waited.
+//! Connection options, the database handle that verifies the schema before first use, and server
+//! information.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
+use super::migrations;
+use super::pool::Pool;
+use super::session::Access;
 use crate::store::StoreError;
 
-/// For how long a host that says nothing is taken to be there.
-const GONE: Duration = Duration::from_secs(30);
+/// How long a silent peer is considered alive.
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which databases may be reached without encryption.
+/// Which databases may be used without encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlainText {
     /// Those on this machine: over a Unix socket or a loopback address.
     Local,
-    /// Any. Memories are readable on the way; a password is never sent in clear text.
+    /// Any. Memories are readable on the network; a password is never sent in clear text.
     Anywhere,
 }
 
-/// How a database is reached.
+/// The connection options of a database.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PostgresOptions {
     /// `postgres://user:password@host/database`.
     pub url: String,
-    /// The password, where the URL has none.
+    /// The password, if the URL has none.
     pub password: Option<String>,
-    /// The role that every statement runs as: it owns nothing and is bound by the policies. The user
-    /// of the URL is this role or a member of it.
+    /// The role that every statement runs as. It owns nothing, and the row-level security policies
+    /// apply to it. The user of the URL is this role or a member of it.
     pub role: String,
-    /// Whether it may be reached without encryption.
+    /// Whether an unencrypted connection is allowed.
     pub plain_text: PlainText,
-    /// The most connections at a time.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// With how many vectors of a model a tenant has an index for them, where pgvector is there. Below
-    /// all are compared.
+    /// The number of vectors of a model from which a tenant has a vector index, if pgvector is
+    /// installed. Below that all vectors are compared.
     pub index_from: usize,
-    /// How long a statement may take.
+    /// The timeout of a statement.
     pub statement_timeout: Duration,
-    /// How long making a connection may take.
+    /// The timeout of connecting.
     pub connect_timeout: Duration,
-    /// How long is waited for a connection where all are in use.
+    /// How long to wait for a free connection.
     pub acquire_timeout: Duration,
 }
 
 impl PostgresOptions {
-    /// The database at `url`, with a few connections and a few seconds for everything.
+    /// Creates options for the database at `url`, with a few connections and timeouts of some
+    /// seconds.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -64,23 +70,23 @@ impl PostgresOptions {
         }
     }
 
-    /// The same, with every statement as the user of the URL, who is bound by the policies; where the
-    /// URL has no password, this one.
+    /// Runs every statement as the user of the URL, to whom the policies apply. If the URL has no
+    /// password, this one is used.
     pub fn as_user(mut self, password: Option<String>) -> Result<Self, StoreError> {
         let config = self.config()?;
-        let user = config.get_user().ok_or_else(|| wrong("it names no user".to_owned()))?;
+        let user = config.get_user().ok_or_else(|| invalid_url("it names no user".to_owned()))?;
         user.clone_into(&mut self.role);
         self.password = password;
         Ok(self)
     }
 
-    /// The same, over connections without encryption as far as `plain_text` allows.
+    /// Sets where unencrypted connections are allowed.
     pub fn with_plain_text(mut self, plain_text: PlainText) -> Self {
         self.plain_text = plain_text;
         self
     }
 
-    /// The same, letting this role in.
+    /// Sets the role that a migration grants access to.
     pub fn for_role(mut self, role: impl Into<String>) -> Self {
         self.role = role.into();
         self
@@ -89,12 +95,12 @@ impl PostgresOptions {
     pub(super) fn config(&self) -> Result<Config, StoreError> {
         let mut config: Config = self.url.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            wrong(format!("{error}{}", cause.unwrap_or_default()))
+            invalid_url(format!("{error}{}", cause.unwrap_or_default()))
         })?;
         if config.get_ssl_mode() == SslMode::Require {
-            return Err(wrong("sslmode=require, and there is no TLS here yet".to_owned()));
+            return Err(invalid_url("sslmode=require, and there is no TLS here yet".to_owned()));
         }
-        // There is no TLS, so `sslmode=prefer` would fall back to plain text without a word.
+        // There is no TLS, so `sslmode=prefer` would silently fall back to plain text.
         if self.plain_text == PlainText::Local && !is_local(&config) {
             return Err(StoreError::PlainText {
                 place: place(&config),
@@ -104,9 +110,9 @@ impl PostgresOptions {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(self.connect_timeout);
         }
-        // A host that is gone does not say so.
+        // A dead host does not close its connections.
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(GONE).keepalives_idle(GONE);
+            config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
         }
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password);
@@ -115,12 +121,12 @@ impl PostgresOptions {
     }
 }
 
-fn wrong(why: String) -> StoreError {
+fn invalid_url(why: String) -> StoreError {
     StoreError::NotAStore { place: "the database URL".to_owned(), why }
 }
 
 impl fmt::Debug for PostgresOptions {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
             .field("place", &self.config().map(|config| place(&config)).unwrap_or_default())
@@ -134,8 +140,8 @@ impl fmt::Debug for PostgresOptions {
     }
 }
 
-/// Whether nothing of it leaves this machine. Names are not resolved: only `localhost` is this machine,
-/// whatever others may say of it.
+/// Returns whether all traffic stays on this machine. Names are not resolved: of all names only
+/// `localhost` counts.
 pub(super) fn is_local(config: &Config) -> bool {
     let addresses = config.get_hostaddrs();
     if !addresses.is_empty() {
@@ -151,7 +157,7 @@ pub(super) fn is_local(config: &Config) -> bool {
     })
 }
 
-/// Which database, without a password.
+/// Returns the URL of the database without the password.
 pub(super) fn place(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {
         Host::Tcp(name) => {
@@ -162,6 +168,104 @@ pub(super) fn place(config: &Config) -> String {
     });
     let hosts: Vec<String> = hosts.collect();
     format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
+}
+
+/// A database whose schema is verified before its first use.
+#[derive(Debug)]
+pub(super) struct Database {
+    pool: Pool,
+    role: String,
+    /// The number of vectors from which a tenant has an index.
+    pub(super) index_from: usize,
+    capabilities: OnceLock<Capabilities>,
+}
+
+#[derive(Debug)]
+struct Capabilities {
+    /// pgvector, if it is installed.
+    pgvector: Option<Pgvector>,
+}
+
+/// The pgvector extension.
+#[derive(Debug)]
+pub(super) struct Pgvector {
+    /// The quoted name of its schema.
+    pub(super) schema: String,
+    /// Whether it supports iterative index scans (0.8), and this role may use the indexes.
+    pub(super) indexes: bool,
+}
+
+impl Database {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let (pool, role) = (Pool::new(options)?, options.role.clone());
+        Ok(Self { pool, role, index_from: options.index_from, capabilities: OnceLock::new() })
+    }
+
+    /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
+    /// policies apply. A failed verification is repeated at the next use.
+    pub(super) fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+        let capabilities = if let Some(capabilities) = self.capabilities.get() {
+            capabilities
+        } else {
+            migrations::check(&self.pool, &self.role)?;
+            let pgvector = migrations::find_pgvector(&self.pool)?;
+            self.capabilities.get_or_init(|| Capabilities { pgvector })
+        };
+        Ok((&self.pool, capabilities.pgvector.as_ref()))
+    }
+
+    pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
+        self.verified()?;
+        DatabaseInfo::query(&self.pool, &self.role)
+    }
+
+    /// Returns the URL of the database without the password.
+    pub(super) fn place(&self) -> &str {
+        &self.pool.place
+    }
+}
+
+/// Information about a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatabaseInfo {
+    /// The URL without the password.
+    pub place: String,
+    /// The version of the server.
+    pub server: String,
+    /// The role that every statement runs as.
+    pub role: String,
+    /// The version of the schema.
+    pub schema: i32,
+    /// The newest schema version that this program has.
+    pub known: i32,
+    /// The version of pgvector, if it is usable.
+    pub pgvector: Option<String>,
+    /// The maximum number of connections of the server.
+    pub connections: u32,
+}
+
+impl DatabaseInfo {
+    pub(super) fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
+        let sql = "SELECT current_setting('server_version'), \
+                     current_setting('max_connections'), \
+                     (SELECT max(number) FROM atlatl.migration), \
+                     (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
+                      AND has_schema_privilege(e.extnamespace, 'USAGE'))";
+        pool.read(migrations::NO_TENANT, Access::Condition, &|db| {
+            let rows = db.query(sql, &[])?;
+            let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
+            Ok(Self {
+                place: pool.place.clone(),
+                server: row.get(0),
+                role: role.to_owned(),
+                schema: row.get(2),
+                known: migrations::newest(),
+                pgvector: row.get(3),
+                connections: row.get::<_, &str>(1).parse().unwrap_or_default(),
+            })
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,94 +1,98 @@
-//! Registry: tenants and keys, made and revoked by whoever owns the schema.
+//! The registry of tenants and API keys: administration by the schema owner, and lookups by
+//! servers.
 
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
-use super::access::Bounds;
+use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
 use super::pool::Pool;
-use super::schema::{self, NOBODY};
-use super::transaction_prologue::Access;
-use super::{Session, check_name};
+use super::session::Access;
+use super::{Postgres, Session, check_name, migrations};
 use crate::store::StoreError;
 
-/// The tables that have rows of a tenant's, besides the indexes of its vectors.
-const TABLES: [&str; 7] = ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
+/// The number of tenant names per query.
+const TENANT_PAGE_LEN: i32 = 500;
 
-/// Tenants and keys, for the owner of the schema.
+/// The tables with rows of a tenant, besides its vector indexes.
+const TENANT_TABLES: [&str; 7] =
+    ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
+
+/// Administration of tenants and keys by the owner of the schema.
 #[derive(Debug)]
 pub struct Registry(Pool);
 
-/// A tenant, as a list shows it.
+/// A tenant in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ListedTenant {
-    /// Its name.
+pub struct TenantSummary {
+    /// The name.
     pub name: String,
-    /// Since when.
+    /// The creation time.
     pub made: DateTime<Utc>,
-    /// What it may use.
-    pub bounds: Bounds,
-    /// How many memories it has.
+    /// The limits of the tenant.
+    pub bounds: TenantLimits,
+    /// The number of memories.
     pub memories: u64,
-    /// How many keys that can be used.
+    /// The number of usable keys.
     pub keys: u64,
 }
 
-/// A key that is to be kept.
+/// A key to store.
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
-    /// Its id.
+    /// The id.
     pub id: &'a str,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: &'a str,
     /// The digest of its secret.
     pub digest: &'a [u8],
-    /// What it may be used for.
+    /// Its scopes.
     pub scopes: &'a [&'a str],
-    /// What people call it.
+    /// A display name.
     pub name: &'a str,
-    /// Until when.
+    /// The expiry time.
     pub expires: Option<DateTime<Utc>>,
 }
 
-/// A key, as a list shows it.
+/// A key in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ListedKey {
-    /// Its id.
+pub struct KeySummary {
+    /// The id.
     pub id: String,
-    /// Whose it is.
+    /// The tenant it belongs to.
     pub tenant: String,
-    /// What people call it.
+    /// The display name.
     pub name: String,
-    /// What it may be used for.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// Since when.
+    /// The creation time.
     pub made: DateTime<Utc>,
-    /// Until when.
+    /// The expiry time.
     pub expires: Option<DateTime<Utc>>,
-    /// When it was revoked.
+    /// The time of revocation.
     pub revoked: Option<DateTime<Utc>>,
 }
 
 impl Registry {
-    /// The registry of a database whose owner the URL names.
+    /// Opens the registry. The URL names the owner of the database.
     pub fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
         let own = PostgresOptions { role: "none".to_owned(), connections: 1, ..owner.clone() };
         let pool = Pool::new(&own)?;
-        schema::check_version(&pool)?;
+        migrations::check_version(&pool)?;
         Ok(Self(pool))
     }
 
-    /// Makes a tenant; whether it was not there yet. One that is there gets these bounds.
-    pub fn put_tenant(&self, name: &str, bounds: Bounds) -> Result<bool, StoreError> {
+    /// Creates a tenant, or updates the limits of an existing one. Returns whether it was created.
+    pub fn put_tenant(&self, name: &str, bounds: TenantLimits) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "INSERT INTO atlatl.tenant AS t (name, memories, per_minute) VALUES ($1, $2, $3) \
                    ON CONFLICT (name) DO UPDATE SET memories = $2, per_minute = $3 \
                    RETURNING t.xmax = 0";
         let memories = bounds.memories.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         let per_minute = bounds.per_minute.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
-        self.0.write(NOBODY, |db| {
+        self.0.write(NO_TENANT, |db| {
             let values = [
                 (&name as _, Type::TEXT),
                 (&memories as _, Type::INT8),
@@ -98,22 +102,22 @@ impl Registry {
         })
     }
 
-    /// All tenants.
-    pub fn tenants(&self) -> Result<Vec<ListedTenant>, StoreError> {
+    /// Returns all tenants.
+    pub fn tenants(&self) -> Result<Vec<TenantSummary>, StoreError> {
         let sql = "SELECT t.name, micros(t.made), t.memories, t.per_minute, \
                    (SELECT count(*) FROM atlatl.memory m WHERE m.tenant = t.name), \
                    (SELECT count(*) FROM atlatl.access_key k WHERE k.tenant = t.name \
                     AND k.revoked IS NULL AND (k.expires IS NULL OR k.expires > now())) \
                    FROM atlatl.tenant t ORDER BY t.name";
         let sql = sql.replace("micros(t.made)", &micros("t.made"));
-        self.0.read(NOBODY, Access::Condition, &|db: &Session| {
+        self.0.read(NO_TENANT, Access::Condition, &|db: &Session| {
             let rows = db.query(&sql, &[])?;
             Ok(rows
                 .iter()
-                .map(|row| ListedTenant {
+                .map(|row| TenantSummary {
                     name: row.get(0),
                     made: time(row.get(1)).unwrap_or_default(),
-                    bounds: Bounds {
+                    bounds: TenantLimits {
                         memories: row.get::<_, Option<i64>>(2).map(i64::unsigned_abs),
                         per_minute: row.get::<_, Option<i32>>(3).map(i32::unsigned_abs),
                     },
@@ -124,15 +128,15 @@ impl Registry {
         })
     }
 
-    /// Takes a tenant off the list, with its keys; whether it was on it. Servers know it for a while
-    /// still, and may write.
+    /// Removes a tenant from the registry, with its keys. Returns whether it existed. Servers cache
+    /// tenants, and may still write for a while.
     pub fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "DELETE FROM atlatl.tenant WHERE name = $1";
-        self.0.write(NOBODY, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
+        self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
     }
 
-    /// Removes everything that a tenant has who is on the list no more; how many memories.
+    /// Deletes all data of a tenant that is no longer registered. Returns the number of memories.
     pub fn erase_tenant(&self, name: &str) -> Result<u64, StoreError> {
         check_name(name, &self.0.place)?;
         self.0.write(name, |db| {
@@ -146,7 +150,7 @@ impl Registry {
                 db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)])?;
             }
             let mut memories = 0;
-            for table in TABLES {
+            for table in TENANT_TABLES {
                 let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
                 let gone = db.execute(&sql, &[(&name, Type::TEXT)])?;
                 if table == "memory" {
@@ -157,7 +161,7 @@ impl Registry {
         })
     }
 
-    /// Keeps a key; whether there is such a tenant.
+    /// Stores a key. Returns whether the tenant exists.
     pub fn put_key(&self, key: &NewKey<'_>) -> Result<bool, StoreError> {
         let sql = "INSERT INTO atlatl.access_key (id, tenant, digest, scopes, name, expires) \
                    SELECT $1, t.name, $3, $4, $5, to_timestamp($6::float8 / 1000000) \
@@ -165,7 +169,7 @@ impl Registry {
         let expires = key.expires.map(|at| at.timestamp_micros());
         #[expect(clippy::cast_precision_loss, reason = "to the microsecond for 285 years")]
         let expires = expires.map(|micros| micros as f64);
-        self.0.write(NOBODY, |db| {
+        self.0.write(NO_TENANT, |db| {
             let values = [
                 (&key.id as _, Type::TEXT),
                 (&key.tenant as _, Type::TEXT),
@@ -178,8 +182,8 @@ impl Registry {
         })
     }
 
-    /// The keys of all tenants, or of one.
-    pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<ListedKey>, StoreError> {
+    /// Returns the keys of all tenants, or of one.
+    pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<KeySummary>, StoreError> {
         let sql = format!(
             "SELECT id, tenant, name, scopes, {}, {}, {} FROM atlatl.access_key \
              WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, made, id",
@@ -187,11 +191,11 @@ impl Registry {
             micros("expires"),
             micros("revoked")
         );
-        self.0.read(NOBODY, Access::Condition, &|db: &Session| {
+        self.0.read(NO_TENANT, Access::Condition, &|db: &Session| {
             let rows = db.query(&sql, &[(&tenant, Type::TEXT)])?;
             Ok(rows
                 .iter()
-                .map(|row| ListedKey {
+                .map(|row| KeySummary {
                     id: row.get(0),
                     tenant: row.get(1),
                     name: row.get(2),
@@ -204,18 +208,113 @@ impl Registry {
         })
     }
 
-    /// Revokes a key; whether there is one that was not revoked before.
+    /// Revokes a key. Returns `false` if it does not exist or is revoked already.
     pub fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let sql = "UPDATE atlatl.access_key SET revoked = now() WHERE id = $1 AND revoked IS NULL";
-        self.0.write(NOBODY, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
+        self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
     }
 }
 
-/// A time as a number.
+/// The SQL for a timestamp in microseconds.
 fn micros(column: &str) -> String {
     format!("floor(extract(epoch FROM {column}) * 1000000)::bigint")
 }
 
 fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
     micros.and_then(DateTime::from_timestamp_micros)
+}
+
+/// The limits of a tenant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// The maximum number of memories.
+    pub memories: Option<u64>,
+    /// The maximum number of requests per minute.
+    pub per_minute: Option<u32>,
+}
+
+/// A tenant, as a server looks it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantRecord {
+    /// The limits of the tenant.
+    pub bounds: TenantLimits,
+    /// The creation time, which distinguishes a tenant from a later one of the same name.
+    pub made: i64,
+}
+
+/// A stored key, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredKey {
+    /// The tenant it belongs to.
+    pub tenant: String,
+    /// The digest of its secret.
+    pub digest: Vec<u8>,
+    /// Its scopes.
+    pub scopes: Vec<String>,
+    /// The expiry time.
+    pub expires: Option<DateTime<Utc>>,
+    /// Whether it was revoked.
+    pub revoked: bool,
+}
+
+impl Postgres {
+    /// Returns the key with this id.
+    pub fn key(&self, id: &str) -> Result<Option<StoredKey>, StoreError> {
+        let sql = "SELECT tenant, digest, scopes, expires, revoked FROM atlatl.key_of($1)";
+        self.query_one(sql, id, |row| StoredKey {
+            tenant: row.get(0),
+            digest: row.get(1),
+            scopes: row.get(2),
+            expires: row.get::<_, Option<i64>>(3).and_then(DateTime::from_timestamp_micros),
+            revoked: row.get(4),
+        })
+    }
+
+    /// Returns the tenant with this name.
+    pub fn known(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
+        let sql = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
+        self.query_one(sql, name, |row| TenantRecord {
+            bounds: TenantLimits {
+                memories: row.get::<_, Option<i64>>(0).map(i64::unsigned_abs),
+                per_minute: row.get::<_, Option<i32>>(1).map(i32::unsigned_abs),
+            },
+            made: row.get(2),
+        })
+    }
+
+    /// Returns the names of all tenants in order.
+    pub fn tenants(&self) -> Result<Vec<String>, StoreError> {
+        let (pool, _) = self.0.verified()?;
+        let sql = "SELECT name FROM atlatl.tenants_after($1, $2)";
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            let after = names.last().cloned().unwrap_or_default();
+            let page = pool.read(NO_TENANT, Access::Keys, &|db: &Session| {
+                db.query(sql, &[(&after, Type::TEXT), (&TENANT_PAGE_LEN, Type::INT4)])
+            })?;
+            let full = i32::try_from(page.len()).is_ok_and(|found| found >= TENANT_PAGE_LEN);
+            names.extend(page.iter().map(|row| row.get::<_, String>(0)));
+            if !full {
+                return Ok(names);
+            }
+        }
+    }
+
+    fn query_one<T>(
+        &self,
+        sql: &str,
+        name: &str,
+        made: impl Fn(&tokio_postgres::Row) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        // `PostgreSQL` does not accept NUL in text.
+        if name.contains('\0') {
+            return Ok(None);
+        }
+        let (pool, _) = self.0.verified()?;
+        let found = pool
+            .read(NO_TENANT, Access::Keys, &|db: &Session| db.query(sql, &[(&name, Type::TEXT)]))?;
+        Ok(found.first().map(made))
+    }
 }

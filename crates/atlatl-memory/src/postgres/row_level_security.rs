@@ -1,71 +1,71 @@
-//! Policies: whether every table that has rows of tenants' is bound by them, as migrations left it.
+//! Row-level security: checks and restores the protection of every table with tenant rows.
 //!
-//! A backup may have been restored without them, before the roles were there that they name, or for
-//! another owner. Then tenants see each other, or the functions that run as the owner see nothing.
+//! A backup may have been restored without the policies, before their roles existed, or for another
+//! owner. Then tenants see each other's rows, or the functions that run as the owner see none.
 
-use super::schema::quoted;
+use super::migrations::quoted;
 use super::session::Session;
 use crate::store::StoreError;
 
-/// A table that is not bound as it should be.
+/// A table without a required protection.
 #[derive(Debug)]
-struct Loose {
+struct UnprotectedTable {
     table: String,
-    lacks: Lacks,
+    missing: MissingProtection,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Lacks {
-    /// Row level security, which its owner is bound by too.
-    Security,
-    /// The policy by which rows are their tenant's.
-    Tenant,
-    /// The policy by which whoever owns the table sees all of it.
-    Owner,
+enum MissingProtection {
+    /// Row-level security, enforced for the owner too.
+    RowSecurity,
+    /// The policy that restricts rows to their tenant.
+    TenantPolicy,
+    /// The policy that gives the table's owner access to all rows.
+    OwnerPolicy,
 }
 
-/// What the first table that is not bound lacks, and what helps.
+/// Describes the first unprotected table and the fix. Returns `None` if all are protected.
 pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
-    Ok(loose(db)?.first().map(|Loose { table, lacks }| {
+    Ok(unprotected_tables(db)?.first().map(|UnprotectedTable { table, missing }| {
         let table = quoted(table);
-        let lacks = match lacks {
-            Lacks::Security => "is not bound by its policies",
-            Lacks::Tenant => "lacks the policy of its tenants",
-            Lacks::Owner => "lacks the policy of its owner",
+        let missing = match missing {
+            MissingProtection::RowSecurity => "is not bound by its policies",
+            MissingProtection::TenantPolicy => "lacks the policy of its tenants",
+            MissingProtection::OwnerPolicy => "lacks the policy of its owner",
         };
-        format!("its table {table} {lacks}, as a restore may leave it: run `atlatl db migrate`")
+        format!("its table {table} {missing}, as a restore may leave it: run `atlatl db migrate`")
     }))
 }
 
-/// Binds what is not bound, as the owner; whether there was something. Touches no table else: servers
-/// may be at work.
-pub(super) fn bind(db: &Session) -> Result<bool, StoreError> {
-    let loose = loose(db)?;
-    for Loose { table, lacks } in &loose {
+/// Restores missing protection as the owner. Returns whether there was any. Other tables are not
+/// touched, since servers may be running.
+pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
+    let unprotected_tables = unprotected_tables(db)?;
+    for UnprotectedTable { table, missing } in &unprotected_tables {
         let table = quoted(table);
-        db.batch(&match lacks {
-            Lacks::Security => format!(
+        db.batch(&match missing {
+            MissingProtection::RowSecurity => format!(
                 "ALTER TABLE atlatl.{table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
             ),
-            Lacks::Tenant => format!(
+            MissingProtection::TenantPolicy => format!(
                 "CREATE POLICY tenant ON atlatl.{table} \
                  USING (tenant = current_setting('atlatl.tenant', true)) \
                  WITH CHECK (tenant = current_setting('atlatl.tenant', true))"
             ),
-            // One that names somebody else may be there.
-            Lacks::Owner => format!(
+            // A policy for another role may exist.
+            MissingProtection::OwnerPolicy => format!(
                 "DROP POLICY IF EXISTS owner ON atlatl.{table}; \
                  CREATE POLICY owner ON atlatl.{table} TO CURRENT_USER \
                  USING (true) WITH CHECK (true)"
             ),
         })?;
     }
-    Ok(!loose.is_empty())
+    Ok(!unprotected_tables.is_empty())
 }
 
-/// Partitions have no policy: whoever asks them by their names gets nothing. What only the owner reads
-/// has no tenant by default, and no policy of tenants.
-fn loose(db: &Session) -> Result<Vec<Loose>, StoreError> {
+/// Finds unprotected tables. Partitions need no policy, because without one direct access returns
+/// no rows. Tables that only the owner reads have no default for the tenant and no tenant policy.
+fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, StoreError> {
     let sql = "WITH held AS (SELECT c.oid, c.relname::text AS name, c.relowner AS owner, \
                    c.relispartition AS part, c.relrowsecurity AND c.relforcerowsecurity AS bound, \
                    coalesce(a.atthasdef, false) AS tenants FROM pg_class c \
@@ -79,11 +79,14 @@ fn loose(db: &Session) -> Result<Vec<Loose>, StoreError> {
                    (SELECT 1 FROM pg_policy p, unnest(p.polroles) AS whose WHERE p.polrelid = held.oid \
                     AND p.polname = 'owner' AND pg_has_role(owner, whose, 'USAGE')) \
                ORDER BY 2, 1";
-    let lacks = |n: i32| match n {
-        0 => Lacks::Security,
-        1 => Lacks::Tenant,
-        _ => Lacks::Owner,
+    let missing = |n: i32| match n {
+        0 => MissingProtection::RowSecurity,
+        1 => MissingProtection::TenantPolicy,
+        _ => MissingProtection::OwnerPolicy,
     };
     let found = db.query(sql, &[])?;
-    Ok(found.iter().map(|row| Loose { table: row.get(0), lacks: lacks(row.get(1)) }).collect())
+    Ok(found
+        .iter()
+        .map(|row| UnprotectedTable { table: row.get(0), missing: missing(row.get(1)) })
+        .collect())
 }

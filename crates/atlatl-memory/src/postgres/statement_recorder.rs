@@ -6,31 +6,32 @@ use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::session::Value;
-use crate::store::Source;
+use crate::store::BoxError;
 
 thread_local! {
-    /// What this thread's stores sent, while that is recorded. A store works on its caller's thread.
-    static SENT: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
+    /// The statements of this thread's stores, while recording. A store runs on its caller's
+    /// thread.
+    static STATEMENTS: RefCell<Option<Vec<RecordedStatement>>> = const { RefCell::new(None) };
 }
 
-/// A statement that a store sent, without the frame of its transaction.
+/// A statement of a store, without the statements that begin and end its transaction.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Recorded {
+pub struct RecordedStatement {
     /// The statement.
     pub sql: String,
-    /// The types of its values.
+    /// The types of its parameters.
     pub types: Vec<Type>,
-    /// Its values.
-    pub values: Vec<Sent>,
+    /// Its parameters.
+    pub values: Vec<RecordedValue>,
 }
 
-/// A value as it goes to the database, whatever its type.
+/// An encoded parameter of any type.
 #[derive(Debug, Clone)]
-pub struct Sent(Option<Vec<u8>>);
+pub struct RecordedValue(Option<Vec<u8>>);
 
-impl ToSql for Sent {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Source> {
+impl ToSql for RecordedValue {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         let Some(bytes) = &self.0 else { return Ok(IsNull::Yes) };
         out.extend_from_slice(bytes);
         Ok(IsNull::No)
@@ -43,24 +44,24 @@ impl ToSql for Sent {
     to_sql_checked!();
 }
 
-/// Does `work`; what the stores that it used on this thread sent.
-pub fn recorded<T>(work: impl FnOnce() -> T) -> (T, Vec<Recorded>) {
-    SENT.with_borrow_mut(|sent| *sent = Some(Vec::new()));
+/// Runs `work` and returns the statements that stores sent on this thread.
+pub fn record_statements<T>(work: impl FnOnce() -> T) -> (T, Vec<RecordedStatement>) {
+    STATEMENTS.with_borrow_mut(|sent| *sent = Some(Vec::new()));
     let done = work();
-    (done, SENT.take().unwrap_or_default())
+    (done, STATEMENTS.take().unwrap_or_default())
 }
 
-/// Keeps a statement, where someone wants to know.
-pub(super) fn note(sql: &str, values: &[Value<'_>]) {
-    SENT.with_borrow_mut(|sent| {
+/// Records a statement, if recording is on.
+pub(super) fn record(sql: &str, values: &[Value<'_>]) {
+    STATEMENTS.with_borrow_mut(|sent| {
         let Some(sent) = sent else { return };
         let value = |(value, kind): &Value<'_>| {
             let mut bytes = BytesMut::new();
             let none = value.to_sql_checked(kind, &mut bytes);
-            // One that cannot be written is refused where it is sent.
-            Sent(matches!(none, Ok(IsNull::No)).then(|| bytes.to_vec()))
+            // A parameter that cannot be encoded fails when it is sent.
+            RecordedValue(matches!(none, Ok(IsNull::No)).then(|| bytes.to_vec()))
         };
-        sent.push(Recorded {
+        sent.push(RecordedStatement {
             sql: sql.to_owned(),
             types: values.iter().map(|(_, kind)| kind.clone()).collect(),
             values: values.iter().map(value).collect(),

@@ -1,4 +1,4 @@
-//! Pool: one connection that writes, and some that read beside it.
+//! The connection pool: one writer, and readers beside it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,20 +11,21 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use super::schema;
 use crate::store::StoreError;
 
-/// How long a writer waits in all: for the other writers of this process, and then for those of others.
+/// The timeout of a write: waiting for other writers of this process, and then of other processes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a reader waits for another process.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long emptying the log waits for readers.
-const SCRUB: Duration = Duration::from_millis(100);
-/// Readers that are kept for the next one.
-const IDLE_READERS: usize = 8;
-/// Statements that stay prepared, by connection.
-const STATEMENTS: usize = 64;
+/// How long a checkpoint of the write-ahead log waits for readers.
+const SCRUB_TIMEOUT: Duration = Duration::from_millis(100);
+/// The maximum number of idle readers.
+const MAX_IDLE_READERS: usize = 8;
+/// The maximum number of prepared statements per connection.
+const MAX_PREPARED_STATEMENTS: usize = 64;
 
-/// How every connection is used. With `FULL` a commit waits for the disk: acknowledged is durable.
-/// Deleted is overwritten: what was forgotten does not lie about in the file.
-const SETTINGS: &str = "
+/// The settings of every connection. With `synchronous = FULL` a commit waits for the disk, so that
+/// acknowledged writes are durable. With `secure_delete` deleted content is overwritten in the
+/// file.
+const PRAGMAS: &str = "
     PRAGMA synchronous = FULL;
     PRAGMA fullfsync = ON;
     PRAGMA secure_delete = ON;
@@ -43,18 +44,18 @@ pub(super) struct Pool {
     readers: Mutex<Vec<Connection>>,
 }
 
-/// The connection that writes, for one caller at a time. Unlike a mutex it is waited for until a
-/// deadline: the callers' waits for other processes do not add up.
+/// The writing connection, for one caller at a time. Unlike a mutex it has a deadline, so that the
+/// callers' waits for other processes do not add up.
 #[derive(Debug)]
 struct Writer {
-    /// None while it is in use.
+    /// `None` while it is in use.
     idle: Mutex<Option<Connection>>,
     freed: Condvar,
 }
 
-/// The writing connection in use. It is given back when this is dropped, after a panic too: a
-/// transaction that was not committed has been undone by then.
-struct Writing<'a> {
+/// The writing connection in use. It is returned when this is dropped, also after a panic: an
+/// uncommitted transaction has been rolled back by then.
+struct WriteGuard<'a> {
     writer: &'a Writer,
     /// Taken only by `drop`.
     connection: Option<Connection>,
@@ -65,17 +66,17 @@ impl Writer {
         Self { idle: Mutex::new(Some(connection)), freed: Condvar::new() }
     }
 
-    /// The connection, as soon as it is free. Within it, other processes are waited for until the
-    /// same deadline.
-    fn take(&self, timeout: Duration) -> Result<Writing<'_>, StoreError> {
+    /// Acquires the connection as soon as it is free. The same deadline then applies to waiting for
+    /// other processes.
+    fn take(&self, timeout: Duration) -> Result<WriteGuard<'_>, StoreError> {
         let deadline = Instant::now() + timeout;
         let mut idle = lock(&self.idle);
         loop {
             if let Some(connection) = idle.take() {
                 drop(idle);
-                let writing = Writing { writer: self, connection: Some(connection) };
+                let writing = WriteGuard { writer: self, connection: Some(connection) };
                 let left = deadline.saturating_duration_since(Instant::now());
-                writing.get()?.busy_timeout(left).map_err(failed)?;
+                writing.get()?.busy_timeout(left).map_err(to_store_error)?;
                 return Ok(writing);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -87,7 +88,7 @@ impl Writer {
     }
 }
 
-impl Writing<'_> {
+impl WriteGuard<'_> {
     fn get(&self) -> Result<&Connection, StoreError> {
         self.connection.as_ref().ok_or(StoreError::Busy)
     }
@@ -97,7 +98,7 @@ impl Writing<'_> {
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.writer.idle) = self.connection.take();
         self.writer.freed.notify_one();
@@ -107,25 +108,26 @@ impl Drop for Writing<'_> {
 impl Pool {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let place = path.display().to_string();
-        make(path).map_err(|error| StoreError::NotAStore {
+        create_private_file(path).map_err(|error| StoreError::NotAStore {
             place: place.clone(),
             why: error.to_string(),
         })?;
         let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        // Before anything is changed: it may be someone else's file.
+        // Before any change, since the file may belong to another program.
         schema::prepare(&mut writer, &place)?;
-        write_ahead(&writer)?;
+        enable_wal(&writer)?;
         let writer = Writer::new(writer);
         Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
     }
 
     #[cfg(feature = "contract")]
-    pub(super) fn bound(&self, pages: i64) -> Result<(), StoreError> {
+    pub(super) fn limit_pages(&self, pages: i64) -> Result<(), StoreError> {
         let writing = self.writer.take(WRITE_TIMEOUT)?;
-        writing.get()?.pragma_update(None, "max_page_count", pages).map_err(failed)
+        writing.get()?.pragma_update(None, "max_page_count", pages).map_err(to_store_error)
     }
 
-    /// Runs `change` in a transaction that is durable when this returns `Ok`, and is undone else.
+    /// Runs `change` in a transaction that is durable when this returns `Ok`, and rolled back
+    /// otherwise.
     pub(super) fn write<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
@@ -142,55 +144,55 @@ impl Pool {
         let transaction = writing
             .get_mut()?
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
+            .map_err(to_store_error)?;
         let done = change(&transaction)?;
-        transaction.commit().map_err(failed)?;
+        transaction.commit().map_err(to_store_error)?;
         Ok(done)
     }
 
-    /// Empties the log, where what was deleted may still stand. A reader may keep it: it goes with
-    /// the next time, and with the last connection.
+    /// Truncates the write-ahead log, which may still contain deleted content. If a reader prevents
+    /// that, it happens the next time, or when the last connection closes.
     pub(super) fn scrub(&self) {
-        // Whoever deletes has been told already that it is done, and the next writer waits for us.
-        let Ok(writing) = self.writer.take(SCRUB) else { return };
+        // The deletion is already acknowledged, and the next writer waits.
+        let Ok(writing) = self.writer.take(SCRUB_TIMEOUT) else { return };
         let Ok(writer) = writing.get() else { return };
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     }
 
-    /// Runs `ask` on the state of one moment.
+    /// Runs `query` on a consistent snapshot.
     pub(super) fn read<T>(
         &self,
-        ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.with_reader(|reader| {
-            let transaction = reader.transaction().map_err(failed)?;
-            let answer = ask(&transaction);
-            transaction.finish().map_err(failed)?;
+            let transaction = reader.transaction().map_err(to_store_error)?;
+            let answer = query(&transaction);
+            transaction.finish().map_err(to_store_error)?;
             answer
         })
     }
 
-    /// Runs `ask`, which is one statement and so sees one moment by itself. A transaction around it
-    /// would take as long as the look-up of a memory.
+    /// Runs `query`, a single statement, which is consistent by itself. A transaction around it
+    /// would take as long as reading a memory.
     pub(super) fn read_once<T>(
         &self,
-        ask: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.with_reader(|reader| ask(reader))
+        self.with_reader(|reader| query(reader))
     }
 
     fn with_reader<T>(
         &self,
-        ask: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let idle = lock(&self.readers).pop();
         let mut reader = match idle {
             Some(reader) => reader,
             None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
         };
-        let answer = ask(&mut reader);
+        let answer = query(&mut reader);
         let mut readers = lock(&self.readers);
-        if readers.len() < IDLE_READERS {
+        if readers.len() < MAX_IDLE_READERS {
             readers.push(reader);
         }
         answer
@@ -198,12 +200,12 @@ impl Pool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left a connection whose transaction is undone.
+    // After a panic the transaction of the connection has been rolled back.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the file before the engine does, which would let others read it.
-fn make(path: &Path) -> io::Result<()> {
+/// Creates the file before the engine does, which would make it readable by others.
+fn create_private_file(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -215,16 +217,16 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Readers do not wait for a writer, nor a writer for them. Two processes that begin at the same
-/// time may stand in each other's way for a moment.
-fn write_ahead(db: &Connection) -> Result<(), StoreError> {
+/// Enables write-ahead logging: readers do not wait for a writer, nor a writer for readers. Two
+/// processes that start at the same time may block each other for a moment.
+fn enable_wal(db: &Connection) -> Result<(), StoreError> {
     let mut tries = 0;
     loop {
         let mode = db.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
-        if mode.map_err(failed)? == "wal" {
+        if mode.map_err(to_store_error)? == "wal" {
             return Ok(());
         }
-        match db.pragma_update(None, "journal_mode", "WAL").map_err(failed) {
+        match db.pragma_update(None, "journal_mode", "WAL").map_err(to_store_error) {
             Err(StoreError::Busy) if tries < 50 => {
                 tries += 1;
                 std::thread::sleep(Duration::from_millis(20));
@@ -235,22 +237,22 @@ fn write_ahead(db: &Connection) -> Result<(), StoreError> {
 }
 
 fn connect(path: &Path, how: OpenFlags) -> Result<Connection, StoreError> {
-    let db =
-        Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
-    db.busy_timeout(READ_TIMEOUT).map_err(failed)?;
-    db.execute_batch(SETTINGS).map_err(|error| match error.sqlite_error_code() {
+    let db = Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(to_store_error)?;
+    db.busy_timeout(READ_TIMEOUT).map_err(to_store_error)?;
+    db.execute_batch(PRAGMAS).map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
             place: path.display().to_string(),
             why: "it is no SQLite file".to_owned(),
         },
-        _ => failed(error),
+        _ => to_store_error(error),
     })?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
     Ok(db)
 }
 
-/// What the engine's error means to a caller.
-pub(super) fn failed(error: rusqlite::Error) -> StoreError {
+/// Maps an error of the engine.
+pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
         Some(
@@ -276,7 +278,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("memory.db");
         let pool = Pool::open(&path).unwrap();
-        // As another process has it: a connection of its own, in the middle of a transaction.
+        // Like another process: a connection of its own within a transaction.
         let other = Connection::open(&path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let began = Instant::now();
@@ -288,7 +290,7 @@ mod tests {
                 });
             }
         });
-        // One after the other they would take 8 s.
+        // Serially they would take 8 s.
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         other.execute_batch("ROLLBACK").unwrap();
         pool.write(|_| Ok(())).unwrap();
@@ -310,7 +312,7 @@ mod tests {
         assert!(panicked.is_err());
         let count = "SELECT count(*) FROM lease";
         let left = pool.write_within(Duration::from_secs(1), |db| {
-            db.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(failed)
+            db.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(to_store_error)
         });
         assert_eq!(left.unwrap(), 0);
     }

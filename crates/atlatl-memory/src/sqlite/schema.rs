@@ -1,19 +1,27 @@
-//! Schema: the tables, and the way to them from nothing.
+//! Tables, data migrations and health check of a store's file.
 
-use rusqlite::{Connection, TransactionBehavior};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::pool::failed;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
+
+use super::maintenance::find_inconsistencies;
+use super::pool::to_store_error;
 use crate::store::StoreError;
 
-/// Says in the file's header that it is ours: `ATLM`.
-pub(super) const APPLICATION: i64 = 0x4154_4C4D;
+/// The application id in the file header: `ATLM`.
+pub(super) const APPLICATION_ID: i64 = 0x4154_4C4D;
 /// The version of the tables below.
-pub(super) const VERSION: i64 = 1;
+pub(super) const SCHEMA_VERSION: i64 = 1;
+/// How long to wait for another process before the store counts as busy.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is asked of a memory is in a narrow table, so that a filter over a million of them reads
-/// little; the memory itself is beside it. The words are in an index without content: what it would
-/// hold is there already. To take a memory out of it, its words are said again; they are overwritten
-/// then, where marking the row as deleted would leave them in the file.
+/// The filtered columns are in a narrow table, so that a filter over a million memories reads
+/// little; the memory itself is in `document`. The full-text index is contentless, because
+/// `document` has the content. To delete an entry, its text is passed again, and the index
+/// overwrites it; marking the row as deleted would leave the words in the file.
 const TABLES: &str = "
     CREATE TABLE memory (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -53,80 +61,189 @@ const TABLES: &str = "
     INSERT INTO secret VALUES (randomblob(32));
 ";
 
-/// Changes of what is stored, applied once to each file. They leave the tables as they are, so that
-/// earlier versions of the program go on working beside this one.
-const STEPS: [(&str, &str); 1] = [
-    // Version 0.1.0 stored any failure of an embedder as "no vector", and passed over what was below
-    // the last vector: both are queued once more.
+/// Data migrations, applied once to each file. They do not change the tables, so that earlier
+/// versions of the program keep working with the file.
+const DATA_MIGRATIONS: [(&str, &str); 1] = [
+    // Version 0.1.0 stored any failure of an embedder as "no vector", and skipped memories below
+    // the last vector. Both are queued again.
     ("requeue-vectors", "DELETE FROM vector WHERE length(vector) = 0; DELETE FROM embedded;"),
 ];
 
-/// Applies the steps that a file has not had.
-fn apply_steps(db: &Connection) -> Result<(), StoreError> {
+/// Applies the data migrations that a file has not had.
+fn apply_data_migrations(db: &Connection) -> Result<(), StoreError> {
     db.execute_batch("CREATE TABLE IF NOT EXISTS applied (step TEXT PRIMARY KEY) STRICT;")
-        .map_err(failed)?;
-    for (name, sql) in STEPS {
+        .map_err(to_store_error)?;
+    for (name, sql) in DATA_MIGRATIONS {
         let new = db
             .execute("INSERT OR IGNORE INTO applied (step) VALUES (?1)", [name])
-            .map_err(failed)?;
+            .map_err(to_store_error)?;
         if new == 1 {
-            db.execute_batch(sql).map_err(failed)?;
+            db.execute_batch(sql).map_err(to_store_error)?;
         }
     }
     Ok(())
 }
 
-/// Whether a file has had every step; to find out, nothing is written.
-fn has_steps(db: &Connection) -> Result<bool, StoreError> {
+/// Returns whether a file has had every data migration, without writing to it.
+fn has_data_migrations(db: &Connection) -> Result<bool, StoreError> {
     let made: bool = db
         .query_row(
             "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'applied')",
             [],
             |row| row.get(0),
         )
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     if !made {
         return Ok(false);
     }
     let had: usize = db
         .query_row("SELECT count(*) FROM applied", [], |row| row.get::<_, i64>(0))
         .map(|had| usize::try_from(had).unwrap_or(0))
-        .map_err(failed)?;
-    Ok(had >= STEPS.len())
+        .map_err(to_store_error)?;
+    Ok(had >= DATA_MIGRATIONS.len())
 }
 
-/// Makes the tables where there are none, and refuses a file that is not ours.
+/// Creates the tables in an empty file, and refuses a file of another program.
 pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError> {
-    let wrong = |why: String| StoreError::NotAStore { place: place.to_owned(), why };
+    let invalid = |why: String| StoreError::NotAStore { place: place.to_owned(), why };
     // Two processes may open an empty file at the same time.
     let transaction =
-        db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(to_store_error)?;
     let pragma = |name: &str| {
-        transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed)
+        transaction
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .map_err(to_store_error)
     };
     match (pragma("application_id")?, pragma("user_version")?) {
-        (APPLICATION, VERSION) => {
-            if has_steps(&transaction)? {
+        (APPLICATION_ID, SCHEMA_VERSION) => {
+            if has_data_migrations(&transaction)? {
                 return Ok(());
             }
-            apply_steps(&transaction)?;
-            return transaction.commit().map_err(failed);
+            apply_data_migrations(&transaction)?;
+            return transaction.commit().map_err(to_store_error);
         }
-        (APPLICATION, later) => {
-            return Err(wrong(format!("it has version {later}, this program knows {VERSION}")));
+        (APPLICATION_ID, later) => {
+            return Err(invalid(format!(
+                "it has version {later}, this program knows {SCHEMA_VERSION}"
+            )));
         }
         (0, 0) => {}
-        _ => return Err(wrong("it belongs to another program".to_owned())),
+        _ => return Err(invalid("it belongs to another program".to_owned())),
     }
     let tables: i64 = transaction
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(failed)?;
+        .map_err(to_store_error)?;
     if tables > 0 {
-        return Err(wrong("it belongs to another program".to_owned()));
+        return Err(invalid("it belongs to another program".to_owned()));
     }
-    transaction.execute_batch(TABLES).map_err(failed)?;
-    apply_steps(&transaction)?;
-    transaction.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
-    transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
-    transaction.commit().map_err(failed)
+    transaction.execute_batch(TABLES).map_err(to_store_error)?;
+    apply_data_migrations(&transaction)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(to_store_error)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(to_store_error)?;
+    transaction.commit().map_err(to_store_error)
+}
+
+/// The health of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// The number of memories.
+    pub memories: u64,
+    /// The damage that the engine reports, in its words.
+    pub damage: Option<String>,
+    /// The number of memories missing from the full-text index.
+    pub missing: u64,
+    /// The number of full-text index entries without a memory.
+    pub orphaned: u64,
+    /// The number of memories without a vector of the given model.
+    pub waiting: u64,
+    /// The number of memories without a vector because that model refused their texts.
+    pub refused: u64,
+}
+
+pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, StoreError> {
+    let invalid = |why: String| StoreError::NotAStore { place: path.display().to_string(), why };
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => {}
+        Ok(_) => return Err(invalid("it is no file".to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(invalid(error.to_string())),
+    }
+    // Not read-only, because the check includes whether the file is writable.
+    let how = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(path, how).map_err(to_store_error)?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(to_store_error)?;
+    // The last connection to close a file moves the log into it. The check leaves that to writers.
+    if log(path).metadata().is_ok_and(|log| log.len() > 0) {
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .map_err(to_store_error)?;
+    }
+    let transaction = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(|error| open_error(path, error))?;
+    let pragma = |name: &str| {
+        let value = transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        value.map_err(|error| open_error(path, error))
+    };
+    match (pragma("application_id")?, pragma("user_version")?) {
+        (APPLICATION_ID, SCHEMA_VERSION) => {}
+        (APPLICATION_ID, later) => {
+            return Err(invalid(format!(
+                "it has version {later}, this program knows {SCHEMA_VERSION}"
+            )));
+        }
+        // The file was created, but not initialized yet.
+        (0, 0) if count(&transaction, "SELECT count(*) FROM sqlite_schema")? == 0 => {
+            return Ok(Some(Health::default()));
+        }
+        _ => return Err(invalid("it belongs to another program".to_owned())),
+    }
+    // The long checks must not block writers.
+    transaction.finish().map_err(to_store_error)?;
+    let transaction = db.transaction().map_err(to_store_error)?;
+    let report: String = transaction
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| open_error(path, error))?;
+    if report != "ok" {
+        // Further checks of a damaged file would be meaningless.
+        return Ok(Some(Health { damage: Some(report), ..Health::default() }));
+    }
+    let (missing, orphaned) = find_inconsistencies(&transaction)?.words();
+    let (waiting, refused) = match model {
+        Some(model) => transaction
+            .query_row(
+                "SELECT count(*) FILTER (WHERE vector IS NULL), \
+                 count(*) FILTER (WHERE length(vector) = 0) FROM memory \
+                 LEFT JOIN vector ON vector.key = memory.key AND model = ?1",
+                params![model],
+                |row| {
+                    Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
+                },
+            )
+            .map_err(to_store_error)?,
+        None => (0, 0),
+    };
+    let memories = count(&transaction, "SELECT count(*) FROM memory")?;
+    Ok(Some(Health { memories, damage: None, missing, orphaned, waiting, refused }))
+}
+
+/// Returns the path of the write-ahead log.
+fn log(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+fn count(db: &Connection, sql: &str) -> Result<u64, StoreError> {
+    db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs).map_err(to_store_error)
+}
+
+fn open_error(path: &Path, error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
+            place: path.display().to_string(),
+            why: "it is no SQLite file".to_owned(),
+        },
+        _ => to_store_error(error),
+    }
 }

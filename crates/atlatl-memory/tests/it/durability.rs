@@ -1,7 +1,8 @@
-//! Durability: a process that writes is killed, and what it was told is stored must be there.
+//! Durability: a writing process is killed, and every acknowledged write must be stored.
 //!
-//! `SIGKILL` ends a process between any two instructions, but not the machine: what the kernel took
-//! it keeps. That a commit waits for the disk is the engine's setting, which no kill can show.
+//! `SIGKILL` ends a process between any two instructions, but not the machine: the kernel keeps
+//! what it has accepted. That a commit waits for the disk is a setting of the engine, which no kill
+//! can test.
 
 mod ledger;
 mod survey;
@@ -18,15 +19,15 @@ use self::ledger::Ledger;
 
 const CHILD: &str = "ATLATL_TEST_DURABILITY_STORE";
 const SEED: &str = "ATLATL_TEST_DURABILITY_SEED";
-/// Kills that one store goes through before a new one begins.
+/// The number of kills per store.
 const KILLS_A_STORE: u32 = 10;
 
-/// How many kills: the long run says, else a few.
+/// The number of kills: from the environment in the long run, otherwise a few.
 fn kills() -> u32 {
     std::env::var("ATLATL_SOAK_CASES").map_or(8, |cases| cases.parse().unwrap())
 }
 
-/// What the process that is killed does; nothing in an ordinary run.
+/// The body of the process that is killed. It does nothing in an ordinary run.
 #[test]
 fn child_that_writes_until_it_is_killed() {
     let Some(store) = std::env::var_os(CHILD) else { return };
@@ -73,7 +74,7 @@ fn f44_acknowledged_is_durable_through_kills() {
     );
 }
 
-/// What was acknowledged over all kills.
+/// The number of acknowledged operations over all kills.
 #[derive(Debug, Default)]
 struct Told {
     acknowledged: u64,
@@ -93,7 +94,7 @@ impl Told {
     }
 }
 
-/// Starts the writers, kills them `wait` after their first word, and gives all that they said.
+/// Starts the writers, kills them `wait` after their first line, and returns their output.
 fn lines_until_killed(store: &Path, seed: u64, wait: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "durability::child_that_writes_until_it_is_killed", "--nocapture"])
@@ -105,7 +106,7 @@ fn lines_until_killed(store: &Path, seed: u64, wait: Duration) -> Vec<String> {
         .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
     let (begun, begins) = std::sync::mpsc::channel();
-    // A pipe that nobody reads stops the writers; what is in it when they die can still be read.
+    // A full pipe blocks the writers; what is in it when they die can still be read.
     let reader = std::thread::spawn(move || read(said, &begun));
     begins.recv().expect("the writers begin");
     std::thread::sleep(wait);

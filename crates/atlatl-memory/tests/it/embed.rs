@@ -1,4 +1,4 @@
-//! The embedders as their users see them.
+//! Tests of the embedders through their public interface.
 
 mod backfill;
 #[cfg(feature = "local")]

@@ -1,4 +1,4 @@
-//! The store in a database: the contract, and what is particular to a database with many tenants.
+//! The `PostgreSQL` store: the contract, and the behavior specific to a multi-tenant database.
 
 mod commit;
 mod crash;
@@ -23,7 +23,7 @@ fn options(server: &Server, role: &str, database: &str) -> PostgresOptions {
     options
 }
 
-/// A database with our schema.
+/// A database with the schema.
 fn migrated(server: &Server) -> String {
     let database = server.database();
     Postgres::migrate(&options(server, OWNER, &database)).unwrap();
@@ -35,7 +35,7 @@ fn opened(server: &Server) -> (Postgres, String) {
     (Postgres::open(&options(server, APP, &database)).unwrap(), database)
 }
 
-/// Gives a new tenant every time.
+/// Returns a new tenant every time.
 fn tenants(postgres: &Postgres) -> impl Fn() -> PostgresStore {
     let n = Cell::new(0);
     move || {

@@ -1,10 +1,11 @@
-//! The store in a file: the contract, and what is particular to a file.
+//! The `SQLite` store: the contract, and the behavior specific to a file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Need, Order, Put, SqliteStore, StoreError, Terms, contract,
+    Filter, MemoryStore, Need, OnConflict, Order, PutOutcome, SqliteStore, StoreError, Terms,
+    contract,
 };
 use testkit::corpus;
 
@@ -31,11 +32,17 @@ fn a_second_process_sees_and_shares_everything() {
     let first = SqliteStore::open(&path).unwrap();
     let second = SqliteStore::open(&path).unwrap();
     let memories = corpus::memories(50, 1);
-    assert!(first.put(&memories, Clash::Keep).unwrap().iter().all(|put| *put == Put::Stored));
+    assert!(
+        first
+            .put(&memories, OnConflict::Keep)
+            .unwrap()
+            .iter()
+            .all(|put| *put == PutOutcome::Stored)
+    );
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(second.count(&any(), now).unwrap(), 50);
     assert_eq!(first.secret().unwrap(), second.secret().unwrap());
-    // Its copy of the vectors knows those that another process made.
+    // The vector cache includes vectors of another process.
     let vectors = |store: &SqliteStore, axis: usize| {
         let waiting = store.unembedded("m", 0, 25).unwrap();
         let vector = |n| if n == axis { 1.0 } else { 0.0 };
@@ -56,7 +63,7 @@ fn the_file_is_the_owners_alone() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data/memory.db");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
+    store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     for name in ["memory.db", "memory.db-wal", "memory.db-shm"] {
@@ -94,14 +101,14 @@ fn what_is_no_store_is_refused_and_left_alone() {
 }
 
 #[test]
-fn an_index_that_lost_entries_is_mended() {
+fn an_index_that_lost_entries_is_repaired() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
     let memories = corpus::memories(20, 1);
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
-    // As a program would leave it that writes the tables and not the index.
+    // Like a program that writes the tables but not the index.
     db.execute_batch(
         "INSERT INTO memory (id, memory_type, status, created, changed, fades)
              SELECT randomblob(16), memory_type, status, created, changed, fades FROM memory
@@ -130,7 +137,7 @@ fn forgotten_text_is_not_left_in_the_file() {
     let store = SqliteStore::open(&path).unwrap();
     let mut memories = corpus::memories(3, 1);
     memories[1].content = "the launch code is XYZZY-PLUGH-42".to_owned();
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let files = || {
         let mut all = std::fs::read(&path).unwrap();
         all.extend(std::fs::read(path.with_file_name("memory.db-wal")).unwrap_or_default());
@@ -138,7 +145,7 @@ fn forgotten_text_is_not_left_in_the_file() {
     };
     assert!(files().contains("launch") && files().contains("plugh"));
     assert!(store.delete(&memories[1].id).unwrap());
-    // Also while the store is open, and as the index writes its words.
+    // Also while the store is open, and in the form in which the index stores words.
     for word in ["xyzz", "plugh", "launch"] {
         assert!(!files().contains(word), "{word} is still there");
     }
@@ -148,22 +155,22 @@ fn forgotten_text_is_not_left_in_the_file() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_half_written() {
+fn a_full_disk_is_reported_and_nothing_is_half_written() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     drop(SqliteStore::open(&path).unwrap());
-    // The engine's own bound on the size of a file stands for a disk that is full.
+    // The engine's limit on the size of a file simulates a full disk.
     let pages = rusqlite::Connection::open(&path).unwrap();
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let count: i64 = pages.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
     drop(pages);
     let store = SqliteStore::open_bounded(&path, count + 20).unwrap();
     let memories = corpus::memories(2000, 1);
-    let refused = store.put(&memories, Clash::Keep).unwrap_err();
+    let refused = store.put(&memories, OnConflict::Keep).unwrap_err();
     assert!(matches!(refused, StoreError::Storage(_)), "{refused:?}");
     assert_eq!(store.count(&Filter::default(), now).unwrap(), 0);
-    assert_eq!(store.repair().unwrap(), atlatl_memory::Repaired::default());
-    store.put(&memories[..5], Clash::Keep).unwrap();
+    assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
+    store.put(&memories[..5], OnConflict::Keep).unwrap();
     let listed = store.list(&any(), Order::Oldest, None, 9, now).unwrap();
     assert_eq!(listed.memories, memories[..5]);
 }
@@ -173,9 +180,9 @@ fn a_store_is_checked_without_being_changed() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     assert_eq!(SqliteStore::check(&path, None).unwrap(), None);
-    assert!(!path.exists(), "whoever looks makes none");
+    assert!(!path.exists(), "a check creates no file");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(3, 1), Clash::Keep).unwrap();
+    store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 1).unwrap();
     store.put_vectors("m", &[(waiting[0].version, vec![1.0])]).unwrap();
     drop(store);
@@ -194,7 +201,7 @@ fn a_store_is_checked_without_being_changed() {
     let later = SqliteStore::check(&path, None).unwrap_err().to_string();
     assert!(later.contains("version 99"), "{later}");
     drop(db);
-    std::fs::write(&path, "a text of somebody ".repeat(99)).unwrap();
+    std::fs::write(&path, "not a database file ".repeat(99)).unwrap();
     assert!(matches!(SqliteStore::check(&path, None), Err(StoreError::NotAStore { .. })));
 }
 
@@ -203,11 +210,11 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(4, 5), Clash::Keep).unwrap();
+    store.put(&corpus::memories(4, 5), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let version = |n: usize| waiting[n].version;
     store.put_vectors("m", &[(version(0), vec![1.0]), (version(1), Vec::new())]).unwrap();
-    // As version 0.1.0 left it: with no record of steps, and the third memory passed over.
+    // As version 0.1.0 left it: no record of migrations, and the third memory skipped.
     let db = rusqlite::Connection::open(&path).unwrap();
     let upto = i64::try_from(version(2)).unwrap();
     db.execute("UPDATE embedded SET upto = ?1", [upto]).unwrap();
@@ -216,7 +223,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
-    // Once: what is refused from now on stays so.
+    // Only once: texts that are refused from now on stay so.
     store.put_vectors("m", &[(version(1), Vec::new())]).unwrap();
     drop(store);
     let store = SqliteStore::open(&path).unwrap();

@@ -1,12 +1,9 @@
-//! Authenticates requests by API key or access token, with a cache.
+//! The authenticator: verifies API keys and access tokens, and caches principals.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::auth::{
-    ApiKey, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata, Scope, bearer,
-    metadata_url,
-};
 use atlatl_memory::StoreError;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use chrono::{DateTime, Utc};
@@ -16,62 +13,65 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::issuer::Issuer;
-use super::principal_cache::{CacheKey, PrincipalCache};
-use crate::permit;
+use super::{
+    ApiKey, AuthScope, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata,
+    bearer, metadata_url,
+};
+use crate::limits;
 
-/// For how long whoever was let in is let in without looking again.
+/// How long an authenticated principal is cached.
 const CACHE_TTL: Duration = Duration::from_secs(10);
-/// How many are known at a time.
+/// The maximum number of cached principals.
 const MAX_CACHED_PRINCIPALS: usize = 10_000;
 
-/// Of how many at a time it is asked who they are.
+/// The maximum number of concurrent lookups of keys and tokens.
 const MAX_CONCURRENT_LOOKUPS: usize = 32;
-/// How long the next one waits.
+/// How long a request waits for a lookup.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Keys by their ids. Blocking.
-pub trait Keys: Send + Sync {
-    /// The key called `id`.
+/// Looks up API keys. Blocking.
+pub trait ApiKeyLookup: Send + Sync {
+    /// Returns the key with this id.
     fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError>;
 }
 
-/// Tells who asks.
+/// Authenticates requests.
 pub struct Authenticator {
-    keys: Option<Arc<dyn Keys>>,
+    keys: Option<Arc<dyn ApiKeyLookup>>,
     issuer: Option<Issuer>,
-    /// What clients call the server: what a token must be for.
+    /// The identifier of the server that a token must have as its audience.
     resource: String,
     clock: fn() -> Moment,
-    known: Mutex<PrincipalCache>,
-    line: Arc<Semaphore>,
+    cache: Mutex<PrincipalCache>,
+    lookup_permits: Arc<Semaphore>,
 }
 
-/// Why nobody is let in.
+/// Why a request is not authenticated or not authorized.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// Nothing was brought that says who it is.
+    /// The request has no credentials.
     #[error("a bearer token is needed (Authorization: Bearer …)")]
     Missing,
-    /// What was brought cannot be read, or was brought where it does not belong.
+    /// The credentials cannot be parsed, or were sent in the wrong place.
     #[error("a token is sent once, in the header Authorization")]
     Malformed,
-    /// What was brought proves nothing.
+    /// The credentials are not valid.
     #[error("invalid or expired token")]
     Invalid,
-    /// It is not enough.
+    /// The credentials lack a scope.
     #[error("the token does not allow {0}")]
-    InsufficientScope(Scope),
+    InsufficientScope(AuthScope),
     /// The tenant is not served here.
     #[error("the token's tenant is not known here")]
     UnknownTenant,
-    /// Nobody can tell just now.
+    /// The credentials cannot be verified at the moment.
     #[error("authentication is temporarily unavailable")]
     Unavailable,
 }
 
 impl AuthError {
-    /// Which kind, in a word.
+    /// Returns the reason for the audit log.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Missing => "nobody",
@@ -94,38 +94,39 @@ impl AuthError {
 }
 
 impl Authenticator {
-    /// One for the server that clients call `resource`, who knows nobody yet.
+    /// Creates an authenticator for the server with the identifier `resource`. It accepts no
+    /// credentials yet.
     pub fn new(resource: String, clock: fn() -> Moment) -> Self {
-        let line = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
+        let lookup_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
         Self {
             keys: None,
             issuer: None,
             resource,
             clock,
-            known: Mutex::new(PrincipalCache::new(MAX_CACHED_PRINCIPALS)),
-            line,
+            cache: Mutex::new(PrincipalCache::new(MAX_CACHED_PRINCIPALS)),
+            lookup_permits,
         }
     }
 
-    /// The same, who knows these keys.
-    pub fn with_keys(mut self, keys: Arc<dyn Keys>) -> Self {
+    /// Accepts these API keys.
+    pub fn with_keys(mut self, keys: Arc<dyn ApiKeyLookup>) -> Self {
         self.keys = Some(keys);
         self
     }
 
-    /// The same, who knows the tokens of this server.
+    /// Accepts the tokens of this authorization server.
     pub fn with_issuer(mut self, issuer: Issuer) -> Self {
         self.issuer = Some(issuer);
         self
     }
 
-    /// Who asks.
+    /// Returns the principal of a request.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> Result<Principal, AuthError> {
-        // Queries end in logs.
+        // Query strings end up in logs, so a token in one is rejected.
         let in_query = |query: &str| {
             form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "access_token")
         };
@@ -135,50 +136,51 @@ impl Authenticator {
         let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let token = match bearer(values) {
             Ok(token) => token.to_owned(),
-            Err(AuthorizationError::NoneGiven) => return Err(AuthError::Missing),
+            Err(AuthorizationError::Missing) => return Err(AuthError::Missing),
             Err(_) => return Err(AuthError::Malformed),
         };
-        let brought: CacheKey = Sha256::digest(token.as_bytes()).into();
-        if let Some(principal) = self.known().get(&brought, Instant::now()) {
+        let cache_key: CacheKey = Sha256::digest(token.as_bytes()).into();
+        if let Some(principal) = self.cache().get(&cache_key, Instant::now()) {
             return Ok(principal);
         }
-        // Whoever has proven nothing waits in a line of their own, and not for long.
-        let line = timeout(QUEUE_TIMEOUT, Arc::clone(&self.line).acquire_owned()).await;
-        let Ok(Ok(place)) = line else { return Err(AuthError::Unavailable) };
-        let asked = Arc::clone(self);
-        // The permit belongs to the work: an abandoned request does not free it.
-        let told = permit::blocking(move || {
-            let told = asked.told(&token);
-            drop(place);
-            told
+        // Unauthenticated requests have their own short queue.
+        let acquired =
+            timeout(QUEUE_TIMEOUT, Arc::clone(&self.lookup_permits).acquire_owned()).await;
+        let Ok(Ok(permit)) = acquired else { return Err(AuthError::Unavailable) };
+        let authenticator = Arc::clone(self);
+        // The permit belongs to the lookup: an abandoned request does not release it early.
+        let lookup = limits::blocking(move || {
+            let result = authenticator.authenticate(&token);
+            drop(permit);
+            result
         });
-        let (principal, good_for) = told.await.map_err(|_| AuthError::Unavailable)??;
-        self.known().insert(brought, &principal, Instant::now(), good_for);
+        let (principal, ttl) = lookup.await.map_err(|_| AuthError::Unavailable)??;
+        self.cache().insert(cache_key, &principal, Instant::now(), ttl);
         Ok(principal)
     }
 
-    /// Who brings `token`, and for how long that need not be asked again. Blocking.
-    fn told(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
+    /// Verifies `token`, and returns the principal with the time it may be cached. Blocking.
+    fn authenticate(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
         let now = (self.clock)().now;
         if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(token)) {
             let record = keys.key(key.id()).map_err(|_| AuthError::Unavailable)?;
             let record = record.unwrap_or_else(KeyRecord::none);
             let principal = record.admits(&key, now).ok_or(AuthError::Invalid)?;
-            return Ok((principal, left(record.expires, now)));
+            return Ok((principal, cache_ttl(record.expires, now)));
         }
         let Some(issuer) = &self.issuer else { return Err(AuthError::Invalid) };
         let verified = issuer.principal(token, self.clock).ok_or(AuthError::Unavailable)?;
         verified.map(|principal| (principal, CACHE_TTL)).map_err(|_| AuthError::Invalid)
     }
 
-    fn known(&self) -> MutexGuard<'_, PrincipalCache> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, PrincipalCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells a client how to be let in.
-    pub(crate) fn challenge(&self, denied: &AuthError) -> Option<String> {
-        let kind = match denied {
-            AuthError::Missing => Challenge::NoneGiven,
+    /// Returns the `WWW-Authenticate` challenge for an error.
+    pub(crate) fn challenge(&self, error: &AuthError) -> Option<String> {
+        let kind = match error {
+            AuthError::Missing => Challenge::Missing,
             AuthError::Malformed => Challenge::InvalidRequest,
             AuthError::Invalid => Challenge::InvalidToken,
             AuthError::InsufficientScope(scope) => Challenge::Insufficient(*scope),
@@ -188,15 +190,97 @@ impl Authenticator {
         Some(kind.header(metadata.as_deref()))
     }
 
-    /// What an issuer's clients ask first: RFC 9728.
+    /// Returns the protected resource metadata (RFC 9728), if there is an issuer.
     pub(crate) fn metadata(&self) -> Option<String> {
         let issuer = self.issuer.as_ref()?;
         serde_json::to_string(&ResourceMetadata::new(&*self.resource, [issuer.name()])).ok()
     }
 }
 
-/// How long is left, and at most as long as is not looked again.
-fn left(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
-    let left = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
-    left.map_or(CACHE_TTL, |left| left.min(CACHE_TTL))
+/// Returns the time until expiry, limited to the lifetime of a cache entry.
+fn cache_ttl(expires: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
+    let cache_ttl = expires.map(|expires| (expires - now).to_std().unwrap_or_default());
+    cache_ttl.map_or(CACHE_TTL, |cache_ttl| cache_ttl.min(CACHE_TTL))
+}
+
+/// A digest of the credentials.
+pub(super) type CacheKey = [u8; 32];
+
+/// Principals by the digest of their credentials, each with an expiry time.
+#[derive(Debug)]
+pub(super) struct PrincipalCache {
+    entries: HashMap<CacheKey, (Instant, Principal)>,
+    capacity: usize,
+}
+
+impl PrincipalCache {
+    /// Creates an empty cache for at most `capacity` principals.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { entries: HashMap::new(), capacity }
+    }
+
+    /// Returns the principal of these credentials, if it is cached.
+    pub(super) fn get(&self, cache_key: &CacheKey, now: Instant) -> Option<Principal> {
+        let (until, principal) = self.entries.get(cache_key)?;
+        (now < *until).then(|| principal.clone())
+    }
+
+    /// Caches a principal until a time. A cache full of unexpired entries takes no new ones:
+    /// existing principals stay cached.
+    pub(super) fn insert(
+        &mut self,
+        cache_key: CacheKey,
+        principal: &Principal,
+        now: Instant,
+        ttl: Duration,
+    ) {
+        if self.entries.len() >= self.capacity {
+            self.entries.retain(|_, (until, _)| now < *until);
+        }
+        if self.entries.len() < self.capacity {
+            self.entries.insert(cache_key, (now + ttl, principal.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scopes;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn principal(name: &str) -> Principal {
+        Principal::new(name, name, Scopes::MEMORY).expect("a name")
+    }
+
+    #[test]
+    fn a_principal_is_cached_until_it_expires() {
+        let (mut cache, now) = (PrincipalCache::new(2), Instant::now());
+        cache.insert([1; 32], &principal("ann"), now, 2 * SECOND);
+        assert_eq!(cache.get(&[1; 32], now), Some(principal("ann")));
+        assert_eq!(cache.get(&[1; 32], now + SECOND), Some(principal("ann")));
+        assert_eq!(cache.get(&[1; 32], now + 2 * SECOND), None);
+        assert_eq!(cache.get(&[2; 32], now), None);
+    }
+
+    #[test]
+    fn no_more_are_known_than_may_be_and_those_whose_time_is_over_make_room() {
+        let (mut cache, now) = (PrincipalCache::new(2), Instant::now());
+        let names = |cache: &PrincipalCache, at| -> Vec<bool> {
+            (1..=4).map(|n| cache.get(&[n; 32], at).is_some()).collect()
+        };
+        cache.insert([1; 32], &principal("ann"), now, SECOND);
+        // Expired entries stay while there is space.
+        cache.insert([2; 32], &principal("bob"), now + 2 * SECOND, SECOND);
+        assert_eq!(cache.entries.len(), 2);
+        assert_eq!(names(&cache, now), [true, true, false, false]);
+        cache.insert([3; 32], &principal("cyd"), now + 2 * SECOND, 9 * SECOND);
+        assert_eq!(names(&cache, now), [false, true, true, false]);
+        cache.insert([4; 32], &principal("dan"), now + 2 * SECOND, SECOND);
+        assert_eq!(names(&cache, now), [false, true, true, false]);
+        // An entry expires exactly at its time.
+        cache.insert([4; 32], &principal("dan"), now + 3 * SECOND, SECOND);
+        assert_eq!(names(&cache, now), [false, false, true, true]);
+    }
 }

@@ -3,19 +3,19 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What one request takes, where a nanosecond gives as much as the limit has requests a minute. So
-/// all is whole numbers, and nothing is lost to rounding.
-const REQUEST: u128 = 60_000_000_000;
+/// The cost of one request, where each nanosecond adds as many units as the limit has requests per
+/// minute. All arithmetic is on integers, so nothing is lost to rounding.
+const REQUEST_COST: u128 = 60_000_000_000;
 
-/// So many requests a minute, and some at once.
+/// A rate limit: requests per minute, and a burst size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct RateLimit {
     per_minute: NonZeroU32,
     burst: NonZeroU32,
 }
 
-impl Limit {
-    /// `per_minute` requests a minute in the long run, up to `burst` of them at once after a rest.
+impl RateLimit {
+    /// Allows `per_minute` requests per minute on average, and up to `burst` at once after a pause.
     pub const fn per_minute(per_minute: NonZeroU32, burst: NonZeroU32) -> Self {
         Self { per_minute, burst }
     }
@@ -25,40 +25,40 @@ impl Limit {
     }
 
     fn full(self) -> u128 {
-        u128::from(self.burst.get()) * REQUEST
+        u128::from(self.burst.get()) * REQUEST_COST
     }
 }
 
-/// What somebody has left of a limit.
+/// A token bucket.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
-    limit: Limit,
+    limit: RateLimit,
     level: u128,
-    /// When the level was that: the latest time that was ever said.
+    /// The time of the level, which never goes back.
     at: Duration,
 }
 
 impl TokenBucket {
-    /// A full one.
-    pub fn new(limit: Limit) -> Self {
+    /// Creates a full bucket.
+    pub fn new(limit: RateLimit) -> Self {
         Self { limit, level: limit.full(), at: Duration::ZERO }
     }
 
-    /// Takes one request at `now`, a time since some start that is the same every time; or says after
-    /// how long there is one to take. A clock that was set back gives nothing and takes nothing.
+    /// Takes one request at `now`, a time since a fixed start, or returns the time until one is
+    /// available. A clock that was set back adds and removes nothing.
     pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
         self.level = self.level_at(now);
         self.at = self.at.max(now);
-        if let Some(level) = self.level.checked_sub(REQUEST) {
+        if let Some(level) = self.level.checked_sub(REQUEST_COST) {
             self.level = level;
             return Ok(());
         }
-        let wait = (REQUEST - self.level).div_ceil(self.limit.rate());
+        let wait = (REQUEST_COST - self.level).div_ceil(self.limit.rate());
         let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
         Err(self.at.saturating_sub(now).saturating_add(wait))
     }
 
-    /// Whether it is as good as a new one: whoever keeps many may forget it.
+    /// Returns whether the bucket is full, so that a cache may drop it.
     pub fn is_full(&self, now: Duration) -> bool {
         self.level_at(now) == self.limit.full()
     }
@@ -75,7 +75,7 @@ mod tests {
 
     fn bucket(per_minute: u32, burst: u32) -> TokenBucket {
         let some = |n| NonZeroU32::new(n).expect("not zero");
-        TokenBucket::new(Limit::per_minute(some(per_minute), some(burst)))
+        TokenBucket::new(RateLimit::per_minute(some(per_minute), some(burst)))
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_to_rounding_over_a_day() {
-        // A seventh of a minute is no whole number of nanoseconds, and none of seconds, in which is
-        // asked; a burst of two leaves room for what runs in between two questions.
+        // A seventh of a minute is not a whole number of nanoseconds or seconds. A burst of two
+        // leaves room for requests in between.
         let mut bucket = bucket(7, 2);
         let given = (0..24 * 60 * 60).filter(|n| bucket.take(SECOND * *n).is_ok()).count();
         assert_eq!(given, 2 + (24 * 60 * 60 - 1) * 7 / 60);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_nobody_asks_is_full_again() {
+    fn an_idle_bucket_is_full_again() {
         let mut bucket = bucket(60, 2);
         assert!(bucket.is_full(Duration::ZERO));
         assert_eq!(bucket.take(SECOND), Ok(()));

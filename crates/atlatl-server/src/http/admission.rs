@@ -1,13 +1,12 @@
 //! Admission of HTTP requests: authentication, rate limits and concurrency limits.
 //!
-//! The tenant comes from the authenticated principal alone, never from the request. An admitted request has access to
-//! one tenant's server and nothing else, so that no handler can choose.
+//! The tenant comes from the authenticated principal alone, never from the request. An admitted
+//! request has access to one tenant's server only, so that no handler can choose another.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::auth::{Principal, Scope, TokenBucket};
 use atlatl_memory::StoreError;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -15,63 +14,63 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lro::Spools;
-use lro_http::Problem;
+use lro_http::header::one;
+use lro_http::{BearerTokens, Problem, user_id};
 use tokio::sync::Semaphore;
 
-use super::authentication::Authentication;
+use super::extract::store_problem;
 use super::metrics::Metrics;
-use super::problem::of_store;
 use super::{App, blocking};
-use crate::auth::AuthError;
-use crate::event::{EventBus, EventKind};
-use crate::permit;
+use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket};
+use crate::event::{EventBus, ServerEventKind};
+use crate::limits;
 use crate::server::MemoryServer;
-use crate::signed_url::SignedLinks;
+use crate::signing::SignedLinks;
 use crate::trace::Tracer;
 
-/// Requests that are worked on at a time. More would only wait for the same few connections, each
-/// with a thread; whoever is sent away comes back when there is room.
+/// The maximum number of concurrent requests. More would wait for the same few connections, each
+/// with a thread; rejected clients retry.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
 
-/// What one tenant has.
+/// The resources of one tenant.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Tenant {
-    /// Its memories.
+    /// The memory server.
     pub server: MemoryServer,
-    /// Where its stored results lie, for `/v1/offloads`.
+    /// The spools of its stored results, for `/v1/offloads`.
     pub spools: Option<Spools>,
-    /// Who tells whether a link to one of them is ours.
+    /// The verifier of signed links to them.
     pub links: Option<Arc<SignedLinks>>,
-    /// How often it may ask.
+    /// The rate limiter.
     pub rate: Option<Arc<Mutex<TokenBucket>>>,
-    /// How much it may ask at a time.
+    /// The limit on concurrent requests.
     pub busy: Option<Arc<Semaphore>>,
 }
 
 impl Tenant {
-    /// A tenant with memories alone.
+    /// Creates a tenant with a memory server only.
     pub fn new(server: MemoryServer) -> Self {
         Self { server, spools: None, links: None, rate: None, busy: None }
     }
 }
 
-/// The tenants that are served.
+/// The registry of served tenants.
 pub trait Tenants: Send + Sync {
-    /// The tenant called `name`, if it need not be fetched.
+    /// Returns the tenant with this name from the cache.
     fn known(&self, name: &str) -> Option<Tenant>;
 
-    /// The tenant called `name`, if there is one. Blocking.
+    /// Returns the tenant with this name, if it exists. Blocking.
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError>;
 
-    /// Whether there is anything to ask. Blocking.
+    /// Checks whether the tenants' store can be reached. Blocking.
     fn ready(&self) -> Result<(), StoreError>;
 }
 
-/// One tenant, whoever asks.
-pub(super) struct Only(pub(super) Tenant);
+/// A registry with one tenant for all principals.
+pub(super) struct SingleTenant(pub(super) Tenant);
 
-impl Tenants for Only {
+impl Tenants for SingleTenant {
     fn known(&self, _: &str) -> Option<Tenant> {
         Some(self.0.clone())
     }
@@ -85,63 +84,63 @@ impl Tenants for Only {
     }
 }
 
-/// What all requests share.
+/// The state shared by all requests.
 #[derive(Clone)]
 pub(super) struct HttpState {
     pub(super) tenants: Arc<dyn Tenants>,
     pub(super) authentication: Authentication,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
-    /// Who is told who was let in to change something, and who was not.
+    /// Receives audit events: granted writes, and denied requests.
     pub(super) events: EventBus,
-    /// Whether it is being stopped.
-    pub(super) ending: Arc<AtomicBool>,
-    pub(super) room: Arc<Semaphore>,
-    /// Held by the one check of readiness that runs at a time.
+    /// Whether the server is stopping.
+    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) permits: Arc<Semaphore>,
+    /// Limits readiness checks to one at a time.
     pub(super) readiness: Arc<Semaphore>,
-    /// Whose turn it is to send more of what is thrown away.
+    /// Throttles the discarding of oversized bodies.
     pub(super) discard: Arc<Semaphore>,
-    pub(super) began: Instant,
+    pub(super) started_at: Instant,
 }
 
 impl HttpState {
-    pub(super) fn room() -> Arc<Semaphore> {
+    pub(super) fn permits() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS))
     }
 
-    /// The tenant called `name`.
+    /// Returns the tenant with this name.
     pub(super) async fn tenant(&self, name: &str) -> Result<Option<Tenant>, Problem> {
         if let Some(tenant) = self.tenants.known(name) {
             return Ok(Some(tenant));
         }
         let (tenants, name) = (Arc::clone(&self.tenants), name.to_owned());
-        blocking(move || tenants.tenant(&name)).await?.map_err(of_store)
+        blocking(move || tenants.tenant(&name)).await?.map_err(store_problem)
     }
 
-    /// Whoever asks, and what they have.
-    async fn admitted(&self, request: &Parts) -> Result<App, Response> {
+    /// Authenticates and authorizes a request, and returns its context.
+    async fn authorize(&self, request: &Parts) -> Result<App, Response> {
         let principal = match self.authentication.principal(request).await {
             Ok(principal) => principal,
             Err(denied) => return Err(self.denied(&denied, None)),
         };
         let tenant = self.tenant(&principal.tenant).await.map_err(IntoResponse::into_response)?;
-        // Who issues tokens may know tenants that nobody made here.
+        // A token may name a tenant that does not exist here.
         let Some(tenant) = tenant else {
             return Err(self.denied(&AuthError::UnknownTenant, Some(&principal)));
         };
         if let Some(rate) = &tenant.rate {
-            let since = self.began.elapsed();
+            let since = self.started_at.elapsed();
             let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(since);
             if let Err(wait) = taken {
-                return Err(self.too_often(&principal, wait));
+                return Err(self.rate_limited(&principal, wait));
             }
         }
         match tenant.busy.map(Semaphore::try_acquire_owned) {
-            Some(Err(_)) => return Err(self.too_often(&principal, Duration::ZERO)),
-            Some(Ok(permit)) => permit::add_tenant(permit),
+            Some(Err(_)) => return Err(self.rate_limited(&principal, Duration::ZERO)),
+            Some(Ok(permit)) => limits::add_tenant(permit),
             None => {}
         }
-        if let Some(scope) = needed(request) {
+        if let Some(scope) = required_scope(request) {
             let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
             let action = || format!("{} {path}", request.method);
             self.check(&principal, scope, action)?;
@@ -156,28 +155,28 @@ impl HttpState {
         })
     }
 
-    /// Whether `principal` may do something that needs `scope`, which is told to whoever watches.
-    #[expect(clippy::result_large_err, reason = "whoever gets it sends it at once")]
+    /// Checks that `principal` has `scope`, and publishes an audit event.
+    #[expect(clippy::result_large_err, reason = "it is sent immediately")]
     pub(super) fn check(
         &self,
         principal: &Principal,
-        scope: Scope,
+        scope: AuthScope,
         action: impl FnOnce() -> String,
     ) -> Result<(), Response> {
         if !principal.scopes.has(scope) {
             return Err(self.denied(&AuthError::InsufficientScope(scope), Some(principal)));
         }
-        if scope != Scope::Read {
+        if scope != AuthScope::Read {
             let (tenant, subject) = (principal.tenant.clone(), principal.subject.clone());
-            let kind = EventKind::AccessUsed { tenant, subject, action: action() };
+            let kind = ServerEventKind::AccessUsed { tenant, subject, action: action() };
             self.events.publish(None, kind);
         }
         Ok(())
     }
 
-    /// What whoever is not let in is told, and whoever watches.
+    /// Publishes a denial, and returns the response for it.
     fn denied(&self, denied: &AuthError, principal: Option<&Principal>) -> Response {
-        self.tell_denied(denied.word(), principal);
+        self.publish_denied(denied.word(), principal);
         let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
         let challenge = self.authentication.challenge(denied);
         if let Some(value) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
@@ -186,14 +185,14 @@ impl HttpState {
         response
     }
 
-    fn tell_denied(&self, reason: &'static str, principal: Option<&Principal>) {
+    fn publish_denied(&self, reason: &'static str, principal: Option<&Principal>) {
         let tenant = principal.map(|principal| principal.tenant.clone());
         let subject = principal.map(|principal| principal.subject.clone());
-        self.events.publish(None, EventKind::AccessDenied { reason, tenant, subject });
+        self.events.publish(None, ServerEventKind::AccessDenied { reason, tenant, subject });
     }
 
-    fn too_often(&self, principal: &Principal, wait: Duration) -> Response {
-        self.tell_denied("rate", Some(principal));
+    fn rate_limited(&self, principal: &Principal, wait: Duration) -> Response {
+        self.publish_denied("rate", Some(principal));
         let said = "rate limit exceeded for this tenant";
         let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
         response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
@@ -201,14 +200,14 @@ impl HttpState {
     }
 }
 
-/// Lets a request through with what its principal has, or answers it.
+/// Middleware that adds the request context, or answers the request.
 pub(super) async fn admit(
     State(state): State<HttpState>,
     request: Request,
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    match state.admitted(&parts).await {
+    match state.authorize(&parts).await {
         Ok(app) => {
             parts.extensions.insert(app);
             next.run(Request::from_parts(parts, body)).await
@@ -217,33 +216,89 @@ pub(super) async fn admit(
     }
 }
 
-/// Refuses a request where the server is at capacity. The permit belongs to the work of the request,
-/// and is released when that ends.
+/// Middleware that rejects requests at capacity. The permit belongs to the work of the request, and
+/// is released when that ends.
 pub(super) async fn limit_concurrency(
     State(state): State<HttpState>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Ok(permit) = Arc::clone(&state.room).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&state.permits).try_acquire_owned() else {
         let said = "server is at capacity; retry later";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response();
     };
-    permit::with_permit(permit, next.run(request)).await
+    limits::with_permit(permit, next.run(request)).await
 }
 
-/// So many that the time is over after them: none are too few even where it is over already.
+/// Rounds up, so that the time has passed after that many seconds. It is at least 1.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + 1
 }
 
-/// What a request needs, by its path and method. What a message needs is in it.
-fn needed(request: &Parts) -> Option<Scope> {
+/// Returns the scope that a request needs, by path and method. MCP messages are checked
+/// individually.
+fn required_scope(request: &Parts) -> Option<AuthScope> {
     match (request.uri.path(), &request.method) {
         ("/mcp" | "/openapi.json", _) => None,
-        ("/metrics", _) => Some(Scope::Admin),
-        ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(Scope::Read),
-        _ => Some(Scope::Write),
+        ("/metrics", _) => Some(AuthScope::Admin),
+        ("/v1/search", _) | (_, &Method::GET | &Method::HEAD) => Some(AuthScope::Read),
+        _ => Some(AuthScope::Write),
     }
+}
+
+/// The authentication method that `server.auth` selects.
+#[derive(Clone)]
+pub(super) enum Authentication {
+    /// An API key or an access token, which names a tenant.
+    Principals(Arc<Authenticator>),
+    /// A token from a file. All tokens belong to the tenant with this name.
+    Tokens(BearerTokens, String),
+    /// The connection: the listener accepts one user only. The name is the tenant's.
+    SameUser(String),
+}
+
+impl Authentication {
+    /// Authenticates `request`.
+    pub(super) async fn principal(&self, request: &Parts) -> Result<Principal, AuthError> {
+        match self {
+            Self::Principals(authenticator) => {
+                authenticator.admit(&request.headers, request.uri.query()).await
+            }
+            Self::Tokens(tokens, tenant) => {
+                let authorization = one(&request.headers, &header::AUTHORIZATION);
+                let Some(line) = tokens.verify(authorization) else {
+                    let sent = request.headers.contains_key(header::AUTHORIZATION);
+                    return Err(if sent { AuthError::Invalid } else { AuthError::Missing });
+                };
+                full_access_principal(tenant, &format!("token:{line}"))
+            }
+            Self::SameUser(tenant) => full_access_principal(tenant, &format!("uid:{}", user_id())),
+        }
+    }
+
+    /// Returns the `WWW-Authenticate` challenge for an error.
+    pub(super) fn challenge(&self, denied: &AuthError) -> Option<String> {
+        match self {
+            Self::Principals(authenticator) => authenticator.challenge(denied),
+            Self::Tokens(..) => matches!(denied, AuthError::Missing | AuthError::Invalid)
+                .then(|| "Bearer".to_owned()),
+            Self::SameUser(_) => None,
+        }
+    }
+
+    /// Returns the protected resource metadata (RFC 9728).
+    pub(super) fn metadata(&self) -> Option<String> {
+        match self {
+            Self::Principals(authenticator) => authenticator.metadata(),
+            Self::Tokens(..) | Self::SameUser(_) => None,
+        }
+    }
+}
+
+/// Creates a principal with all scopes.
+fn full_access_principal(tenant: &str, subject: &str) -> Result<Principal, AuthError> {
+    Principal::new(tenant, subject, AuthScope::ALL.into_iter().collect())
+        .map_err(|_| AuthError::UnknownTenant)
 }
 
 #[cfg(test)]
@@ -251,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_back_as_told_does_not_come_too_soon() {
+    fn a_retry_after_the_announced_delay_is_not_too_early() {
         let seconds = |millis| whole_seconds(Duration::from_millis(millis));
         assert_eq!([0, 1, 999, 1000, 29_500].map(seconds), [1, 1, 1, 2, 30]);
     }

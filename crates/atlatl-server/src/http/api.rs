@@ -1,4 +1,4 @@
-//! API: memories for programs (companion specification §7).
+//! The HTTP API for memories (companion specification §7).
 //!
 //! Spec A6: it pages by `limit` and `offset`, and never offloads.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use atlatl_memory::{MOST_HITS, SearchRequest};
+use atlatl_memory::{MAX_HITS, SearchRequest};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -16,49 +16,48 @@ use mif::{Detail, Map, MemoryId, Value};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::{LimitedBody, MemoryIdPath};
-use super::problem::{of_store, of_trouble};
-use crate::arguments::{ArgumentError, Arguments, with_filter};
-use crate::event::EventKind;
-use crate::permit;
-use crate::response::Set;
+use super::extract::{LimitedBody, MemoryIdPath, store_problem, tool_problem};
+use crate::event::ServerEventKind;
+use crate::limits;
+use crate::tools::arguments::{ArgumentError, Arguments, with_filter};
+use crate::tools::response::MemorySet;
 
-/// Memories on a page when nobody says how many, and at most.
-const PAGE: u64 = 50;
-const LARGEST_PAGE: u64 = 1000;
+/// The default and the maximum number of memories per page.
+const DEFAULT_PAGE_LEN: u64 = 50;
+const MAX_PAGE_LEN: u64 = 1000;
 
-const LISTED_BY: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
-const SEARCHED_BY: &[&str] =
+const LIST_PARAMETERS: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
+const SEARCH_PARAMETERS: &[&str] =
     with_filter!(["query", "mode"], ["status", "detail", "limit", "offset"]);
 
-/// How long a check of readiness may take.
+/// The timeout of a readiness check.
 const READY_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// What we say of a memory, whatever a body says.
-const OURS: [&str; 3] = ["id", "created", "modified"];
+/// Fields that the server sets, whatever the body contains.
+const SERVER_FIELDS: [&str; 3] = ["id", "created", "modified"];
 
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
 pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str, Problem> {
-    let said = |said: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, said);
-    if state.ending.load(Ordering::Relaxed) {
-        return Err(said("the server is being stopped"));
+    let message = |message: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, message);
+    if state.stopping.load(Ordering::Relaxed) {
+        return Err(message("the server is being stopped"));
     }
-    // One check at a time, however many ask: where the store blocks, they do not pile up. Others wait
-    // for their turn, and no longer than an orchestrator would.
+    // One check at a time, so that checks do not pile up when the store blocks. Others wait, but no
+    // longer than an orchestrator would.
     let checked = tokio::time::timeout(READY_TIMEOUT, async {
         let permit = Arc::clone(&state.readiness).acquire_owned().await.ok()?;
-        permit::holding(permit, move || state.tenants.ready().is_ok()).await.ok()
+        limits::run_holding(permit, move || state.tenants.ready().is_ok()).await.ok()
     });
     match checked.await {
         Ok(Some(true)) => Ok("ok\n"),
-        _ => Err(said("the store does not answer")),
+        _ => Err(message("the store does not answer")),
     }
 }
 
-/// Who issues tokens for this server, for whoever has none yet (RFC 9728).
+/// `GET` of the protected resource metadata (RFC 9728), without authentication.
 pub(super) async fn metadata(State(state): State<HttpState>) -> Result<Response, Problem> {
     let metadata = state.authentication.metadata();
     metadata.map(|text| json(StatusCode::OK, text)).ok_or_else(Problem::missing)
@@ -73,18 +72,18 @@ pub(super) async fn list(
     Extension(app): Extension<App>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let arguments = queried(query.as_deref().unwrap_or_default())?;
+    let arguments = parse_query(query.as_deref().unwrap_or_default())?;
     let (filter, order) = (arguments.filter()?, arguments.order()?);
     let detail = arguments.detail(Detail::Full)?;
     let (limit, offset) = page(&arguments)?;
     super::blocking(move || {
         let inner = &app.server.0;
         let now = inner.now();
-        let total = inner.store.count(&filter, now).map_err(of_store)?;
+        let total = inner.store.count(&filter, now).map_err(store_problem)?;
         let memories =
-            inner.store.list_from(&filter, order, offset, limit, now).map_err(of_store)?;
-        let set = Set::listed(&memories, total, detail);
-        Ok(json(StatusCode::OK, paged(&set, limit, offset)))
+            inner.store.list_from(&filter, order, offset, limit, now).map_err(store_problem)?;
+        let set = MemorySet::from_listing(&memories, total, detail);
+        Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
     })
     .await?
 }
@@ -94,24 +93,24 @@ pub(super) async fn search(
     Extension(app): Extension<App>,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let arguments = Arguments::read(text(&body)?, SEARCHED_BY)?;
+    let arguments = Arguments::read(text(&body)?, SEARCH_PARAMETERS)?;
     let detail = arguments.detail(Detail::Full)?;
     let (limit, offset) = page(&arguments)?;
     let now = app.server.0.now();
     let mut request = SearchRequest::new(arguments.query()?, now);
     request.filter = arguments.filter()?;
     request.mode = arguments.mode()?;
-    let skip = usize::try_from(offset).unwrap_or(MOST_HITS).min(MOST_HITS);
+    let skip = usize::try_from(offset).unwrap_or(MAX_HITS).min(MAX_HITS);
     request.limit = Some(skip + limit);
     super::blocking(move || {
-        let mut found = app.server.0.search.found(&request).map_err(of_store)?;
+        let mut found = app.server.0.search.found(&request).map_err(store_problem)?;
         found.hits.drain(..skip.min(found.hits.len()));
-        let set = Set::found(&found, detail);
+        let set = MemorySet::from_results(&found, detail);
         let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
         let tool = "POST /v1/search";
-        let kind = EventKind::MemoryRecalled { tool, count, total_matches };
+        let kind = ServerEventKind::MemoryRecalled { tool, count, total_matches };
         app.server.0.events.publish(None, kind);
-        Ok(json(StatusCode::OK, paged(&set, limit, offset)))
+        Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
     })
     .await?
 }
@@ -121,12 +120,12 @@ pub(super) async fn create(
     Extension(app): Extension<App>,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let fields = written(&body)?;
+    let fields = parse_memory(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        inner.room_for_one().map_err(of_trouble)?;
-        let memory = inner.capture.capture(fields, inner.moment()).map_err(of_store)?;
-        inner.wrote(&memory.id);
+        inner.reserve_memory().map_err(tool_problem)?;
+        let memory = inner.capture.capture(fields, inner.moment()).map_err(store_problem)?;
+        inner.notify_write(&memory.id);
         let mut response = json(StatusCode::CREATED, memory.to_json());
         if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
             response.headers_mut().insert(header::LOCATION, place);
@@ -143,30 +142,31 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
-        let memory = app.server.0.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
+        let memory =
+            app.server.0.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?
 }
 
-/// `PUT /v1/memories/{id}`: the memory says what the body says, and nothing else.
+/// `PUT /v1/memories/{id}`: replaces all fields of the memory by those of the body.
 pub(super) async fn replace(
     Extension(app): Extension<App>,
     MemoryIdPath(id): MemoryIdPath,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
-    let said = written(&body)?;
+    let message = parse_memory(&body)?;
     super::blocking(move || {
         let inner = &app.server.0;
-        let stored = inner.memory(&id).map_err(of_store)?.ok_or_else(Problem::missing)?;
-        // What is not said goes.
+        let stored = inner.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
+        // Fields that the body does not have are removed.
         let stored = stored.at(Detail::Full);
         let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
-        fields.extend(said);
-        let memory = inner.capture.update(&id, &fields, inner.now()).map_err(of_store)?;
+        fields.extend(message);
+        let memory = inner.capture.update(&id, &fields, inner.now()).map_err(store_problem)?;
         let memory = memory.ok_or_else(Problem::missing)?;
-        inner.wrote(&memory.id);
+        inner.notify_write(&memory.id);
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?
@@ -180,48 +180,50 @@ pub(super) async fn delete(
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     super::blocking(move || {
         let inner = &app.server.0;
-        if !inner.capture.delete(&id).map_err(of_store)? {
+        if !inner.capture.delete(&id).map_err(store_problem)? {
             return Err(Problem::missing());
         }
-        inner.events.publish(None, EventKind::MemoryDeleted { id });
+        inner.events.publish(None, ServerEventKind::MemoryDeleted { id });
         Ok(StatusCode::NO_CONTENT)
     })
     .await?
 }
 
-/// The fields of a memory in a body. Those that we do not know are kept, as in every memory; those
-/// that are ours are passed over, so that what was read can be written again.
-fn written(body: &[u8]) -> Result<Map, Problem> {
+/// Parses the fields of a memory from a body. Unknown fields are kept, as in every memory. Fields
+/// of the server are ignored, so that a memory can be read and written back.
+fn parse_memory(body: &[u8]) -> Result<Map, Problem> {
     let value: Value = text(body)?
         .parse()
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {error}")))?;
     let Value::Object(map) = value else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is no object"));
     };
-    let said = |(name, value): &(String, Value)| !value.is_null() && !OURS.contains(&name.as_str());
-    Ok(map.into_iter().filter(said).collect())
+    let message = |(name, value): &(String, Value)| {
+        !value.is_null() && !SERVER_FIELDS.contains(&name.as_str())
+    };
+    Ok(map.into_iter().filter(message).collect())
 }
 
 fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
-    let limit = arguments.number("limit")?.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
-        let hint = format!("limit: 1 to {LARGEST_PAGE}, {PAGE} if left out");
+    let limit = arguments.number("limit")?.unwrap_or(DEFAULT_PAGE_LEN);
+    if !(1..=MAX_PAGE_LEN).contains(&limit) {
+        let hint = format!("limit: 1 to {MAX_PAGE_LEN}, {DEFAULT_PAGE_LEN} if left out");
         return Err(ArgumentError::new(format!("\"limit\" is {limit}"), hint));
     }
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok((limit, arguments.number("offset")?.unwrap_or(0)))
 }
 
-/// A page, and where it lies in the whole.
-fn paged(set: &Set, limit: usize, offset: u64) -> String {
+/// Formats a page with its position in the whole set.
+fn page_json(set: &MemorySet, limit: usize, offset: u64) -> String {
     let json = set.json(None);
     let json = json.strip_suffix(r#","next_cursor":null}"#).unwrap_or(&json);
     let total = set.total_matches;
     format!(r#"{json},"total":{total},"limit":{limit},"offset":{offset}}}"#)
 }
 
-/// The parameters of a query. `tags` may stand there several times.
-fn queried(query: &str) -> Result<Arguments, ArgumentError> {
+/// Parses query parameters. `tags` may occur several times.
+fn parse_query(query: &str) -> Result<Arguments, ArgumentError> {
     let mut map = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let value = Value::String(value.into_owned());
@@ -231,7 +233,7 @@ fn queried(query: &str) -> Result<Arguments, ArgumentError> {
             _ => drop(map.insert(name.into_owned(), value)),
         }
     }
-    Arguments::read(&Value::Object(map).to_string(), LISTED_BY)
+    Arguments::read(&Value::Object(map).to_string(), LIST_PARAMETERS)
 }
 
 fn text(body: &[u8]) -> Result<&str, Problem> {

@@ -1,10 +1,8 @@
-//! MCP over HTTP: a message in a POST, its answer in the response.
+//! MCP over HTTP: a message in a POST, its response in the HTTP response.
 //!
-//! Both eras, without sessions and without streams of our own: nothing is ever sent that was not
-//! asked for. The one thing a client of the older era must bring back, that it is a proxy, is sealed
-//! into a session id.
+//! Both protocol generations are served without sessions and without server-initiated streams. The
+//! only state of an older client, that it is a proxy, is signed and encoded in its session id.
 
-use crate::auth::Scope;
 use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,31 +16,30 @@ use lro_wire::{
     UNSUPPORTED_VERSION,
 };
 
-use super::App;
-use super::extract::LimitedBody;
-use super::problem::of_store;
-use super::tracing;
-use crate::client::{Client, Transport};
-use crate::dispatch::{envelope, is_brief, spoken};
+use super::extract::{LimitedBody, store_problem};
+use super::{App, metrics};
+use crate::auth::AuthScope;
+use crate::dispatch::{check_envelope, check_version, is_immediate};
+use crate::handshake::{ClientInfo, Transport};
 use crate::signing::Signer;
-use crate::tool::Tool;
+use crate::tools::Tool;
 
-/// What a session of a proxy is sealed for.
-const PURPOSE: &str = "session";
+/// The purpose of a session's signature.
+const SESSION_PURPOSE: &str = "session";
 
-/// Cancels when whoever waits goes away: over HTTP that is how a request is cancelled.
-struct WhileWanted(Cancel);
+/// Cancels the request when the client disconnects, which is how a request is cancelled over HTTP.
+struct CancelOnDrop(Cancel);
 
-impl Drop for WhileWanted {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-/// There is no stream of its own, and no session to end.
+/// Answers other HTTP methods: there is no stream to open, and no session to end.
 pub(super) async fn other_method() -> Response {
-    let said = "MCP messages are sent with POST";
-    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, said).into_response();
+    let reason = "MCP messages are sent with POST";
+    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, reason).into_response();
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
     response
 }
@@ -52,8 +49,8 @@ pub(super) async fn message(
     headers: HeaderMap,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
-    let bad = |code, said: &str| {
-        Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, said).without_id()))
+    let bad = |code, reason: &str| {
+        Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, reason).without_id()))
     };
     let Ok(text) = String::from_utf8(body.into()) else {
         return bad(NO_JSON, "the body is no UTF-8");
@@ -68,41 +65,43 @@ pub(super) async fn message(
         if message.method.is_none() && message.id.is_none() {
             return bad(NO_REQUEST, "the body is no single JSON-RPC message");
         }
-        // An id that is null wants an answer that could not be told from another's.
+        // A request with a null id could not be matched with its response.
         let null = || Object::read(&text).is_some_and(|object| object.get("id").is_some());
         if message.method.is_some() && null() {
             return bad(NO_REQUEST, "the id is neither text nor a number");
         }
-        // Notifications and answers: nothing waits for them.
+        // Notifications and responses get no answer.
         return Ok(StatusCode::ACCEPTED.into_response());
     };
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         return bad(NO_REQUEST, "the id is neither text nor a number");
     }
-    if let Some((scope, action)) = needed(&message)
+    if let Some((scope, action)) = required_scope(&message)
         && let Err(denied) = app.state.check(&app.principal, scope, || action.to_owned())
     {
         return Ok(denied);
     }
-    let span = tracing::request(app.tracer.as_ref(), &message, &headers);
-    let known = if headers.contains_key(&SESSION) { Some(seal(&app).await?) } else { None };
-    let client = match client(known.as_ref(), &message, &headers) {
+    let span = metrics::start_span(app.tracer.as_ref(), &message, &headers);
+    let session_signer =
+        if headers.contains_key(&SESSION) { Some(signer(&app).await?) } else { None };
+    let client = match client(session_signer.as_ref(), &message, &headers) {
         Ok(client) => client,
-        Err(Refused::Message(failure)) => {
+        Err(RejectedMessage::Message(failure)) => {
             span.refuse(&failure);
             return Ok(json(StatusCode::BAD_REQUEST, failure.response(&id)));
         }
-        Err(Refused::Session) => {
+        Err(RejectedMessage::Session) => {
             span.fail("session");
             return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such session"));
         }
     };
     span.say("atlatl.era", if client.era == Era::Legacy { "legacy" } else { "modern" });
-    let greets = message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
-    let proxy = greets && meta::is_proxy(&message);
+    let is_initialize =
+        message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
+    let proxy = is_initialize && meta::is_proxy(&message);
     let cancel = Cancel::default();
-    let wanted = WhileWanted(cancel.clone());
-    let answer = if is_brief(&message) {
+    let cancel_guard = CancelOnDrop(cancel.clone());
+    let answer = if is_immediate(&message) {
         Some(app.server.answer_traced(&message, client, &cancel, &span))
     } else {
         let (server, span) = (app.server.clone(), span.clone());
@@ -116,25 +115,26 @@ pub(super) async fn message(
         })
         .await?
     };
-    drop(wanted);
+    drop(cancel_guard);
     if let Some(Err(failure)) = &answer {
         span.refuse(failure);
     }
-    // A task goes on without it.
+    // A task continues without the span.
     span.end();
     let mut response = match answer {
         Some(Ok(result)) => json(StatusCode::OK, id.response(result)),
         Some(Err(failure)) => json(status(&failure, client.era), failure.response(&id)),
         None => return Err(Problem::broken()),
     };
-    if proxy && let Ok(session) = seal(&app).await?.seal(PURPOSE, "proxy").parse() {
+    if proxy && let Ok(session) = signer(&app).await?.sign_token(SESSION_PURPOSE, "proxy").parse() {
         response.headers_mut().insert(SESSION, session);
     }
     Ok(response)
 }
 
-/// What a message needs, and what it does: nothing to be greeted, and to see what there is to call.
-fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
+/// Returns the scope that a message needs, and the action for the audit log. The handshake and the
+/// listing of tools need none.
+fn required_scope(message: &Message<'_>) -> Option<(AuthScope, &'static str)> {
     match message.method.as_deref().unwrap_or_default() {
         "ping"
         | "initialize"
@@ -144,41 +144,41 @@ fn needed(message: &Message<'_>) -> Option<(Scope, &'static str)> {
         | "resources/templates/list" => None,
         "tools/call" => {
             let name = message.params().and_then(|params| params.text("name"));
-            match name.and_then(|name| Tool::named(&name)).filter(|tool| tool.writes()) {
-                Some(tool) => Some((Scope::Write, tool.name())),
-                None => Some((Scope::Read, "")),
+            match name.and_then(|name| Tool::from_name(&name)).filter(|tool| tool.writes()) {
+                Some(tool) => Some((AuthScope::Write, tool.name())),
+                None => Some((AuthScope::Read, "")),
             }
         }
-        _ => Some((Scope::Read, "")),
+        _ => Some((AuthScope::Read, "")),
     }
 }
 
-/// Why a message is not taken.
-enum Refused {
+/// Why a message is rejected.
+enum RejectedMessage {
     Message(JsonRpcError),
     Session,
 }
 
-impl From<JsonRpcError> for Refused {
+impl From<JsonRpcError> for RejectedMessage {
     fn from(failure: JsonRpcError) -> Self {
         Self::Message(failure)
     }
 }
 
-/// What sessions are sealed with; its key may have to be fetched.
-async fn seal(app: &App) -> Result<Signer, Problem> {
+/// Returns the signer of sessions, whose key may have to be read from the store.
+async fn signer(app: &App) -> Result<Signer, Problem> {
     let server = app.server.clone();
-    super::blocking(move || server.0.seal().cloned()).await?.map_err(of_store)
+    super::blocking(move || server.0.signer().cloned()).await?.map_err(store_problem)
 }
 
-/// Who asks, by the message and its headers, which must say the same.
+/// Determines the client from the message and the headers, which must agree.
 fn client(
-    seal: Option<&Signer>,
+    signer: Option<&Signer>,
     message: &Message<'_>,
     headers: &HeaderMap,
-) -> Result<Client, Refused> {
+) -> Result<ClientInfo, RejectedMessage> {
     let version = text(headers, &VERSION);
-    // Twice, or no text: whoever stands between may have read the other one.
+    // The header occurs twice or is not text: an intermediary may have read another value.
     if version.is_none() && headers.contains_key(&VERSION) {
         return Err(differs(&VERSION).into());
     }
@@ -188,44 +188,43 @@ fn client(
         || message.method.as_deref() == Some("server/discover");
     if modern {
         modern_headers(message, headers, version, in_body.as_deref())?;
-        return Ok(Client::of_request(message, Transport::Http));
+        return Ok(ClientInfo::from_request(message, Transport::Http));
     }
     if let Some(version) = version.filter(|version| !LEGACY.contains(version)) {
         return Err(unsupported(&LEGACY, version).into());
     }
-    let client = Client::new(Era::Legacy, Transport::Http);
-    let Some(seal) = seal else {
+    let client = ClientInfo::new(Era::Legacy, Transport::Http);
+    let Some(signer) = signer else {
         return Ok(client.as_proxy(meta::is_proxy(message)));
     };
-    let session = text(headers, &SESSION).and_then(|id| seal.open(PURPOSE, id));
+    let session = text(headers, &SESSION).and_then(|id| signer.verify_token(SESSION_PURPOSE, id));
     match session.as_deref() {
         Some("proxy") => Ok(client.as_proxy(true)),
-        _ => Err(Refused::Session),
+        _ => Err(RejectedMessage::Session),
     }
 }
 
-/// In the order that tells a client best what is wrong: what is missing, what differs, what is not
-/// spoken.
+/// Checks in the order that is most helpful to a client: missing headers, mismatches, then
+/// unsupported versions.
 fn modern_headers(
     message: &Message<'_>,
     headers: &HeaderMap,
     version: Option<&str>,
     in_body: Option<&str>,
 ) -> Result<(), JsonRpcError> {
-    // A version that is not spoken is told below, when it is clear that it is meant.
-    match envelope(message) {
+    // An unsupported version is reported below, after the headers agree.
+    match check_envelope(message) {
         Err(failure) if failure.code != UNSUPPORTED_VERSION => return Err(failure),
         _ => {}
     }
     if version != in_body {
         return Err(differs(&VERSION));
     }
-    spoken(in_body.unwrap_or_default())?;
+    check_version(in_body.unwrap_or_default())?;
     agree(message, headers)
 }
 
-/// The status of an answer that is an error. Clients of the older era take anything but 200 for a
-/// broken transport.
+/// Returns the HTTP status of an error. Older clients treat anything but 200 as a broken transport.
 fn status(failure: &JsonRpcError, era: Era) -> StatusCode {
     match (era, failure.code) {
         (Era::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,

@@ -1,14 +1,20 @@
-//! Metrics: what is counted, as Prometheus reads it.
+//! Prometheus metrics, and the trace span of a request.
+//!
+//! The span is a child of the client's span. The client names it in `_meta` (2026-07-28) or in the
+//! headers, which intermediaries may have changed. Baggage is not read, since its contents are
+//! private to the programs that agreed on them.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
+use lro_http::header::text;
+use lro_wire::{Message, meta};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -17,9 +23,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::App;
-use crate::event::{Event, EventKind, EventSink};
+use crate::event::{ServerEvent, ServerEventKind, ServerEventSink};
+use crate::trace::{RequestSpan, TraceParent, Tracer};
 
-/// Names and values that stand behind a metric: our own words, never a client's.
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// The labels of a metric, which come from the server and never from a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Labels(Vec<(&'static str, String)>);
 
@@ -29,7 +39,7 @@ impl EncodeLabelSet for Labels {
     }
 }
 
-/// Counts what happens.
+/// The metrics of the server.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
@@ -56,23 +66,23 @@ impl Default for Metrics {
     }
 }
 
-impl EventSink for Metrics {
-    fn publish(&self, event: &Event) {
+impl ServerEventSink for Metrics {
+    fn publish(&self, event: &ServerEvent) {
         let kind = event.kind.name();
         self.events.get_or_create(&Labels(vec![("kind", kind.to_owned())])).inc();
-        if let EventKind::MemoryRecalled { count, .. } = event.kind {
+        if let ServerEventKind::MemoryRecalled { count, .. } = event.kind {
             self.memories.inc_by(count);
         }
     }
 }
 
-pub(super) async fn counted(
+pub(super) async fn record_request(
     State(metrics): State<Arc<Metrics>>,
     request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    // The path as we know it: what a client makes up is no label.
+    // The matched route: a path of the client is never a label.
     let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let path = path.to_owned();
     let response = next.run(request).await;
@@ -84,9 +94,34 @@ pub(super) async fn counted(
     response
 }
 
-pub(super) async fn exposition(Extension(app): Extension<App>) -> Result<Response, Problem> {
+pub(super) async fn export(Extension(app): Extension<App>) -> Result<Response, Problem> {
     let mut text = String::new();
     encode(&mut text, &app.metrics.registry).map_err(|_| Problem::broken())?;
     let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, form)], text).into_response())
+}
+
+/// Starts the span of `message`.
+pub(super) fn start_span(
+    tracer: Option<&Arc<dyn Tracer>>,
+    message: &Message<'_>,
+    headers: &HeaderMap,
+) -> RequestSpan {
+    RequestSpan::request(tracer, message, || {
+        parent_from_meta(message).or_else(|| parent_from_headers(headers))
+    })
+}
+
+fn parent_from_meta(message: &Message<'_>) -> Option<TraceParent> {
+    let meta = meta::meta(message)?;
+    let state = meta.text(TRACESTATE);
+    TraceParent::read(&meta.text(TRACEPARENT)?, state.as_deref())
+}
+
+fn parent_from_headers(headers: &HeaderMap) -> Option<TraceParent> {
+    let parent = text(headers, &HeaderName::from_static(TRACEPARENT))?;
+    // Unlike `traceparent`, `tracestate` may occur several times.
+    let lines = headers.get_all(TRACESTATE).iter().filter_map(|line| line.to_str().ok());
+    let state = lines.collect::<Vec<_>>().join(",");
+    TraceParent::read(parent, Some(&state))
 }

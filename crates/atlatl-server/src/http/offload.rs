@@ -1,4 +1,4 @@
-//! Offload: the bytes of a stored result, whole or a range of them.
+//! Downloads of stored results, whole or as a byte range.
 
 use std::io;
 use std::sync::Arc;
@@ -17,54 +17,53 @@ use lro_spool::{Address, PositionedRead, SpoolError, StoredResult};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::MemoryIdPath;
-use super::problem::of_store;
-use crate::permit;
-use crate::signed_url::{SignedLinks, SignedUrl};
+use super::extract::{MemoryIdPath, store_problem};
+use crate::limits;
+use crate::signing::{SignedLinks, SignedUrl};
 
-/// As much as is read at once.
-const PIECE: u64 = 1 << 20;
+/// The size of one read.
+const CHUNK_LEN: u64 = 1 << 20;
 
-/// `GET /v1/offloads/{id}`, for whoever may ask at all.
+/// `GET /v1/offloads/{id}`, for authenticated clients.
 pub(super) async fn read(
     Extension(app): Extension<App>,
     MemoryIdPath(id): MemoryIdPath,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    given(app.spools, app.server.0.now(), address(&id)?, &headers).await
+    respond(app.spools, app.server.0.now(), address(&id)?, &headers).await
 }
 
-/// `GET /v1/offloads/{id}/{link}`, for whoever has the link.
-pub(super) async fn linked(
+/// `GET /v1/offloads/{id}/{link}`, for holders of a signed link.
+pub(super) async fn read_by_link(
     State(state): State<HttpState>,
-    linked: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let Path((id, link)) = linked.map_err(|_| Problem::missing())?;
+    let Path((id, link)) = path.map_err(|_| Problem::missing())?;
     let Address::Id(id) = address(&id)? else { return Err(Problem::missing()) };
-    // Whose it says it is; whether that is so, the signature tells.
-    let named = SignedLinks::tenant_of(&link).ok_or_else(Problem::missing)?;
+    // The claimed tenant. The signature proves it.
+    let named = SignedLinks::claimed_tenant(&link).ok_or_else(Problem::missing)?;
     let tenant = state.tenant(&named).await?.ok_or_else(Problem::missing)?;
     let (links, now) = (tenant.links.ok_or_else(Problem::missing)?, tenant.server.0.now());
-    let brought = super::blocking(move || links.brought(id, &link, now)).await?;
-    match brought.map_err(of_store)? {
-        SignedUrl::Good => {}
-        SignedUrl::Over => {
+    let status = super::blocking(move || links.verify(id, &link, now)).await?;
+    match status.map_err(store_problem)? {
+        SignedUrl::Valid => {}
+        SignedUrl::Expired => {
             let said = "the link has had its time; lro_extract with the reference alone gives \
                         a fresh one";
             return Err(Problem::new(StatusCode::GONE, said));
         }
-        SignedUrl::None => return Err(Problem::missing()),
+        SignedUrl::Invalid => return Err(Problem::missing()),
     }
-    let mut response = given(tenant.spools, now, Address::Id(id), &headers).await?;
-    // Whoever finds it later in a cache or a log of pages has no link.
+    let mut response = respond(tenant.spools, now, Address::Id(id), &headers).await?;
+    // The link must not end up in a cache or a referrer.
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("no-referrer"));
     Ok(response)
 }
 
-/// A name or a path says more than a client over HTTP should know.
+/// Only ids are accepted: a name or a path would reveal more than an HTTP client should know.
 fn address(id: &str) -> Result<Address, Problem> {
     match id.parse() {
         Ok(address @ Address::Id(_)) => Ok(address),
@@ -72,7 +71,7 @@ fn address(id: &str) -> Result<Address, Problem> {
     }
 }
 
-async fn given(
+async fn respond(
     spools: Option<Spools>,
     now: DateTime<Utc>,
     address: Address,
@@ -89,7 +88,7 @@ async fn given(
                 let said = "the storage of results does not answer";
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
             }
-            // Foreign, unknown and broken look the same.
+            // Foreign, unknown and broken results look the same.
             _ => Problem::missing(),
         })?;
         let len = stored.len();
@@ -101,7 +100,7 @@ async fn given(
             },
         };
         let stored: Arc<dyn StoredResult> = stored.into();
-        let mut response = Body::from_stream(pieces(stored, start, end)).into_response();
+        let mut response = Body::from_stream(chunk_stream(stored, start, end)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::ACCEPT_RANGES, header::HeaderValue::from_static("bytes"));
         headers.insert(header::CONTENT_LENGTH, (end - start).into());
@@ -119,8 +118,8 @@ async fn given(
     .await?
 }
 
-/// The bytes from `start` to `end`, a piece at a time, read where nobody else waits.
-fn pieces(
+/// Streams the bytes from `start` to `end` in chunks, read on blocking threads.
+fn chunk_stream(
     stored: Arc<dyn PositionedRead>,
     start: u64,
     end: u64,
@@ -131,8 +130,8 @@ fn pieces(
             if at >= end {
                 return None;
             }
-            let wanted = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
-            let read = permit::stream_read(move || {
+            let wanted = usize::try_from((end - at).min(CHUNK_LEN)).unwrap_or_default();
+            let read = limits::stream_read(move || {
                 let mut bytes = vec![0; wanted];
                 let read = stored.read_at(at, &mut bytes);
                 read.map(|read| {
@@ -141,7 +140,8 @@ fn pieces(
                 })
             });
             match read.await {
-                // Where nothing comes any more the connection is cut: half is not the whole.
+                // If the data ends early, the connection is closed: a partial result must not look
+                // complete.
                 Ok(Ok(bytes)) if bytes.is_empty() => {
                     Some((Err(io::ErrorKind::UnexpectedEof.into()), end))
                 }
@@ -161,7 +161,7 @@ fn unsatisfiable(len: u64) -> Response {
     (range, Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, said)).into_response()
 }
 
-/// One range of bytes, its ends as they were given. Several ranges are as good as none.
+/// Parses a single byte range. Several ranges are treated like none.
 fn range(header: &str) -> Option<(Option<u64>, Option<u64>)> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| match text.trim() {
@@ -214,13 +214,13 @@ mod tests {
         }
     }
 
-    /// Bytes, of which the end may be missing.
-    struct Stored {
+    /// A stored result whose end may be missing.
+    struct TruncatedResult {
         bytes: Vec<u8>,
         there: usize,
     }
 
-    impl PositionedRead for Stored {
+    impl PositionedRead for TruncatedResult {
         fn len(&self) -> u64 {
             self.bytes.len() as u64
         }
@@ -237,16 +237,16 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_what_was_asked_for_and_a_missing_end_is_an_error() {
         let bytes: Vec<u8> =
-            (0..u32::try_from(5 * PIECE / 8).unwrap()).flat_map(u32::to_le_bytes).collect();
+            (0..u32::try_from(5 * CHUNK_LEN / 8).unwrap()).flat_map(u32::to_le_bytes).collect();
         let of = |there: usize, start: u64, end: u64| {
-            pieces(Arc::new(Stored { bytes: bytes.clone(), there }), start, end)
+            chunk_stream(Arc::new(TruncatedResult { bytes: bytes.clone(), there }), start, end)
         };
-        let (start, end) = (7, 2 * PIECE + 100);
-        let given: Vec<_> = of(bytes.len(), start, end).collect().await;
-        let given: Vec<Vec<u8>> = given.into_iter().map(Result::unwrap).collect();
-        let sizes: Vec<u64> = given.iter().map(|piece| piece.len() as u64).collect();
-        assert_eq!(sizes, [PIECE, PIECE, 93]);
-        assert!(given.concat() == bytes[7..usize::try_from(end).unwrap()]);
+        let (start, end) = (7, 2 * CHUNK_LEN + 100);
+        let chunks: Vec<_> = of(bytes.len(), start, end).collect().await;
+        let chunks: Vec<Vec<u8>> = chunks.into_iter().map(Result::unwrap).collect();
+        let sizes: Vec<u64> = chunks.iter().map(|piece| piece.len() as u64).collect();
+        assert_eq!(sizes, [CHUNK_LEN, CHUNK_LEN, 93]);
+        assert!(chunks.concat() == bytes[7..usize::try_from(end).unwrap()]);
         let cut: Vec<_> = of(10, start, end).collect().await;
         assert_eq!(cut.len(), 2);
         assert!(cut[0].as_ref().is_ok_and(|piece| piece[..] == bytes[7..10]) && cut[1].is_err());

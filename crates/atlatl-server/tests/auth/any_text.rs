@@ -1,4 +1,4 @@
-//! Text that anybody may send: nothing panics, and nothing is let in by chance.
+//! Arbitrary input: nothing panics, and nothing is accepted by chance.
 
 use atlatl_server::auth::{
     ApiKey, AuthorizationError, Challenge, KeySet, Scopes, TokenError, bearer, metadata_url, verify,
@@ -10,7 +10,7 @@ use crate::authority::{
     JWKS, NOW, TOKENS, at, encode, header, jwk, key_set, read, rsa, rules, sign,
 };
 
-/// Text, some of which looks like something.
+/// Text, some of which looks valid.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,200}",
@@ -21,7 +21,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// JSON values as they stand in a header, a payload or a key.
+/// JSON values as in a header, a payload or a key.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -60,7 +60,7 @@ proptest! {
     fn prop_any_header_is_read(name in "alg|typ|kid|crit|jku|[a-z]{1,4}", value in value()) {
         let mut changed = header();
         changed[name.as_str()] = value;
-        // The signature is good: what is refused here is refused for the header.
+        // The signature is valid, so the header is the reason for the rejection.
         let token = sign(&changed.to_string(), "{}", &rsa(), jsonwebtoken::Algorithm::RS256);
         let error = read(&token).unwrap_err();
         let expected = [TokenError::Header, TokenError::Algorithm, TokenError::UnknownKey, TokenError::Signature, TokenError::Issuer];
@@ -118,7 +118,7 @@ proptest! {
     fn prop_any_headers_are_read(values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..3)) {
         let found = bearer(values.iter().map(Vec::as_slice));
         match values.len() {
-            0 => prop_assert_eq!(found, Err(AuthorizationError::NoneGiven)),
+            0 => prop_assert_eq!(found, Err(AuthorizationError::Missing)),
             1 => prop_assert!(found.is_err() || values[0].len() > 7),
             _ => prop_assert_eq!(found, Err(AuthorizationError::Invalid)),
         }
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn prop_any_url_stays_within_its_quotation_marks(url in "\\PC{0,60}|[\\x00-\\x7f]{0,60}") {
-        let header = Challenge::NoneGiven.header(Some(&url));
+        let header = Challenge::Missing.header(Some(&url));
         prop_assert!(header.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()));
         prop_assert_eq!(header.matches('"').count(), 4);
         prop_assert!(header.ends_with('"') && !header.contains('\\'));

@@ -1,6 +1,6 @@
-//! API keys, brought back as they were given, or not quite.
+//! API keys, unchanged and slightly changed.
 
-use atlatl_server::auth::{ApiKey, KeyRecord, Scope, Scopes};
+use atlatl_server::auth::{ApiKey, AuthScope, KeyRecord, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::authority::{NOW, at};
@@ -67,7 +67,7 @@ fn a_key_lets_in_whom_its_record_says() {
     let principal = record(&key).admits(&key, now()).unwrap();
     assert_eq!(principal.tenant, "acme");
     assert_eq!(principal.subject, format!("key:{}", key.id()));
-    assert!(principal.scopes.has(Scope::Write) && !principal.scopes.has(Scope::Admin));
+    assert!(principal.scopes.has(AuthScope::Write) && !principal.scopes.has(AuthScope::Admin));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn every_letter_of_a_key_counts() {
 }
 
 #[test]
-fn expired_revoked_and_foreign_keys_let_nobody_in() {
+fn expired_revoked_and_foreign_keys_are_rejected() {
     let key = ApiKey::new(random(1));
     let good = record(&key);
     let mut expiring = good.clone();
@@ -96,7 +96,7 @@ fn expired_revoked_and_foreign_keys_let_nobody_in() {
     assert_eq!(revoked.admits(&key, now()), None);
     let other = ApiKey::new(random(2));
     assert_eq!(good.admits(&other, now()), None);
-    // A record that got another one's id or digest is nobody's.
+    // A record with another key's id or digest accepts no key.
     let mixed = KeyRecord::new(key.id(), "acme", other.digest(), Scopes::MEMORY);
     assert_eq!(mixed.admits(&key, now()), None);
     assert_eq!(mixed.admits(&other, now()), None);
@@ -118,7 +118,7 @@ fn nothing_printed_tells_a_secret() {
 
 #[test]
 fn a_digest_stays_what_it_is() {
-    // Records outlive a release: another digest would lock everybody out.
+    // Records outlive a release: a changed digest would invalidate every key.
     let digest = format!("{:02x?}", ApiKey::new(random(1)).digest());
     let digest: String = digest.chars().filter(char::is_ascii_alphanumeric).collect();
     assert_eq!(digest, "74da5660bf79085603c68c350350f970e24c3e1aef6bd2a5b6217fd682d107e3");

@@ -32,19 +32,19 @@ pub(crate) fn keys() -> KeySet {
     KeySet::read(JWKS).unwrap()
 }
 
-/// The published key of that name.
+/// Returns the published key with this id.
 pub(crate) fn jwk(kid: &str) -> Value {
     let jwks: Value = serde_json::from_str(JWKS).unwrap();
     let keys = jwks["keys"].as_array().unwrap();
     keys.iter().find(|key| key["kid"] == kid).unwrap().clone()
 }
 
-/// A set of `keys` alone.
+/// A set of `keys` only.
 pub(crate) fn key_set(keys: &[Value]) -> KeySet {
     KeySet::read(&json!({ "keys": keys }).to_string()).unwrap()
 }
 
-/// What the server makes of a token now.
+/// Verifies a token now.
 pub(crate) fn read(token: &str) -> Result<Principal, TokenError> {
     verify(token, &rules(), &keys(), at(NOW))
 }
@@ -59,7 +59,7 @@ pub(crate) fn rsa() -> EncodingKey {
     EncodingKey::from_rsa_der(&der(include_str!("keys/rsa.pem")))
 }
 
-/// Another one's.
+/// Another server's.
 pub(crate) fn other_rsa() -> EncodingKey {
     EncodingKey::from_rsa_der(&der(include_str!("keys/rsa-other.pem")))
 }
@@ -76,12 +76,12 @@ pub(crate) fn ed25519() -> EncodingKey {
     EncodingKey::from_ed_der(&der(include_str!("keys/ed25519.pem")))
 }
 
-/// What a good token's header says.
+/// The header of a valid token.
 pub(crate) fn header() -> Value {
     json!({ "alg": "RS256", "typ": "JWT", "kid": "rsa" })
 }
 
-/// What a good token's payload says.
+/// The payload of a valid token.
 pub(crate) fn claims() -> Value {
     json!({
         "iss": ISSUER,
@@ -95,7 +95,7 @@ pub(crate) fn claims() -> Value {
     })
 }
 
-/// `object` with something else in `name`.
+/// `object` with another value of `name`.
 pub(crate) fn with(mut object: Value, name: &str, value: impl Into<Value>) -> Value {
     object[name] = value.into();
     object
@@ -111,29 +111,29 @@ pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A token of any two texts, signed as told.
+/// A token of any two texts, signed with this key.
 pub(crate) fn sign(header: &str, payload: &str, key: &EncodingKey, algorithm: Algorithm) -> String {
     let message = format!("{}.{}", encode(header), encode(payload));
     let signature = crypto::sign(message.as_bytes(), key, algorithm).unwrap();
     format!("{message}.{signature}")
 }
 
-/// A token with these claims, otherwise good.
+/// A token with these claims, otherwise valid.
 pub(crate) fn of_claims(claims: &Value) -> String {
     of_payload(&claims.to_string())
 }
 
-/// A token with this payload, otherwise good.
+/// A token with this payload, otherwise valid.
 pub(crate) fn of_payload(payload: &str) -> String {
     sign(&header().to_string(), payload, &rsa(), Algorithm::RS256)
 }
 
-/// A token with this header, otherwise good.
+/// A token with this header, otherwise valid.
 pub(crate) fn of_header(header: &Value) -> String {
     sign(&header.to_string(), &claims().to_string(), &rsa(), Algorithm::RS256)
 }
 
-/// A token that says it is of `algorithm` and names `kid`, and is signed as told.
+/// A token that names `algorithm` and `kid`, signed with this key.
 pub(crate) fn of_key(name: &str, kid: &str, key: &EncodingKey, algorithm: Algorithm) -> String {
     let header = json!({ "alg": name, "typ": "at+jwt", "kid": kid });
     sign(&header.to_string(), &claims().to_string(), key, algorithm)

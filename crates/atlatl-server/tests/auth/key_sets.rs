@@ -1,4 +1,4 @@
-//! Key sets as authorities publish them, and as somebody else would.
+//! Key sets of authorization servers, and forged ones.
 
 use atlatl_server::auth::{KeySet, KeySetError, TokenError, verify};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn every_kind_of_key_is_read() {
     let keys = KeySet::read(JWKS).unwrap();
     assert_eq!(keys.len(), 5);
     assert!(!keys.is_empty());
-    // What else stands in a document or a key does not matter.
+    // Other members of a document or a key are ignored.
     let more = json!({ "keys": [with(jwk("rsa"), "x5t", "abc"), null, 7], "more": [] });
     assert_eq!(KeySet::read(&more.to_string()).unwrap().len(), 1);
     assert!(KeySet::read(r#"{"keys":[]}"#).unwrap().is_empty());
@@ -84,7 +84,7 @@ fn keys_that_are_not_for_this_are_left_out() {
     }
 }
 
-/// Found by the fuzz target `token`: serde would take the elements for the members, in their order.
+/// Found by the fuzz target `token`: serde would parse the elements as the members in their order.
 #[test]
 fn an_array_is_no_key() {
     let names = ["kty", "use", "key_ops", "alg", "kid", "crv", "x", "y", "n", "e", "d"];
@@ -106,7 +106,7 @@ fn of_keys_with_one_name_none_is_taken() {
     assert_eq!(verify(&token, &rules(), &keys, at(NOW)), Err(TokenError::UnknownKey));
     let other = of_key("ES256", "p256", &p256(), jsonwebtoken::Algorithm::ES256);
     assert!(verify(&other, &rules(), &keys, at(NOW)).is_ok());
-    // A key of the same name that is for something else is no rival.
+    // A key with the same id for another use is no conflict.
     let encryption = with(jwk("rsa"), "use", "enc");
     assert!(verify(&token, &rules(), &key_set(&[jwk("rsa"), encryption]), at(NOW)).is_ok());
 }

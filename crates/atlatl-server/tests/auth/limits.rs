@@ -1,15 +1,15 @@
-//! Limits, whenever somebody asks.
+//! Rate limits at any time of request.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use atlatl_server::auth::{Limit, TokenBucket};
+use atlatl_server::auth::{RateLimit, TokenBucket};
 use proptest::prelude::*;
 
 const MINUTE: u128 = 60_000_000_000;
 
-fn limit(per_minute: u32, burst: u32) -> Limit {
-    Limit::per_minute(NonZeroU32::new(per_minute).unwrap(), NonZeroU32::new(burst).unwrap())
+fn limit(per_minute: u32, burst: u32) -> RateLimit {
+    RateLimit::per_minute(NonZeroU32::new(per_minute).unwrap(), NonZeroU32::new(burst).unwrap())
 }
 
 /// Pauses in nanoseconds: none, short ones, long ones.
@@ -63,7 +63,7 @@ proptest! {
             latest = latest.max(now);
             let (one, other) = (jumping.take(now), steady.take(latest));
             prop_assert_eq!(one.is_ok(), other.is_ok());
-            // Whoever is behind waits until the clock is where it was as well.
+            // A clock that was set back adds no tokens until it has caught up.
             prop_assert_eq!(one.err(), other.err().map(|wait| wait + latest.saturating_sub(now)));
         }
     }

@@ -1,4 +1,4 @@
-//! Who is let in, and above all who is not.
+//! Authentication: accepted credentials, and above all rejected ones.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 

@@ -1,6 +1,6 @@
-//! Tokens of an authorization server, good ones and changed ones.
+//! Access tokens, valid and modified.
 
-use atlatl_server::auth::{KeySet, Scope, Scopes, TokenError, TokenRules, verify};
+use atlatl_server::auth::{AuthScope, KeySet, Scopes, TokenError, TokenRules, verify};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, crypto};
@@ -71,7 +71,7 @@ fn a_token_without_a_key_id_is_taken_where_there_is_one_key() {
     assert_eq!(of(key_set(&[jwk("p256")])), Err(TokenError::Algorithm));
     assert_eq!(of(key_set(&[jwk("rsa"), jwk("p256")])), Err(TokenError::UnknownKey));
     assert_eq!(of(key_set(&[])), Err(TokenError::UnknownKey));
-    // A name must be found, even where there is but one key.
+    // The key id must be found, even if there is only one key.
     let named = of_header(&with(header(), "kid", "other"));
     let only = key_set(&[without(jwk("rsa"), "kid")]);
     assert_eq!(verify(&named, &rules(), &only, at(NOW)), Err(TokenError::UnknownKey));
@@ -80,7 +80,7 @@ fn a_token_without_a_key_id_is_taken_where_there_is_one_key() {
 #[test]
 fn a_token_has_at_most_8_kib() {
     let padded = |spaces: usize| of_payload(&format!("{}{}", claims(), " ".repeat(spaces)));
-    // Three bytes make four signs.
+    // Three bytes make four characters.
     let spaces = (8192 - padded(0).len()) / 4 * 3;
     let tokens = (spaces..spaces + 4).map(padded).collect::<Vec<_>>();
     assert!(tokens.iter().any(|token| token.len() == 8192));
@@ -95,20 +95,20 @@ fn scopes_are_those_that_were_granted() {
     let plain = without(claims(), "scope");
     assert_eq!(of(&plain), Scopes::default());
     let admin = with(plain.clone(), "scope", "memory:admin profile");
-    assert_eq!(of(&admin), Scopes::from(Scope::Admin));
+    assert_eq!(of(&admin), Scopes::from(AuthScope::Admin));
     let text = with(plain.clone(), "scp", "memory:write");
-    assert_eq!(of(&text), Scopes::from(Scope::Write));
+    assert_eq!(of(&text), Scopes::from(AuthScope::Write));
     let list = with(plain.clone(), "scp", json!(["memory:read", 7, "memory:write x"]));
-    assert_eq!(of(&list), Scopes::from(Scope::Read));
-    // Where both are there, the one of the standard counts.
+    assert_eq!(of(&list), Scopes::from(AuthScope::Read));
+    // If both are present, the standard one counts.
     let both = with(with(plain.clone(), "scope", "memory:read"), "scp", "memory:admin");
-    assert_eq!(of(&both), Scopes::from(Scope::Read));
+    assert_eq!(of(&both), Scopes::from(AuthScope::Read));
     let odd = with(with(plain, "scope", json!(["memory:read"])), "scp", "memory:admin");
     assert_eq!(of(&odd), Scopes::default());
 }
 
 #[test]
-fn the_tenant_stands_in_the_claim_that_was_named() {
+fn the_tenant_is_in_the_configured_claim() {
     let token = of_claims(&with(claims(), "https://example/org", "globex"));
     let rules = TokenRules::new(ISSUER, ["other", AUDIENCE], "https://example/org");
     assert_eq!(verify(&token, &rules, &keys(), at(NOW)).unwrap().tenant, "globex");
@@ -131,7 +131,7 @@ fn an_error_holds_nothing_of_a_token() {
     assert!(!format!("{error} {error:?}").contains("s3cret"));
 }
 
-/// A good token with one thing wrong: a name, the token, why it is refused.
+/// A valid token with one change: a name, the token, and the error.
 type Mutation = (&'static str, String, TokenError);
 
 #[test]
@@ -156,7 +156,7 @@ fn claims_changed() -> Vec<Mutation> {
     let set = |name: &str, value: Value| of_claims(&with(claims(), name, value));
     let unset = |name: &str| of_claims(&without(claims(), name));
     let text = claims().to_string();
-    // The same name again, at the end, and spelled with an escape.
+    // The same name again at the end, spelled with an escape.
     let twice = |more: &str| of_payload(&text.replacen('}', &format!(",{more}}}"), 1));
     vec![
         ("another audience", set("aud", json!("https://other.example/mcp")), Audience),
@@ -226,7 +226,7 @@ fn times_changed() -> Vec<Mutation> {
     ]
 }
 
-/// An expiry as it is written.
+/// An expiry in this spelling.
 fn of_exp(lexeme: &str) -> String {
     of_payload(&claims().to_string().replacen(&(NOW + 300).to_string(), lexeme, 1))
 }
@@ -330,23 +330,23 @@ fn signatures_changed() -> Vec<Mutation> {
     ]
 }
 
-/// The last letter with a bit set that stands for nothing.
+/// The last letter with an unused bit set.
 fn left_over(token: &str) -> char {
     char::from(token.as_bytes()[token.len() - 1] + 1)
 }
 
-/// Where a signature has 64 bytes.
+/// The part of a signature of 64 bytes.
 fn zeros() -> String {
     encode([0; 64])
 }
 
-/// The message with a header of the same meaning in other bytes.
+/// The message with an equivalent header in other bytes.
 fn other_header(message: &str) -> String {
     let (_, payload) = message.split_once('.').unwrap();
     format!("{}.{payload}", encode(format!("{:#}", header())))
 }
 
-/// Two numbers as certificates have them, and tokens do not.
+/// Two numbers in the form of certificates, which tokens do not use.
 fn in_der(signature: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     for number in signature.chunks(32) {
@@ -370,7 +370,7 @@ fn forms_changed() -> Vec<Mutation> {
     while uneven.len().is_multiple_of(3) {
         uneven.push(' ');
     }
-    // Some payload whose encoding differs between the alphabets.
+    // A payload whose encoding differs between the alphabets.
     let signs = with(claims(), "sub", "???>>>~~~").to_string();
     let other = |encoded: String| {
         let message = format!("{head}.{encoded}");

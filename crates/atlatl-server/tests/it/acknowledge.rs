@@ -1,4 +1,4 @@
-//! What a caller that writes or reads one large memory learns.
+//! Responses to the write and the read of one large memory.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn long_content() -> String {
     format!("The log of the harbour.\n{}", "Every word of it is kept. ".repeat(4000))
 }
 
-/// Both forms of a result, which must say the same and begin with id and status.
+/// Both forms of a result, which must agree and begin with id and status.
 fn said(result: &Value, schema: &Value) -> Value {
     let structured = &result["structuredContent"];
     let text = result["content"][0]["text"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! `inject_context`: the set decides, the text is for reading.
+//! `inject_context`: the size of the set decides, the text is for reading.
 
 use serde_json::json;
 

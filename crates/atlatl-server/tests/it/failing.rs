@@ -1,6 +1,6 @@
 //! Results that cannot be stored: what the client gets instead (spec L3).
 
-use atlatl_server::event::EventKind;
+use atlatl_server::event::ServerEventKind;
 use serde_json::{Value, json};
 
 use crate::fixture::{ERAS, Place, memories};
@@ -15,14 +15,14 @@ fn crowded() -> Place {
     place
 }
 
-/// Characters ÷ 4 of all that a model may read of `result`.
+/// The estimated tokens of all text in `result`.
 fn estimate(result: &Value) -> usize {
     let texts = result["content"].as_array().unwrap().iter();
     let texts: usize = texts.map(|block| block["text"].as_str().unwrap().chars().count()).sum();
     (texts + result["structuredContent"].to_string().chars().count()).div_ceil(4)
 }
 
-/// Holds `result` of a set of all rows against L3.
+/// Checks the `result` of a set of all rows against L3.
 fn cut(result: &Value, schema: &Value, threshold: usize) {
     let set = &result["structuredContent"];
     let valid = jsonschema::validate(schema, set);
@@ -37,7 +37,7 @@ fn cut(result: &Value, schema: &Value, threshold: usize) {
     }
     let warning = set["warning"].as_str().unwrap();
     assert!(warning.contains(&format!("{kept} of {ROWS}")), "{warning}");
-    // The text says the same, behind a warning of its own.
+    // The text is the same, after a warning.
     let texts = result["content"].as_array().unwrap();
     assert_eq!(texts.len(), 2);
     assert!(texts[0]["text"].as_str().unwrap().contains(&format!("{kept} of {ROWS}")));
@@ -73,7 +73,7 @@ fn g21_a_set_that_cannot_be_stored_fits_the_threshold_and_says_that_it_is_cut() 
             place.config.prompt.offload.threshold_tokens = u32::try_from(threshold).unwrap();
             let mut client = place.client(era);
             let served = Served::start(&place);
-            // The directory is gone, and nothing can take its place.
+            // The directory is gone, and cannot be recreated.
             std::fs::remove_dir_all(place.output_dir()).unwrap();
             std::fs::write(place.output_dir(), "a file").unwrap();
             all_tools(|method, params| client.request(method, params), threshold);
@@ -83,7 +83,9 @@ fn g21_a_set_that_cannot_be_stored_fits_the_threshold_and_says_that_it_is_cut() 
             let failed: Vec<_> = events
                 .iter()
                 .filter_map(|event| match &event.kind {
-                    EventKind::Offload(event) if event.kind.name() == "OffloadWriteFailed" => {
+                    ServerEventKind::Offload(event)
+                        if event.kind.name() == "OffloadWriteFailed" =>
+                    {
                         Some(serde_json::to_value(event).unwrap())
                     }
                     _ => None,

@@ -1,4 +1,4 @@
-//! Stores that block or panic, and what the server does meanwhile and afterwards.
+//! Stores that block or panic, and the server's behavior meanwhile and afterwards.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use crate::fixture::{Era, Place, memories};
 use crate::http::served::Served;
 
-/// What a server works on at a time.
+/// The server's capacity.
 const CAPACITY: usize = 256;
 
-/// Lets calls of a store through, or makes them wait.
+/// Passes store calls, or makes them wait.
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -51,7 +51,7 @@ fn hooked(hook: impl Fn(&'static str) -> Result<(), StoreError> + Send + Sync + 
     place
 }
 
-/// A place whose store waits while the gate is closed.
+/// A fixture whose store waits while the gate is closed.
 fn gated() -> (Place, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let hook = Arc::clone(&gate);
@@ -66,7 +66,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Sends `requests` requests, each on a connection of its own that is closed without an answer.
+/// Sends `requests` requests, each on its own connection that is closed without reading.
 fn abandon(served: &Served, requests: usize) {
     const BATCH: usize = 25;
     let body = r#"{"query":"harbour"}"#;
@@ -85,7 +85,7 @@ fn abandon(served: &Served, requests: usize) {
                 stream
             })
             .collect();
-        // So that they are read before they are gone.
+        // So that they are read before they are closed.
         thread::sleep(Duration::from_millis(15));
         drop(connections);
     }
@@ -109,8 +109,7 @@ fn g31_abandoned_requests_on_a_blocked_store_take_no_more_than_the_capacity() {
         assert_eq!(ready.status, 503, "{}", ready.text());
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     }
-    // The work of those that left is what the capacity is used for, as soon as enough of it was begun
-    // before they left.
+    // The abandoned work uses up the capacity, as soon as enough of it has started.
     let began = Instant::now();
     while gate.passed.load(Ordering::SeqCst) - passed < CAPACITY {
         assert!(began.elapsed() < Duration::from_secs(20), "the capacity is never used");
@@ -188,7 +187,7 @@ fn g34_calls_beyond_the_queue_are_refused_and_those_in_it_answered() {
     assert_eq!(answered, ids[..ACCEPTED].iter().copied().collect());
 }
 
-/// A place whose store panics in the middle of a search while the flag is set.
+/// A fixture whose store panics in a search while the flag is set.
 fn panicking() -> (Place, Arc<AtomicBool>) {
     let panics = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&panics);

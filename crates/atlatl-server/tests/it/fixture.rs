@@ -1,4 +1,4 @@
-//! A server over a real store and a real directory, and a client of either era.
+//! A server over a real store and a real directory, and a client of either protocol generation.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use atlatl_memory::{Clash, Embedder, MemoryStore, SqliteStore};
-use atlatl_server::event::{Event, EventBus, EventSink};
-use atlatl_server::{MemoryServer, ServerConfig, stdio};
+use atlatl_memory::{Embedder, MemoryStore, OnConflict, SqliteStore};
+use atlatl_server::event::{EventBus, ServerEvent, ServerEventSink};
+use atlatl_server::{MemoryServer, MemoryServerConfig, stdio};
 use lro::mcp::{Interceptor, Tools};
 use lro::{Extractor, Moment, Offloader, Spools};
 use lro_core::config::Config;
@@ -17,7 +17,7 @@ use lro_spool::{DirOptions, DirSpool, Spool};
 use mif::Memory;
 use serde_json::{Value, json};
 
-/// How a client speaks.
+/// The protocol generation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
     Legacy,
@@ -35,12 +35,12 @@ pub(crate) struct Place {
     pub(crate) clock: fn() -> Moment,
 }
 
-/// Remembers what happened.
+/// Records events.
 #[derive(Default)]
-pub(crate) struct Kept(pub(crate) Mutex<Vec<Event>>);
+pub(crate) struct Kept(pub(crate) Mutex<Vec<ServerEvent>>);
 
-impl EventSink for Kept {
-    fn publish(&self, event: &Event) {
+impl ServerEventSink for Kept {
+    fn publish(&self, event: &ServerEvent) {
         self.0.lock().unwrap().push(event.clone());
     }
 }
@@ -53,7 +53,7 @@ impl Place {
         Self { home, store, config, embedder: None, events, clock: Moment::of_system }
     }
 
-    /// A place with these memories.
+    /// A fixture with these memories.
     pub(crate) fn with(memories: &[Memory]) -> Self {
         let place = Self::new();
         place.put(memories);
@@ -61,14 +61,14 @@ impl Place {
     }
 
     pub(crate) fn put(&self, memories: &[Memory]) {
-        self.store.put(memories, Clash::Keep).unwrap();
+        self.store.put(memories, OnConflict::Keep).unwrap();
     }
 
     pub(crate) fn output_dir(&self) -> PathBuf {
         self.home.path().join("out")
     }
 
-    /// The files of stored results.
+    /// Returns the files of stored results.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(self.output_dir()) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -94,7 +94,7 @@ impl Place {
                 .with_events(Arc::new(events.clone()))
         };
         let estimate = Arc::new(|text: &str| text.chars().count().div_ceil(4) as u64);
-        let mut parts = ServerConfig::new(self.store.clone(), estimate, self.clock);
+        let mut parts = MemoryServerConfig::new(self.store.clone(), estimate, self.clock);
         parts.embedder.clone_from(&self.embedder);
         parts.threshold_tokens = self.config.prompt.offload.threshold_tokens;
         if self.config.prompt.offload.enabled {
@@ -111,14 +111,14 @@ impl Place {
         Connected::to(&self.server(), era, &json!({"name": "test", "version": "1"}))
     }
 
-    /// A client that says it is a proxy.
+    /// A client that declares itself a proxy.
     pub(crate) fn proxy(&self, era: Era) -> Connected {
         let info = json!({"name": "test", "version": "1", "proxy": true});
         Connected::to(&self.server(), era, &info)
     }
 }
 
-/// A client's end.
+/// The client side.
 pub(crate) struct Connected {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
@@ -132,7 +132,7 @@ pub(crate) struct Connected {
 impl Connected {
     pub(crate) fn to(server: &MemoryServer, era: Era, info: &Value) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        // An answer that never comes fails the test.
+        // A missing response fails the test.
         ours.set_read_timeout(Some(std::time::Duration::from_mins(1))).unwrap();
         let server = server.clone();
         thread::spawn(move || stdio::serve(&server, theirs.try_clone().unwrap(), theirs));
@@ -163,7 +163,7 @@ impl Connected {
         writeln!(self.stream, "{line}").unwrap();
     }
 
-    /// Asks, and says under which id.
+    /// Sends a request, and returns its id.
     pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> u64 {
         self.next += 1;
         if self.era == Era::Modern {
@@ -184,7 +184,7 @@ impl Connected {
         line
     }
 
-    /// The next answer, which must be to `id`.
+    /// Returns the next response, which must be to `id`.
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         let line = self.line();
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
@@ -192,13 +192,13 @@ impl Connected {
         answer
     }
 
-    /// Asks, and gives the whole answer.
+    /// Sends a request, and returns the whole response.
     pub(crate) fn response(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params);
         self.answer(id)
     }
 
-    /// Asks, and gives the result.
+    /// Sends a request, and returns the result.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let answer = self.response(method, params);
         let result = answer.get("result").unwrap_or_else(|| panic!("{method}: {answer}"));
@@ -208,12 +208,12 @@ impl Connected {
         result.clone()
     }
 
-    /// Calls a tool, and gives its result.
+    /// Calls a tool, and returns its result.
     pub(crate) fn result(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// Calls a tool, and gives what it returned.
+    /// Calls a tool, and returns its structured content.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.result(tool, arguments);
         assert!(result["isError"].is_null(), "{result}");
@@ -222,7 +222,7 @@ impl Connected {
         structured.clone()
     }
 
-    /// Calls a tool that fails, and gives what it says.
+    /// Calls a tool that fails, and returns the message.
     pub(crate) fn error(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.result(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");

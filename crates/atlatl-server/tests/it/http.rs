@@ -1,4 +1,4 @@
-//! The same server over real connections.
+//! The server over real connections.
 
 mod api;
 mod door;

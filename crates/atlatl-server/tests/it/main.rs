@@ -1,4 +1,4 @@
-//! The memory server, asked as a client would: over a pair of streams, and over HTTP.
+//! The memory server through its transports: a pair of streams, and HTTP.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::needless_pass_by_value, reason = "arguments read better without a sign")]

@@ -1,4 +1,4 @@
-//! Pages: cursors where nothing is offloaded.
+//! Pagination: cursors where nothing is offloaded.
 
 use std::collections::HashMap;
 
@@ -37,8 +37,8 @@ fn a5_cursors_walk_all_of_10_000_exactly_once_while_rows_come_and_go() {
             break;
         }
         arguments["cursor"] = set["next_cursor"].clone();
-        // The row that the cursor names goes, and one that was not met yet; others come, among
-        // those that are met and among those that are not.
+        // The row of the cursor is deleted, and one that was not returned yet; others are inserted
+        // before and after the cursor.
         for gone_id in
             [ids.last().unwrap().clone(), format!("00000000-0000-7000-8000-{:012x}", page * 7)]
         {
@@ -115,7 +115,7 @@ fn a_cursor_is_good_for_its_question_only_and_for_every_process() {
     let first = place.client(Era::Legacy).call("list_memories", json!({"tags": null}));
     let cursor = first["next_cursor"].as_str().unwrap();
     assert!(cursor.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
-    // Another server over the same store goes on from it.
+    // Another server over the same store continues from it.
     let mut other = place.client(Era::Modern);
     let second = other.call("list_memories", json!({"cursor": cursor, "limit": 60}));
     assert!(ids(&first).iter().all(|id| !ids(&second).contains(id)));

@@ -1,4 +1,4 @@
-//! What is not a tool: greeting, envelope, resources, the prompt, completion, cancelling.
+//! Everything but tools: handshake, envelope, resources, the prompt, completion, cancellation.
 
 use serde_json::json;
 
@@ -166,7 +166,7 @@ fn whatever_is_no_request_is_survived() {
 fn requests_are_answered_beside_each_other() {
     let place = Place::with(&memories((0..20).map(|n| format!("Row {n} of the harbour."))));
     let mut client = place.client(Era::Modern);
-    // As many as the server takes before it waits for someone to read.
+    // As many as the server accepts before it waits for the client to read.
     let ids: Vec<u64> = (0..10)
         .map(|_| {
             client.ask(

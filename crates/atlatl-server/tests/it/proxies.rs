@@ -1,4 +1,4 @@
-//! A proxy in front: full results, and no tools that it brings itself.
+//! A proxy as the client: full results, and no extraction tools.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn p2_the_capability_says_it_as_well_as_the_name() {
     client.capabilities = json!({"extensions": {"dev.atlatl/lro": {"proxy": true}}});
     let set = client.call("list_memories", json!({}));
     assert_eq!(set["count"], 300);
-    // Every request speaks for itself.
+    // Every request is independent.
     client.capabilities = json!({});
     assert_eq!(client.call("list_memories", json!({}))["offloaded"], true);
 }

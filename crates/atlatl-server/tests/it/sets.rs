@@ -1,4 +1,4 @@
-//! Sets of memories: what stays inline, what is stored, and what stands in the file.
+//! Sets of memories: what stays inline, what is stored, and the contents of the file.
 
 use serde_json::{Value, json};
 use testkit::corpus;
@@ -104,8 +104,8 @@ fn t3_a2_the_operation_runs_first_and_its_written_result_is_intercepted() {
         .unwrap()
         .iter()
         .map(|event| match &event.kind {
-            atlatl_server::event::EventKind::MemoryRecalled { count: 200, .. } => "recalled",
-            atlatl_server::event::EventKind::Offload(_) => "offloaded",
+            atlatl_server::event::ServerEventKind::MemoryRecalled { count: 200, .. } => "recalled",
+            atlatl_server::event::ServerEventKind::Offload(_) => "offloaded",
             _ => "other",
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Tasks, in the form of each era.
+//! Tasks in the form of each protocol generation.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Connected, Era, Place, memories};
 
-/// A model that thinks before it answers, so that a recall takes long.
+/// A slow model, so that a recall takes long.
 struct Slow(Duration);
 
 impl Embedder for Slow {
@@ -148,14 +148,14 @@ fn a_task_of_one_process_can_be_asked_of_another() {
     let mut second = place.client(Era::Legacy);
     let result = second.request("tasks/result", json!({"taskId": task["taskId"]}));
     assert_eq!(result["structuredContent"]["summary"]["count"], 300);
-    // What another store sealed is no task of ours.
+    // A task id signed by another store is not valid.
     let mut other = self::place(1, 0).client(Era::Legacy);
     let refused = other.response("tasks/get", json!({"taskId": task["taskId"]}));
     assert_eq!(refused["error"]["code"], -32602);
 }
 
 #[test]
-fn a_client_that_asks_for_too_many_is_told() {
+fn a_client_that_starts_too_many_tasks_gets_an_error() {
     let place = place(1, 2000);
     let mut client = place.client(Era::Legacy);
     let mut refused = 0;

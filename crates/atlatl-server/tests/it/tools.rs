@@ -1,4 +1,4 @@
-//! The tools that write and read one memory, and what becomes of wrong arguments.
+//! The tools that write and read one memory, and the errors for wrong arguments.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn f43_f44_a_memory_is_captured_durably_changed_found_and_deleted() {
             (&json!("_semantic"), &json!("active"))
         );
         let id = memory["id"].as_str().unwrap();
-        // f44: another process has it as soon as it was acknowledged.
+        // f44: another process sees it as soon as it is acknowledged.
         let mut other = place.client(era);
         assert_eq!(other.call("get_memory", json!({"id": id}))["memory"], *memory);
         let found = other.call("recall_memories", json!({"query": "when do we deploy?"}));
@@ -67,7 +67,7 @@ fn no_digit_is_lost_on_the_way() {
 }
 
 #[test]
-fn wrong_arguments_are_told_with_what_would_be_right() {
+fn wrong_arguments_are_reported_with_what_would_be_right() {
     let place = Place::new();
     let mut client = place.client(Era::Modern);
     for (tool, arguments, says) in [
@@ -111,7 +111,7 @@ fn wrong_arguments_are_told_with_what_would_be_right() {
         );
         assert!(said.contains("Hint:"), "{said}");
     }
-    // Kindly: what is meant is clear.
+    // Lenient parsing: the meaning is clear.
     for arguments in [
         json!({"query": "x", "limit": "5", "tags": "one", "min_confidence": "0.5"}),
         json!({"query": "x", "since": "2026-01-15", "namespace": "_semantic/*", "status": "any"}),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixture::{ERAS, Era, Place, memories};
 use crate::http::served::Served;
 
-/// A generator whose numbers are the same in every run.
+/// A generator with the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -37,12 +37,12 @@ fn corpus(random: &mut Random, threshold: u64) -> Vec<Memory> {
     }))
 }
 
-/// How a walk went.
+/// The outcome of a walk.
 #[derive(Debug, Default)]
 struct Walk {
     ids: Vec<String>,
     pages: usize,
-    /// The descriptor of the first page, where it was offloaded.
+    /// The descriptor of the first page, if it was offloaded.
     offloaded: Option<Value>,
 }
 
@@ -81,7 +81,7 @@ fn walk(
     }
 }
 
-/// Every memory exactly once, or all that the first request asked for in one file.
+/// Every memory exactly once, or all of them in one file.
 fn whole(walk: &Walk, limit: usize, count: usize, context: &str) {
     if let Some(descriptor) = &walk.offloaded {
         assert_eq!(descriptor["summary"]["count"], limit.min(count), "{context}");
@@ -134,13 +134,13 @@ fn g20_a_walk_of_cursors_delivers_every_memory_exactly_once() {
             }
         }
     }
-    // Both kinds were met, many times.
+    // Both outcomes occurred many times.
     assert!(walked > 40 && offloaded > 10, "{walked} walks, {offloaded} offloaded");
 }
 
 #[test]
 fn g20_large_memories_behind_a_cursor_come_inline_with_a_cursor() {
-    // The newest four are small, the four behind them large.
+    // The newest four are small, the next four large.
     let contents = (0..8).map(|n| {
         let long =
             if n < 4 { "A long row about ships and quays. ".repeat(60) } else { String::new() };
@@ -159,7 +159,7 @@ fn g20_large_memories_behind_a_cursor_come_inline_with_a_cursor() {
             (&second["total_matches"], second["next_cursor"].is_string()),
             (&json!(8), true)
         );
-        // The page ends where the threshold is reached.
+        // The page ends at the threshold.
         assert!(second["count"].as_u64().unwrap() < 4, "{second}");
         let met = walk(json!({"limit": 4, "detail": "full"}), false, 1600, |asked| {
             client.call("list_memories", asked)

@@ -1,9 +1,10 @@
-//! Batch: one request to the embedder for memories of one store.
+//! One request to the embedder for memories of one store.
 //!
-//! Only a text that the embedder refuses is stored as "no vector". Everything else is tried again: a
-//! failed batch is followed by a check of the embedder. If the check fails too, the embedder is at fault
-//! and the batch waits. If it succeeds, one of the texts is: the batch is halved until that text is
-//! alone, and then deferred with a backoff of its own, so that it does not hold up the others.
+//! Only a text that the embedder refuses is stored as "no vector". Everything else is retried.
+//! After a failed batch the embedder is checked. If the check fails, the embedder is at fault and
+//! the batch waits. If it succeeds, one of the texts is at fault: the batch is halved until that
+//! text is alone, and the text is deferred with its own backoff, so that it does not delay the
+//! others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,64 +12,65 @@ use std::time::{Duration, Instant};
 use crate::embed::{EmbedError, Embedder};
 use crate::store::{MemoryStore, StoreError, Unembedded};
 
-/// The most memories in one request.
-const MAX_BATCH: usize = 32;
-/// As many characters of a text as the smallest models accept.
-const TRUNCATED_CHARS: usize = 1000;
-/// A text that failed so often is embedded by its beginning: some servers answer 500 to long texts.
+/// The maximum number of memories in one request.
+const MAX_BATCH_TEXTS: usize = 32;
+/// The number of characters that even the smallest models accept.
+const TRUNCATED_TEXT_CHARS: usize = 1000;
+/// The number of failures after which a text is truncated, since some servers answer 500 to long
+/// texts.
 const TRUNCATE_AFTER: u32 = 3;
-/// The first and the longest pause before a text is tried again that failed while others did not.
+/// The first and the maximum delay before a failed text is retried.
 const TEXT_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_hours(1));
-/// The most texts whose failures are remembered.
+/// The maximum number of texts whose failures are remembered.
 const MAX_DEFERRED: usize = 10_000;
 
-/// How far the embedding of one store has come.
+/// The progress of embedding one store.
 pub(super) struct Progress {
-    /// Memories up to this version were passed over in this round.
+    /// Memories up to this version were processed in this round.
     cursor: u64,
-    /// How many texts go into the next request.
+    /// The number of texts in the next request.
     batch: usize,
     deferred: HashMap<u64, Deferral>,
-    /// Texts that failed one after the other, with no success between them.
+    /// The number of consecutive failed texts.
     in_a_row: u32,
-    /// How many vectors were stored.
+    /// The number of stored vectors.
     pub(super) stored: usize,
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { cursor: 0, batch: MAX_BATCH, deferred: HashMap::new(), in_a_row: 0, stored: 0 }
+        Self { cursor: 0, batch: MAX_BATCH_TEXTS, deferred: HashMap::new(), in_a_row: 0, stored: 0 }
     }
 }
 
-/// A text that failed by itself.
+/// A text that failed alone.
 struct Deferral {
     attempts: u32,
     until: Instant,
 }
 
-/// What one request came to.
+/// The outcome of one request.
 pub(super) enum Step {
-    /// Nothing is left to do for now.
+    /// There is nothing to do for now.
     Idle,
     /// Vectors were stored.
     Stored,
-    /// The embedder refused a text for good; it is stored as "no vector".
+    /// The embedder refused a text permanently. It is stored as "no vector".
     Refused(EmbedError),
     /// All of these memories are deferred; the next ones may not be.
     Skipped,
-    /// One of the texts is at fault; the next request is smaller.
+    /// One of the texts is at fault. The next request is smaller.
     Split,
-    /// One text failed by itself, and is tried again later.
+    /// One text failed alone, and is retried later.
     Deferred {
         error: EmbedError,
-        /// So many texts failed with no success between them.
+        /// The number of consecutive failed texts.
         in_a_row: u32,
     },
     /// The embedder is at fault.
     Failed {
         error: EmbedError,
-        /// The pause that the embedder asked for, if it did.
+        /// The delay that the embedder asked for, if it did.
         retry_after: Option<Duration>,
     },
 }
@@ -79,18 +81,18 @@ pub(super) fn step(
     embedder: &dyn Embedder,
     progress: &mut Progress,
 ) -> Result<Step, StoreError> {
-    let mut waiting = store.unembedded(embedder.model(), progress.cursor, MAX_BATCH)?;
+    let mut waiting = store.unembedded(embedder.model(), progress.cursor, MAX_BATCH_TEXTS)?;
     let Some(last) = waiting.last().map(|one| one.version) else {
         let began = std::mem::take(&mut progress.cursor) == 0;
         if began {
-            // Every memory has its vector: what was deferred is gone or done.
+            // Every memory has its vector, so the deferred ones are deleted or done.
             progress.deferred.clear();
         }
         return Ok(Step::Idle);
     };
     let now = Instant::now();
     waiting.retain(|one| progress.deferred.get(&one.version).is_none_or(|one| one.until <= now));
-    // A text that failed before goes alone: with others it would fail them too.
+    // A text that failed before is sent alone, since it would fail a batch.
     match waiting.iter().position(|one| progress.deferred.contains_key(&one.version)) {
         Some(again) => waiting = vec![waiting.swap_remove(again)],
         None => waiting.truncate(progress.batch),
@@ -104,16 +106,16 @@ pub(super) fn step(
         Ok(vectors) => {
             let versions = waiting.iter().map(|one| one.version);
             let vectors: Vec<_> = versions.zip(vectors).collect();
-            return keep(store, embedder, progress, &vectors);
+            return store_vectors(store, embedder, progress, &vectors);
         }
         Err(error) => error,
     };
     if let EmbedError::Empty { index } = error
         && let Some(one) = waiting.get(index)
     {
-        return refuse(store, embedder, progress, one.version, error);
+        return store_refusal(store, embedder, progress, one.version, error);
     }
-    // An embedder that says when to come back is not asked before.
+    // An embedder that sends `Retry-After` is not checked before that time.
     if let retry_after @ Some(_) = error.retry_after() {
         return Ok(Step::Failed { error, retry_after });
     }
@@ -121,7 +123,7 @@ pub(super) fn step(
         return Ok(Step::Failed { error, retry_after: failed.retry_after() });
     }
     match &waiting[..] {
-        [one] => alone(store, embedder, progress, one, error),
+        [one] => handle_failed_text(store, embedder, progress, one, error),
         several => {
             progress.batch = several.len() / 2;
             Ok(Step::Split)
@@ -129,8 +131,8 @@ pub(super) fn step(
     }
 }
 
-/// Handles a text that failed by itself while the embedder works.
-fn alone(
+/// Handles a text that failed alone while the embedder works.
+fn handle_failed_text(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
@@ -140,16 +142,16 @@ fn alone(
     let attempts = progress.deferred.get(&one.version).map_or(0, |before| before.attempts) + 1;
     let refused = error.is_refusal_of_text();
     if refused || attempts >= TRUNCATE_AFTER {
-        match beginning(&one.text).map(|beginning| embedder.embed(&[beginning])) {
+        match truncated(&one.text).map(|truncated| embedder.embed(&[truncated])) {
             Some(Ok(vectors)) => {
                 let vectors: Vec<_> =
                     vectors.into_iter().map(|vector| (one.version, vector)).collect();
-                return keep(store, embedder, progress, &vectors);
+                return store_vectors(store, embedder, progress, &vectors);
             }
             Some(Err(again)) if refused && again.is_refusal_of_text() => {
-                return refuse(store, embedder, progress, one.version, again);
+                return store_refusal(store, embedder, progress, one.version, again);
             }
-            None if refused => return refuse(store, embedder, progress, one.version, error),
+            None if refused => return store_refusal(store, embedder, progress, one.version, error),
             _ => {}
         }
     }
@@ -163,7 +165,7 @@ fn alone(
     Ok(Step::Deferred { error, in_a_row: progress.in_a_row })
 }
 
-fn keep(
+fn store_vectors(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
@@ -175,11 +177,11 @@ fn keep(
     }
     progress.stored += vectors.len();
     progress.in_a_row = 0;
-    progress.batch = (progress.batch * 2).min(MAX_BATCH);
+    progress.batch = (progress.batch * 2).min(MAX_BATCH_TEXTS);
     Ok(Step::Stored)
 }
 
-fn refuse(
+fn store_refusal(
     store: &dyn MemoryStore,
     embedder: &dyn Embedder,
     progress: &mut Progress,
@@ -187,13 +189,13 @@ fn refuse(
     error: EmbedError,
 ) -> Result<Step, StoreError> {
     let before = progress.batch;
-    keep(store, embedder, progress, &[(version, Vec::new())])?;
-    // That one text is out of the way says nothing of the next.
+    store_vectors(store, embedder, progress, &[(version, Vec::new())])?;
+    // A refused text says nothing about the next batch size.
     progress.batch = before;
     Ok(Step::Refused(error))
 }
 
-/// The beginning of a text, where that is not all of it.
-fn beginning(text: &str) -> Option<&str> {
-    text.char_indices().nth(TRUNCATED_CHARS).map(|(end, _)| &text[..end])
+/// Returns the beginning of a text that is longer than the limit.
+fn truncated(text: &str) -> Option<&str> {
+    text.char_indices().nth(TRUNCATED_TEXT_CHARS).map(|(end, _)| &text[..end])
 }

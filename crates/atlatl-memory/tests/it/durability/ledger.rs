@@ -1,17 +1,17 @@
-//! Ledger: what the writers said before and after each operation, and what must be stored then.
+//! The ledger: what writers reported before and after each operation, and what must be stored.
 
 use std::collections::BTreeMap;
 
-/// The version that each memory gets; 0 removes it.
+/// The version that each memory gets; 0 deletes it.
 pub(super) type Operation = Vec<(u64, u64)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// The version that each memory must have; 0 where it must be gone.
+    /// The version that each memory must have; 0 if it must be deleted.
     pub(super) state: BTreeMap<u64, u64>,
-    /// What was begun and not acknowledged, by writer.
+    /// Operations that were started and not acknowledged, by writer.
     pub(super) under_way: BTreeMap<u64, Operation>,
-    /// What was acknowledged since the last survey.
+    /// The number of acknowledged operations since the last survey.
     pub(super) done: Vec<Operation>,
 }
 
@@ -35,7 +35,7 @@ impl Ledger {
     }
 }
 
-/// How an operation is written before it begins.
+/// Formats an operation before it starts.
 pub(super) fn line(writer: u64, operation: &[(u64, u64)]) -> String {
     let words = operation.iter().map(|(id, version)| format!(" {id}:{version}"));
     format!("try {writer}{}\n", words.collect::<String>())

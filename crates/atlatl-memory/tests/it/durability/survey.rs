@@ -1,14 +1,14 @@
-//! Survey: the store opened again after a kill, and compared with the ledger.
+//! The survey: the store reopened after a kill and compared with the ledger.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use atlatl_memory::{Filter, MemoryStore, Need, Repaired, SqliteStore, Terms};
+use atlatl_memory::{Filter, MemoryStore, Need, RepairReport, SqliteStore, Terms};
 
 use super::ledger::Ledger;
 use super::writers::{everything, memory, numbers, word};
 
-/// What became of operations that were under way.
+/// The outcomes of unacknowledged operations.
 #[derive(Debug, Default)]
 pub(super) struct Torn {
     pub(super) whole: u64,
@@ -22,13 +22,13 @@ impl Torn {
     }
 }
 
-/// Opens the store, settles what was under way, and asserts that all else is as acknowledged. Says
-/// also how many memories there are.
+/// Opens the store, resolves unacknowledged operations, and asserts that everything else is as
+/// acknowledged. Also returns the number of memories.
 pub(super) fn check(path: &Path, ledger: &mut Ledger) -> (Torn, u64) {
     let store = SqliteStore::open(path).unwrap();
-    assert_eq!(store.repair().unwrap(), Repaired::default(), "something was half written");
+    assert_eq!(store.repair().unwrap(), RepairReport::default(), "something was half written");
     sound(path);
-    // Each parses, and is in every byte one that was written.
+    // Each memory parses, and equals one that was written.
     let mut there = BTreeMap::new();
     for stored in everything(&store) {
         let (id, version) = numbers(&stored);
@@ -40,7 +40,7 @@ pub(super) fn check(path: &Path, ledger: &mut Ledger) -> (Torn, u64) {
     wanted.retain(|_, version| *version != 0);
     assert_eq!(there, wanted, "left: what is there; right: what was acknowledged");
     for (id, version) in &ledger.state {
-        // What is there is found by its word, what it said before is not, nor what is gone.
+        // Current words are found; words of earlier versions and of deleted memories are not.
         if *version > 0 {
             assert_eq!(found_by(&store, &word(*id, *version)), [*id]);
         }
@@ -53,7 +53,7 @@ pub(super) fn check(path: &Path, ledger: &mut Ledger) -> (Torn, u64) {
     (torn, wanted.len() as u64)
 }
 
-/// An operation that was not acknowledged is there whole or not at all.
+/// An unacknowledged operation is stored whole or not at all.
 fn settle(ledger: &mut Ledger, there: &BTreeMap<u64, u64>) -> Torn {
     let mut torn = Torn::default();
     for (writer, operation) in std::mem::take(&mut ledger.under_way) {
@@ -78,7 +78,7 @@ fn found_by(store: &SqliteStore, word: &str) -> Vec<u64> {
     found.best.iter().map(|one| u64::try_from(one.id.as_u128()).unwrap()).collect()
 }
 
-/// The engine's own checks, of the file and of the index of words.
+/// The engine's own checks of the file and of the full-text index.
 fn sound(path: &Path) {
     let db = rusqlite::Connection::open(path).unwrap();
     let verdict: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

@@ -1,10 +1,10 @@
-//! Writers: four threads over two open stores of one file, which put, change and remove without end.
+//! The writers: four threads over two open stores of one file that put, update and delete forever.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Order, SqliteStore};
+use atlatl_memory::{Filter, MemoryStore, OnConflict, Order, SqliteStore};
 use mif::{Memory, MemoryId, MemoryType};
 use testkit::SplitMix64;
 
@@ -12,7 +12,7 @@ use super::ledger::{self, Operation};
 
 pub(super) const WRITERS: u64 = 4;
 
-/// A memory whose text follows from its number and version, with a word that no other has.
+/// A memory whose text is derived from its number and version, with a unique word.
 pub(super) fn memory(id: u64, version: u64) -> Memory {
     let created = format!("2026-01-15T10:{:02}:{:02}Z", id / 60 % 60, id % 60);
     let filler = "some words to fill pages ".repeat(usize::try_from(id % 40).unwrap());
@@ -28,14 +28,14 @@ pub(super) fn word(id: u64, version: u64) -> String {
     format!("k{id}v{version}")
 }
 
-/// The number and version of a memory.
+/// Returns the number and version of a memory.
 pub(super) fn numbers(memory: &Memory) -> (u64, u64) {
     let word = memory.content.split(' ').next().unwrap();
     let (id, version) = word[1..].split_once('v').unwrap();
     (id.parse().unwrap(), version.parse().unwrap())
 }
 
-/// Every memory of a store, whatever it is.
+/// Returns every memory of a store.
 pub(super) fn everything(store: &dyn MemoryStore) -> Vec<Memory> {
     let mut any = Filter::default();
     any.status = None;
@@ -90,7 +90,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Says what is begun, does it, and says that it is done: in this order, and each in one write.
+    /// Reports the start, runs the operation, and reports its end, in this order and each in one
+    /// write.
     fn told(&mut self, operation: &Operation, act: impl FnOnce(&SqliteStore)) {
         say(&ledger::line(self.number, operation));
         act(self.store);
@@ -110,7 +111,7 @@ impl Writer<'_> {
         self.told(&operation, |store| put(store, &operation));
     }
 
-    /// Puts others in the place of some, new ones among them.
+    /// Replaces some memories, including new ones.
     fn replace(&mut self) {
         let mut operation: Operation =
             self.some(5).into_iter().map(|(id, version)| (id, version + 1)).collect();
@@ -147,10 +148,10 @@ impl Writer<'_> {
 fn put(store: &SqliteStore, operation: &[(u64, u64)]) {
     let memories: Vec<Memory> =
         operation.iter().map(|(id, version)| memory(*id, *version)).collect();
-    store.put(&memories, Clash::Replace).unwrap();
+    store.put(&memories, OnConflict::Replace).unwrap();
 }
 
-/// One write, which a pipe takes whole: standard error has no buffer.
+/// One write, which a pipe accepts whole: standard error is unbuffered.
 fn say(line: &str) {
     assert!(line.len() < 4096, "a pipe takes this much at once");
     std::io::stderr().lock().write_all(line.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The background embedding of memories: which failures are final, and which are tried again.
+//! The embedding backfill: which failures are final, and which are retried.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use atlatl_memory::contract::Hooked;
 use atlatl_memory::{
-    BackfillEvent, Clash, EmbedError, Embedder, EmbeddingBackfill, Filter, MemoryStore,
+    BackfillEvent, EmbedError, Embedder, EmbeddingBackfill, Filter, MemoryStore, OnConflict,
     SqliteStore, embed_missing,
 };
 use mif::Memory;
@@ -17,7 +17,7 @@ const MODEL: &str = "scripted";
 
 type Script = dyn Fn(&[&str]) -> Result<(), EmbedError> + Send + Sync;
 
-/// A model that fails as a test tells it to.
+/// A model with configurable failures.
 struct Scripted(Box<Script>);
 
 impl Scripted {
@@ -57,11 +57,11 @@ impl Place {
         for (memory, text) in memories.iter_mut().zip(texts) {
             (memory.title, memory.content) = (None, (*text).to_owned());
         }
-        store.put(&memories, Clash::Keep).unwrap();
+        store.put(&memories, OnConflict::Keep).unwrap();
         Self { _home: home, store }
     }
 
-    /// The texts of the memories that have a vector.
+    /// Returns the texts of the memories that have a vector.
     fn embedded(&self) -> HashSet<String> {
         let mut any = Filter::default();
         any.status = None;
@@ -102,13 +102,13 @@ fn g30_no_failure_of_an_endpoint_is_taken_for_a_refusal_of_a_text() {
         || refused(404),
         || refused(409),
         || refused(307),
-        || EmbedError::Answer { why: "nonsense".to_owned() },
+        || EmbedError::InvalidResponse { why: "nonsense".to_owned() },
         || unreachable(None),
         || unreachable(Some(Duration::from_secs(1))),
     ];
     for failure in failures {
         let place = Place::with(&["one", "two", "three"]);
-        // Everything fails; then the texts alone, as where they are what is limited.
+        // Everything fails; then only the texts, as with a rate limit on content.
         for check in [false, true] {
             let embedder = Scripted::new(move |texts| {
                 let memory = texts.iter().any(|text| ["one", "two", "three"].contains(text));
@@ -117,7 +117,7 @@ fn g30_no_failure_of_an_endpoint_is_taken_for_a_refusal_of_a_text() {
             assert!(embed_missing(&*place.store, &*embedder).is_err());
             assert_eq!(place.waiting(), ["one", "two", "three"], "{}", failure());
         }
-        // An endpoint that refuses everything refuses no text.
+        // If an endpoint refuses everything, no text is marked as refused.
         let all = Scripted::new(|_| Err(refused(400)));
         assert!(embed_missing(&*place.store, &*all).is_err());
         assert_eq!(place.waiting().len(), 3);
@@ -196,7 +196,7 @@ fn g30_an_endpoint_that_says_when_to_come_back_is_not_asked_before() {
     assert_eq!(*reports.lock().unwrap(), ["paused", "resumed"]);
 }
 
-/// How many threads of this process make vectors.
+/// Returns the number of embedding threads of this process.
 fn embedding_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::io::Result<std::fs::DirEntry>| {
@@ -225,7 +225,7 @@ fn g39_many_stores_share_a_few_threads_and_are_polled_at_a_bounded_rate() {
     assert!(embedding_threads() <= 4, "{}", embedding_threads());
     wait_until("the first look at each", || polls.load(Ordering::SeqCst) >= 300);
     let (before, began) = (polls.load(Ordering::SeqCst), Instant::now());
-    // Five seconds after its first turn, a store is polled.
+    // A store is polled five seconds after its first run.
     thread::sleep(Duration::from_secs(7));
     let polled = polls.load(Ordering::SeqCst) - before;
     let most = 6 * usize::try_from(began.elapsed().as_secs() + 1).unwrap();

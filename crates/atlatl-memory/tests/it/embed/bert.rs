@@ -1,4 +1,4 @@
-//! A real sentence model (all-MiniLM-L6-v2), and directories that are none.
+//! A real sentence model (all-MiniLM-L6-v2), and directories that are not models.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +19,9 @@ fn minilm_keeps_the_contract_and_knows_what_sentences_mean() {
     meaning::run(&*bert);
 }
 
-/// The numbers come from the same weights in an implementation of its own: `NumPy`, in f64, text by
-/// text. The third text is cut at 256 tokens, as `sentence_bert_config.json` says.
+/// The expected numbers come from the same weights in an independent implementation: `NumPy`, in
+/// f64, text by text. The third text is truncated at 256 tokens, as `sentence_bert_config.json`
+/// says.
 #[test]
 fn minilm_computes_what_another_implementation_does() {
     let bert = Bert::open(&require_model("minilm")).unwrap();
@@ -86,7 +87,7 @@ fn a_model_that_is_not_as_configured_is_refused() {
     refused(directory, "1_Pooling/config.json", "only the mean of tokens");
 }
 
-/// Opening must fail with a fault in that file.
+/// Opening must fail with an error about this file.
 pub(crate) fn refused(directory: &Path, file: &str, expected: &str) {
     let choice = EmbedderChoice::Local { directory: directory.to_owned() };
     let error = open(&choice, None).err().expect("a broken model is refused");

@@ -1,10 +1,12 @@
-//! What may stand in the configuration, and what comes of it.
+//! The configuration values of the embedder, and what they select.
 
 use std::path::Path;
 
-use atlatl_memory::embed::{EmbedderChoice, Endpoint, NotAChoice, NotAnEndpoint, open};
+use atlatl_memory::embed::{
+    EmbedderChoice, EmbeddingEndpoint, InvalidEmbedderChoice, InvalidEndpoint, open,
+};
 
-fn parse(text: &str) -> Result<EmbedderChoice, NotAChoice> {
+fn parse(text: &str) -> Result<EmbedderChoice, InvalidEmbedderChoice> {
     text.parse()
 }
 
@@ -37,20 +39,20 @@ fn all_three_kinds_are_read_and_written_alike() {
 #[test]
 fn what_is_no_choice_says_what_would_be() {
     for text in ["", "None", "none ", "ollama:x", "openai", "local", "https://models.example#m"] {
-        assert_eq!(parse(text), Err(NotAChoice::Unknown), "{text}");
+        assert_eq!(parse(text), Err(InvalidEmbedderChoice::Unknown), "{text}");
     }
-    assert_eq!(parse("local:"), Err(NotAChoice::NoDirectory));
+    assert_eq!(parse("local:"), Err(InvalidEmbedderChoice::NoDirectory));
     for text in ["openai:https://models.example", "openai:https://models.example#", "openai:# "] {
-        assert_eq!(parse(text), Err(NotAChoice::NoModel), "{text}");
+        assert_eq!(parse(text), Err(InvalidEmbedderChoice::NoModel), "{text}");
     }
-    assert_eq!(parse("openai:https://models.example#a\nb"), Err(NotAChoice::Model));
-    let message = NotAChoice::Unknown.to_string();
+    assert_eq!(parse("openai:https://models.example#a\nb"), Err(InvalidEmbedderChoice::Model));
+    let message = InvalidEmbedderChoice::Unknown.to_string();
     assert_eq!(message, "an embedder is `none`, `openai:{url}#{model}` or `local:{directory}`");
 }
 
 #[test]
 fn texts_and_keys_go_nowhere_unencrypted() {
-    use NotAnEndpoint::{Credentials, Host, Path, Plain, Scheme};
+    use InvalidEndpoint::{Credentials, Host, Path, Plain, Scheme};
     for (url, why) in [
         ("models.example/v1", Scheme),
         ("ftp://models.example", Scheme),
@@ -80,7 +82,7 @@ fn texts_and_keys_go_nowhere_unencrypted() {
         ("https://models.example/v 1", Path),
         ("https://models.example/v1\r\nX: y", Path),
     ] {
-        assert_eq!(url.parse::<Endpoint>(), Err(why), "{url}");
+        assert_eq!(url.parse::<EmbeddingEndpoint>(), Err(why), "{url}");
     }
 }
 

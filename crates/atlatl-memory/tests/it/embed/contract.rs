@@ -1,4 +1,4 @@
-//! The contract of `Embedder`, for whatever implements it.
+//! The contract of `Embedder`, for any implementation.
 
 use atlatl_memory::embed::{EmbedError, Embedder};
 
@@ -12,7 +12,7 @@ const TEXTS: [&str; 7] = [
     "The deployment failed because the disk was full.",
 ];
 
-/// Runs all of the contract that needs no knowledge of the model.
+/// Runs the parts of the contract that need no knowledge of the model.
 pub(crate) fn run(embedder: &dyn Embedder) {
     assert!(!embedder.model().is_empty());
     assert!(embedder.dimensions() > 0);
@@ -40,12 +40,12 @@ pub(crate) fn run(embedder: &dyn Embedder) {
     }
 }
 
-/// How alike two vectors are, in f64.
+/// The cosine similarity in f64.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
 
-/// The largest difference of two numbers in the same place.
+/// The largest difference between two vectors.
 pub(crate) fn apart(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)

@@ -1,4 +1,4 @@
-//! An endpoint of the embeddings API on this machine, which answers as a test tells it to.
+//! A local endpoint of the embeddings API with configurable responses.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// What was asked of the endpoint.
+/// The requests that the endpoint received.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// The request line and the headers, in lower case.
+    /// The request line and the headers in lower case.
     pub(crate) head: String,
     pub(crate) body: Value,
 }
@@ -21,7 +21,7 @@ impl Asked {
     }
 }
 
-/// An answer: status, further headers, body.
+/// A response: status, further headers, body.
 pub(crate) struct Reply(pub(crate) u16, pub(crate) &'static str, pub(crate) String);
 
 pub(crate) struct FakeEndpoint {
@@ -30,7 +30,7 @@ pub(crate) struct FakeEndpoint {
 }
 
 impl FakeEndpoint {
-    /// Answers by that function, which is told how many requests came before. `None` hangs up.
+    /// Answers with this function, which gets the number of earlier requests. `None` closes the connection.
     /// The thread ends with the test's process.
     pub(crate) fn start(
         reply: impl Fn(usize, &Asked) -> Option<Reply> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl FakeEndpoint {
                 };
                 if let Some(Reply(status, headers, body)) = reply(before, &question) {
                     let length = body.len();
-                    // Whoever is told off does not always listen to the end.
+                    // A client that gets an error may close the connection early.
                     let _ = write!(
                         stream,
                         "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
@@ -61,7 +61,7 @@ impl FakeEndpoint {
         Self { port, asked }
     }
 
-    /// An endpoint that does what it should.
+    /// A well-behaved endpoint.
     pub(crate) fn good() -> Self {
         Self::start(|_, asked| Some(Reply(200, "", answer(&asked.texts()))))
     }
@@ -99,7 +99,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     Some(Asked { head, body: serde_json::from_slice(&body).ok()? })
 }
 
-/// The right answer: a list in the order of the texts.
+/// A correct response: a list in the order of the texts.
 pub(crate) fn answer(texts: &[&str]) -> String {
     let data: Vec<Value> = texts
         .iter()
@@ -109,7 +109,7 @@ pub(crate) fn answer(texts: &[&str]) -> String {
     json!({"object": "list", "data": data, "usage": {"total_tokens": 1}}).to_string()
 }
 
-/// Four numbers that differ from text to text; their length is not 1.
+/// Four numbers that depend on the text. The length is not 1.
 fn vector(text: &str) -> [f64; 4] {
     let mut vector = [3.0, 1.0, 1.0, 1.0];
     for (index, byte) in text.bytes().enumerate() {

@@ -1,10 +1,10 @@
-//! Whether a model's vectors mean something: related sentences are nearer than unrelated ones.
+//! Semantic quality of a model: related sentences are nearer than unrelated ones.
 
 use atlatl_memory::embed::Embedder;
 
 use super::contract::dot;
 
-/// A sentence, one that says the same, and how: with words in common, or with hardly any.
+/// A sentence, a paraphrase, and whether they share words.
 const RELATED: [(&str, &str); 8] = [
     ("The server ran out of disk space.", "There is no disk space left on the server."),
     ("She prefers tea to coffee in the morning.", "For breakfast she drinks tea, not coffee."),

@@ -1,4 +1,4 @@
-//! An endpoint that behaves: what it is asked, and what becomes of its answers.
+//! A well-behaved endpoint: the requests it gets, and how its responses are used.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::endpoint::{FakeEndpoint, Reply, answer};
 
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
-/// Limits for tests: the same, but nobody waits.
+/// Limits for tests: the defaults without delays.
 pub(crate) fn limits() -> OpenAiLimits {
     let mut limits = OpenAiLimits::default();
     limits.wait = Duration::from_millis(1);

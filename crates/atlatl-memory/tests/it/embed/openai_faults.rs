@@ -1,4 +1,4 @@
-//! Endpoints that refuse, answer nonsense, point elsewhere, or repeat what they should not.
+//! Endpoints that refuse, answer with invalid data, redirect, or echo the key.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use atlatl_memory::embed::{EmbedError, Embedder as _, OpenAi, OpenAiLimits};
 use super::endpoint::{FakeEndpoint, Reply, answer};
 use super::openai::{KEY, connect, connect_within, limits};
 
-/// The error with everything below it, as text and as `Debug`.
+/// Returns the error with its sources, as text and as `Debug`.
 fn told(error: &EmbedError) -> String {
     let mut told = format!("{error} {error:?}");
     let mut below = error.source();
@@ -46,7 +46,7 @@ fn nonsense_is_found_out() {
             Some(Reply(200, "", if before == 0 { right } else { nonsense.clone() }))
         });
         let error = connect(&endpoint).unwrap().embed(&["one", "two"]).unwrap_err();
-        assert!(matches!(error, EmbedError::Answer { .. }), "{answer}: {error}");
+        assert!(matches!(error, EmbedError::InvalidResponse { .. }), "{answer}: {error}");
         assert!(error.to_string().contains(expected), "{answer}: {error}");
         assert_eq!(endpoint.asked().len(), 2, "nonsense is not asked for again");
     }
@@ -71,7 +71,7 @@ fn an_endless_answer_is_not_read_to_its_end() {
 }
 
 #[test]
-fn a_refusal_is_told_once_and_short() {
+fn a_refusal_is_reported_once_and_short() {
     let endpoint = FakeEndpoint::start(|_, _| {
         let message = format!("no model\\n`small`\\u0007 {}", "here ".repeat(1000));
         Some(Reply(404, "", format!(r#"{{"error":{{"message":"{message}","code":null}}}}"#)))
@@ -85,7 +85,7 @@ fn a_refusal_is_told_once_and_short() {
 }
 
 #[test]
-fn the_key_is_repeated_by_nobody() {
+fn the_key_is_never_repeated() {
     for status in [200, 302, 400, 401, 429, 500] {
         for body in [
             format!("wrong key {KEY}"),
@@ -112,7 +112,7 @@ fn a_key_that_no_header_can_carry_is_not_sent_or_told() {
     for key in ["", "two words", "line\r\nX-Injected: yes", "schlüssel"] {
         let url = endpoint.url().parse().unwrap();
         let error = OpenAi::open(&url, "m", Some(key.to_owned()), limits()).unwrap_err();
-        assert!(matches!(error, EmbedError::Key), "{error}");
+        assert!(matches!(error, EmbedError::InvalidKey), "{error}");
         assert!(key.is_empty() || !told(&error).contains(key));
     }
     assert!(endpoint.asked().is_empty());
@@ -135,14 +135,14 @@ fn redirects_are_not_followed() {
 }
 
 #[test]
-fn nobody_there_is_unreachable() {
+fn a_closed_port_is_unreachable() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}").parse().unwrap();
     let error = OpenAi::open(&url, "m", None, limits()).unwrap_err();
     assert!(matches!(error, EmbedError::Unreachable { source: Some(_), .. }), "{error}");
 }
 
-/// The way to TLS is set up without a panic, and does not fall back to plain text.
+/// TLS is set up without a panic, and does not fall back to plain text.
 #[test]
 fn https_is_not_spoken_with_who_does_not() {
     let endpoint = FakeEndpoint::good();

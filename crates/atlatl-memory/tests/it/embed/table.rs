@@ -1,9 +1,9 @@
-//! A real static table (wordllama), a small one made by hand, and directories that are none.
+//! A real static model (wordllama), a small handmade one, and directories that are not models.
 
 use std::fs;
 use std::path::Path;
 
-use atlatl_memory::embed::{EmbedError, Embedder as _, EmbedderChoice, Table, open};
+use atlatl_memory::embed::{EmbedError, Embedder as _, EmbedderChoice, StaticModel, open};
 use testkit::tool::require_model;
 
 use super::bert::refused;
@@ -19,10 +19,10 @@ fn wordllama_keeps_the_contract_and_knows_what_sentences_mean() {
     meaning::run(&*table);
 }
 
-/// The numbers come from the same table in `NumPy`, as the package's own code computes them.
+/// The expected numbers come from the same table in `NumPy`, as in the package's own code.
 #[test]
 fn wordllama_computes_what_another_implementation_does() {
-    let table = Table::open(&require_model("wordllama")).unwrap();
+    let table = StaticModel::open(&require_model("wordllama")).unwrap();
     let long = "x ".repeat(600);
     let expected: [(&str, [f32; 4], f32); 4] = [
         ("The cat sleeps on the sofa.", [0.049_012, -0.082_481, 0.095_337, 0.020_409], -0.123_596),
@@ -45,13 +45,13 @@ fn wordllama_computes_what_another_implementation_does() {
 fn special_and_unknown_tokens_do_not_count() {
     let there = tempfile::tempdir().unwrap();
     make(there.path(), &ROWS);
-    let table = Table::open(there.path()).unwrap();
+    let table = StaticModel::open(there.path()).unwrap();
     let vectors = table.embed(&["north", "north east", "north never-seen [CLS]"]).unwrap();
     let half = 0.5_f32.sqrt();
     assert_eq!(vectors[0], [0.0, 1.0]);
     assert!(apart(&vectors[1], &[half, half]) < 1e-6);
     assert_eq!(vectors[2], [0.0, 1.0]);
-    // Unknown, special, and two rows that take each other away.
+    // Unknown, special, and two rows that cancel each other.
     for nothing in ["never-seen", "[CLS]", "north south"] {
         let error = table.embed(&["east", nothing]).unwrap_err();
         assert!(matches!(error, EmbedError::Empty { index: 1 }), "{nothing}: {error}");
@@ -64,7 +64,7 @@ fn other_weights_or_another_tokenizer_are_another_model() {
     let directory = there.path().join("compass");
     fs::create_dir(&directory).unwrap();
     make(&directory, &ROWS);
-    let name = |directory: &Path| Table::open(directory).unwrap().model().to_owned();
+    let name = |directory: &Path| StaticModel::open(directory).unwrap().model().to_owned();
     let before = name(&directory);
     assert!(before.starts_with("compass@"), "{before}");
     assert_eq!(before.len(), "compass@".len() + 12);
@@ -119,7 +119,7 @@ fn what_is_no_table_is_refused() {
 const ROWS: [f32; 10] = [9.0, 9.0, 9.0, -9.0, 0.0, 1.0, 1.0, 0.0, 0.0, -1.0];
 
 fn make(directory: &Path, rows: &[f32]) {
-    // The unknown token is not in the list of special ones, as in some real tokenizers.
+    // The unknown token is not in the list of special tokens, as in some real tokenizers.
     let tokenizer = r#"{
         "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
         "added_tokens": [{"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false,
@@ -137,7 +137,7 @@ fn make(directory: &Path, rows: &[f32]) {
     fs::write(directory.join("table.safetensors"), file).unwrap();
 }
 
-/// A safetensors file with that header and so many zeros.
+/// A safetensors file with this header and this many zeros.
 fn tensors(header: &str, zeros: usize) -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend(header.as_bytes());

@@ -1,4 +1,4 @@
-//! Commit: the connection breaks between the last word of a change and the answer to it.
+//! Lost commits: the connection breaks between a `COMMIT` and its response.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,22 +8,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use atlatl_memory::{Clash, MemoryStore, Postgres, Put, StoreError};
+use atlatl_memory::{MemoryStore, OnConflict, Postgres, PutOutcome, StoreError};
 use testkit::corpus;
 use testkit::postgres::{APP, Server};
 
 use super::{migrated, options};
 
-/// What is done with the next `COMMIT`.
+/// What to do with the next `COMMIT`.
 const PASS: u8 = 0;
-/// The server gets it, and its answer is lost.
+/// Deliver it, and drop the response.
 const LOSE_ANSWER: u8 = 1;
-/// It is lost itself.
+/// Drop it.
 const LOSE_WORD: u8 = 2;
-/// It is lost, and the server cannot be reached any more.
+/// Drop it, and make the server unreachable.
 const LOSE_ALL: u8 = 3;
 
-/// Passes everything on to the server, on a port of its own.
+/// A proxy in front of the server, on its own port.
 fn relay(socket: PathBuf, fault: Arc<AtomicU8>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -58,7 +58,7 @@ fn pass(mut client: TcpStream, mut server: UnixStream, fault: &AtomicU8) {
             if now != LOSE_ALL {
                 fault.store(PASS, Ordering::SeqCst);
             }
-            // The server reads what it was sent before it sees that nobody is there.
+            // The server reads what it received before it notices that the client is gone.
             std::thread::sleep(Duration::from_millis(100));
             break;
         }
@@ -80,21 +80,21 @@ fn a_change_whose_end_was_not_heard_is_looked_up() {
     let store = Postgres::open(&through).unwrap().tenant("a").unwrap();
     let direct = Postgres::open(&options(server, APP, &database)).unwrap().tenant("a").unwrap();
     let memories = corpus::memories(4, 1);
-    let put = |n: usize| store.put(&memories[n..=n], Clash::Keep);
+    let put = |n: usize| store.put(&memories[n..=n], OnConflict::Keep);
     let is_there = |n: usize| direct.get(&memories[n].id).unwrap().is_some();
-    assert_eq!(put(0).unwrap(), [Put::Stored]);
+    assert_eq!(put(0).unwrap(), [PutOutcome::Stored]);
 
     fault.store(LOSE_ANSWER, Ordering::SeqCst);
     let unsure = put(1);
     assert!(matches!(unsure, Err(StoreError::Unsure(_))), "{unsure:?}");
     assert!(is_there(1));
-    assert_eq!(put(1).unwrap(), [Put::Unchanged], "looking tells");
+    assert_eq!(put(1).unwrap(), [PutOutcome::Unchanged], "looking tells");
 
     fault.store(LOSE_WORD, Ordering::SeqCst);
     let lost = put(2);
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "it is known: {lost:?}");
     assert!(!is_there(2));
-    assert_eq!(put(2).unwrap(), [Put::Stored]);
+    assert_eq!(put(2).unwrap(), [PutOutcome::Stored]);
 
     fault.store(LOSE_ALL, Ordering::SeqCst);
     let unsure = put(3);

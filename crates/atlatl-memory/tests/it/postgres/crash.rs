@@ -1,9 +1,9 @@
-//! Crash: the server is killed while memories are put, and what was acknowledged must be there.
+//! Crash recovery: the server is killed during writes, and every acknowledged write must be stored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Need, StoreError, Terms};
+use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, StoreError, Terms};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::postgres::Server;
 
@@ -11,7 +11,7 @@ use super::opened;
 
 const WRITERS: u128 = 3;
 const KILLS: u128 = 3;
-/// How long after the server takes connections everything is as before.
+/// How long recovery may take after the server accepts connections.
 const RECOVERY: Duration = Duration::from_secs(2);
 
 fn batch(n: u128) -> Vec<Memory> {
@@ -26,7 +26,7 @@ fn batch(n: u128) -> Vec<Memory> {
 
 #[test]
 fn f44_acknowledged_is_durable_through_kills_of_the_server() {
-    // It waits for the disk, as it is run.
+    // The server waits for the disk, as it is configured.
     let server = Server::start(&["fsync=on"]);
     let (postgres, _) = opened(&server);
     let (mut acknowledged, mut unsure) = (Vec::new(), Vec::new());
@@ -41,7 +41,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
                         let mut told = Vec::new();
                         let first = (kill * WRITERS + writer) * 1_000_000;
                         for n in first.. {
-                            let put = store.put(&batch(n), Clash::Keep);
+                            let put = store.put(&batch(n), OnConflict::Keep);
                             let broke = put.is_err();
                             told.push((n, put.map(drop)));
                             if broke || stop.load(Ordering::Relaxed) {
@@ -59,7 +59,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
             // Through the same connections as before.
             let store = postgres.tenant("a").unwrap();
             let probe = batch(900_000_000 + kill);
-            while store.put(&probe, Clash::Keep).is_err() {
+            while store.put(&probe, OnConflict::Keep).is_err() {
                 assert!(up.elapsed() < RECOVERY, "it does not come back");
             }
             assert!(up.elapsed() < RECOVERY, "it took {:?}", up.elapsed());
@@ -87,10 +87,10 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
     let terms = Terms::parse(&format!("batch{last}"), Need::All);
     let now = "2026-07-01T00:00:00Z".parse().unwrap();
     assert_eq!(store.lexical(&terms, &Filter::default(), 9, now).unwrap().total, 3);
-    assert_eq!(store.repair().unwrap(), atlatl_memory::Repaired::default());
+    assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
 }
 
-/// How many memories of a batch are there.
+/// Returns how many memories of a batch are stored.
 fn there(postgres: &atlatl_memory::Postgres, n: u128) -> usize {
     let ids: Vec<MemoryId> = batch(n).into_iter().map(|memory| memory.id).collect();
     postgres.tenant("a").unwrap().get_all(&ids).unwrap().len()

@@ -1,17 +1,17 @@
-//! Faults: a database that is not there, does not answer, or is busy says so in time.
+//! Faults: a database that is missing, does not respond, or is busy produces an error in time.
 
 use std::net::TcpListener;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, MemoryStore, Postgres, PostgresOptions, StoreError};
+use atlatl_memory::{MemoryStore, OnConflict, Postgres, PostgresOptions, StoreError};
 use mif::Memory;
 use testkit::corpus;
 use testkit::postgres::{APP, Server};
 
 use super::{migrated, opened, options};
 
-/// What an answer may take longer than its bound, on a busy machine.
+/// The tolerance on a timeout on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
 #[track_caller]
@@ -33,7 +33,7 @@ fn impatient(url: &str) -> PostgresOptions {
 }
 
 #[test]
-fn a_wrong_password_and_a_place_where_nobody_is_are_told_at_once() {
+fn a_wrong_password_and_an_unreachable_host_fail_at_once() {
     let server = Server::shared();
     let database = migrated(server);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,7 +61,7 @@ fn a_place_that_takes_connections_and_never_answers_is_given_up() {
 }
 
 #[test]
-fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
+fn a_writer_that_waits_too_long_for_another_fails_and_nothing_is_written() {
     let server = Server::shared();
     let database = migrated(server);
     let options = impatient(&server.url(APP, &database));
@@ -69,7 +69,7 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
     let (holder, waiter) =
         (patient.tenant("a").unwrap(), Postgres::open(&options).unwrap().tenant("a").unwrap());
     let memories = corpus::memories(2, 1);
-    holder.put(&memories, Clash::Keep).unwrap();
+    holder.put(&memories, OnConflict::Keep).unwrap();
     let id = memories[1].id.clone();
     let content = |memory: &mut Memory, text: &str| text.clone_into(&mut memory.content);
     let (locked, tried) = (Barrier::new(2), Barrier::new(2));
@@ -89,10 +89,10 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
             for memory in &mut both {
                 content(memory, "waited");
             }
-            waiter.put(&both, Clash::Replace).unwrap_err()
+            waiter.put(&both, OnConflict::Replace).unwrap_err()
         });
         assert!(matches!(refused, StoreError::Busy), "{refused:?}");
-        // Readers wait for nobody.
+        // Readers do not wait.
         assert_eq!(within(Duration::ZERO, || waiter.get(&id)).unwrap().unwrap(), memories[1]);
         assert_eq!(waiter.get(&memories[0].id).unwrap().unwrap(), memories[0]);
         tried.wait();
@@ -101,14 +101,14 @@ fn whoever_waits_too_long_for_another_writer_is_told_and_nothing_is_written() {
 }
 
 #[test]
-fn where_all_connections_are_in_use_one_is_told_so_in_time() {
+fn where_all_connections_are_in_use_a_request_fails_in_time() {
     let server = Server::shared();
     let database = migrated(server);
     let mut options = impatient(&server.url(APP, &database));
     options.connections = 1;
     let store = Postgres::open(&options).unwrap().tenant("a").unwrap();
     let memories = corpus::memories(1, 1);
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let changed = store.update(&memories[0].id, &mut |memory| {
         let refused = within(options.acquire_timeout, || store.get(&memory.id).unwrap_err());
         assert!(matches!(refused, StoreError::Busy), "{refused:?}");
@@ -126,7 +126,7 @@ fn a_panic_in_a_change_holds_no_lock_and_no_connection() {
     options.connections = 1;
     let store = Postgres::open(&options).unwrap().tenant("a").unwrap();
     let memories = corpus::memories(1, 1);
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let broken = std::panic::AssertUnwindSafe(|| {
         let _ = store.update(&memories[0].id, &mut |_| panic!("on purpose"));
     });
@@ -150,11 +150,11 @@ fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
         let memories = corpus::memories(300, 1);
         let put = memories.clone();
         let store = tokio::task::spawn_blocking(move || {
-            store.put(&put, Clash::Keep).unwrap();
+            store.put(&put, OnConflict::Keep).unwrap();
             store
         });
         let store = store.await.unwrap();
-        // As it should not be done; but it must not panic, nor wait for itself.
+        // Not a recommended use, but it must neither panic nor deadlock.
         let task = tokio::spawn(async move {
             let other = Postgres::open(&app).unwrap().tenant("a").unwrap();
             for memory in &memories {
@@ -167,12 +167,12 @@ fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
 }
 
 #[test]
-fn connections_that_broke_while_nobody_used_them_are_replaced() {
+fn connections_that_broke_while_idle_are_replaced() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let memories = corpus::memories(4, 1);
-    store.put(&memories[..2], Clash::Keep).unwrap();
+    store.put(&memories[..2], OnConflict::Keep).unwrap();
     let cut = || {
         let sql = format!(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -183,8 +183,8 @@ fn connections_that_broke_while_nobody_used_them_are_replaced() {
     assert_eq!(cut(), "1");
     assert_eq!(store.get(&memories[0].id).unwrap().as_ref(), Some(&memories[0]));
     assert_eq!(cut(), "1");
-    store.put(&memories[2..], Clash::Keep).unwrap();
-    // In the middle of a change, nothing of it is there and it is said.
+    store.put(&memories[2..], OnConflict::Keep).unwrap();
+    // In the middle of a write: nothing of it is stored, and the error says so.
     let changed = store.update(&memories[0].id, &mut |mut memory| {
         "lost".clone_into(&mut memory.content);
         cut();

@@ -1,9 +1,9 @@
-//! Found: both stores find the same memories, and the index of words is used.
+//! Search parity: both stores find the same memories, and the full-text index is used.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Need, SqliteStore, Terms};
+use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, SqliteStore, Terms};
 use mif::Memory;
 use testkit::postgres::Server;
 use testkit::{SplitMix64, corpus};
@@ -29,7 +29,7 @@ fn memories() -> Vec<Memory> {
     memories
 }
 
-/// Questions made of the words that memories have, as they stand there and torn apart.
+/// Queries from the words of memories, in their order and shuffled.
 fn questions(memories: &[Memory]) -> Vec<String> {
     let mut random = SplitMix64::new(3);
     let mut pick = |below: usize| usize::try_from(random.next_u64() % below as u64).unwrap();
@@ -58,8 +58,8 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     let (postgres, _) = opened(Server::shared());
     let in_a_database = postgres.tenant("a").unwrap();
     let memories = memories();
-    in_a_file.put(&memories, Clash::Keep).unwrap();
-    in_a_database.put(&memories, Clash::Keep).unwrap();
+    in_a_file.put(&memories, OnConflict::Keep).unwrap();
+    in_a_database.put(&memories, OnConflict::Keep).unwrap();
     let (mut asked, mut same_best, mut shared, mut wanted) = (0, 0, 0, 0);
     for question in questions(&memories) {
         for need in [Need::Any, Need::All] {
@@ -83,7 +83,7 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
         }
     }
     assert!(asked > 400, "{asked}");
-    // The measures differ, so that neighbours may change places; see decision 0015.
+    // The scores differ, so neighbors may change places; see decision 0015.
     assert!(same_best * 100 >= asked * 90, "{same_best} of {asked}");
     assert!(shared * 100 >= wanted * 70, "{shared} of {wanted}");
 }
@@ -95,14 +95,15 @@ fn the_index_of_words_is_used_below_the_policies() {
     let store = postgres.tenant("a").unwrap();
     let mut memories = corpus::memories(3000, 2);
     memories[77].content.push_str(" xyzzy");
-    store.put(&memories, Clash::Keep).unwrap();
-    // New words wait in a list that a vacuum empties into the index, as the server does by itself.
+    store.put(&memories, OnConflict::Keep).unwrap();
+    // New words wait in a pending list until a vacuum moves them to the index, as the server does
+    // by itself.
     server.sql(&database, "VACUUM ANALYZE atlatl.document");
     let rare = Terms::parse("xyzzy", Need::All);
     let mut any = Filter::default();
     any.status = None;
     assert_eq!(store.lexical(&rare, &any, 9, now()).unwrap().total, 1);
-    // A connection that ends says what it did.
+    // A connection reports its statistics when it ends.
     drop((store, postgres));
     let used = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE '%words%'";
     let begun = Instant::now();

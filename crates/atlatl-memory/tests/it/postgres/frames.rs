@@ -1,10 +1,11 @@
-//! Frames: what goes out together stays apart: tenants on one connection, batches of one put.
+//! Pipelining: statements sent together stay separate, for tenants on one connection and batches of
+//! one put.
 
 use std::sync::Arc;
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Order, Postgres, Put, RecallRequest, RecallService, contract,
-    recorded,
+    Filter, MemoryStore, OnConflict, Order, Postgres, PutOutcome, RecallRequest, RecallService,
+    contract, record_statements,
 };
 use mif::Memory;
 use testkit::corpus;
@@ -21,8 +22,8 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
     let postgres = Postgres::open(&options).unwrap();
     let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("o'ther\\").unwrap());
     let memories = corpus::memories(40, 3);
-    one.put(&memories[..30], Clash::Keep).unwrap();
-    other.put(&memories[30..], Clash::Keep).unwrap();
+    one.put(&memories[..30], OnConflict::Keep).unwrap();
+    other.put(&memories[30..], OnConflict::Keep).unwrap();
     let now = "2026-01-05T00:00:00Z".parse().unwrap();
     let filter = Filter::default();
     let admitted = |some: &[Memory]| some.iter().filter(|one| filter.admits(one, now)).count();
@@ -37,10 +38,10 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
                 for n in 0..50 {
                     assert_eq!((listed(&one), listed(&other)), expected);
                     if n % 10 == 0 {
-                        // Its transaction is over, whatever is asked next.
-                        one.rows_of("SELECT no_such_column").unwrap_err();
+                        // Its transaction is over, whatever follows.
+                        one.query_column("SELECT no_such_column").unwrap_err();
                         let read_only = "INSERT INTO atlatl.lease (task, until) VALUES ('x', 1)";
-                        one.rows_of(read_only).unwrap_err();
+                        one.query_column(read_only).unwrap_err();
                     }
                 }
             });
@@ -59,40 +60,48 @@ fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_t
     contract::run(|| Box::new(tenant()));
     let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("other").unwrap());
     let memories = corpus::memories(2, 6);
-    one.put(&memories[..1], Clash::Keep).unwrap();
-    // The statement is prepared by now, for another tenant.
+    one.put(&memories[..1], OnConflict::Keep).unwrap();
+    // The statement has been prepared by now, for another tenant.
     assert!(one.get(&memories[0].id).unwrap().is_some());
     assert!(other.get(&memories[0].id).unwrap().is_none());
     let everything = "SELECT count(*)::text FROM atlatl.memory";
     for _ in 0..8 {
-        // More often than a plan is made anew for its values.
-        assert_eq!(one.rows_of(everything).unwrap(), ["1"]);
-        assert_eq!(other.rows_of(everything).unwrap(), ["0"]);
+        // More often than a custom plan is made.
+        assert_eq!(one.query_column(everything).unwrap(), ["1"]);
+        assert_eq!(other.query_column(everything).unwrap(), ["0"]);
     }
 }
 
 #[test]
-fn every_batch_of_a_large_put_is_told_what_became_of_it() {
+fn every_batch_of_a_large_put_reports_its_outcomes() {
     let (postgres, _) = opened(Server::shared());
     let store = postgres.tenant("many").unwrap();
     let mut memories = corpus::memories(400, 4);
     let first: Vec<_> = memories.iter().step_by(3).cloned().collect();
-    assert!(store.put(&first, Clash::Keep).unwrap().iter().all(|put| *put == Put::Stored));
+    assert!(
+        store.put(&first, OnConflict::Keep).unwrap().iter().all(|put| *put == PutOutcome::Stored)
+    );
     for memory in memories.iter_mut().step_by(6) {
         memory.content.push_str(" Changed.");
     }
-    let became = store.put(&memories, Clash::Replace).unwrap();
+    let became = store.put(&memories, OnConflict::Replace).unwrap();
     for (n, put) in became.iter().enumerate() {
         let expected = match n {
-            n if n % 6 == 0 => Put::Replaced,
-            n if n % 3 == 0 => Put::Unchanged,
-            _ => Put::Stored,
+            n if n % 6 == 0 => PutOutcome::Replaced,
+            n if n % 3 == 0 => PutOutcome::Unchanged,
+            _ => PutOutcome::Stored,
         };
         assert_eq!(*put, expected, "{n}");
     }
     let ids: Vec<_> = memories.iter().map(|memory| memory.id.clone()).collect();
     assert_eq!(store.get_all(&ids).unwrap(), memories);
-    assert!(store.put(&memories, Clash::Keep).unwrap().iter().all(|put| *put == Put::Unchanged));
+    assert!(
+        store
+            .put(&memories, OnConflict::Keep)
+            .unwrap()
+            .iter()
+            .all(|put| *put == PutOutcome::Unchanged)
+    );
 }
 
 #[test]
@@ -100,16 +109,16 @@ fn a_recall_is_two_statements_and_a_put_of_new_memories_one_for_each_batch() {
     let (postgres, _) = opened(Server::shared());
     let store = postgres.tenant("recorded").unwrap();
     let memories = corpus::memories(130, 5);
-    let (put, sent) = recorded(|| store.put(&memories, Clash::Keep));
+    let (put, sent) = record_statements(|| store.put(&memories, OnConflict::Keep));
     assert_eq!((put.unwrap().len(), sent.len()), (130, 2));
     assert_eq!(sent[0].types.len(), sent[0].values.len());
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let word = memories[0].content.split(' ').find(|word| word.len() > 4).unwrap();
     let service = RecallService::new(Arc::new(store.clone()), None);
-    let (found, sent) = recorded(|| service.recall(&RecallRequest::new(word, now)));
+    let (found, sent) = record_statements(|| service.recall(&RecallRequest::new(word, now)));
     assert!(!found.unwrap().is_empty());
     assert_eq!(sent.len(), 2, "the ranking, and the texts");
-    let (got, sent) = recorded(|| store.get(&memories[0].id));
+    let (got, sent) = record_statements(|| store.get(&memories[0].id));
     assert_eq!((got.unwrap().as_ref(), sent.len()), (Some(&memories[0]), 1));
 }
 
@@ -121,11 +130,11 @@ fn more_kinds_of_statements_than_are_kept_are_all_answered() {
     options.connections = 1;
     let store = Postgres::open(&options).unwrap().tenant("kinds").unwrap();
     for n in 0..600 {
-        assert_eq!(store.rows_of(&format!("SELECT '{n}'")).unwrap(), [n.to_string()]);
+        assert_eq!(store.query_column(&format!("SELECT '{n}'")).unwrap(), [n.to_string()]);
     }
-    let kept: usize = store.rows_of("SELECT count(*)::text FROM pg_prepared_statements").unwrap()
-        [0]
-    .parse()
-    .unwrap();
+    let kept: usize =
+        store.query_column("SELECT count(*)::text FROM pg_prepared_statements").unwrap()[0]
+            .parse()
+            .unwrap();
     assert!((1..=257).contains(&kept), "{kept}");
 }

@@ -1,4 +1,5 @@
-//! Near: tenants with many vectors are answered by an index that is filled behind the writers' backs.
+//! Vector indexes: tenants with many vectors are served by an index that is filled in the
+//! background.
 
 mod borders;
 mod faults;
@@ -7,7 +8,7 @@ mod restore;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Postgres, PostgresStore};
+use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresStore};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, Timestamp};
 use testkit::SplitMix64;
@@ -18,7 +19,7 @@ use super::{migrated, options};
 
 const MODEL: &str = "the model's name";
 const DIMENSIONS: usize = 32;
-/// How many vectors are many here.
+/// The number of vectors from which there is an index here.
 const FROM: usize = 600;
 
 fn now() -> DateTime<Utc> {
@@ -42,7 +43,7 @@ fn opened_again(server: &Server, database: &str) -> Postgres {
     Postgres::open(&options).unwrap()
 }
 
-/// A vector of length 1, near to one of forty places.
+/// A vector of length 1 near one of forty centers.
 fn vector(random: &mut SplitMix64) -> Vec<f32> {
     let mut place = SplitMix64::new(random.below(40) as u64);
     let number = |random: &mut SplitMix64| {
@@ -58,7 +59,7 @@ fn product(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// What is in a store, as it should be.
+/// The expected contents of a store.
 type Known = Vec<(Memory, Vec<f32>)>;
 
 /// Memories with vectors.
@@ -66,16 +67,16 @@ fn filled(store: &PostgresStore, n: usize, seed: u64) -> Known {
     let mut random = SplitMix64::new(seed);
     let mut memories = corpus::memories(n, seed);
     for memory in &mut memories {
-        // Nothing is over at any time that is asked for.
+        // Nothing expires at the times used here.
         memory.temporal = None;
     }
-    store.put(&memories, Clash::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).unwrap();
     let known: Known = memories.into_iter().map(|one| (one, vector(&mut random))).collect();
     embed(store, &known);
     known
 }
 
-/// Gives every memory that waits for a vector the one that is known of it.
+/// Stores the vector of every pending memory.
 fn embed(store: &PostgresStore, known: &Known) {
     let waiting = store.unembedded(MODEL, 0, usize::MAX).unwrap();
     let vectors: Vec<_> = waiting
@@ -107,7 +108,7 @@ fn nearest(store: &PostgresStore, vector: &[f32], filter: &Filter, n: usize) -> 
     found.into_iter().map(|one| one.id).collect()
 }
 
-/// The same by comparison, here.
+/// The same by exact comparison here.
 fn compared(known: &Known, vector: &[f32], filter: &Filter, n: usize) -> Vec<MemoryId> {
     let mut all: Vec<_> = known
         .iter()
@@ -118,7 +119,7 @@ fn compared(known: &Known, vector: &[f32], filter: &Filter, n: usize) -> Vec<Mem
     all.into_iter().take(n).map(|(_, id)| id.clone()).collect()
 }
 
-/// How many of a hundred answers that should be there are.
+/// Returns how many of a hundred expected hits are there.
 fn recall(store: &PostgresStore, known: &Known, filter: &Filter, questions: usize) -> usize {
     let mut random = SplitMix64::new(99);
     let (mut found, mut wanted) = (0, 0);
@@ -155,7 +156,7 @@ fn a_large_tenant_is_answered_by_its_index_and_a_small_one_by_comparison() {
     let recall_here = recall(&large, &many, &any(), 20);
     assert!(recall_here >= 90, "{recall_here} of 100");
     assert_eq!(recall(&small, &few, &any(), 5), 100);
-    // A connection that ends says what it did.
+    // A connection reports its statistics when it ends.
     drop((large, small, postgres));
     let used = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE '%_hnsw'";
     let begun = Instant::now();
@@ -183,9 +184,9 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
         Timestamp::from(now()),
     );
     known.push((new.unwrap(), question.clone()));
-    store.put(&[known[1000].0.clone()], Clash::Keep).unwrap();
+    store.put(&[known[1000].0.clone()], OnConflict::Keep).unwrap();
     embed(&store, &known);
-    // Deleted, and changed: its vector is gone until it gets a new one.
+    // Deleted, and updated: its vector is gone until it gets a new one.
     assert!(store.delete(&before[1]).unwrap());
     let mut change = |mut memory: Memory| {
         memory.content = "Something else entirely.".to_owned();
@@ -208,7 +209,7 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
     assert_eq!(rows(server, &database), "999");
     // Another vector for the same version: it counts at once, and the index follows.
     let far: Vec<f32> = question.iter().map(|n| -n).collect();
-    let version = store.rows_of(
+    let version = store.query_column(
         "SELECT key::text FROM atlatl.memory m WHERE m.id = '00000000-0000-0000-0000-00000000004d'",
     );
     let version: u64 = version.unwrap()[0].parse().unwrap();
@@ -235,9 +236,9 @@ fn a_filter_has_all_its_answers_however_few_it_lets_through() {
     let few = known.iter().filter(|(memory, _)| active.admits(memory, now())).count();
     assert!(few < 100, "{few}");
     assert_eq!(recall(&store, &known, &active, 10), 100);
-    active.tags = vec!["nobody has this".to_owned()];
+    active.tags = vec!["an unused tag".to_owned()];
     assert_eq!(nearest(&store, &known[0].1, &active, 50), []);
-    // More than an index gives, and vectors of another length.
+    // More hits than an index returns, and vectors of another length.
     let all = store.nearest(MODEL, &known[0].1, &any(), 5000, now()).unwrap();
     assert_eq!(all.len(), 1500);
     assert_eq!(store.nearest(MODEL, &[1.0, 0.0], &any(), 50, now()).unwrap(), []);
@@ -257,7 +258,7 @@ fn an_index_goes_when_few_vectors_are_left() {
     advance(&store);
     let left = "SELECT (SELECT count(*) FROM atlatl.near) + (SELECT count(*) FROM atlatl.waiting) \
                 + (SELECT count(*) FROM pg_class WHERE relname LIKE 'near\\_%')";
-    // What is left is the index of the primary key of `near` itself.
+    // What is left is the primary key index of `near` itself.
     assert_eq!(server.sql(&database, left), "1");
     assert_eq!(recall(&store, &known, &any(), 5), 100);
 }

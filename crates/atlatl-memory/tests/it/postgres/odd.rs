@@ -1,7 +1,7 @@
-//! Odd: memories and writers that a database could stumble over.
+//! Edge cases: unusual memories and concurrent writers.
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Need, Postgres, PostgresStore, Put, Repaired, Terms,
+    Filter, MemoryStore, Need, OnConflict, Postgres, PostgresStore, PutOutcome, RepairReport, Terms,
 };
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::corpus;
@@ -46,7 +46,10 @@ fn the_largest_memories_are_kept_and_found_by_their_last_words() {
         [distinct, same, unbroken, han, wide].map(|text| text[..text.len().min(mib)].to_owned());
     for (n, text) in (1..).zip(&memories) {
         let memory = memory(n, text);
-        assert_eq!(store.put(std::slice::from_ref(&memory), Clash::Keep).unwrap(), [Put::Stored]);
+        assert_eq!(
+            store.put(std::slice::from_ref(&memory), OnConflict::Keep).unwrap(),
+            [PutOutcome::Stored]
+        );
         assert_eq!(store.get(&memory.id).unwrap(), Some(memory));
     }
     for (words, id) in [
@@ -69,7 +72,7 @@ fn a_tag_may_have_any_character() {
     for (n, tag) in (1..).zip(tags) {
         let mut memory = memory(n, "one");
         memory.tags = Some(vec![tag.to_owned()]);
-        store.put(&[memory], Clash::Keep).unwrap();
+        store.put(&[memory], OnConflict::Keep).unwrap();
     }
     for (n, tag) in (1..).zip(tags) {
         let mut filter = any();
@@ -81,33 +84,35 @@ fn a_tag_may_have_any_character() {
 }
 
 #[test]
-fn processes_that_put_the_same_memories_agree_and_nobody_waits_for_ever() {
+fn processes_that_put_the_same_memories_agree_and_none_waits_for_ever() {
     let server = Server::shared();
     let (first, database) = opened(server);
     let second = Postgres::open(&options(server, APP, &database)).unwrap();
     let memories = corpus::memories(400, 1);
-    let put = |postgres: &Postgres, backwards: bool| -> Vec<Put> {
+    let put = |postgres: &Postgres, backwards: bool| -> Vec<PutOutcome> {
         let mut memories = memories.clone();
         if backwards {
             memories.reverse();
         }
         let store = postgres.tenant("a").unwrap();
-        memories.chunks(150).flat_map(|part| store.put(part, Clash::Keep).unwrap()).collect()
+        memories.chunks(150).flat_map(|part| store.put(part, OnConflict::Keep).unwrap()).collect()
     };
-    let all: Vec<Vec<Put>> = std::thread::scope(|scope| {
+    let all: Vec<Vec<PutOutcome>> = std::thread::scope(|scope| {
         let tasks: Vec<_> = [(&first, false), (&second, true), (&first, true), (&second, false)]
             .into_iter()
             .map(|(postgres, backwards)| scope.spawn(move || put(postgres, backwards)))
             .collect();
         tasks.into_iter().map(|task| task.join().unwrap()).collect()
     });
-    let stored = all.concat().iter().filter(|put| **put == Put::Stored).count();
+    let stored = all.concat().iter().filter(|put| **put == PutOutcome::Stored).count();
     assert_eq!(stored, 400, "each was stored by one of them");
-    assert!(all.concat().iter().all(|put| matches!(put, Put::Stored | Put::Unchanged)));
+    assert!(
+        all.concat().iter().all(|put| matches!(put, PutOutcome::Stored | PutOutcome::Unchanged))
+    );
     let store = second.tenant("a").unwrap();
     assert_eq!(store.count(&any(), now()).unwrap(), 400);
     assert_eq!(store.secret().unwrap(), first.tenant("a").unwrap().secret().unwrap());
-    assert_eq!(store.repair().unwrap(), Repaired::default());
+    assert_eq!(store.repair().unwrap(), RepairReport::default());
 }
 
 #[test]
@@ -117,13 +122,13 @@ fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
     let store = postgres.tenant("a").unwrap();
     let other = postgres.tenant("b").unwrap();
     for store in [&store, &other] {
-        store.put(&corpus::memories(20, 1), Clash::Keep).unwrap();
+        store.put(&corpus::memories(20, 1), OnConflict::Keep).unwrap();
         let waiting = store.unembedded("m", 0, 20).unwrap();
         let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![1.0])).collect();
         store.put_vectors("m", &vectors).unwrap();
     }
-    store.put(&[memory(1, "a xyzzy")], Clash::Keep).unwrap();
-    // As a program would leave it that writes one table and not the others.
+    store.put(&[memory(1, "a xyzzy")], OnConflict::Keep).unwrap();
+    // Like a program that writes one table and not the others.
     server.sql(
         &database,
         "UPDATE atlatl.document SET words = NULL WHERE json LIKE '%xyzzy%'; \
@@ -134,15 +139,15 @@ fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
     let repaired = store.repair().unwrap();
     assert_eq!((repaired.missing, repaired.orphaned), (1, 4), "two texts, two vectors");
     assert_eq!(found(&store, "xyzzy"), [1]);
-    assert_eq!(store.repair().unwrap(), Repaired::default());
-    assert_eq!(other.repair().unwrap(), Repaired::default());
+    assert_eq!(store.repair().unwrap(), RepairReport::default());
+    assert_eq!(other.repair().unwrap(), RepairReport::default());
 }
 
 #[test]
 fn vectors_that_cannot_be_compared_spoil_no_question() {
     let (postgres, _) = opened(Server::shared());
     let store = postgres.tenant("a").unwrap();
-    store.put(&[1, 2, 3, 4].map(|n| memory(n, "one")), Clash::Keep).unwrap();
+    store.put(&[1, 2, 3, 4].map(|n| memory(n, "one")), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors = [vec![1.0, 0.0], vec![f32::NAN, 0.0], vec![1.0], vec![f32::INFINITY, 1.0]];
     let vectors: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors).collect();
@@ -170,8 +175,8 @@ fn g39_a_store_can_be_asked_on_a_thread_of_any_runtime() {
             let postgres = Postgres::open(&options).unwrap();
             let store = postgres.tenant(&format!("tenant {n}")).unwrap();
             let memories = corpus::memories(3, 7);
-            store.put(&memories, Clash::Keep).unwrap();
-            // In a task, and more often than a task may ask without a pause.
+            store.put(&memories, OnConflict::Keep).unwrap();
+            // In a task, and more often than a task may poll without yielding.
             let asked = tokio::spawn(async move {
                 for memory in memories.iter().cycle().take(200) {
                     assert_eq!(store.get(&memory.id).unwrap().as_ref(), Some(memory));

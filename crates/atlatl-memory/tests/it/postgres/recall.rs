@@ -1,4 +1,4 @@
-//! The services over a database: the cases that the store in a file has too.
+//! The services over `PostgreSQL`: the same cases as over `SQLite`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reuse: a connection that one tenant's trouble went through shows the next tenant nothing of it.
+//! Connection reuse: a connection shows the next tenant nothing of a failed transaction before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use atlatl_memory::{
-    Clash, Filter, MemoryStore, Need, Order, Postgres, PostgresStore, StoreError, Terms,
+    Filter, MemoryStore, Need, OnConflict, Order, Postgres, PostgresStore, StoreError, Terms,
 };
 use mif::Memory;
 use testkit::corpus;
@@ -17,8 +17,8 @@ use super::{migrated, options};
 const TENANTS: usize = 5;
 const EACH: usize = 6;
 
-/// What a tenant's transaction can come to an end by. Some say something that outlives a transaction
-/// where nobody takes care.
+/// The ways in which a tenant's transaction can end. Some set state that outlives a transaction
+/// without precautions.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Well,
@@ -54,7 +54,7 @@ fn name(tenant: usize) -> String {
     format!("tenant {tenant}")
 }
 
-/// Memories with the same ids at every tenant's, which only their words tell apart.
+/// Memories with the same ids in every tenant, which differ in their words only.
 fn filled(postgres: &Postgres) -> Vec<(PostgresStore, Vec<Memory>)> {
     let filled = (0..TENANTS).map(|tenant| {
         let mut memories = corpus::memories(EACH, 1);
@@ -62,16 +62,16 @@ fn filled(postgres: &Postgres) -> Vec<(PostgresStore, Vec<Memory>)> {
             memory.content = format!("{} {}", word(tenant), memory.content);
         }
         let store = postgres.tenant(&name(tenant)).unwrap();
-        store.put(&memories, Clash::Keep).unwrap();
+        store.put(&memories, OnConflict::Keep).unwrap();
         (store, memories)
     });
     filled.collect()
 }
 
-/// Brings a transaction of `store` to its end.
+/// Ends a transaction of `store` in one of the ways.
 fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
     let id = &memories[0].id;
-    let sql = |sql: &str| store.rows_of(sql);
+    let sql = |sql: &str| store.query_column(sql);
     match end {
         End::Well => assert_eq!(store.get(id).unwrap().unwrap(), memories[0]),
         End::Refused => drop(sql("SELECT (1/0)::text").unwrap_err()),
@@ -89,7 +89,7 @@ fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
         End::Prepared => drop(sql("PREPARE mine AS SELECT tenant FROM atlatl.memory")),
         End::HalfWritten => {
             let broken = store.update(id, &mut |mut memory| {
-                // What has no words is no memory, and that is known only when it is to be written.
+                // A memory without content is not valid, which is detected only when it is written.
                 memory.content.clear();
                 Ok(memory)
             });
@@ -99,7 +99,7 @@ fn end(end: End, store: &PostgresStore, memories: &[Memory]) {
     }
 }
 
-/// Holds that a tenant sees what is its own and nothing else, in every way to ask.
+/// Asserts that a tenant sees its own data and nothing else, by every method.
 fn sees_its_own(tenant: usize, store: &PostgresStore, memories: &[Memory]) {
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let mut any = Filter::default();
@@ -112,7 +112,7 @@ fn sees_its_own(tenant: usize, store: &PostgresStore, memories: &[Memory]) {
         let found = store.lexical(&Terms::parse(&word(other), Need::All), &any, 99, now).unwrap();
         assert_eq!(found.total, if other == tenant { EACH as u64 } else { 0 });
     }
-    let seen = store.rows_of("SELECT DISTINCT tenant FROM atlatl.memory").unwrap();
+    let seen = store.query_column("SELECT DISTINCT tenant FROM atlatl.memory").unwrap();
     assert_eq!(seen, [name(tenant)]);
 }
 
@@ -134,16 +134,16 @@ fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
             let (store, memories) = &tenants[next];
             sees_its_own(next, store, memories);
         }
-        backends.extend(store.rows_of("SELECT pg_backend_pid()::text").unwrap());
+        backends.extend(store.query_column("SELECT pg_backend_pid()::text").unwrap());
     }
-    // It was the same connection again and again, or this would show nothing.
+    // The same connection was reused each time; otherwise the test would prove nothing.
     let rounds = backends.len();
     backends.dedup();
     assert!(backends.len() < rounds / 3, "{} connections in {rounds} rounds", backends.len());
 }
 
 #[test]
-fn whoever_is_cancelled_or_thrown_out_from_outside_leaves_nothing_to_the_next() {
+fn a_session_that_is_cancelled_or_terminated_leaves_nothing_to_the_next() {
     let server = Server::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
@@ -157,8 +157,9 @@ fn whoever_is_cancelled_or_thrown_out_from_outside_leaves_nothing_to_the_next() 
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     asked.fetch_add(1, Ordering::Relaxed);
-                    let read = store
-                        .rows_of("SELECT tenant FROM atlatl.memory, pg_sleep(0.002) ORDER BY 1");
+                    let read = store.query_column(
+                        "SELECT tenant FROM atlatl.memory, pg_sleep(0.002) ORDER BY 1",
+                    );
                     match read {
                         Ok(rows) => assert_eq!(rows, vec![name(tenant); EACH]),
                         Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),

@@ -1,6 +1,6 @@
-//! Schema: migrations, and databases that have had too few or too many of them.
+//! Migrations, and databases with too old or too new a schema.
 
-use atlatl_memory::{Clash, MemoryStore as _, Postgres, Registry, StoreError};
+use atlatl_memory::{MemoryStore as _, OnConflict, Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, Server};
 
 use super::{migrated, options};
@@ -34,7 +34,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
-    // One that only added: whoever does not know it goes on working.
+    // A migration that only adds: older programs keep working.
     let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
     server.sql(&database, &format!("{later} (6, 'more', 1)"));
     let about = Postgres::open(&options(server, APP, &database)).unwrap().about().unwrap();
@@ -50,7 +50,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 }
 
 #[test]
-fn whoever_was_not_let_in_is_told_so() {
+fn a_role_without_access_is_reported() {
     let server = Server::shared();
     let database = migrated(server);
     server.sql(&database, "CREATE ROLE stranger LOGIN; GRANT stranger TO app");
@@ -58,10 +58,10 @@ fn whoever_was_not_let_in_is_told_so() {
     options.role = "stranger".to_owned();
     let said = Postgres::open(&options).unwrap_err().to_string();
     assert!(said.contains("\"stranger\" may not use it: run `atlatl db migrate`"), "{said}");
-    options.role = "nobody-there".to_owned();
+    options.role = "missing-role".to_owned();
     options.url = server.url(OWNER, &database);
     let said = Postgres::migrate(&options).unwrap_err().to_string();
-    assert!(said.contains("CREATE ROLE \"nobody-there\""), "{said}");
+    assert!(said.contains("CREATE ROLE \"missing-role\""), "{said}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let database = migrated(server);
     let store =
         Postgres::open(&options(server, APP, &database)).unwrap().tenant("a tenant").unwrap();
-    store.put(&testkit::corpus::memories(3, 5), Clash::Keep).unwrap();
+    store.put(&testkit::corpus::memories(3, 5), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors = [(waiting[0].version, vec![1.0]), (waiting[1].version, Vec::new())];
     store.put_vectors("m", &vectors).unwrap();
@@ -113,7 +113,7 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let owner = options(server, OWNER, &database);
     assert_eq!(Postgres::migrate(&owner).unwrap(), ["0004-requeue-vectors"]);
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
-    // Once: what is refused from now on stays so.
+    // Only once: texts that are refused from now on stay so.
     store.put_vectors("m", &vectors).unwrap();
     assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);

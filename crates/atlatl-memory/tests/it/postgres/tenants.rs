@@ -1,6 +1,8 @@
-//! Tenants: nobody sees another's rows, and whoever does not say who they are sees none.
+//! Tenant isolation: a tenant sees only its own rows, and a session without a tenant sees none.
 
-use atlatl_memory::{Clash, Filter, MemoryStore, Need, Postgres, PostgresStore, StoreError, Terms};
+use atlatl_memory::{
+    Filter, MemoryStore, Need, OnConflict, Postgres, PostgresStore, StoreError, Terms,
+};
 use mif::Memory;
 use testkit::corpus;
 use testkit::postgres::{APP, OWNER, Server};
@@ -15,7 +17,7 @@ fn any() -> Filter {
 
 fn stored(postgres: &Postgres, name: &str, memories: &[Memory]) -> PostgresStore {
     let store = postgres.tenant(name).unwrap();
-    store.put(memories, Clash::Keep).unwrap();
+    store.put(memories, OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
     let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![1.0, 0.0])).collect();
     store.put_vectors("m", &vectors).unwrap();
@@ -32,7 +34,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     let (postgres, database) = opened(server);
     let memories = corpus::memories(60, 1);
     let a = stored(&postgres, "a", &memories[..20]);
-    // The same ids are other memories at another tenant's.
+    // The same ids are different memories in another tenant.
     let mut others = memories.clone();
     for memory in &mut others {
         memory.content = format!("zebra {}", memory.content);
@@ -51,19 +53,22 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     for (table, rows) in
         [("memory", 20), ("document", 20), ("vector", 9), ("lease", 1), ("secret", 1)]
     {
-        let seen = a.rows_of(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
+        let seen = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
         assert_eq!(seen, vec!["a"; rows], "{table}");
         let asked = format!("SELECT tenant FROM atlatl.{table} WHERE tenant = 'b' OR true");
-        assert_eq!(a.rows_of(&asked).unwrap(), vec!["a"; rows], "{table}");
+        assert_eq!(a.query_column(&asked).unwrap(), vec!["a"; rows], "{table}");
     }
-    // The one function that runs as the owner names the tenant itself, whatever words are asked for.
+    // The only function that runs as the owner restricts by tenant itself, whatever the words.
     let every: Vec<String> = ('0'..='9').chain('a'..='v').map(|c| format!("'{c}':*")).collect();
     let every = every.join(" | ").replace('\'', "''");
     let found = format!("SELECT 'a row' FROM atlatl.found('{every}', '{{}}', '{{}}', true)");
-    assert_eq!((a.rows_of(&found).unwrap().len(), b.rows_of(&found).unwrap().len()), (20, 60));
-    let refused = a.rows_of("SELECT tenant FROM atlatl.memory_0").unwrap_err();
+    assert_eq!(
+        (a.query_column(&found).unwrap().len(), b.query_column(&found).unwrap().len()),
+        (20, 60)
+    );
+    let refused = a.query_column("SELECT tenant FROM atlatl.memory_0").unwrap_err();
     assert!(format!("{refused:?}").contains("permission denied"), "{refused:?}");
-    // All of it is there, for a superuser.
+    // A superuser sees everything.
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.memory"), "80");
 }
 
@@ -75,7 +80,7 @@ fn sql_that_names_no_tenant_sees_and_writes_nothing() {
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
     for table in ["memory", "document", "vector", "lease", "secret"] {
         assert_eq!(as_app(&format!("SELECT count(*) FROM atlatl.{table}")), "0", "{table}");
-        // After a transaction the name is there, and empty.
+        // After a transaction the setting exists and is empty.
         let after = "BEGIN; SET LOCAL atlatl.tenant = 'a'; COMMIT;";
         assert_eq!(as_app(&format!("{after} SELECT count(*) FROM atlatl.{table}")), "0");
         let known = "BEGIN; SET LOCAL atlatl.tenant = 'a';";
@@ -99,7 +104,7 @@ fn every_table_is_bound_by_its_policies() {
                  FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p') \
                  AND relname <> 'migration'";
     assert_eq!(server.sql(&database, loose), "57|0");
-    // And every key and index begins with the tenant; the words of the one that does not, do.
+    // Every key and index begins with the tenant. In the one that does not, the words do.
     let odd = "SELECT i.indrelid::regclass || '|' || am.amname FROM pg_index i \
                JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am am ON am.oid = c.relam \
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
@@ -131,6 +136,6 @@ fn a_tenant_has_a_name() {
         assert!(matches!(refused, StoreError::NotAStore { .. }), "{name:?}");
     }
     let odd = postgres.tenant("'; DROP TABLE atlatl.memory; -- 租户").unwrap();
-    odd.put(&corpus::memories(2, 1), Clash::Keep).unwrap();
+    odd.put(&corpus::memories(2, 1), OnConflict::Keep).unwrap();
     assert_eq!(odd.count(&any(), "2027-01-01T00:00:00Z".parse().unwrap()).unwrap(), 2);
 }

@@ -1,9 +1,9 @@
-//! The cases, for whatever store they are given.
+//! The test cases of the services, for any store.
 
 use std::sync::Arc;
 
 use atlatl_memory::{
-    CaptureService, Clash, EmbedError, Embedder, Filter, MemoryStore, Mode, Moment,
+    CaptureService, EmbedError, Embedder, Filter, MemoryIdSeed, MemoryStore, Mode, OnConflict,
     PromptIntegration, RankPosition, RankedBy, RecallRequest, RecallService, SearchHit,
     SearchRequest, SearchService, StoreError, embed_missing,
 };
@@ -26,7 +26,7 @@ fn fields(json: &str) -> Map {
 }
 
 fn capture(place: &Place, n: u8, json: &str) -> Memory {
-    let at = Moment { now: now(), random: u128::from(n) };
+    let at = MemoryIdSeed { now: now(), random: u128::from(n) };
     CaptureService::new(place.store.clone()).capture(fields(json), at).unwrap()
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn the_best_answer_has_1_and_time_takes_weight(place: &Place) {
 
 pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: &Place) {
     let memories = corpus::memories(12_000, 7);
-    place.store.put(&memories, Clash::Keep).unwrap();
+    place.store.put(&memories, OnConflict::Keep).unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new("the deploy service database cache", now());
     let all = recall.found(&request).unwrap();
@@ -113,7 +113,7 @@ pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: 
     assert!(met == ids, "pages and the whole agree");
 }
 
-/// A model for three words, which is enough to tell vectors from words.
+/// A model of three words, which is enough to distinguish vectors from words.
 struct Topics {
     broken: bool,
 }
@@ -130,7 +130,7 @@ impl Embedder for Topics {
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         if self.broken {
             return Err(EmbedError::Unreachable {
-                why: "nobody answers".to_owned(),
+                why: "no response".to_owned(),
                 source: None,
                 retry_after: None,
             });
@@ -176,14 +176,14 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let broken: Arc<dyn Embedder> = Arc::new(Topics { broken: true });
     let lexical = RecallService::new(place.store.clone(), Some(broken)).found(&request).unwrap();
     assert_eq!(lexical.ranked_by, RankedBy::Lexical);
-    assert!(lexical.warning.unwrap().contains("nobody answers"));
+    assert!(lexical.warning.unwrap().contains("no response"));
     let none = SearchService::new(place.store.clone(), None);
     asked.mode = Mode::Vector;
     assert!(none.found(&asked).unwrap().warning.unwrap().contains("memory.embedder"));
 }
 
 pub(crate) fn nothing_asked_is_everything_the_newest_first(place: &Place) {
-    place.store.put(&corpus::memories(30, 3), Clash::Keep).unwrap();
+    place.store.put(&corpus::memories(30, 3), OnConflict::Keep).unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new(" ", now());
     request.limit = Some(10);
@@ -217,7 +217,7 @@ pub(crate) fn a_prompt_has_whole_memories_and_keeps_to_its_budget(place: &Place)
     assert!(all.text.contains(long.trim_end()));
 
     let some = prompt(place).context(&request, 120).unwrap();
-    assert_eq!(some.found.hits.len(), 2, "the set before the budget");
+    assert_eq!(some.results.hits.len(), 2, "the set before the budget");
     assert_eq!(some.included, 2);
     assert!(some.text.chars().count() <= 480);
     assert!(some.text.contains("The key is blue."));

@@ -1,4 +1,4 @@
-//! The API for programs.
+//! The HTTP API.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn ids(page: &Value) -> Vec<String> {
 fn a6_10_000_memories_are_paged_by_limit_and_offset_and_never_offloaded() {
     let all = corpus::memories(MANY, 11);
     let mut place = Place::with(&all);
-    // Whatever else is switched on.
+    // Regardless of other settings.
     place.config.prompt.offload.shared_filesystem = true;
     place.config.prompt.offload.threshold_tokens = 1;
     let served = Served::start(&place);
@@ -54,7 +54,7 @@ fn a6_10_000_memories_are_paged_by_limit_and_offset_and_never_offloaded() {
         (&json!(50), &json!(50), &json!("full"))
     );
 
-    // What a filter leaves is counted as the corpus has it.
+    // The filtered count, from the corpus.
     let tag = all[5].tags.as_ref().unwrap()[0].clone();
     let tagged =
         all.iter().filter(|memory| memory.tags.as_ref().is_some_and(|tags| tags.contains(&tag)));
@@ -107,7 +107,7 @@ fn a6_a_memory_is_made_read_replaced_and_deleted() {
     assert_eq!(made.header("location"), Some(path.as_str()));
     assert!(made.text().contains("12345678901234567890"));
     assert_eq!(served.get(&path).json(), memory);
-    // Another process has it as soon as it was acknowledged.
+    // Another process sees it as soon as it is acknowledged.
     assert_eq!(Served::start(&place).get(&path).json(), memory);
 
     let put = json!({"content": "We deploy on Fridays.", "memory_type": "procedural"});
@@ -117,7 +117,7 @@ fn a6_a_memory_is_made_read_replaced_and_deleted() {
     assert_eq!((&now["id"], &now["created"]), (&memory["id"], &memory["created"]));
     assert_eq!((&now["content"], &now["memory_type"]), (&put["content"], &put["memory_type"]));
     assert!(now["tags"] == json!([]) && now.get("extensions").is_none(), "{now}");
-    // What was read can be written again, unknown fields included.
+    // A memory can be read and written back, including unknown fields.
     let mut again = now.clone();
     again["mood"] = json!("calm");
     let kept = served.send("PUT", &path, &again).json();
@@ -209,7 +209,7 @@ fn a6_every_error_is_a_problem_document() {
 }
 
 #[test]
-fn whoever_sends_half_a_body_is_told_that_it_is_late_or_that_it_would_be_too_long() {
+fn half_a_body_is_answered_as_late_or_as_too_long() {
     let place = Place::new();
     let served = Served::start(&place);
     let host = served.address;
@@ -244,7 +244,7 @@ fn a6_a_body_has_at_most_8_mib() {
     for path in ["/v1/search", "/v1/memories", "/mcp"] {
         served.ask("POST", path, &[], &padded((8 << 20) + 1)).is_problem(413);
     }
-    // In pieces whose sum nobody announced.
+    // In chunks without a Content-Length.
     let host = served.address;
     let mut request = format!(
         "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
@@ -258,7 +258,7 @@ fn a6_a_body_has_at_most_8_mib() {
     }
     request.extend_from_slice(b"1\r\n \r\n0\r\n\r\n");
     served.raw(&request).is_problem(413);
-    // One of 64 MB is taken to its end, so that whoever sends it reads why it was refused.
+    // A body of 64 MB is read to its end, so that the client reads the error response.
     let head = |length: usize, more: &str| {
         format!(
             "POST /v1/memories HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
@@ -274,14 +274,14 @@ fn a6_a_body_has_at_most_8_mib() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("8388608"), "{answer}");
     }
-    // Whoever asks first need not send it, and one without an end is not taken for ever.
+    // With `Expect: 100-continue` the body need not be sent, and an endless body is not read forever.
     served.raw(head(64 << 20, "Expect: 100-continue\r\n").as_bytes()).is_problem(413);
     let mut endless = TcpStream::connect(host).unwrap();
     endless.write_all(head(1 << 40, "").as_bytes()).unwrap();
     let piece = vec![b' '; 1 << 20];
     let taken = (0..1000).take_while(|_| endless.write_all(&piece).is_ok()).count();
     assert!((128..300).contains(&taken), "{taken} MB");
-    // One that ends before it should.
+    // A body that ends early.
     let cut = format!(
         "POST /v1/search HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{AUTHORIZED}\
          Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"

@@ -1,4 +1,4 @@
-//! Who is let in: every combination of `Host`, `Origin`, media type and method.
+//! Admission: every combination of `Host`, `Origin`, media type and method.
 
 use atlatl_server::http::{HttpOptions, ListenError, listen};
 
@@ -7,7 +7,7 @@ use crate::fixture::Place;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// Header values, each as often as it is sent, and whether a server may take them.
+/// Header values, each as often as it is sent, and whether a server may accept them.
 type Values = [(&'static [&'static str], bool)];
 
 const HOSTS: &Values = &[
@@ -67,7 +67,7 @@ const TYPES: &Values = &[
 
 const METHODS: [&str; 7] = ["POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"];
 
-/// What the door must say at `/mcp`, by the rules of the documentation and not by our code.
+/// The expected response at `/mcp`, by the rules of the documentation and not by the code.
 fn expected(host: bool, origin: (&[&str], bool), media_type: bool, method: &str) -> u16 {
     match method {
         _ if !host || !origin.1 => 403,
@@ -89,7 +89,7 @@ fn host_origin_type_and_method_are_judged_together_in_every_combination() {
     for (host, host_is_fine) in HOSTS {
         for origin in ORIGINS {
             for (media_type, type_is_fine) in TYPES {
-                // Where the first two are refused the others need not all be tried.
+                // If the first two are rejected, the others need not all be tried.
                 let refused = !host_is_fine || !origin.1;
                 let methods = if refused && !type_is_fine { &METHODS[..1] } else { &METHODS };
                 for method in methods {
@@ -136,7 +136,7 @@ fn the_door_guards_every_path() {
 }
 
 #[test]
-fn without_tokens_nobody_listens_to_other_machines() {
+fn without_tokens_the_server_listens_on_this_machine_only() {
     for address in ["0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0"] {
         let refused = listen(address, false);
         assert!(matches!(refused, Err(ListenError::OpenToAll { .. })), "{address}: {refused:?}");

@@ -1,4 +1,4 @@
-//! MCP over HTTP in both eras: what headers must say, and which status an error has.
+//! MCP over HTTP in both protocol generations: required headers, and the status of errors.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn modern(id: Value, method: &str, mut params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// Holds that this is an error with that status, code and id.
+/// Asserts an error with this status, code and id.
 fn is_error(answer: &Answer, status: u16, code: i64, id: Option<&Value>) {
     let message = answer.json();
     assert_eq!((answer.status, &message["error"]["code"]), (status, &json!(code)), "{message}");
@@ -66,7 +66,7 @@ fn modern_headers_must_say_what_the_body_says() {
     ] {
         is_error(&served.message(&headers, message), 400, -32020, message.get("id"));
     }
-    // What is not ASCII travels in base64.
+    // Text that is not ASCII is sent in base64.
     let odd = modern(json!(6), "tools/call", json!({"name": "größe"}));
     let encoded = [spoken, right_call, ("Mcp-Name", "=?base64?Z3LDtsOfZQ==?=")];
     is_error(&served.message(&encoded, &odd), 200, -32602, odd.get("id"));
@@ -97,7 +97,7 @@ fn a_modern_envelope_is_judged_before_its_headers_and_they_before_the_version() 
     is_error(&unspoken, 400, -32022, Some(&id));
     let data = &unspoken.json()["error"]["data"];
     assert_eq!(*data, json!({"supported": ["2026-07-28"], "requested": "v999.0.0"}));
-    // Who it is need not be said.
+    // The client info is optional.
     let fine = ask("2026-07-28", json!({version: "2026-07-28", capabilities: {}}));
     assert_eq!(fine.status, 200);
     assert_eq!(fine.json()["result"]["supportedVersions"], json!(["2026-07-28"]));
@@ -129,7 +129,7 @@ fn what_an_era_does_not_have_is_not_found_in_its_own_way() {
     let headers = [(VERSION, "2026-07-28"), ("Mcp-Method", "tasks/get"), ("Mcp-Name", "x")];
     is_error(&served.message(&headers, &task), 400, -32021, Some(&json!(1)));
 
-    // A client of the older era takes anything but 200 for a broken transport.
+    // An older client treats anything but 200 as a broken transport.
     for (method, params, code) in [
         ("unknown/method", json!({}), -32601),
         ("subscriptions/listen", json!({}), -32601),
@@ -150,7 +150,7 @@ fn what_an_era_does_not_have_is_not_found_in_its_own_way() {
         let answer = served.message(&[(VERSION, odd)], &message);
         is_error(&answer, 400, -32022, Some(&json!(1)));
     }
-    // The older era's headers are nobody's business.
+    // The headers of the older protocol generation are ignored.
     let greeting = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
     }});
@@ -187,7 +187,7 @@ fn what_is_no_request_gets_no_id_and_no_answer_of_null() {
             assert!(!answer.text().contains("\"id\""), "{}", answer.text());
         }
     }
-    // Notifications and answers wait for nothing; their headers are not looked at.
+    // Notifications and responses get no answer, and their headers are not checked.
     for message in [
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),

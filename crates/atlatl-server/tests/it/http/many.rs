@@ -1,5 +1,4 @@
-//! Many tenants on one server: whoever asks gets what their own tenant has, and nothing by any word of
-//! theirs.
+//! Many tenants on one server: a request gets the data of its own tenant only, whatever it says.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -7,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use atlatl_memory::StoreError;
 use atlatl_server::SignedLinks;
-use atlatl_server::auth::{ApiKey, KeyRecord, Limit, Scopes, TokenBucket, TokenRules};
+use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
 use atlatl_server::auth::{Authenticator, Fetch, Issuer, Keys};
-use atlatl_server::event::{EventBus, EventKind};
+use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use chrono::TimeDelta;
 use lro::{Moment, Spools};
@@ -32,7 +31,7 @@ fn memories() -> Vec<Memory> {
     fixture::memories((0..3).map(|n| format!("The thought of number {n}.")))
 }
 
-/// Two tenants, of which one has three memories and the other none.
+/// Two tenants, one with three memories and one with none.
 struct Team {
     places: BTreeMap<&'static str, Place>,
     tenants: BTreeMap<&'static str, Tenant>,
@@ -41,7 +40,7 @@ struct Team {
     authenticator: Authenticator,
 }
 
-/// Keys by their ids.
+/// Keys by id.
 #[derive(Default)]
 struct Known {
     records: Mutex<BTreeMap<String, KeyRecord>>,
@@ -63,7 +62,7 @@ struct Both(BTreeMap<&'static str, Tenant>);
 
 impl Tenants for Both {
     fn known(&self, name: &str) -> Option<Tenant> {
-        // One of them has to be fetched each time.
+        // One of them is never cached.
         self.0.get(name).filter(|_| name == "ann").cloned()
     }
 
@@ -102,7 +101,7 @@ impl Team {
         Self { places, tenants, keys, events, authenticator }
     }
 
-    /// A key of a tenant, as its holder has it.
+    /// A key of a tenant with its secret.
     fn key(&self, tenant: &str, scopes: &str) -> String {
         self.key_with(tenant, scopes, |_| {})
     }
@@ -143,13 +142,13 @@ fn tool(served: &Served, key: &str, name: &str, arguments: &Value) -> Answer {
 }
 
 fn new_memory() -> Value {
-    json!({"content": "A thought of somebody's.", "memory_type": "semantic"})
+    json!({"content": "A thought of a tenant.", "memory_type": "semantic"})
 }
 
 fn denied(events: &Kept) -> Vec<(&'static str, Option<String>)> {
     let events = events.0.lock().unwrap();
     let denied = events.iter().filter_map(|event| match &event.kind {
-        EventKind::AccessDenied { reason, tenant, .. } => Some((*reason, tenant.clone())),
+        ServerEventKind::AccessDenied { reason, tenant, .. } => Some((*reason, tenant.clone())),
         _ => None,
     });
     denied.collect()
@@ -158,7 +157,7 @@ fn denied(events: &Kept) -> Vec<(&'static str, Option<String>)> {
 fn used(events: &Kept) -> Vec<(String, String, String)> {
     let events = events.0.lock().unwrap();
     let used = events.iter().filter_map(|event| match &event.kind {
-        EventKind::AccessUsed { tenant, subject, action } => {
+        ServerEventKind::AccessUsed { tenant, subject, action } => {
             Some((tenant.clone(), subject.clone(), action.clone()))
         }
         _ => None,
@@ -167,7 +166,7 @@ fn used(events: &Kept) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn whoever_asks_gets_what_their_tenant_has_whatever_they_say() {
+fn a_request_gets_its_own_tenants_data_whatever_it_says() {
     let team = Team::new();
     let (ann, bob) = (team.key("ann", "memory:read"), team.key("bob", "memory:read memory:write"));
     let (served, places, ..) = team.serve();
@@ -188,7 +187,7 @@ fn whoever_asks_gets_what_their_tenant_has_whatever_they_say() {
 }
 
 #[test]
-fn who_proves_nothing_is_told_how_to_and_learns_nothing() {
+fn an_unauthenticated_request_gets_a_challenge_and_no_information() {
     let team = Team::new();
     let key = team.key("ann", "memory:read");
     let revoked = team.key_with("ann", "memory:read", |record| record.revoked = true);
@@ -236,7 +235,7 @@ fn who_proves_nothing_is_told_how_to_and_learns_nothing() {
     assert!(denied(&events).contains(&("tenant", Some("cyd".to_owned()))));
     assert!(used(&events).is_empty(), "who reads changes nothing");
 
-    // Whoever was let in is known for a while, and nobody else.
+    // Authenticated principals are cached for a while, and no others.
     let asked = keys.asked.load(Ordering::SeqCst);
     assert_eq!(get(&served, "/v1/memories", &key).status, 200);
     assert_eq!(keys.asked.load(Ordering::SeqCst), asked);
@@ -324,7 +323,7 @@ fn each_route_and_tool_needs_its_scope_and_none_has_another_in_it() {
             assert_eq!(answer.status, if number == whose { 200 } else { 403 }, "{name} {number}");
         }
     }
-    // Each change is noted, with who made it and never what it said.
+    // Each write is audited, with its principal and never with its contents.
     let used = used(&events);
     let actions: Vec<&str> = used.iter().map(|(_, _, action)| &**action).collect();
     let expected = [
@@ -344,7 +343,7 @@ fn each_route_and_tool_needs_its_scope_and_none_has_another_in_it() {
 fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     let mut team = Team::new();
     let two = std::num::NonZeroU32::new(2).unwrap();
-    let bucket = TokenBucket::new(Limit::per_minute(two, two));
+    let bucket = TokenBucket::new(RateLimit::per_minute(two, two));
     team.tenants.get_mut("ann").unwrap().rate = Some(Arc::new(Mutex::new(bucket)));
     team.tenants.get_mut("bob").unwrap().busy = Some(Arc::new(Semaphore::new(1)));
     let busy = team.tenants["bob"].busy.clone().unwrap();
@@ -357,7 +356,7 @@ fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     often.is_problem(429);
     let wait: u64 = often.header("retry-after").unwrap().parse().unwrap();
     assert!((25..=31).contains(&wait), "{wait}");
-    // The place is given back with each answer.
+    // The permit is released with each response.
     for _ in 0..3 {
         assert_eq!(get(&served, "/v1/memories", &bob).status, 200);
     }
@@ -387,7 +386,7 @@ fn a_tenant_keeps_no_more_memories_than_it_may() {
     assert_eq!(get(&served, "/v1/memories", &ann).json()["total"], 4);
 }
 
-/// A place that does not answer.
+/// A spool that does not respond.
 struct Away;
 
 fn away<T>() -> Result<T, SpoolError> {
@@ -437,7 +436,7 @@ fn where_results_are_not_to_be_had_one_is_asked_to_come_back() {
 }
 
 #[test]
-fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
+fn a_link_works_without_a_token_and_only_as_it_was_signed() {
     let team = Team::new();
     let ann = team.key("ann", "memory:read");
     let links = team.tenants["ann"].links.clone().unwrap();
@@ -445,7 +444,7 @@ fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
     for memory in &mut many {
         memory.content = memory.content.repeat(4000);
     }
-    place.store.put(&many, atlatl_memory::Clash::Replace).unwrap();
+    place.store.put(&many, atlatl_memory::OnConflict::Replace).unwrap();
     let (served, places, ..) = team.serve();
     let stored = tool(&served, &ann, "list_memories", &json!({"detail": "full"})).json();
     assert_eq!(stored["result"]["structuredContent"]["offloaded"], true);
@@ -459,7 +458,7 @@ fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
     let whole = format!("/v1/offloads/{id}");
     assert_eq!(get(&served, &whole, &ann).body, answer.body);
     served.get(&whole).is_problem(401);
-    // Another's name in it, another result, or none.
+    // Another tenant's name in it, another result, or none.
     let (front, part) = path.rsplit_once('/').unwrap();
     let (_, signed) = part.split_once('.').unwrap();
     for other in [
@@ -477,7 +476,7 @@ fn a_link_opens_for_whoever_has_it_and_only_as_it_was_signed() {
     served.get(over.strip_prefix("https://memory.example").unwrap()).is_problem(410);
 }
 
-/// An authority that says what it is told to say.
+/// An authorization server with configurable responses.
 #[derive(Default)]
 struct Authority {
     documents: Mutex<BTreeMap<String, String>>,
@@ -520,13 +519,13 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
         claims["jti"] = subject.into();
         format!("Bearer {}", signer.sign(&claims))
     };
-    // Keys of ours go on without the issuer; tokens do not.
+    // API keys keep working without the issuer; tokens do not.
     get(&served, "/v1/memories", &token(&signer, 0)).is_problem(503);
     assert_eq!(get(&served, "/v1/memories", &key).status, 200);
     let metadata = |issuer: &str| json!({"issuer": issuer, "jwks_uri": format!("{ISSUER}/keys")});
     let well_known = "/.well-known/openid-configuration";
     authority.says("/keys", &signer.key_set());
-    // Whoever says that they are somebody else is not believed.
+    // A document that names another issuer is rejected.
     authority.says(well_known, &metadata("https://other.example"));
     LATER.fetch_add(120, Ordering::SeqCst);
     get(&served, "/v1/memories", &token(&signer, 1)).is_problem(503);
@@ -534,11 +533,11 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
     LATER.fetch_add(120, Ordering::SeqCst);
     let answer = get(&served, "/v1/memories", &token(&signer, 2));
     assert_eq!((answer.status, answer.json()["total"].clone()), (200, json!(3)));
-    // The same keys do for the next one.
+    // The same keys serve the next token.
     let asked = authority.asked.load(Ordering::SeqCst);
     assert_eq!(get(&served, "/v1/memories", &token(&signer, 3)).status, 200);
     assert_eq!(authority.asked.load(Ordering::SeqCst), asked);
-    // A key that is not among them is looked for, and not again at once.
+    // An unknown key causes a fetch, but not again at once.
     signer.key = 1;
     LATER.fetch_add(60, Ordering::SeqCst);
     get(&served, "/v1/memories", &token(&signer, 4)).is_problem(401);

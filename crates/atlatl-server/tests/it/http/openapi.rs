@@ -1,4 +1,4 @@
-//! The description and the server say the same.
+//! The `OpenAPI` description agrees with the server.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::fixture::{Era, Place, memories};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// The description, by way of the server.
+/// The description, as the server sends it.
 fn described(served: &Served) -> Value {
     let description = served.get("/openapi.json");
     assert_eq!(description.header("content-type"), Some("application/json"));
@@ -38,7 +38,7 @@ fn every_path_and_method_of_the_description_is_served_and_no_others() {
     assert_eq!(routed, described);
 }
 
-/// Holds that an answer is what the description says of it.
+/// Asserts that a response conforms to the description.
 fn holds(description: &Value, operation: (&str, &str), answer: &Answer) {
     let (method, path) = operation;
     let responses = &description["paths"][path][method]["responses"];

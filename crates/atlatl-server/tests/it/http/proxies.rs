@@ -1,5 +1,4 @@
-//! What clients over HTTP get: pages, files where they share a disk, everything where they are a
-//! proxy.
+//! Delivery to HTTP clients: pages; files on a shared disk; everything to a proxy.
 
 use std::collections::HashSet;
 
@@ -109,7 +108,7 @@ fn p2_a_session_is_ours_or_there_is_none() {
     let served = Served::start(&place);
     let session = served.proxy(Era::Legacy).session.unwrap();
     assert!(session.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{session}");
-    // Another process over the same store knows it; nothing is kept.
+    // Another process over the same store accepts the session; nothing is kept in memory.
     let other = Served::start(&place);
     let list = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "list_memories", "arguments": {}}});

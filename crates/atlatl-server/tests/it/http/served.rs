@@ -1,4 +1,4 @@
-//! A server on a port of this machine, and a client that decides on every byte.
+//! A server on a local port, and a client with control over every byte.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Era, Place};
 
-/// How long an answer may take before a test gives up on it.
+/// The timeout of a response.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 const TOKEN: &str = "q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya";
 
-/// The header with it, as a line of a request.
+/// The header with the token, as a line of a request.
 pub(crate) const AUTHORIZED: &str = "Authorization: Bearer q7Zt2mXc9Lw4Rk8Vb1Ns6Hd3Jf5Gp0Ya\r\n";
 
 fn tokens() -> BearerTokens {
@@ -33,16 +33,16 @@ fn tokens() -> BearerTokens {
     BearerTokens::read(&path, [5; 32]).unwrap()
 }
 
-/// A running server; it ends with the test.
+/// A running server. It stops with the test.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    /// What every request brings that has no token of its own.
+    /// The header of every request without its own token.
     pub(crate) token: Option<&'static str>,
     stop: Option<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The value of a header that is there once.
+    /// Returns the value of a header that occurs once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut named = self.headers.iter().filter(|(known, _)| known == name);
         let value = named.next().map(|(_, value)| value.as_str());
@@ -68,7 +68,7 @@ impl Answer {
             .unwrap_or_else(|_| panic!("{}: {}", self.status, self.text()))
     }
 
-    /// Holds that this is a problem document about `status`.
+    /// Asserts a problem document with `status`.
     pub(crate) fn is_problem(&self, status: u16) {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
@@ -86,7 +86,7 @@ impl Served {
         Self::with(place, HttpOptions::default())
     }
 
-    /// One with these options. Where they name no tokens, it has one that every request brings.
+    /// Starts a server with these options. Without tokens it gets one that every request sends.
     pub(crate) fn with(place: &Place, mut options: HttpOptions) -> Self {
         let listener = http::listen("127.0.0.1:0", false).unwrap();
         let address = listener.address().unwrap().unwrap();
@@ -100,7 +100,7 @@ impl Served {
         Self { address, token, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// One for the tenants that `authenticator` tells apart.
+    /// Starts a server for the tenants of `authenticator`.
     pub(crate) fn for_many(
         tenants: Arc<dyn Tenants>,
         authenticator: Arc<Authenticator>,
@@ -111,7 +111,8 @@ impl Served {
         let address = listener.address().unwrap().unwrap();
         let (stop, stopped) = http::stop();
         let thread = std::thread::spawn(move || {
-            http::run_for_many(tenants, authenticator, events, listener, options, stopped).unwrap();
+            http::run_multi_tenant(tenants, authenticator, events, listener, options, stopped)
+                .unwrap();
         });
         Self { address, token: None, stop: Some(stop), thread: Some(thread) }
     }
@@ -120,14 +121,14 @@ impl Served {
     pub(crate) fn raw(&self, request: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        // A server that refuses may close before it has read all.
+        // A server that rejects a request may close before it has read everything.
         let _ = stream.write_all(request);
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all);
         answer(&all)
     }
 
-    /// A request with these headers, the token and no others but those that frame it.
+    /// A request with these headers, the token and the framing headers only.
     pub(crate) fn bare(
         &self,
         method: &str,
@@ -148,7 +149,7 @@ impl Served {
         self.raw(format!("{request}\r\n{body}").as_bytes())
     }
 
-    /// The same with the headers that every client has.
+    /// The same with the headers that every client sends.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -183,7 +184,7 @@ impl Served {
         self.speaker(era, json!({"name": "test", "version": "1"}))
     }
 
-    /// A client that says it is a proxy.
+    /// A client that declares itself a proxy.
     pub(crate) fn proxy(&self, era: Era) -> Speaker<'_> {
         self.speaker(era, json!({"name": "test", "version": "1", "proxy": true}))
     }
@@ -209,7 +210,7 @@ impl Drop for Served {
     }
 }
 
-/// An MCP client that does as its era asks.
+/// An MCP client that follows its protocol generation.
 pub(crate) struct Speaker<'a> {
     served: &'a Served,
     era: Era,
@@ -256,7 +257,7 @@ impl Speaker<'_> {
         message.get("result").unwrap_or_else(|| panic!("{method}: {message}")).clone()
     }
 
-    /// Calls a tool, and gives what it returned.
+    /// Calls a tool, and returns its structured content.
     pub(crate) fn call(&self, tool: &str, arguments: Value) -> Value {
         let result = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
         assert!(result["isError"].is_null(), "{result}");
@@ -289,7 +290,7 @@ fn answer(bytes: &[u8]) -> Answer {
     Answer { status, headers, body }
 }
 
-/// A body that came in chunks.
+/// Decodes a chunked body.
 fn joined(mut body: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     loop {

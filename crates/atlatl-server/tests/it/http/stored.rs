@@ -1,4 +1,4 @@
-//! Stored results by their reference: whole, in ranges, and not at all.
+//! Downloads of stored results: whole, in ranges, and rejected.
 
 use chrono::TimeDelta;
 use lro::Moment;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::served::Served;
 use crate::fixture::{Era, Place, memories};
 
-/// A place where a recall was offloaded: its reference and its bytes.
+/// A fixture with an offloaded recall: its reference and its bytes.
 fn stored() -> (Place, String, Vec<u8>) {
     let place = Place::with(&memories((0..300).map(|n| format!("Row {n} of the harbour."))));
     let set = place.client(Era::Legacy).call("recall_memories", json!({"query": "harbour"}));
@@ -49,7 +49,7 @@ fn a_stored_result_is_given_whole_and_in_ranges() {
         let said = format!("bytes {start}-{}/{len}", end - 1);
         assert_eq!(part.header("content-range"), Some(said.as_str()));
     }
-    // RFC 9110: what is no range is not there.
+    // RFC 9110: an invalid range is ignored.
     for odd in ["lines=1-2", "bytes=", "bytes=x-y", "bytes=9-1", "bytes=0-1,5-6", "0-1"] {
         assert_eq!((ask(odd).status, ask(odd).body.len()), (200, len), "{odd}");
     }
@@ -60,7 +60,7 @@ fn a_stored_result_is_given_whole_and_in_ranges() {
         refused.is_problem(416);
         assert_eq!(refused.header("content-range"), Some(format!("bytes */{len}").as_str()));
     }
-    // Put together from ranges it is the same.
+    // The ranges add up to the whole.
     let pieces: Vec<u8> = (0..len)
         .step_by(997)
         .flat_map(|at| ask(&format!("bytes={at}-{}", at + 996)).body)

@@ -1,4 +1,4 @@
-//! Bearer tokens: the right one opens the door, and nothing that looks like it.
+//! Bearer tokens: the right one is accepted, and nothing similar.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,13 +19,13 @@ fn file(dir: &tempfile::TempDir, text: &str, mode: u32) -> PathBuf {
     path
 }
 
-/// The values of `Authorization` headers that must not open, each as often as it is sent.
+/// Values of `Authorization` headers that must be rejected, each as often as it is sent.
 fn wrong() -> Vec<Vec<String>> {
     let swapped = TOKEN.replacen("q7", "7q", 1);
     let near: String = TOKEN.chars().rev().collect();
     let base64 = "cTdadDJtWGM5THc0Ums4VmIxTnM2SGQzSmY1R3AwWWE=";
     [
-        // Nothing, or nothing that says anything.
+        // Nothing, or an empty value.
         vec![],
         vec![String::new()],
         vec!["Bearer".to_owned()],
@@ -76,7 +76,7 @@ fn wrong() -> Vec<Vec<String>> {
         vec![format!("Bearer \u{a0}{TOKEN}")],
         vec![format!("Bearer %{TOKEN}")],
         vec![format!("Bearer Bearer {TOKEN}")],
-        // Twice: who stands between may have looked at the other one.
+        // Twice: an intermediary may have read the other one.
         vec![format!("Bearer {TOKEN}"), format!("Bearer {TOKEN}")],
         vec![format!("Bearer {TOKEN}"), "Bearer x".to_owned()],
         vec!["Bearer x".to_owned(), format!("Bearer {TOKEN}")],
@@ -115,7 +115,7 @@ fn only_the_right_token_opens_and_none_is_ever_shown() {
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         }
     }
-    // RFC 9110: the scheme's case means nothing, and spaces may follow it.
+    // RFC 9110: the scheme is case-insensitive, and spaces may follow it.
     for right in [TOKEN, SECOND] {
         for value in [
             format!("Bearer {right}"),
@@ -127,7 +127,7 @@ fn only_the_right_token_opens_and_none_is_ever_shown() {
             assert_eq!(ask("/mcp", &[&value]).status, 200, "{value}");
         }
     }
-    // In an address it would be written down by everyone on the way.
+    // In a URL it would appear in logs.
     for query in ["access_token", "token", "authorization"] {
         ask(&format!("/v1/memories?{query}={TOKEN}"), &[]).is_problem(401);
     }

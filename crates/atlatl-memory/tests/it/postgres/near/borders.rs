@@ -1,4 +1,5 @@
-//! Borders: an index is of one tenant, and nobody else reads it, writes it or makes it.
+//! Isolation of vector indexes: an index belongs to one tenant, and no other tenant can read, write
+//! or create it.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let (a, b) = (postgres.tenant("a").unwrap(), postgres.tenant("b'; --\\").unwrap());
-    // The same ids and vectors are other memories at another tenant's.
+    // The same ids and vectors are different memories in another tenant.
     let known = filled(&a, FROM, 6);
     filled(&b, FROM, 6);
     advance(&a);
@@ -26,15 +27,15 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
         |name: &str| name.strip_prefix("near_").unwrap().chars().all(|c| c.is_ascii_hexdigit());
     assert!(hex(of_a) && hex(of_b) && of_a != of_b, "{tables}");
     let seen = |store: &PostgresStore, table: &str| {
-        store.rows_of(&format!("SELECT tenant FROM atlatl.\"{table}\"")).unwrap().len()
+        store.query_column(&format!("SELECT tenant FROM atlatl.\"{table}\"")).unwrap().len()
     };
     assert_eq!((seen(&a, of_a), seen(&a, of_b), seen(&b, of_a)), (FROM, 0, 0));
     for table in ["near", "waiting"] {
-        let whose = a.rows_of(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
+        let whose = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
         assert!(whose.iter().all(|tenant| tenant == "a"), "{table}");
     }
 
-    // As the program's role, past the program.
+    // As the program's role, but with plain SQL.
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
     for make in ["make_near('the model''s name', 32)", "drop_near('the model''s name')"] {
         // No tenant can be named, and without one nothing happens.
@@ -88,7 +89,7 @@ fn without_pgvector_there_is_no_index_and_with_it_there_is_one_later() {
 }
 
 #[test]
-fn a_role_that_is_let_in_later_may_use_the_indexes_there_are() {
+fn a_role_that_gets_access_later_may_use_existing_indexes() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let known = filled(&postgres.tenant("a").unwrap(), FROM, 8);

@@ -1,11 +1,11 @@
-//! Faults: an index that is broken, half filled or made while others write.
+//! Faults: an index that is invalid, partly filled, or created during writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
 #[test]
-fn a_broken_index_hides_nothing_and_is_made_anew() {
+fn a_broken_index_hides_nothing_and_is_rebuilt() {
     let server = Server::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
@@ -13,7 +13,7 @@ fn a_broken_index_hides_nothing_and_is_made_anew() {
     advance(&store);
     let table = server.sql(&database, "SELECT relation FROM atlatl.near");
     for fault in [
-        // As a build that was killed leaves it.
+        // Like an interrupted index build.
         format!(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'atlatl.{table}_hnsw'::regclass"
         ),
@@ -31,7 +31,7 @@ fn a_broken_index_hides_nothing_and_is_made_anew() {
                      WHERE c.relname LIKE '%_hnsw' AND i.indisvalid";
         assert_eq!(server.sql(&database, valid), "1", "{fault}");
     }
-    // Someone emptied it, past every note: the daily repair sees it.
+    // The index was emptied without the trigger: the daily repair detects it.
     server.sql(&database, &format!("DELETE FROM atlatl.\"{table}\" WHERE key % 2 = 0"));
     server.sql(&database, "ALTER TABLE atlatl.vector DISABLE TRIGGER note");
     store.delete(&known[0].0.id).unwrap();
@@ -53,7 +53,7 @@ fn a_kill_while_the_index_is_filled_leaves_nothing_broken() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // What fails is tried again, as the custodian does.
+                // A failed step is repeated, as the maintenance task does.
                 let _ = store.advance_index();
             }
         });
@@ -77,7 +77,7 @@ fn a_vector_that_is_written_while_the_index_is_made_is_not_forgotten() {
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, FROM + 1, 11);
-    // Its vector is written, and not to be seen yet, when the index is made.
+    // The vector is written but not visible yet when the index is created.
     let id = known[0].0.id.as_u128();
     let key = format!("(SELECT key FROM atlatl.memory WHERE id = lpad('{id:x}', 32, '0')::uuid)");
     server.sql(&database, &format!("DELETE FROM atlatl.vector WHERE key = {key}"));
@@ -126,8 +126,8 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
                             assert!(store.delete(&memory.id).unwrap());
                         } else {
                             let mut memory = memory.clone();
-                            memory.content.push_str(" Anew.");
-                            store.put(&[memory], Clash::Replace).unwrap();
+                            memory.content.push_str(" Again.");
+                            store.put(&[memory], OnConflict::Replace).unwrap();
                         }
                         nearest(&store, vector, &any(), 50);
                     }
@@ -138,7 +138,7 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
             let (store, stop) = (store.clone(), &stop);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // Two at a time, which a lease else prevents.
+                    // Two at a time, which a lease otherwise prevents.
                     let _ = store.advance_index();
                 }
             });

@@ -1,4 +1,4 @@
-//! Indexes in a backup: a server that a dump is restored into counts its transactions anew.
+//! Indexes in a backup: a server that a dump is restored into starts its transaction ids again.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
     let (half, whole) = (postgres.tenant("half").unwrap(), postgres.tenant("whole").unwrap());
     let known = [filled(&half, FROM + 7, 21), filled(&whole, FROM + 9, 22)];
     advance(&whole);
-    // Many transactions later: the other server does not come to this number while anyone waits.
+    // Many transactions later: the other server does not reach this id during the test.
     let many = "DO $$ BEGIN FOR n IN 1..40000 LOOP \
                 PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
     old.sql(&database, many);

@@ -1,0 +1,349 @@
+//! Tasks: calls that continue while the client does something else.
+//!
+//! Both protocol generations have the same tasks under different names. The id of a task is a
+//! signed copy of the call: a process that does not know the task, because another process started
+//! it or because it was restarted, runs the call itself. Only read-only tools may run as tasks.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use atlatl_memory::StoreError;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use lro_query::Cancel;
+use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::handshake::ClientInfo;
+use crate::server::MemoryServer;
+use crate::tools::Tool;
+use crate::trace::RequestSpan;
+
+const PURPOSE: &str = "task";
+/// The default and the maximum time that a finished task is kept.
+const DEFAULT_TTL: TimeDelta = TimeDelta::minutes(5);
+const MAX_TTL: TimeDelta = TimeDelta::hours(1);
+/// The maximum number of tasks.
+const MAX_TASKS: usize = 256;
+/// The maximum number of running tasks per server.
+const MAX_RUNNING_PER_SERVER: usize = 32;
+/// The maximum number of running tasks per process. Each has a thread.
+const MAX_RUNNING_TASKS: usize = 64;
+/// The maximum size of all results.
+const MAX_RESULT_BYTES: usize = 256 << 20;
+/// The poll interval for clients.
+const CLIENT_POLL_INTERVAL_MS: u64 = 500;
+/// The maximum length of arguments in an id, which also travels in a header. The id of a longer
+/// call is valid in this process only.
+const MAX_SIGNED_LEN: usize = 1024;
+/// How often a waiter checks for cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A limit on running tasks, shared by the servers of a process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct TaskSlots(Arc<AtomicUsize>);
+
+impl Default for TaskSlots {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(MAX_RUNNING_TASKS)))
+    }
+}
+
+impl TaskSlots {
+    fn take(&self) -> Option<TaskSlot> {
+        let taken =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| free.checked_sub(1));
+        taken.is_ok().then(|| TaskSlot(Arc::clone(&self.0)))
+    }
+}
+
+/// The slot of a running task.
+struct TaskSlot(Arc<AtomicUsize>);
+
+impl Drop for TaskSlot {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// The tasks of this process.
+pub(crate) struct Tasks {
+    by_id: Mutex<HashMap<String, Arc<Task>>>,
+    slots: TaskSlots,
+    /// How long a call may take before it becomes a task.
+    pub(crate) after: Duration,
+}
+
+/// A task.
+pub(crate) struct Task {
+    pub(crate) id: String,
+    created: DateTime<Utc>,
+    ttl: TimeDelta,
+    state: Mutex<TaskState>,
+    /// The time of the last state change.
+    updated: Mutex<DateTime<Utc>>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum TaskState {
+    Working,
+    /// The `result` of the call.
+    Done(Arc<str>),
+    Cancelled,
+}
+
+/// The result of a call that panicked.
+const PANIC_RESULT: &str =
+    r#"{"content":[{"type":"text","text":"internal error"}],"isError":true}"#;
+
+/// The call in a task's id.
+#[derive(Serialize, Deserialize)]
+struct TaskPayload {
+    tool: String,
+    arguments: String,
+    created_ms: i64,
+    ttl_ms: i64,
+    /// Distinguishes two equal calls.
+    nonce: String,
+}
+
+impl Tasks {
+    pub(crate) fn new(after: Duration, slots: TaskSlots) -> Self {
+        Self { by_id: Mutex::default(), slots, after }
+    }
+
+    fn by_id(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns all tasks, newest first.
+    pub(crate) fn all(&self, now: DateTime<Utc>) -> Vec<Arc<Task>> {
+        let mut all: Vec<_> =
+            self.by_id().values().filter(|task| !task.is_expired(now)).cloned().collect();
+        all.sort_by_key(|task| std::cmp::Reverse((task.created, task.id.clone())));
+        all
+    }
+
+    pub(crate) fn remove(&self, id: &str) {
+        self.by_id().remove(id);
+    }
+
+    /// Registers a task, unless there are too many.
+    fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, JsonRpcError> {
+        let mut by_id = self.by_id();
+        // A running task counts even after its time to live, since its thread exists.
+        by_id.retain(|_, task| task.is_working() || !task.is_expired(now));
+        let running = by_id.values().filter(|task| task.is_working()).count();
+        let result_bytes: usize = by_id.values().map(|task| task.bytes()).sum();
+        let full = running >= MAX_RUNNING_PER_SERVER
+            || by_id.len() >= MAX_TASKS
+            || result_bytes >= MAX_RESULT_BYTES;
+        let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
+            return Err(JsonRpcError::new(INTERNAL, "too many tasks: try again in a moment"));
+        };
+        by_id.insert(task.id.clone(), Arc::clone(task));
+        Ok(slot)
+    }
+}
+
+impl Task {
+    pub(crate) fn state(&self) -> TaskState {
+        self.locked().clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, TaskState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_working(&self) -> bool {
+        matches!(*self.locked(), TaskState::Working)
+    }
+
+    /// Returns the size of the result.
+    fn bytes(&self) -> usize {
+        match &*self.locked() {
+            TaskState::Done(result) => result.len(),
+            _ => 0,
+        }
+    }
+
+    fn is_expired(&self, now: DateTime<Utc>) -> bool {
+        now >= self.created + self.ttl
+    }
+
+    /// Ends a running task. Returns whether it was running.
+    fn end(&self, state: TaskState, at: DateTime<Utc>) -> bool {
+        let mut now = self.locked();
+        let working = matches!(*now, TaskState::Working);
+        if working {
+            *now = state;
+            *self.updated.lock().unwrap_or_else(PoisonError::into_inner) = at;
+            self.changed.notify_all();
+        }
+        working
+    }
+
+    pub(crate) fn cancel(&self, at: DateTime<Utc>) -> bool {
+        self.end(TaskState::Cancelled, at)
+    }
+
+    fn updated(&self) -> DateTime<Utc> {
+        *self.updated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the task has ended, the timeout has passed, or the request is cancelled.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, cancel: &Cancel) -> TaskState {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let mut state = self.locked();
+        while matches!(*state, TaskState::Working) && !cancel.is_cancelled() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            let poll = left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
+            state =
+                self.changed.wait_timeout(state, poll).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.clone()
+    }
+
+    /// Returns the task in the form of 2025-11-25.
+    pub(crate) fn legacy(&self) -> Value {
+        let status = match self.state() {
+            TaskState::Working => "working",
+            TaskState::Done(result) if is_error(&result) => "failed",
+            TaskState::Done(_) => "completed",
+            TaskState::Cancelled => "cancelled",
+        };
+        json!({
+            "taskId": self.id,
+            "status": status,
+            "createdAt": format_time(self.created),
+            "lastUpdatedAt": format_time(self.updated()),
+            "ttl": self.ttl.num_milliseconds(),
+            "pollInterval": CLIENT_POLL_INTERVAL_MS,
+        })
+    }
+
+    /// Returns the task in the form of 2026-07-28, without its result.
+    pub(crate) fn modern(&self) -> Value {
+        let status = match self.state() {
+            TaskState::Working => "working",
+            TaskState::Done(_) => "completed",
+            TaskState::Cancelled => "cancelled",
+        };
+        json!({
+            "taskId": self.id,
+            "status": status,
+            "createdAt": format_time(self.created),
+            "lastUpdatedAt": format_time(self.updated()),
+            "ttlMs": self.ttl.num_milliseconds(),
+            "pollIntervalMs": CLIENT_POLL_INTERVAL_MS,
+        })
+    }
+}
+
+fn store_error(error: &StoreError) -> JsonRpcError {
+    JsonRpcError::new(INTERNAL, error.to_string())
+}
+
+fn format_time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn is_error(result: &str) -> bool {
+    lro_wire::Object::read(result)
+        .and_then(|object| object.get("isError"))
+        .is_some_and(|value| value.get() == "true")
+}
+
+impl MemoryServer {
+    /// Starts a call as a task that is kept for `ttl_ms`.
+    pub(crate) fn begin_task(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: ClientInfo,
+        ttl_ms: Option<u64>,
+        span: &RequestSpan,
+    ) -> Result<Arc<Task>, JsonRpcError> {
+        let at = (self.0.clock)();
+        let ttl = ttl_ms.map_or(DEFAULT_TTL, |ms| {
+            let requested = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 2));
+            requested.clamp(TimeDelta::seconds(1), MAX_TTL)
+        });
+        let short = arguments.len() <= MAX_SIGNED_LEN;
+        let payload = TaskPayload {
+            tool: tool.name().to_owned(),
+            arguments: if short { arguments.to_owned() } else { String::new() },
+            created_ms: at.now.timestamp_millis(),
+            ttl_ms: ttl.num_milliseconds(),
+            nonce: format!("{:x}", at.random),
+        };
+        let json = serde_json::to_string(&payload).unwrap_or_default();
+        let purpose = if short { PURPOSE } else { "task of this process" };
+        let id = self.0.signer().map_err(|error| store_error(&error))?.sign_token(purpose, &json);
+        self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl), span)
+    }
+
+    /// Returns the task with this id. If this process does not know it and the id is valid, the
+    /// call runs here.
+    pub(crate) fn task(
+        &self,
+        id: &str,
+        client: ClientInfo,
+        span: &RequestSpan,
+    ) -> Result<Arc<Task>, JsonRpcError> {
+        let unknown =
+            || JsonRpcError::new(INVALID_PARAMS, "there is no such task, or it has expired");
+        let now = self.0.now();
+        if let Some(task) = self.0.tasks.by_id().get(id).filter(|task| !task.is_expired(now)) {
+            return Ok(Arc::clone(task));
+        }
+        let signer = self.0.signer().map_err(|error| store_error(&error))?;
+        let json = signer.verify_token(PURPOSE, id).ok_or_else(unknown)?;
+        let payload: TaskPayload = serde_json::from_str(&json).map_err(|_| unknown())?;
+        let tool = Tool::from_name(&payload.tool).ok_or_else(unknown)?;
+        let created = DateTime::from_timestamp_millis(payload.created_ms).ok_or_else(unknown)?;
+        let ttl = TimeDelta::milliseconds(payload.ttl_ms);
+        if now >= created + ttl {
+            return Err(unknown());
+        }
+        self.run_task(id.to_owned(), tool, payload.arguments, client, (created, ttl), span)
+    }
+
+    fn run_task(
+        &self,
+        id: String,
+        tool: Tool,
+        arguments: String,
+        client: ClientInfo,
+        (created, ttl): (DateTime<Utc>, TimeDelta),
+        span: &RequestSpan,
+    ) -> Result<Arc<Task>, JsonRpcError> {
+        let state = Mutex::new(TaskState::Working);
+        let updated = Mutex::new(created);
+        let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
+        let slot = self.0.tasks.admit(&task, self.0.now())?;
+        let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
+        let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
+            let call = || server.0.call(tool, &arguments, client, &running.id, &span);
+            // A task that panicked ends too, and its waiters get an answer.
+            let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+                span.fail("panic");
+                PANIC_RESULT.to_owned()
+            });
+            running.end(TaskState::Done(result.into()), server.0.now());
+            drop(slot);
+        });
+        if started.is_err() {
+            self.0.tasks.remove(&task.id);
+            return Err(JsonRpcError::new(INTERNAL, "the task could not be started"));
+        }
+        Ok(task)
+    }
+}

@@ -1,0 +1,337 @@
+//! The memory tools: names, properties, arguments, and their definitions for `tools/list`.
+
+pub(crate) mod arguments;
+pub(crate) mod handlers;
+pub(crate) mod response;
+
+use lro_wire::meta::Era;
+use serde_json::{Map, Value, json};
+
+use self::arguments::with_filter;
+
+/// A tool of the memory server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    List,
+    Recall,
+    Search,
+    Inject,
+    Capture,
+    Get,
+    Update,
+    Delete,
+}
+
+impl Tool {
+    /// In the order of the listing. The first is harmless to try.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::List,
+        Self::Recall,
+        Self::Search,
+        Self::Inject,
+        Self::Capture,
+        Self::Get,
+        Self::Update,
+        Self::Delete,
+    ];
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::List => "list_memories",
+            Self::Recall => "recall_memories",
+            Self::Search => "search_memories",
+            Self::Inject => "inject_context",
+            Self::Capture => "capture_memory",
+            Self::Get => "get_memory",
+            Self::Update => "update_memory",
+            Self::Delete => "delete_memory",
+        }
+    }
+
+    /// Spec A8: whether a call may run as a task.
+    pub(crate) fn may_be_a_task(self) -> bool {
+        matches!(self, Self::Recall | Self::Inject)
+    }
+
+    /// Returns whether a call changes the store.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Capture | Self::Update | Self::Delete)
+    }
+
+    /// Returns the names of its arguments.
+    pub(crate) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::List => with_filter!([], ["status", "order", "detail", "limit", "cursor"]),
+            Self::Recall => with_filter!(["query"], ["status", "detail", "limit", "cursor"]),
+            Self::Search => {
+                with_filter!(["query", "mode"], ["status", "detail", "limit", "cursor"])
+            }
+            Self::Inject => with_filter!(["query", "budget_tokens"], ["detail", "limit"]),
+            Self::Capture => CAPTURE_ARGUMENTS,
+            Self::Get => &["id", "detail"],
+            Self::Update => UPDATE_ARGUMENTS,
+            Self::Delete => &["id"],
+        }
+    }
+}
+
+const CAPTURE_ARGUMENTS: &[&str] = &[
+    "content",
+    "memory_type",
+    "title",
+    "namespace",
+    "tags",
+    "summary",
+    "entities",
+    "relationships",
+    "citations",
+    "provenance",
+    "temporal",
+    "extensions",
+];
+
+const UPDATE_ARGUMENTS: &[&str] = &[
+    "id",
+    "content",
+    "memory_type",
+    "title",
+    "namespace",
+    "tags",
+    "status",
+    "summary",
+    "entities",
+    "relationships",
+    "citations",
+    "provenance",
+    "temporal",
+    "extensions",
+];
+
+/// Returns the definition of `tool` for a client of `era`.
+pub(crate) fn definition(tool: Tool, era: Era) -> Value {
+    let mut properties = Map::new();
+    for name in tool.arguments() {
+        let mut schema = argument(tool, name);
+        // For an update, null removes the field.
+        if tool == Tool::Update && *name != "id" {
+            schema = json!({"anyOf": [schema, {"type": "null"}]});
+        }
+        properties.insert((*name).to_owned(), schema);
+    }
+    let mut input = json!({"type": "object", "properties": properties});
+    let required = required(tool);
+    if !required.is_empty() {
+        input["required"] = json!(required);
+    }
+    let (title, description) = words(tool);
+    let mut definition = json!({
+        "name": tool.name(),
+        "title": title,
+        "description": description,
+        "inputSchema": input,
+        "outputSchema": output(tool),
+        "annotations": annotations(tool),
+    });
+    // From 2026-07-28 on the server decides per call, and the definition does not mention tasks.
+    if tool.may_be_a_task() && era == Era::Legacy {
+        definition["execution"] = json!({"taskSupport": "optional"});
+    }
+    definition
+}
+
+fn words(tool: Tool) -> (&'static str, &'static str) {
+    match tool {
+        Tool::List => (
+            "List memories",
+            "List memories by time, with filters and without a question. Says how many there are \
+             in all. Use recall_memories to ask about something.",
+        ),
+        Tool::Recall => (
+            "Recall memories",
+            "Recall what is remembered about something: ask in plain words, the best answers come \
+             first. Without limit all matches are returned; where they are many, as a stored \
+             result that can be queried.",
+        ),
+        Tool::Search => (
+            "Search memories",
+            "Find memories that have all the given words (mode lexical; words in double quotes \
+             stand one after the other), that lie near in meaning (vector), or both (hybrid: the \
+             nearest come beside those with the words). For a question in plain words use \
+             recall_memories.",
+        ),
+        Tool::Inject => (
+            "Inject context",
+            "What is remembered about something as one readable text within a budget of tokens, \
+             the best memories first.",
+        ),
+        Tool::Capture => (
+            "Capture a memory",
+            "Remember something: a fact or decision (semantic), something that happened \
+             (episodic), or how to do something (procedural). It is stored durably when this \
+             returns.",
+        ),
+        Tool::Get => ("Get a memory", "One memory, whole, by its id."),
+        Tool::Update => (
+            "Update a memory",
+            "Change fields of a memory; a field that is null is removed, fields not given stay.",
+        ),
+        Tool::Delete => (
+            "Delete a memory",
+            "Remove a memory for good. Archive instead: \
+             update_memory with status archived.",
+        ),
+    }
+}
+
+fn required(tool: Tool) -> &'static [&'static str] {
+    match tool {
+        Tool::List => &[],
+        Tool::Recall | Tool::Search | Tool::Inject => &["query"],
+        Tool::Capture => &["content", "memory_type"],
+        Tool::Get | Tool::Update | Tool::Delete => &["id"],
+    }
+}
+
+fn argument(tool: Tool, name: &str) -> Value {
+    let writes = matches!(tool, Tool::Capture | Tool::Update);
+    match name {
+        "query" => text(match tool {
+            Tool::Search => "Words, all of which must be there",
+            _ => "What about, in plain words",
+        }),
+        "id" => text("Id of the memory"),
+        "content" => text("What is to be remembered"),
+        "title" => text("Short title; the first line of content if left out"),
+        "summary" => text("At most 500 characters"),
+        "memory_type" => json!({"type": "string", "enum": ["semantic", "episodic", "procedural"]}),
+        "namespace" if writes => text("Such as _semantic/decisions; by memory_type if left out"),
+        "namespace" => text("This namespace and those below it"),
+        "tags" => json!({
+            "type": "array", "items": {"type": "string"},
+            "description": if writes { "Labels" } else { "All of these labels" },
+        }),
+        "since" => text("Made at this time or later, RFC 3339"),
+        "until" => text("Made before this time"),
+        "min_confidence" => json!({"type": "number", "minimum": 0, "maximum": 1}),
+        "status" if writes => status(),
+        "status" => json!({
+            "type": "string", "default": "active",
+            "enum": ["active", "archived", "superseded", "deleted", "any"],
+        }),
+        "order" => json!({
+            "type": "string", "enum": ["newest", "oldest", "changed"], "default": "newest",
+        }),
+        "mode" => json!({
+            "type": "string", "enum": ["lexical", "vector", "hybrid"], "default": "hybrid",
+        }),
+        "detail" => json!({
+            "type": "string", "enum": ["light", "medium", "full"],
+            "default": match tool { Tool::Inject => "medium", Tool::Get => "full", _ => "light" },
+            "description": "light: without content; medium: with it; full: everything",
+        }),
+        "limit" => json!({
+            "type": "integer", "minimum": 1, "maximum": 10000, "description": "At most so many",
+        }),
+        "cursor" => text("next_cursor of the page before, with the same other arguments"),
+        "budget_tokens" => json!({"type": "integer", "minimum": 1, "default": 4000}),
+        "entities" => objects("{id, entity_type, name, role}"),
+        "relationships" => objects("{type, target, strength}"),
+        "citations" => objects("{citation_type, citation_role, title, url, …}"),
+        "provenance" => object("{source_type, confidence 0–1, trust_level, source_ref, …}"),
+        "temporal" => object("{valid_from, valid_until, ttl (ISO 8601), decay {model, half_life}}"),
+        _ => object("Anything else, by provider"),
+    }
+}
+
+fn output(tool: Tool) -> Value {
+    let count = || json!({"type": "integer", "minimum": 0});
+    let memory = || json!({"type": "object", "properties": {"id": {"type": "string"}}});
+    let detail = json!({"type": "string", "enum": ["light", "medium", "full"]});
+    match tool {
+        Tool::List | Tool::Recall | Tool::Search => json!({
+            "type": "object",
+            "properties": {
+                "count": count(), "total_matches": count(), "detail": detail,
+                "memories": {"type": "array", "items": memory()},
+                "scores": {"type": "array", "items": {"type": "number"}},
+                "ranked_by": {"type": "string"},
+                "warning": {"type": "string"},
+                "truncated": {"type": "boolean"},
+                "returned": count(),
+                "next_cursor": {"type": ["string", "null"]},
+            },
+            "required": ["count", "total_matches", "detail", "memories"],
+        }),
+        Tool::Inject => json!({
+            "type": "object",
+            "properties": {
+                "count": count(), "total_matches": count(), "detail": detail,
+                "included": count(),
+                "context": {"type": "string"},
+                "memories": {"type": "array", "items": memory()},
+                "scores": {"type": "array", "items": {"type": "number"}},
+                "ranked_by": {"type": "string"},
+                "warning": {"type": "string"},
+                "truncated": {"type": "boolean"},
+                "returned": count(),
+            },
+            "required": ["count", "total_matches", "detail"],
+        }),
+        Tool::Get => json!({
+            "type": "object",
+            "properties": {"id": {"type": "string"}, "status": status(), "memory": memory()},
+            "required": ["id", "status", "memory"],
+        }),
+        Tool::Capture | Tool::Update => {
+            let done = if tool == Tool::Capture { "captured" } else { "updated" };
+            json!({
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"}, "status": status(), done: {"type": "boolean"},
+                    "detail": detail, "note": {"type": "string"}, "memory": memory(),
+                },
+                "required": ["id", "status", done, "memory"],
+            })
+        }
+        Tool::Delete => json!({
+            "type": "object",
+            "properties": {"id": {"type": "string"}, "deleted": {"type": "boolean"}},
+            "required": ["id", "deleted"],
+        }),
+    }
+}
+
+/// f19: every tool states its effects.
+fn annotations(tool: Tool) -> Value {
+    let (reads, destroys, again) = match tool {
+        Tool::Capture => (false, false, false),
+        Tool::Update | Tool::Delete => (false, true, true),
+        _ => (true, false, true),
+    };
+    json!({
+        "readOnlyHint": reads,
+        "destructiveHint": destroys,
+        "idempotentHint": again,
+        "openWorldHint": false,
+    })
+}
+
+fn status() -> Value {
+    json!({"type": "string", "enum": ["active", "archived", "superseded", "deleted"]})
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn object(description: &str) -> Value {
+    json!({"type": "object", "description": description})
+}
+
+fn objects(description: &str) -> Value {
+    json!({"type": "array", "items": {"type": "object"}, "description": description})
+}

@@ -1,0 +1,444 @@
+//! Tool handlers: run a tool call, and deliver its result.
+
+use atlatl_memory::{
+    Filter, MAX_HITS, RankPosition, RecallRequest, SearchRequest, SearchResults, StoreError,
+};
+use chrono::{DateTime, Utc};
+use lro::Call;
+use lro::mcp::Disposition;
+use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
+use mif::{Detail, Memory, MemoryId, Status};
+
+use super::response::ToolError;
+use crate::cursor::{self, CursorPosition};
+use crate::event::ServerEventKind;
+use crate::handshake::ClientInfo;
+use crate::server::{Delivery, ServerInner};
+use crate::tools::Tool;
+use crate::tools::arguments::{ArgumentError, Arguments};
+use crate::tools::response::{MemorySet, ToolResponse, tool_result};
+use crate::trace::{DELIVERY, RequestSpan, STORE};
+
+/// Spec A5: the default number of memories per page.
+const DEFAULT_PAGE_LEN: usize = 50;
+/// The default token budget of a context.
+const DEFAULT_BUDGET_TOKENS: u64 = 4000;
+/// The note of a response without the content of a memory.
+const SHORTENED_NOTE: &str = "stored whole; get_memory returns the fields left out here";
+
+/// The parts of a call that delivery and cursor need.
+struct CallInfo {
+    tool: Tool,
+    query: Option<String>,
+    detail: Detail,
+    /// The arguments that a cursor is bound to.
+    cursor_scope: String,
+    page: PageKind,
+}
+
+/// Whether a call begins a listing or continues one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageKind {
+    First,
+    /// The call has a cursor.
+    Continuation,
+}
+
+impl ServerInner {
+    /// Returns the `result` of calling `tool` with `arguments`, in the form of the older protocol
+    /// generation. Blocking.
+    pub(crate) fn call(
+        &self,
+        tool: Tool,
+        arguments: &str,
+        client: ClientInfo,
+        correlation: &str,
+        span: &RequestSpan,
+    ) -> String {
+        match self.answer(tool, arguments, client, correlation, span) {
+            Ok((answer, info)) => {
+                let result = self.deliver(tool, &answer, &info, client, span);
+                // Has no effect if another delivery was set before.
+                let whole = self.delivery(client) == Delivery::Whole;
+                span.say(DELIVERY, if whole { "whole" } else { "inline" });
+                result
+            }
+            Err(error) => {
+                span.fail(error.class());
+                error.to_result().result().to_string()
+            }
+        }
+    }
+
+    /// Spec T3: runs the tool, which knows nothing of the delivery of its result.
+    fn answer(
+        &self,
+        tool: Tool,
+        json: &str,
+        client: ClientInfo,
+        correlation: &str,
+        span: &RequestSpan,
+    ) -> Result<(ToolResponse, CallInfo), ToolError> {
+        let arguments = Arguments::read(json, tool.arguments())?;
+        let detail = match tool {
+            Tool::Get => arguments.detail(Detail::Full)?,
+            Tool::Inject => arguments.detail(Detail::Medium)?,
+            Tool::List | Tool::Recall | Tool::Search => arguments.detail(Detail::Light)?,
+            _ => Detail::Full,
+        };
+        let cursor = arguments.text("cursor").ok().flatten();
+        let info = CallInfo {
+            tool,
+            page: if cursor.is_some() { PageKind::Continuation } else { PageKind::First },
+            query: arguments.text("query").ok().flatten().map(str::to_owned),
+            detail,
+            cursor_scope: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
+        };
+        let now = self.now();
+        let part = span.part(STORE);
+        let answer = match tool {
+            Tool::List => self.list(&arguments, &info, client, now),
+            Tool::Recall | Tool::Search => self.search(tool, &arguments, &info, client, now),
+            Tool::Inject => self.context(&arguments, &info, now),
+            Tool::Capture => self.capture(arguments),
+            Tool::Get => self.get(&arguments, detail),
+            Tool::Update => self.update(arguments, now),
+            Tool::Delete => self.deleted(&arguments),
+        };
+        let answer = answer.inspect_err(|error| part.fail(error.class()))?;
+        drop(part);
+        if let ToolResponse::Memories(set) | ToolResponse::Context { set, .. } = &answer {
+            let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
+            span.say("atlatl.result.count", count);
+            span.say("atlatl.result.total_matches", total_matches);
+            let kind = ServerEventKind::MemoryRecalled { tool: tool.name(), count, total_matches };
+            self.events.publish(Some(correlation.to_owned()), kind);
+        }
+        Ok((answer, info))
+    }
+
+    /// Spec A2: the response is serialized and passes the interceptor. Spec A4: only a response
+    /// that was not replaced gets a cursor.
+    fn deliver(
+        &self,
+        tool: Tool,
+        answer: &ToolResponse,
+        info: &CallInfo,
+        client: ClientInfo,
+        span: &RequestSpan,
+    ) -> String {
+        let delivery = self.delivery(client);
+        let call = Call {
+            query: info.query.as_deref(),
+            detail: Some(detail_level(info.detail)),
+            ..Call::new(tool.name())
+        };
+        let intercepted = |result: &str| {
+            let interceptor =
+                self.interceptor.as_ref().filter(|_| delivery == Delivery::Offload)?;
+            let at = (self.clock)();
+            let instead = interceptor.instead(call, result, at)?;
+            let fate = match instead.fate {
+                Disposition::Stored => "stored",
+                _ => "truncated",
+            };
+            span.say(DELIVERY, fate);
+            // Only here it is clear that the result was stored.
+            let part = span.part_since("offload", at.now);
+            if instead.fate != Disposition::Stored {
+                part.fail("storage");
+            }
+            Some(instead.result)
+        };
+        match answer {
+            // The client of a write always needs its outcome, so the response is never replaced.
+            ToolResponse::WriteResult(json) => tool_result(json, None),
+            ToolResponse::Single(json) => {
+                let result = tool_result(json, None);
+                intercepted(&result).unwrap_or(result)
+            }
+            ToolResponse::Memories(set) => {
+                let next = set.next.as_ref();
+                // Spec A4: the first request decides. A continuation is never offloaded: a
+                // descriptor has no cursor, so the walk would end there.
+                if delivery == Delivery::Offload && info.page == PageKind::First {
+                    let result = tool_result(&set.json(None), None);
+                    if let Some(instead) = intercepted(&result) {
+                        return instead;
+                    }
+                    if next.is_none() {
+                        return result;
+                    }
+                }
+                let cursor = next
+                    .map(|place| {
+                        Ok(cursor::write(self.signer()?, &info.cursor_scope, place, self.now()))
+                    })
+                    .transpose();
+                match cursor {
+                    Ok(cursor) => {
+                        if cursor.is_some() {
+                            span.say(DELIVERY, "page");
+                        }
+                        tool_result(&set.json(cursor.as_deref()), None)
+                    }
+                    Err(error) => {
+                        let error = ToolError::Store(error);
+                        span.fail(error.class());
+                        error.to_result().result().to_string()
+                    }
+                }
+            }
+            // Spec A7: the size of the set decides. If it is stored the text is dropped, otherwise
+            // the set.
+            ToolResponse::Context { set, text, included } => {
+                if delivery == Delivery::Whole {
+                    return tool_result(&set.json(None), Some(text));
+                }
+                let whole = tool_result(&set.json(None), None);
+                intercepted(&whole)
+                    .unwrap_or_else(|| tool_result(&set.context_json(text, *included), Some(text)))
+            }
+        }
+    }
+
+    /// Returns the number of memories to fetch: the given limit, all, or a page.
+    fn limit(
+        &self,
+        arguments: &Arguments,
+        info: &CallInfo,
+        client: ClientInfo,
+    ) -> Result<usize, ArgumentError> {
+        let all = match (self.delivery(client), info.page) {
+            (Delivery::Offload | Delivery::Whole, PageKind::First) => MAX_HITS,
+            _ => DEFAULT_PAGE_LEN,
+        };
+        match arguments.number("limit")? {
+            None => Ok(all),
+            Some(0) => {
+                Err(ArgumentError::new("\"limit\" is 0", "Give 1 or more, or leave it out."))
+            }
+            Some(limit) => Ok(usize::try_from(limit).unwrap_or(MAX_HITS).min(MAX_HITS)),
+        }
+    }
+
+    /// Returns how many of `memories` a page holds. A continuation ends at the threshold, but holds
+    /// at least one memory, after which the next page begins.
+    fn page_len<'m>(
+        &self,
+        info: &CallInfo,
+        client: ClientInfo,
+        memories: impl ExactSizeIterator<Item = &'m Memory>,
+    ) -> usize {
+        let all = memories.len();
+        let Some(interceptor) = &self.interceptor else { return all };
+        if info.page == PageKind::First || self.delivery(client) == Delivery::Pages {
+            return all;
+        }
+        let tool = info.tool.name();
+        let lines = memories.map(|memory| memory.to_line(info.detail));
+        interceptor.offloader(tool).inline_prefix(Call::new(tool), lines).max(1).min(all)
+    }
+
+    fn place(
+        &self,
+        arguments: &Arguments,
+        info: &CallInfo,
+        now: DateTime<Utc>,
+    ) -> Result<Option<CursorPosition>, ToolError> {
+        let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
+        Ok(Some(cursor::read(self.signer()?, &info.cursor_scope, cursor, now)?))
+    }
+
+    fn list(
+        &self,
+        arguments: &Arguments,
+        info: &CallInfo,
+        client: ClientInfo,
+        now: DateTime<Utc>,
+    ) -> Result<ToolResponse, ToolError> {
+        let (filter, order) = (arguments.filter()?, arguments.order()?);
+        let after = match self.place(arguments, info, now)? {
+            Some(CursorPosition::Listing(position)) => Some(position),
+            _ => None,
+        };
+        let limit = self.limit(arguments, info, client)?;
+        let mut listed = self.store.list(&filter, order, after.as_ref(), limit, now)?;
+        let page_len = self.page_len(info, client, listed.memories.iter());
+        listed.more |= page_len < listed.memories.len();
+        listed.memories.truncate(page_len);
+        let total = if listed.more || after.is_some() {
+            self.store.count(&filter, now)?
+        } else {
+            listed.memories.len() as u64
+        };
+        let mut set = MemorySet::from_listing(&listed.memories, total, info.detail);
+        set.next = listed
+            .memories
+            .last()
+            .filter(|_| listed.more)
+            .map(|last| CursorPosition::Listing(order.position(last)));
+        Ok(ToolResponse::Memories(set))
+    }
+
+    /// `recall_memories` and `search_memories`. Without a query both list.
+    fn search(
+        &self,
+        tool: Tool,
+        arguments: &Arguments,
+        info: &CallInfo,
+        client: ClientInfo,
+        now: DateTime<Utc>,
+    ) -> Result<ToolResponse, ToolError> {
+        let query = arguments.query()?;
+        if query.trim().is_empty() {
+            return self.list(arguments, info, client, now);
+        }
+        let (after, now) = self.after(arguments, info, now)?;
+        let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, info, client)?));
+        let mut found = if tool == Tool::Recall {
+            let mut request = RecallRequest::new(query, now);
+            (request.filter, request.limit, request.after) = (filter, limit, after);
+            self.recall.found(&request)?
+        } else {
+            let mut request = SearchRequest::new(query, now);
+            (request.filter, request.limit, request.after) = (filter, limit, after);
+            request.mode = arguments.mode()?;
+            self.search.found(&request)?
+        };
+        let page_len = self.page_len(info, client, found.hits.iter().map(|hit| &hit.memory));
+        found.more |= page_len < found.hits.len();
+        found.hits.truncate(page_len);
+        Ok(search_response(&found, info.detail, now))
+    }
+
+    /// Returns the position after which the page begins, and the time of the first page.
+    fn after(
+        &self,
+        arguments: &Arguments,
+        info: &CallInfo,
+        now: DateTime<Utc>,
+    ) -> Result<(Option<RankPosition>, DateTime<Utc>), ToolError> {
+        Ok(match self.place(arguments, info, now)? {
+            Some(CursorPosition::Ranking { position, now }) => (Some(position), now),
+            _ => (None, now),
+        })
+    }
+
+    fn context(
+        &self,
+        arguments: &Arguments,
+        info: &CallInfo,
+        now: DateTime<Utc>,
+    ) -> Result<ToolResponse, ToolError> {
+        let mut request = RecallRequest::new(arguments.query()?, now);
+        request.filter = arguments.filter()?;
+        request.limit = arguments
+            .number("limit")?
+            .map(|limit| usize::try_from(limit).unwrap_or(MAX_HITS).clamp(1, MAX_HITS));
+        let budget = arguments.number("budget_tokens")?.unwrap_or(DEFAULT_BUDGET_TOKENS);
+        let context = self.prompt.context(&request, budget)?;
+        let set = MemorySet::from_results(&context.results, info.detail);
+        Ok(ToolResponse::Context { set, text: context.text, included: context.included })
+    }
+
+    fn capture(&self, arguments: Arguments) -> Result<ToolResponse, ToolError> {
+        arguments.required("content")?;
+        arguments.required("memory_type")?;
+        self.reserve_memory()?;
+        let memory = self.capture.capture(arguments.into_non_null(), self.moment())?;
+        self.notify_write(&memory.id);
+        Ok(self.write_response("captured", &memory))
+    }
+
+    fn get(&self, arguments: &Arguments, detail: Detail) -> Result<ToolResponse, ToolError> {
+        let id = arguments.id()?;
+        let memory = self.memory(&id)?.ok_or(ToolError::NotFound(id))?;
+        let (id, status) = (&memory.id, status(&memory));
+        let memory = memory.to_line(detail);
+        Ok(ToolResponse::Single(format!(
+            r#"{{"id":"{id}","status":"{status}","memory":{memory}}}"#
+        )))
+    }
+
+    fn update(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<ToolResponse, ToolError> {
+        let id = arguments.id()?;
+        // Null removes the field.
+        let memory = self.capture.update(&id, &arguments.into_map(), now)?;
+        let memory = memory.ok_or(ToolError::NotFound(id))?;
+        self.notify_write(&memory.id);
+        Ok(self.write_response("updated", &memory))
+    }
+
+    /// Builds the response to a write: id and status first, then the memory. The client has what it
+    /// sent, so a memory that is too large for a response is returned without its content.
+    fn write_response(&self, done: &str, memory: &Memory) -> ToolResponse {
+        let (id, status) = (&memory.id, status(memory));
+        let head = format!(r#"{{"id":"{id}","status":"{status}","{done}":true"#);
+        let threshold = match self.threshold_tokens {
+            0 => DEFAULT_OFFLOAD_THRESHOLD_TOKENS as u64,
+            tokens => u64::from(tokens),
+        };
+        let full = format!(r#"{head},"memory":{}}}"#, memory.to_line(Detail::Full));
+        if (self.estimate)(&full) <= threshold {
+            return ToolResponse::WriteResult(full);
+        }
+        let light = format!(
+            r#"{head},"detail":"light","note":"{SHORTENED_NOTE}","memory":{}}}"#,
+            memory.to_line(Detail::Light)
+        );
+        if (self.estimate)(&light) <= threshold {
+            return ToolResponse::WriteResult(light);
+        }
+        let least = format!(r#"{head},"note":"{SHORTENED_NOTE}","memory":{{"id":"{id}"}}}}"#);
+        ToolResponse::WriteResult(least)
+    }
+
+    fn deleted(&self, arguments: &Arguments) -> Result<ToolResponse, ToolError> {
+        let id = arguments.id()?;
+        let deleted = self.capture.delete(&id)?;
+        if deleted {
+            self.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
+        }
+        Ok(ToolResponse::WriteResult(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
+    }
+
+    /// Returns the memory with this id, unless it has expired.
+    pub(crate) fn memory(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+        let mut any = Filter::default();
+        any.status = None;
+        let now = self.now();
+        Ok(self.store.get(id)?.filter(|memory| any.admits(memory, now)))
+    }
+
+    /// Publishes a durable write, and wakes the embedding backfill.
+    pub(crate) fn notify_write(&self, id: &MemoryId) {
+        self.events.publish(None, ServerEventKind::MemoryCaptured { id: id.clone() });
+        if let Some(backfill) = &self.backfill {
+            backfill.notify();
+        }
+    }
+}
+
+/// Builds the response of a search at `now`, with the position of the next page.
+fn search_response(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> ToolResponse {
+    let mut set = MemorySet::from_results(found, detail);
+    set.next = found.hits.last().filter(|_| found.more).map(|last| {
+        let position = RankPosition { score: last.score, id: last.memory.id.clone() };
+        CursorPosition::Ranking { position, now }
+    });
+    ToolResponse::Memories(set)
+}
+
+/// Returns the status of a memory, which is active by default.
+fn status(memory: &Memory) -> Status {
+    memory.status.unwrap_or(Status::Active)
+}
+
+fn detail_level(detail: Detail) -> lro_core::Detail {
+    match detail {
+        Detail::Light => lro_core::Detail::Light,
+        Detail::Medium => lro_core::Detail::Medium,
+        _ => lro_core::Detail::Full,
+    }
+}

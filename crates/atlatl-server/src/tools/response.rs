@@ -1,0 +1,200 @@
+//! Tool responses, their serialization, and tool errors.
+
+use std::fmt::Write;
+
+use atlatl_memory::{RankedBy, SearchHit, SearchResults, StoreError};
+use lro::mcp::Called;
+use mif::{Detail, Memory, MemoryId};
+use serde_json::Value;
+
+use super::arguments::ArgumentError;
+use crate::cursor::CursorPosition;
+
+/// The result of a tool.
+#[derive(Debug)]
+pub(crate) enum ToolResponse {
+    /// One memory, as JSON.
+    Single(String),
+    /// The outcome of a write, as JSON below the response limit.
+    WriteResult(String),
+    /// Memories.
+    Memories(MemorySet),
+    /// Memories, and a text rendered from some of them.
+    Context { set: MemorySet, text: String, included: usize },
+}
+
+/// Memories with totals, ranking and pagination.
+#[derive(Debug)]
+pub(crate) struct MemorySet {
+    pub(crate) total_matches: u64,
+    pub(crate) detail: Detail,
+    pub(crate) lines: Vec<String>,
+    /// Empty if there was no query.
+    pub(crate) scores: Vec<f64>,
+    pub(crate) ranked_by: Option<RankedBy>,
+    pub(crate) warning: Option<String>,
+    /// The position of the next page, if there is one.
+    pub(crate) next: Option<CursorPosition>,
+}
+
+impl MemorySet {
+    /// Creates a set from a listing.
+    pub(crate) fn from_listing(memories: &[Memory], total_matches: u64, detail: Detail) -> Self {
+        Self {
+            total_matches,
+            detail,
+            lines: memories.iter().map(|memory| memory.to_line(detail)).collect(),
+            scores: Vec::new(),
+            ranked_by: None,
+            warning: None,
+            next: None,
+        }
+    }
+
+    /// Creates a set from search results.
+    pub(crate) fn from_results(results: &SearchResults, detail: Detail) -> Self {
+        let line = |hit: &SearchHit| hit.memory.to_line(detail);
+        let ranked = results.ranked_by != RankedBy::Time;
+        let scores = || results.hits.iter().map(|hit| hit.score).collect();
+        Self {
+            total_matches: results.total_matches,
+            detail,
+            lines: results.hits.iter().map(line).collect(),
+            scores: if ranked { scores() } else { Vec::new() },
+            ranked_by: Some(results.ranked_by),
+            warning: results.warning.clone(),
+            next: None,
+        }
+    }
+
+    /// Serializes as `structuredContent`. Memories are raw JSON whose numbers must not be rounded,
+    /// so the text is assembled by hand.
+    pub(crate) fn json(&self, next_cursor: Option<&str>) -> String {
+        let mut json = self.head();
+        json.push_str(r#","memories":["#);
+        for (n, line) in self.lines.iter().enumerate() {
+            if n > 0 {
+                json.push(',');
+            }
+            json.push_str(line);
+        }
+        json.push(']');
+        if !self.scores.is_empty() {
+            json.push_str(r#","scores":["#);
+            for (n, score) in self.scores.iter().enumerate() {
+                let comma = if n > 0 { "," } else { "" };
+                let _ = write!(json, "{comma}{}", Value::from(round_score(*score)));
+            }
+            json.push(']');
+        }
+        let _ = write!(json, r#","next_cursor":{}}}"#, Value::from(next_cursor));
+        json
+    }
+
+    /// Like [`json`](Self::json), with a text instead of the memories.
+    pub(crate) fn context_json(&self, text: &str, included: usize) -> String {
+        let mut json = self.head();
+        let context = Value::from(text);
+        let _ = write!(json, r#","included":{included},"context":{context}}}"#);
+        json
+    }
+
+    /// Returns the totals, which come first so that a truncated read has them (f03).
+    fn head(&self) -> String {
+        let mut json = format!(
+            r#"{{"count":{},"total_matches":{},"detail":"{}""#,
+            self.lines.len(),
+            self.total_matches,
+            self.detail
+        );
+        if let Some(ranked_by) = self.ranked_by {
+            let _ = write!(json, r#","ranked_by":"{}""#, ranked_by.as_str());
+        }
+        if let Some(warning) = &self.warning {
+            let _ = write!(json, r#","warning":{}"#, Value::from(warning.as_str()));
+        }
+        json
+    }
+}
+
+/// Rounds a score to its significant digits.
+fn round_score(score: f64) -> f64 {
+    (score * 10_000.0).round() / 10_000.0
+}
+
+/// Returns the `result` of `tools/call` with this `structuredContent`. The text is the same unless
+/// one is given.
+pub(crate) fn tool_result(structured: &str, text: Option<&str>) -> String {
+    let text = Value::from(text.unwrap_or(structured));
+    format!(r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured}}}"#)
+}
+
+/// Why a tool call failed.
+pub(crate) enum ToolError {
+    Arguments(ArgumentError),
+    NotFound(MemoryId),
+    /// The quota of memories is used up.
+    QuotaExceeded(u64),
+    Store(StoreError),
+}
+
+impl ToolError {
+    /// Returns the error class, which is part of the response.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Arguments(_) => "arguments",
+            Self::NotFound(_) => "not_found",
+            Self::QuotaExceeded(_) => "quota",
+            Self::Store(StoreError::Busy | StoreError::Unavailable(_)) => "unavailable",
+            Self::Store(_) => "storage",
+        }
+    }
+
+    /// Converts to an MCP tool result.
+    pub(crate) fn to_result(&self) -> Called {
+        let class = self.class();
+        match self {
+            Self::Arguments(error) => Called::error(class, &error.message, &error.hint),
+            Self::NotFound(id) => Called::error(
+                class,
+                &format!("there is no memory {id}"),
+                "recall_memories and list_memories give ids.",
+            ),
+            Self::QuotaExceeded(most) => Called::error(
+                class,
+                &format!("there are {most} memories, as many as there may be"),
+                "Delete some, or ask the server's administrator for a larger quota.",
+            ),
+            Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
+                Called::error(class, &error.to_string(), "Try again in a moment.")
+            }
+            Self::Store(error @ StoreError::Unsure(_)) => {
+                Called::error(class, &error.to_string(), "Look whether it is there first.")
+            }
+            // The error of an engine may contain paths, so only the top-level message is sent.
+            Self::Store(error) => Called::error(
+                class,
+                &error.to_string(),
+                "Nothing was stored. The server's own output says more.",
+            ),
+        }
+    }
+}
+
+impl From<ArgumentError> for ToolError {
+    fn from(error: ArgumentError) -> Self {
+        Self::Arguments(error)
+    }
+}
+
+impl From<StoreError> for ToolError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(error) => Self::Arguments(ArgumentError::new(
+                error.to_string(),
+                "Correct that field and call again; nothing was stored.",
+            )),
+            other => Self::Store(other),
+        }
+    }
+}
