@@ -33,7 +33,7 @@ pub(super) fn fields(filter: String, source: &Opened, crew: &Crew) -> Vec<Unknow
         }
         // What cannot be read says nothing about its names.
         let Ok(chunk) = chunk else { return Vec::new() };
-        for key in keys::of(&chunk) {
+        for key in keys::member_names(&chunk) {
             missing.retain(|name| *name != key);
             if known.len() < NAMES && !known.contains(&*key) {
                 known.insert(key.into_owned());
