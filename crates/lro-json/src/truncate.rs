@@ -80,7 +80,7 @@ impl Open {
     }
 }
 
-/// Tells names from values: in an object, the string after `{` or `,` is a name.
+/// Distinguishes names from values: in an object, the string after `{` or `,` is a name.
 #[derive(Default)]
 struct Names {
     objects: Vec<bool>,

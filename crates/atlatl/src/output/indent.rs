@@ -7,29 +7,3 @@ pub(crate) fn indent(json: &str) -> String {
     let _ = lro_json::write_pretty(json, &mut text);
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_lexeme_stays() {
-        let json = r#"{"a":[149.90,1e400,{}],"b":{"a\"}":"x, \\","a":[]},"c":[[]]}"#;
-        insta::assert_snapshot!(indent(json), @r#"
-        {
-          "a": [
-            149.90,
-            1e400,
-            {}
-          ],
-          "b": {
-            "a\"}": "x, \\",
-            "a": []
-          },
-          "c": [
-            []
-          ]
-        }
-        "#);
-    }
-}
