@@ -1,26 +1,28 @@
-//! Cell: one value of a record as a table shows it.
+//! A value of a record as a table cell, and as a sort key.
 
 use std::cmp::Ordering;
 
+use lro_json::LexemeKind;
+
 use crate::text::{harmless, unescape};
 
-/// More of a value than any screen shows in a cell.
+/// The longest part of a value, in bytes, that a cell shows.
 const CELL_BYTES: usize = 2048;
-/// How much of a text decides its place in the order.
+/// The longest part of a text, in bytes, that is compared.
 const KEY_BYTES: usize = 256;
 
-/// What a value is, as far as looks go.
+/// The kind of a value, as the table distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Number,
     Text,
-    /// `null`, `true` and `false`, and a value that is too far behind in a long record.
+    /// `null`, `true` and `false`, and a value beyond the part of a long record that is read.
     Word,
     /// An array or an object.
     Nested,
 }
 
-/// A value, fit to be shown on one line.
+/// A value on one line, without characters that control the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) kind: Kind,
@@ -28,12 +30,12 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A value as it is written in JSON.
+    /// The cell of a JSON value.
     pub(crate) fn of_json(value: &[u8]) -> Self {
-        let kind = match value.first() {
-            Some(b'-' | b'0'..=b'9') => Kind::Number,
-            Some(b'"') => Kind::Text,
-            Some(b'{' | b'[') => Kind::Nested,
+        let kind = match LexemeKind::from_first_byte(value) {
+            Some(LexemeKind::Number) => Kind::Number,
+            Some(LexemeKind::String) => Kind::Text,
+            Some(LexemeKind::Object | LexemeKind::Array) => Kind::Nested,
             _ => Kind::Word,
         };
         let head = &value[..value.len().min(CELL_BYTES)];
@@ -52,10 +54,10 @@ impl Cell {
     }
 }
 
-/// What a value is sorted by.
+/// The sort key of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Key {
-    /// Its size, and by how much an integer is more than that.
+    /// The nearest double, and the difference of an integer to it.
     Number(f64, i64),
     Text(Box<str>),
     /// No value, or `null`: last in either direction.
@@ -63,13 +65,14 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// Of a value as it is written in JSON.
+    /// The key of a JSON value.
     pub(crate) fn of_json(value: Option<&[u8]>) -> Self {
         let Some(value) = value else { return Self::Missing };
         let head = &value[..value.len().min(KEY_BYTES)];
-        match value.first() {
-            None | Some(b'n') => Self::Missing,
-            Some(b'-' | b'0'..=b'9') => {
+        match LexemeKind::from_first_byte(value) {
+            Some(LexemeKind::Null) => Self::Missing,
+            _ if value.is_empty() => Self::Missing,
+            Some(LexemeKind::Number) => {
                 let text = str::from_utf8(value).unwrap_or_default();
                 let Ok(number) = text.parse::<f64>() else { return Self::Missing };
                 // Ids and times are often longer than what a float holds.
@@ -77,7 +80,7 @@ impl Key {
                 let rest = text.parse::<i128>().map_or(0, |exact| exact - number as i128);
                 Self::Number(number, i64::try_from(rest).unwrap_or(0))
             }
-            Some(b'"') => {
+            Some(LexemeKind::String) => {
                 let inner = if head.len() == value.len() {
                     head.strip_suffix(b"\"").unwrap_or(head)
                 } else {
@@ -90,16 +93,17 @@ impl Key {
         }
     }
 
-    /// What it takes in memory beside itself.
+    /// The bytes that the key takes on the heap.
     pub(crate) fn heap(&self) -> usize {
         match self {
-            // What an allocation takes at least, and beside its bytes.
+            // The overhead of an allocation.
             Self::Text(text) => text.len() + 16,
             _ => 0,
         }
     }
 
-    /// Numbers by their size, before texts by their letters, case ignored; what is missing last.
+    /// Numbers by size, then texts without regard to case; missing values are last in both
+    /// directions.
     pub(crate) fn compare(&self, other: &Self, descending: bool) -> Ordering {
         let rank = |key: &Self| match key {
             Self::Number(..) => 0,
@@ -124,17 +128,17 @@ mod tests {
 
     #[test]
     fn values_are_shown_as_they_are_written_and_texts_without_quotes() {
-        let shown = |json: &str| {
+        let cell = |json: &str| {
             let cell = Cell::of_json(json.as_bytes());
             (cell.kind, cell.text)
         };
-        assert_eq!(shown("149.90"), (Kind::Number, "149.90".to_owned()));
-        assert_eq!(shown(r#""a\n\u001b[2J""#), (Kind::Text, "a\\n<U+001B>[2J".to_owned()));
-        assert_eq!(shown(r#""""#), (Kind::Text, String::new()));
-        assert_eq!(shown("\""), (Kind::Text, String::new()));
-        assert_eq!(shown("null"), (Kind::Word, "null".to_owned()));
-        assert_eq!(shown(r#"{"a":1}"#), (Kind::Nested, r#"{"a":1}"#.to_owned()));
-        assert!(shown(&format!("\"{}\"", "x".repeat(5000))).1.ends_with('…'));
+        assert_eq!(cell("149.90"), (Kind::Number, "149.90".to_owned()));
+        assert_eq!(cell(r#""a\n\u001b[2J""#), (Kind::Text, "a\\n<U+001B>[2J".to_owned()));
+        assert_eq!(cell(r#""""#), (Kind::Text, String::new()));
+        assert_eq!(cell("\""), (Kind::Text, String::new()));
+        assert_eq!(cell("null"), (Kind::Word, "null".to_owned()));
+        assert_eq!(cell(r#"{"a":1}"#), (Kind::Nested, r#"{"a":1}"#.to_owned()));
+        assert!(cell(&format!("\"{}\"", "x".repeat(5000))).1.ends_with('…'));
     }
 
     #[test]

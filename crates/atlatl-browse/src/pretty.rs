@@ -1,25 +1,26 @@
-//! A record spread over rows of a given width, with every lexeme as it is.
+//! Pretty printing of a record into rows of a given width, with every lexeme as it is.
 
+use lro_json::PrettyTokens;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::text::{CUT, harmless};
 
-/// More rows than anybody scrolls through; a record of nothing but brackets would make millions.
-const MOST_ROWS: usize = 100_000;
+/// The most rows of a record; one of nothing but brackets would make millions.
+const MAX_ROWS: usize = 100_000;
 
-/// However deep a value lies, its row begins no farther to the right.
-const DEEPEST: usize = 80;
-/// Rows of a document that is read as text: as long as any value that is looked at.
-const UNBROKEN: usize = 1 << 16;
+/// The widest indentation, in columns.
+const MAX_INDENTATION: usize = 80;
+/// The width of rows, in columns, of a document that is read as text.
+const DOCUMENT_WIDTH: usize = 1 << 16;
 
-/// Spreads a JSON document over lines, every lexeme as it is; nothing where that makes too many.
+/// Spreads a JSON document over lines, every lexeme as it is; `None` where that makes too many.
 pub fn spread(json: &str) -> Option<String> {
-    let rows = rows(json, UNBROKEN);
-    (rows.len() <= MOST_ROWS).then(|| rows.join("\n"))
+    let rows = rows(json, DOCUMENT_WIDTH);
+    (rows.len() <= MAX_ROWS).then(|| rows.join("\n"))
 }
 
-/// Rows being filled.
+/// The rows that are complete, and the one being filled.
 struct Rows {
     done: Vec<String>,
     row: String,
@@ -33,7 +34,7 @@ pub(crate) fn rows(record: &str, width: usize) -> Vec<String> {
     Rows::filled(width, |rows| rows.json(record))
 }
 
-/// Wraps a line of text, every character of it as it is: it may look like the beginning of JSON.
+/// Wraps a line of text, which may look like JSON and is not parsed.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     Rows::filled(width, |rows| rows.add(&harmless(text)))
 }
@@ -48,62 +49,20 @@ impl Rows {
     }
 
     fn json(&mut self, json: &str) {
-        // The same value, with nothing in it that steers the terminal.
+        // The same value, without characters that control the terminal.
         let json = lro_core::escape_hidden(json);
-        let bytes = json.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() && self.done.len() < MOST_ROWS {
-            let from = at;
-            at += 1;
-            match bytes[from] {
-                b'{' | b'[' => {
-                    self.add(&json[from..at]);
-                    if let Some(b'}' | b']') = bytes.get(at) {
-                        self.add(&json[at..=at]);
-                        at += 1;
-                    } else {
-                        self.depth += 1;
-                        self.line();
-                    }
-                }
-                b'}' | b']' => {
-                    self.depth = self.depth.saturating_sub(1);
-                    self.line();
-                    self.add(&json[from..at]);
-                }
-                b',' => {
-                    self.add(",");
-                    self.line();
-                }
-                b':' => self.add(": "),
-                b' ' | b'\t' | b'\n' | b'\r' => {}
-                b'"' => {
-                    while let Some(i) = memchr::memchr2(b'"', b'\\', &bytes[at..]) {
-                        at += i + 1;
-                        if bytes[at - 1] == b'"' {
-                            break;
-                        }
-                        at += 1;
-                        if at >= bytes.len() {
-                            break;
-                        }
-                    }
-                    let end = if bytes.get(at - 1) == Some(&b'"') && at > from + 1 {
-                        at
-                    } else {
-                        bytes.len()
-                    };
-                    at = end;
-                    self.add(&harmless(json.get(from..end).unwrap_or_default()));
-                }
-                _ => {
-                    let ends = |b: &u8| {
-                        matches!(b, b',' | b':' | b'}' | b']' | b'{' | b'[' | b'"')
-                            || b.is_ascii_whitespace()
-                    };
-                    at = bytes[from..].iter().position(ends).map_or(bytes.len(), |i| from + i);
-                    self.add(&harmless(&json[from..at]));
-                }
+        for token in PrettyTokens::new(&json) {
+            if self.done.len() >= MAX_ROWS {
+                break;
+            }
+            if token.break_before {
+                self.depth = token.depth;
+                self.line();
+            }
+            self.add(&harmless(token.text));
+            if token.break_after {
+                self.depth = token.depth;
+                self.line();
             }
         }
     }
@@ -113,7 +72,7 @@ impl Rows {
         for piece in text.graphemes(true) {
             let columns = piece.width();
             if self.used + columns > self.width && self.used > self.indentation() {
-                if self.done.len() >= MOST_ROWS {
+                if self.done.len() >= MAX_ROWS {
                     return;
                 }
                 self.line();
@@ -123,9 +82,9 @@ impl Rows {
         }
     }
 
-    /// However deep a value lies, most of a row is left for it.
+    /// Leaves most of a row for the value, however deep it is nested.
     fn indentation(&self) -> usize {
-        (self.depth * 2).min(self.width / 3).min(DEEPEST)
+        (self.depth * 2).min(self.width / 3).min(MAX_INDENTATION)
     }
 
     fn line(&mut self) {
@@ -135,7 +94,7 @@ impl Rows {
     }
 
     fn end(&mut self) {
-        if self.done.len() >= MOST_ROWS {
+        if self.done.len() >= MAX_ROWS {
             CUT.clone_into(&mut self.row);
         }
         self.line();
@@ -171,7 +130,7 @@ mod tests {
     #[test]
     fn a_record_of_brackets_ends_before_the_memory_does() {
         let rows = rows(&"[1,".repeat(1 << 20), 80);
-        assert_eq!(rows.len(), MOST_ROWS + 1);
+        assert_eq!(rows.len(), MAX_ROWS + 1);
         assert_eq!(rows.last().unwrap(), "…");
     }
 
@@ -184,9 +143,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_all_rows_fit(text in "[\\[{\"\\\\a:, 字\\]}]{0,30}", room in 2_usize..20) {
-            let rows = rows(&text, room);
-            prop_assert!(rows.iter().all(|row| width(row) <= room));
+        fn nothing_is_lost_and_all_rows_fit(text in "[\\[{\"\\\\a:, 字\\]}]{0,30}", columns in 2_usize..20) {
+            let rows = rows(&text, columns);
+            prop_assert!(rows.iter().all(|row| width(row) <= columns));
             let plain = |text: &str| text.replace([' ', '\t'], "");
             prop_assert_eq!(plain(&rows.concat()), plain(&text));
         }

@@ -1,39 +1,42 @@
-//! Outline: where the members of a JSON document lie that does not fit into memory.
+//! The byte ranges of the values in a JSON document that does not fit into memory.
 //!
-//! Only what is asked for is looked into: the outline of a message with a gigabyte of text in it is
-//! a handful of ranges.
+//! The outline holds only the containers that the caller enters: for a message with a gigabyte of
+//! text it is a handful of ranges.
 
 use std::ops::Range;
 
 use crate::payload::{Payload, Unreadable};
-use lro_json::{Events, Kind, Scanner, decode};
+use lro_json::{Scanner, TokenKind, TokenVisitor, decode};
 
-/// Of a container's members no more are kept.
-const MEMBERS_CAP: usize = 10_000;
+/// The most members of a container that an outline holds.
+const MAX_MEMBERS: usize = 10_000;
 
-/// How much is scanned at once.
-const PIECE: usize = 1 << 20;
+/// The bytes that are scanned at once.
+const PIECE_LEN: usize = 1 << 20;
 
-/// A value and, where it was looked into, what it holds.
+/// A value and, where it was entered, the values in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Node {
-    /// Its name; empty for the root and for elements of an array.
+    /// The name of the member; empty for the root and for elements of an array.
     pub name: String,
-    /// Where it lies, the quotes or brackets included.
+    /// The range of its bytes, quotes or brackets included.
     pub range: Range<u64>,
-    /// What it is.
-    pub form: Form,
-    /// What it holds, where it was looked into.
+    /// The kind of the value.
+    pub form: OutlineKind,
+    /// Its members or elements, where it was entered.
     pub children: Vec<Node>,
-    /// Whether it holds more than that.
+    /// Whether it has more members or elements than these.
     pub cut: bool,
 }
 
-/// What a value is.
+// The name before the rename, until its users follow.
+pub use OutlineKind as Form;
+
+/// The kind of a value in an outline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Form {
+pub enum OutlineKind {
     /// A string, with its text where that is short.
     String(Option<String>),
     /// An array.
@@ -45,9 +48,9 @@ pub enum Form {
 }
 
 impl Node {
-    /// The outline of `payload`. `enter` says of a path of names whether to look inside; the path of
-    /// the root is empty, and elements of an array have empty names. `None` where it is not one JSON
-    /// document, or several.
+    /// Scans `payload`. `enter` decides for a path of names whether the container is entered; the
+    /// path of the root is empty, and elements of an array have empty names. `None` where the
+    /// payload is not exactly one JSON document.
     pub fn parse(
         payload: &dyn Payload,
         enter: impl Fn(&[&str]) -> bool,
@@ -62,11 +65,10 @@ impl Node {
                 break;
             }
             at += chunk.len() as u64;
-            for piece in chunk.chunks(PIECE) {
+            for piece in chunk.chunks(PIECE_LEN) {
                 if scanner.feed(piece, &mut builder).is_err() {
                     return Ok(None);
                 }
-                // Documents on lines of their own: the rest decides nothing.
                 if builder.done.len() > 1 {
                     return Ok(None);
                 }
@@ -74,19 +76,19 @@ impl Node {
         }
         let ended = scanner.finish(&mut builder).is_ok();
         let mut done = builder.done;
-        // Several documents on lines of their own are no document.
+        // Several documents on lines of their own are not one document.
         Ok(if ended && done.len() == 1 { done.pop() } else { None })
     }
 
-    /// The member called `name`; the last one, as most readers have it.
+    /// The member `name`; of duplicates the last one, as most parsers have it.
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.children.iter().rev().find(|child| child.name == name)
     }
 
-    /// The text of the member called `name`, where it is a short string.
+    /// The text of the member `name`, where it is a short string.
     pub fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.form {
-            Form::String(text) => text.as_deref(),
+            OutlineKind::String(text) => text.as_deref(),
             _ => None,
         }
     }
@@ -94,11 +96,11 @@ impl Node {
 
 struct Builder<F> {
     enter: F,
-    /// The containers that are being looked into.
+    /// The open containers that were entered, and the value being read.
     open: Vec<Node>,
     /// The name of the value that comes next.
     name: Option<String>,
-    /// Containers open that are not looked into.
+    /// The number of open containers that were not entered.
     skipped: usize,
     done: Vec<Node>,
 }
@@ -115,24 +117,24 @@ impl<F: Fn(&[&str]) -> bool> Builder<F> {
 
     fn close(&mut self, node: Node) {
         match self.open.last_mut() {
-            Some(parent) if parent.children.len() >= MEMBERS_CAP => parent.cut = true,
+            Some(parent) if parent.children.len() >= MAX_MEMBERS => parent.cut = true,
             Some(parent) => parent.children.push(node),
-            // One is all that is asked for, two are enough to see that there are more.
+            // Two documents are enough to see that there is more than one.
             None if self.done.len() < 2 => self.done.push(node),
             None => {}
         }
     }
 }
 
-impl<F: Fn(&[&str]) -> bool> Events for Builder<F> {
-    fn begin(&mut self, kind: Kind, at: u64, _: usize) {
+impl<F: Fn(&[&str]) -> bool> TokenVisitor for Builder<F> {
+    fn begin(&mut self, kind: TokenKind, at: u64, _: usize) {
         let form = match kind {
-            Kind::Array => Form::Array,
-            Kind::Object => Form::Object,
-            Kind::String => Form::String(None),
-            _ => Form::Other,
+            TokenKind::Array => OutlineKind::Array,
+            TokenKind::Object => OutlineKind::Object,
+            TokenKind::String => OutlineKind::String(None),
+            _ => OutlineKind::Other,
         };
-        let container = matches!(form, Form::Array | Form::Object);
+        let container = matches!(form, OutlineKind::Array | OutlineKind::Object);
         if self.skipped > 0 {
             self.skipped += usize::from(container);
             return;
@@ -145,9 +147,9 @@ impl<F: Fn(&[&str]) -> bool> Events for Builder<F> {
         self.open.push(node);
     }
 
-    fn end(&mut self, kind: Kind, end: u64, _: usize, lexeme: Option<&[u8]>) {
+    fn end(&mut self, kind: TokenKind, end: u64, _: usize, lexeme: Option<&[u8]>) {
         if self.skipped > 0 {
-            if matches!(kind, Kind::Array | Kind::Object) {
+            if matches!(kind, TokenKind::Array | TokenKind::Object) {
                 self.skipped -= 1;
             }
             if self.skipped > 0 {
@@ -156,7 +158,7 @@ impl<F: Fn(&[&str]) -> bool> Events for Builder<F> {
         }
         let Some(mut node) = self.open.pop() else { return };
         node.range.end = end;
-        if let Form::String(text) = &mut node.form {
+        if let OutlineKind::String(text) = &mut node.form {
             *text = lexeme.and_then(decode).map(std::borrow::Cow::into_owned);
         }
         self.close(node);
@@ -164,7 +166,7 @@ impl<F: Fn(&[&str]) -> bool> Events for Builder<F> {
 
     fn key(&mut self, lexeme: Option<&[u8]>) {
         if self.skipped == 0 {
-            // A name too long to be kept is none that anybody asks for.
+            // No caller looks for a name that is too long for the scanner.
             let text = lexeme.and_then(decode).map(std::borrow::Cow::into_owned);
             self.name = Some(text.unwrap_or_else(|| "\u{0}".to_owned()));
         }

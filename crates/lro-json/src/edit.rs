@@ -5,53 +5,53 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::object::Object;
+use crate::members::Object;
 
-/// Puts the members of `patch` into the object `json`, objects into objects and anything else in
-/// place of what was there; `None` where `json` is no object.
+/// Merges the members of `patch` into the object `json`: objects into objects, other values replace
+/// the ones there. `None` where `json` is no object.
 pub fn merge(json: &str, patch: &Value) -> Option<String> {
     let mut edits = Edits::new(json);
     edits.merge(json, patch.as_object()?)?;
     Some(edits.applied().into_owned())
 }
 
-/// Changes to one text, made all at once.
+/// A list of changes to one text, applied together.
 #[derive(Debug)]
 pub struct Edits<'a> {
     text: &'a str,
-    /// Ranges that do not overlap, and what stands there afterwards.
+    /// Ranges that do not overlap, and their new text.
     changes: Vec<(Range<usize>, String)>,
 }
 
 impl<'a> Edits<'a> {
-    /// No changes to `text` yet.
+    /// An empty list of changes to `text`.
     pub fn new(text: &'a str) -> Self {
         Self { text, changes: Vec::new() }
     }
 
-    /// Whether nothing is changed.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Puts `new` in place of `part`, which must be a piece of the text.
+    /// Replaces `part`, which must be a slice of the text, by `new`.
     pub fn replace(&mut self, part: &str, new: impl Into<String>) {
         let range = self.range(part);
         self.changes.push((range, new.into()));
     }
 
-    /// Puts `json` as the last member `name` into `object`, which must be a piece of the text.
+    /// Adds `json` as the last member `name` of `object`, which must be a slice of the text.
     pub fn add_member(&mut self, object: &str, name: &str, json: &str) {
         let name = Value::from(name);
         self.add(object, b'{', &format!("{name}:{json}"));
     }
 
-    /// Puts `json` as the last element into `array`, which must be a piece of the text.
+    /// Adds `json` as the last element of `array`, which must be a slice of the text.
     pub fn add_element(&mut self, array: &str, json: &str) {
         self.add(array, b'[', json);
     }
 
-    /// Puts the members of `patch` into `object`, which must be a piece of the text.
+    /// Merges the members of `patch` into `object`, which must be a slice of the text.
     pub fn merge(&mut self, object: &str, patch: &Map<String, Value>) -> Option<()> {
         let members = Object::read(object)?;
         for (name, value) in patch {
@@ -71,7 +71,7 @@ impl<'a> Edits<'a> {
         if self.changes.is_empty() {
             return Cow::Borrowed(self.text);
         }
-        // Stable: what is added at one place stays in the order it was added.
+        // Stable: additions at one place keep their order.
         self.changes.sort_by_key(|(range, _)| range.start);
         let added: usize = self.changes.iter().map(|(_, new)| new.len()).sum();
         let removed: usize = self.changes.iter().map(|(range, _)| range.len()).sum();
@@ -87,7 +87,7 @@ impl<'a> Edits<'a> {
     }
 
     fn add(&mut self, container: &str, open: u8, json: &str) {
-        // A line break behind it is no part of it.
+        // A line break behind the container is not part of it.
         let container = container.trim_matches([' ', '\t', '\r', '\n']);
         let Range { start, end } = self.range(container);
         let inside = container.get(1..container.len().saturating_sub(1)).unwrap_or_default();
@@ -98,13 +98,13 @@ impl<'a> Edits<'a> {
         self.changes.push((end - 1..end - 1, format!("{comma}{json}")));
     }
 
-    /// Where `part` lies in the text.
+    /// The range of `part` in the text.
     fn range(&self, part: &str) -> Range<usize> {
         let start = (part.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
         let range = start..start.wrapping_add(part.len());
         assert!(
             range.end <= self.text.len() && start <= range.end,
-            "only a piece of the text itself can be changed"
+            "only a slice of the text itself can be changed"
         );
         range
     }

@@ -1,29 +1,67 @@
-//! JSON lexemes, compared and decoded without building values.
+//! Lexemes of JSON: their kinds, splitting and comparison, without building values.
 
-use std::borrow::Cow;
+use crate::SyntaxError;
+use crate::cursor::{is_space, string_end};
+use crate::unescape::decode;
 
-/// The text that a string lexeme (quotes excluded) stands for; `None` when it cannot be UTF-8, as
-/// with a lone surrogate.
-pub fn decode(lexeme: &[u8]) -> Option<Cow<'_, str>> {
-    if !lexeme.contains(&b'\\') {
-        return std::str::from_utf8(lexeme).ok().map(Cow::Borrowed);
+/// The kind of a value, from its lexeme alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LexemeKind {
+    /// `null`
+    Null,
+    /// `false`
+    False,
+    /// `true`
+    True,
+    /// A number.
+    Number,
+    /// `"…"`
+    String,
+    /// `[…]`
+    Array,
+    /// `{…}`
+    Object,
+}
+
+impl LexemeKind {
+    /// The kind that the first byte of `lexeme` promises; the rest of it is not looked at.
+    #[inline]
+    pub fn from_first_byte(lexeme: &[u8]) -> Option<Self> {
+        Some(match lexeme.first()? {
+            b'"' => Self::String,
+            b'{' => Self::Object,
+            b'[' => Self::Array,
+            b'-' | b'0'..=b'9' => Self::Number,
+            b'n' => Self::Null,
+            b't' => Self::True,
+            b'f' => Self::False,
+            _ => return None,
+        })
     }
-    let mut quoted = Vec::with_capacity(lexeme.len() + 2);
-    quoted.push(b'"');
-    quoted.extend_from_slice(lexeme);
-    quoted.push(b'"');
-    serde_json::from_slice::<String>(&quoted).ok().map(Cow::Owned)
+
+    /// The kind of `lexeme`. `null`, `true` and `false` must be spelled out; strings, numbers and
+    /// containers are recognized by their first byte.
+    #[inline]
+    pub fn from_lexeme(lexeme: &[u8]) -> Result<Self, SyntaxError> {
+        let kind = Self::from_first_byte(lexeme).filter(|kind| match kind {
+            Self::Null => lexeme == b"null",
+            Self::True => lexeme == b"true",
+            Self::False => lexeme == b"false",
+            _ => true,
+        });
+        kind.ok_or(SyntaxError { offset: 0 })
+    }
 }
 
-/// `text` as a JSON string, quotes included.
-pub fn encode(text: &str) -> String {
-    // A &str always serializes; the fallback keeps the function total.
-    serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
+/// The inside of a string lexeme, quotes excluded; `None` for other kinds.
+#[inline]
+pub fn string_inside(lexeme: &[u8]) -> Option<&[u8]> {
+    lexeme.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Whether two valid JSON texts say the same, lexeme by lexeme: white space aside, and with a
-/// string's escapes resolved (`"\u00e9"` is `"é"`). Numbers must be spelled alike and members must
-/// stand in the same order; anything else counts as saying something different.
+/// Whether two valid JSON texts have the same lexemes, apart from white space and with the escapes
+/// of strings resolved (`"\u00e9"` equals `"é"`). Numbers must be spelled alike, and members must
+/// have the same order.
 pub fn same_lexemes(one: &[u8], other: &[u8]) -> bool {
     let (mut one, mut other) = (Lexemes(one), Lexemes(other));
     loop {
@@ -36,10 +74,7 @@ pub fn same_lexemes(one: &[u8], other: &[u8]) -> bool {
 }
 
 fn same_string(a: &[u8], b: &[u8]) -> bool {
-    fn inside(lexeme: &[u8]) -> Option<&[u8]> {
-        lexeme.strip_prefix(b"\"")?.strip_suffix(b"\"")
-    }
-    let (Some(a), Some(b)) = (inside(a), inside(b)) else { return false };
+    let (Some(a), Some(b)) = (string_inside(a), string_inside(b)) else { return false };
     (a.contains(&b'\\') || b.contains(&b'\\'))
         && matches!((decode(a), decode(b)), (Some(a), Some(b)) if a == b)
 }
@@ -49,21 +84,19 @@ pub fn trim_start(text: &[u8]) -> &[u8] {
     &text[text.iter().take_while(|byte| is_space(**byte)).count()..]
 }
 
-/// Whether JSON takes the byte for white space; a form feed is none.
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
-}
-
-/// Splits valid JSON into its lexemes, and anything else into pieces that are never empty.
+/// Splits valid JSON into its lexemes, and other text into pieces that are never empty.
+///
+/// A string without its closing quote is one lexeme up to the end of the text.
 pub struct Lexemes<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Lexemes<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = trim_start(self.0);
         let length = match rest.first()? {
-            b'"' => string_length(rest),
+            b'"' => string_end(rest, 0).unwrap_or(rest.len()),
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
             _ => rest
                 .iter()
@@ -74,18 +107,6 @@ impl<'a> Iterator for Lexemes<'a> {
         self.0 = rest;
         Some(lexeme)
     }
-}
-
-fn string_length(text: &[u8]) -> usize {
-    let mut i = 1;
-    while i < text.len() {
-        match text[i] {
-            b'"' => return i + 1,
-            b'\\' => i += 2,
-            _ => i += 1,
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]
@@ -127,13 +148,32 @@ mod tests {
         for byte in 0..=u8::MAX {
             assert!(Lexemes(&[byte, b'x', byte]).count() <= 3, "{byte}");
         }
+        for cut in ["\"a", "\"a\\", "\"a\\\"", "\"\\\"a, b"] {
+            assert_eq!(Lexemes(cut.as_bytes()).collect::<Vec<_>>(), [cut.as_bytes()], "{cut}");
+        }
     }
 
     #[test]
-    fn decoding_resolves_escapes_and_refuses_lone_surrogates() {
-        assert_eq!(decode(br"a\n\u00e9").as_deref(), Some("a\n\u{e9}"));
-        assert_eq!(decode(br"\ud83d\ude00").as_deref(), Some("\u{1F600}"));
-        assert_eq!(decode(br"\ud83d"), None);
-        assert_eq!(decode(b"\xff"), None);
+    fn kinds_are_those_of_serde() {
+        use serde_json::Value;
+        for lexeme in ["null", "true", "false", "-1", "0", "\"\"", "[]", "{}"] {
+            let expected = match serde_json::from_str(lexeme).unwrap() {
+                Value::Null => LexemeKind::Null,
+                Value::Bool(true) => LexemeKind::True,
+                Value::Bool(false) => LexemeKind::False,
+                Value::Number(_) => LexemeKind::Number,
+                Value::String(_) => LexemeKind::String,
+                Value::Array(_) => LexemeKind::Array,
+                Value::Object(_) => LexemeKind::Object,
+            };
+            assert_eq!(LexemeKind::from_lexeme(lexeme.as_bytes()), Ok(expected), "{lexeme}");
+            assert_eq!(LexemeKind::from_first_byte(lexeme.as_bytes()), Some(expected), "{lexeme}");
+        }
+        for lexeme in ["", "nul", "nulll", "True", "+1", ":", ".5"] {
+            assert!(LexemeKind::from_lexeme(lexeme.as_bytes()).is_err(), "{lexeme}");
+        }
+        assert_eq!(string_inside(br#""a\"""#), Some(&br#"a\""#[..]));
+        assert_eq!(string_inside(b"\""), None);
+        assert_eq!(string_inside(b"1"), None);
     }
 }

@@ -1,19 +1,20 @@
 //! A push scanner that validates JSON and reports the byte ranges of its values.
 //!
-//! Chunks of any size go in, events with absolute byte offsets come out. It keeps
-//! one byte per open container and at most [`LEXEME_CAP`] bytes of a string that crosses a chunk,
-//! so memory does not depend on the payload. It accepts exactly RFC 8259 (plus a sequence of
-//! objects or arrays separated by line breaks, which is JSONL), at any depth up to [`DEPTH_CAP`],
-//! and leaves every lexeme alone: big integers, duplicate keys and lone surrogates are not its
-//! business. UTF-8 is checked by the caller. docs/decisions/0002 says why no crate does this.
+//! You feed chunks of any size; a [`TokenVisitor`] receives tokens with absolute byte offsets. The
+//! scanner keeps one byte per open container and at most [`LEXEME_CAP`] bytes of a string that
+//! crosses a chunk, so its memory does not depend on the payload. It accepts exactly RFC 8259 (plus
+//! a sequence of objects or arrays separated by line breaks, which is JSONL), at any depth up to
+//! [`DEPTH_CAP`]. It does not interpret lexemes: big integers, duplicate keys and lone surrogates
+//! pass unchanged. The caller checks UTF-8. docs/decisions/0002 says why no crate does this.
 
+use super::SyntaxError;
 use super::runs::{skip_plain, spaces};
 use super::state::{Carried, Digits, Role, State, Word};
 
-/// The longest string lexeme that is handed to [`Events`], wherever the chunks are cut.
+/// The longest string lexeme, in bytes, that a [`TokenVisitor`] receives, wherever chunks are cut.
 pub(crate) const LEXEME_CAP: usize = 4096;
 
-/// The deepest nesting accepted; what is deeper is not treated as JSON.
+/// The deepest nesting accepted; deeper input is not treated as JSON.
 pub(crate) const DEPTH_CAP: usize = 1_000_000;
 
 /// The two containers of JSON.
@@ -25,9 +26,9 @@ pub enum Container {
     Object,
 }
 
-/// What a value is, from its lexeme alone.
+/// The kind of a value that the scanner passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// `null`
     Null,
     /// `true` or `false`
@@ -44,28 +45,21 @@ pub enum Kind {
     Object,
 }
 
-/// Receives what the scanner sees. Offsets count from the payload's first byte.
-pub trait Events {
+/// Receives the tokens of a [`Scanner`]. Offsets count from the payload's first byte.
+pub trait TokenVisitor {
     /// A value starts at `at`; `depth` containers are open around it. A number begins as
-    /// [`Kind::Number`]: whether it is an integer is known only at its end.
-    fn begin(&mut self, _kind: Kind, _at: u64, _depth: usize) {}
+    /// [`TokenKind::Number`]: whether it is an integer is known only at its end.
+    fn begin(&mut self, _kind: TokenKind, _at: u64, _depth: usize) {}
     /// The value that began last at this depth ended just before `end`. `lexeme` is the inside of a
     /// string, quotes excluded and escapes untouched; `None` for other kinds and for strings too
     /// long to keep.
-    fn end(&mut self, _kind: Kind, _end: u64, _depth: usize, _lexeme: Option<&[u8]>) {}
+    fn end(&mut self, _kind: TokenKind, _end: u64, _depth: usize, _lexeme: Option<&[u8]>) {}
     /// A member's name, in the same form as a string's lexeme.
     fn key(&mut self, _lexeme: Option<&[u8]>) {}
     /// Insignificant white space.
     fn space(&mut self, _start: u64, _end: u64) {}
     /// A `\u` escape in a string or a name.
     fn unicode_escape(&mut self) {}
-}
-
-/// The bytes are not JSON, or not all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed {
-    /// The offset of the first byte that cannot be JSON.
-    pub at: u64,
 }
 
 /// A push scanner of JSON.
@@ -82,13 +76,13 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner for a whole document, or several on lines of their own, whose first byte lies at
-    /// `base`.
+    /// A scanner for a whole document, or several on lines of their own, whose first byte has the
+    /// offset `base`.
     pub fn new(base: u64) -> Self {
         Self::with(State::Value, false, base)
     }
 
-    /// A scanner for what stands between `[` and `]`; `base` is the offset behind the bracket.
+    /// A scanner for the inside of an array, without its brackets; `base` is the offset behind `[`.
     pub fn inside_array(base: u64) -> Self {
         Self::with(State::ValueOrClose, true, base)
     }
@@ -105,11 +99,15 @@ impl Scanner {
     }
 
     /// Scans one more chunk.
-    pub fn feed<E: Events>(&mut self, chunk: &[u8], events: &mut E) -> Result<(), Malformed> {
+    pub fn feed<E: TokenVisitor>(
+        &mut self,
+        chunk: &[u8],
+        visitor: &mut E,
+    ) -> Result<(), SyntaxError> {
         let mut i = 0;
         while let Some(&byte) = chunk.get(i) {
             i = match (self.state, byte) {
-                (State::Text(role), _) => self.text(chunk, i, role, events)?,
+                (State::Text(role), _) => self.text(chunk, i, role, visitor)?,
                 (State::CommaOrClose, b',') => {
                     self.state = match self.stack.last() {
                         Some(Container::Object) => State::Key,
@@ -125,24 +123,26 @@ impl Scanner {
                     self.state = State::Value;
                     i + 1
                 }
-                (State::Number(digits), _) => self.number(chunk, i, digits, events)?,
-                (State::Escape(role), _) => self.escape(byte, i, role, events)?,
+                (State::Number(digits), _) => self.number(chunk, i, digits, visitor)?,
+                (State::Escape(role), _) => self.escape(byte, i, role, visitor)?,
                 (State::Hex(role, left), _) => self.hex(byte, i, role, left)?,
-                (State::Literal(word, come), _) => self.literal(byte, i, word, come, events)?,
-                (_, b' ' | b'\t' | b'\n' | b'\r') => self.space(chunk, i, events),
+                (State::Literal(word, matched), _) => {
+                    self.literal(byte, i, word, matched, visitor)?
+                }
+                (_, b' ' | b'\t' | b'\n' | b'\r') => self.space(chunk, i, visitor),
                 (State::Value | State::ValueOrClose, b'"' | b'{' | b'-' | b'0'..=b'9')
                 | (State::Value, _)
                 | (State::Between { line_break: true }, b'{' | b'[') => {
-                    self.start(byte, i, events)?
+                    self.start(byte, i, visitor)?
                 }
                 (State::CommaOrClose | State::ValueOrClose, b']') => {
-                    self.close(Container::Array, i, events)?
+                    self.close(Container::Array, i, visitor)?
                 }
                 (State::CommaOrClose | State::KeyOrClose, b'}') => {
-                    self.close(Container::Object, i, events)?
+                    self.close(Container::Object, i, visitor)?
                 }
-                (State::ValueOrClose, _) => self.start(byte, i, events)?,
-                _ => return Err(self.malformed(i)),
+                (State::ValueOrClose, _) => self.start(byte, i, visitor)?,
+                _ => return Err(self.error_at(i)),
             };
         }
         if let State::Text(_) | State::Escape(_) | State::Hex(..) = self.state {
@@ -154,82 +154,87 @@ impl Scanner {
     }
 
     /// Ends the input.
-    pub fn finish<E: Events>(&mut self, events: &mut E) -> Result<(), Malformed> {
+    pub fn finish<E: TokenVisitor>(&mut self, visitor: &mut E) -> Result<(), SyntaxError> {
         if let State::Number(digits) = self.state {
-            self.end_number(digits, 0, events)?;
+            self.end_number(digits, 0, visitor)?;
         }
         match (self.state, self.stack.len(), self.inside_array) {
             (State::Between { .. }, 0, false)
             | (State::CommaOrClose | State::ValueOrClose, 1, true) => Ok(()),
-            _ => Err(self.malformed(0)),
+            _ => Err(self.error_at(0)),
         }
     }
 
-    fn malformed(&self, i: usize) -> Malformed {
-        Malformed { at: self.base + i as u64 }
+    fn error_at(&self, i: usize) -> SyntaxError {
+        SyntaxError { offset: self.base + i as u64 }
     }
 
     fn at(&self, i: usize) -> u64 {
         self.base + i as u64
     }
 
-    fn start<E: Events>(&mut self, byte: u8, i: usize, events: &mut E) -> Result<usize, Malformed> {
+    fn start<E: TokenVisitor>(
+        &mut self,
+        byte: u8,
+        i: usize,
+        visitor: &mut E,
+    ) -> Result<usize, SyntaxError> {
         let (kind, state) = match byte {
-            b'{' => (Kind::Object, State::KeyOrClose),
-            b'[' => (Kind::Array, State::ValueOrClose),
-            b'"' => (Kind::String, State::Text(Role::Value)),
-            b'-' => (Kind::Number, State::Number(Digits::Minus)),
-            b'0' => (Kind::Number, State::Number(Digits::Zero)),
-            b'1'..=b'9' => (Kind::Number, State::Number(Digits::Integer)),
-            b't' => (Kind::Bool, State::Literal(Word::True, 1)),
-            b'f' => (Kind::Bool, State::Literal(Word::False, 1)),
-            b'n' => (Kind::Null, State::Literal(Word::Null, 1)),
-            _ => return Err(self.malformed(i)),
+            b'{' => (TokenKind::Object, State::KeyOrClose),
+            b'[' => (TokenKind::Array, State::ValueOrClose),
+            b'"' => (TokenKind::String, State::Text(Role::Value)),
+            b'-' => (TokenKind::Number, State::Number(Digits::Minus)),
+            b'0' => (TokenKind::Number, State::Number(Digits::Zero)),
+            b'1'..=b'9' => (TokenKind::Number, State::Number(Digits::Integer)),
+            b't' => (TokenKind::Bool, State::Literal(Word::True, 1)),
+            b'f' => (TokenKind::Bool, State::Literal(Word::False, 1)),
+            b'n' => (TokenKind::Null, State::Literal(Word::Null, 1)),
+            _ => return Err(self.error_at(i)),
         };
-        events.begin(kind, self.at(i), self.stack.len());
+        visitor.begin(kind, self.at(i), self.stack.len());
         self.state = state;
         match kind {
-            Kind::Object | Kind::Array => {
+            TokenKind::Object | TokenKind::Array => {
                 if self.stack.len() == DEPTH_CAP {
-                    return Err(self.malformed(i));
+                    return Err(self.error_at(i));
                 }
-                let array = kind == Kind::Array;
+                let array = kind == TokenKind::Array;
                 self.stack.push(if array { Container::Array } else { Container::Object });
             }
-            Kind::String => self.start_text(Role::Value, i),
+            TokenKind::String => self.start_text(Role::Value, i),
             _ => {}
         }
         Ok(i + 1)
     }
 
-    fn close<E: Events>(
+    fn close<E: TokenVisitor>(
         &mut self,
         container: Container,
         i: usize,
-        events: &mut E,
-    ) -> Result<usize, Malformed> {
+        visitor: &mut E,
+    ) -> Result<usize, SyntaxError> {
         // The bracket of the array that the input is the inside of does not belong to it.
         let outermost = self.inside_array && self.stack.len() == 1;
         if outermost || self.stack.pop() != Some(container) {
-            return Err(self.malformed(i));
+            return Err(self.error_at(i));
         }
         let kind = match container {
-            Container::Array => Kind::Array,
-            Container::Object => Kind::Object,
+            Container::Array => TokenKind::Array,
+            Container::Object => TokenKind::Object,
         };
-        self.end_value(kind, i + 1, None, events);
+        self.end_value(kind, i + 1, None, visitor);
         Ok(i + 1)
     }
 
     #[inline]
-    fn end_value<E: Events>(
+    fn end_value<E: TokenVisitor>(
         &mut self,
-        kind: Kind,
+        kind: TokenKind,
         end: usize,
         lexeme: Option<&[u8]>,
-        events: &mut E,
+        visitor: &mut E,
     ) {
-        events.end(kind, self.at(end), self.stack.len(), lexeme);
+        visitor.end(kind, self.at(end), self.stack.len(), lexeme);
         self.state = if self.stack.is_empty() {
             State::Between { line_break: false }
         } else {
@@ -237,7 +242,7 @@ impl Scanner {
         };
     }
 
-    fn space<E: Events>(&mut self, chunk: &[u8], start: usize, events: &mut E) -> usize {
+    fn space<E: TokenVisitor>(&mut self, chunk: &[u8], start: usize, visitor: &mut E) -> usize {
         let mut i = start;
         let mut line_break = false;
         loop {
@@ -254,9 +259,9 @@ impl Scanner {
             }
             i += 1;
         }
-        events.space(self.at(start), self.at(i));
-        if let State::Between { line_break: seen } = &mut self.state {
-            *seen |= line_break;
+        visitor.space(self.at(start), self.at(i));
+        if let State::Between { line_break: before } = &mut self.state {
+            *before |= line_break;
         }
         i
     }
@@ -268,7 +273,7 @@ impl Scanner {
         self.text_from = quote + 1;
     }
 
-    /// Keeps the part of a string that lies in a chunk which is about to go.
+    /// Keeps the part of a string that is in the current chunk, before that chunk is dropped.
     fn carry(&mut self, part: &[u8]) {
         let mut text = match std::mem::replace(&mut self.carried, Carried::TooLong) {
             Carried::Nothing => Vec::new(),
@@ -283,13 +288,13 @@ impl Scanner {
 
     /// Reads on in a string, and in the strings that follow it directly.
     #[inline]
-    fn text<E: Events>(
+    fn text<E: TokenVisitor>(
         &mut self,
         chunk: &[u8],
         mut i: usize,
         mut role: Role,
-        events: &mut E,
-    ) -> Result<usize, Malformed> {
+        visitor: &mut E,
+    ) -> Result<usize, SyntaxError> {
         loop {
             i = skip_plain(chunk, i);
             match chunk.get(i) {
@@ -306,31 +311,36 @@ impl Scanner {
                     let part = &chunk[self.text_from..i];
                     if matches!(self.carried, Carried::Nothing) {
                         let lexeme = (part.len() <= LEXEME_CAP).then_some(part);
-                        self.end_text(role, i + 1, lexeme, events);
+                        self.end_text(role, i + 1, lexeme, visitor);
                     } else {
                         self.carry(part);
                         let carried = std::mem::replace(&mut self.carried, Carried::Nothing);
-                        self.end_text(role, i + 1, carried.lexeme(), events);
+                        self.end_text(role, i + 1, carried.lexeme(), visitor);
                     }
-                    i = self.hurry(chunk, i + 1, events);
+                    i = self.skip_separator(chunk, i + 1, visitor);
                     match self.state {
                         State::Text(next) => role = next,
                         _ => return Ok(i),
                     }
                 }
-                Some(_) => return Err(self.malformed(i)),
+                Some(_) => return Err(self.error_at(i)),
             }
         }
     }
 
-    /// Takes what mostly follows a name or a value at once: a colon and the quote of a string, or a
-    /// comma and the quote of the next name. Nothing depends on it but speed.
+    /// Takes the most common bytes behind a name or a value at once: a colon and the quote of a
+    /// string, or a comma and the quote of the next name. An optimization only.
     #[inline]
-    fn hurry<E: Events>(&mut self, chunk: &[u8], i: usize, events: &mut E) -> usize {
+    fn skip_separator<E: TokenVisitor>(
+        &mut self,
+        chunk: &[u8],
+        i: usize,
+        visitor: &mut E,
+    ) -> usize {
         let quoted = chunk.get(i + 1) == Some(&b'"');
         match (self.state, chunk.get(i)) {
             (State::Colon, Some(b':')) if quoted => {
-                events.begin(Kind::String, self.at(i + 1), self.stack.len());
+                visitor.begin(TokenKind::String, self.at(i + 1), self.stack.len());
                 self.start_text(Role::Value, i + 1);
                 i + 2
             }
@@ -352,76 +362,76 @@ impl Scanner {
     }
 
     #[inline]
-    fn end_text<E: Events>(
+    fn end_text<E: TokenVisitor>(
         &mut self,
         role: Role,
         end: usize,
         lexeme: Option<&[u8]>,
-        events: &mut E,
+        visitor: &mut E,
     ) {
         match role {
             Role::Key => {
-                events.key(lexeme);
+                visitor.key(lexeme);
                 self.state = State::Colon;
             }
-            Role::Value => self.end_value(Kind::String, end, lexeme, events),
+            Role::Value => self.end_value(TokenKind::String, end, lexeme, visitor),
         }
     }
 
-    fn escape<E: Events>(
+    fn escape<E: TokenVisitor>(
         &mut self,
         byte: u8,
         i: usize,
         role: Role,
-        events: &mut E,
-    ) -> Result<usize, Malformed> {
+        visitor: &mut E,
+    ) -> Result<usize, SyntaxError> {
         if byte == b'u' {
-            events.unicode_escape();
+            visitor.unicode_escape();
         }
         self.state = match byte {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::Text(role),
             b'u' => State::Hex(role, 4),
-            _ => return Err(self.malformed(i)),
+            _ => return Err(self.error_at(i)),
         };
         Ok(i + 1)
     }
 
-    fn hex(&mut self, byte: u8, i: usize, role: Role, left: u8) -> Result<usize, Malformed> {
+    fn hex(&mut self, byte: u8, i: usize, role: Role, left: u8) -> Result<usize, SyntaxError> {
         if !byte.is_ascii_hexdigit() {
-            return Err(self.malformed(i));
+            return Err(self.error_at(i));
         }
         self.state = if left == 1 { State::Text(role) } else { State::Hex(role, left - 1) };
         Ok(i + 1)
     }
 
-    fn literal<E: Events>(
+    fn literal<E: TokenVisitor>(
         &mut self,
         byte: u8,
         i: usize,
         word: Word,
-        come: u8,
-        events: &mut E,
-    ) -> Result<usize, Malformed> {
+        matched: u8,
+        visitor: &mut E,
+    ) -> Result<usize, SyntaxError> {
         let bytes = word.bytes();
-        if bytes[usize::from(come)] != byte {
-            return Err(self.malformed(i));
+        if bytes[usize::from(matched)] != byte {
+            return Err(self.error_at(i));
         }
-        self.state = State::Literal(word, come + 1);
-        if usize::from(come) + 1 == bytes.len() {
-            let kind = if word == Word::Null { Kind::Null } else { Kind::Bool };
-            self.end_value(kind, i + 1, None, events);
+        self.state = State::Literal(word, matched + 1);
+        if usize::from(matched) + 1 == bytes.len() {
+            let kind = if word == Word::Null { TokenKind::Null } else { TokenKind::Bool };
+            self.end_value(kind, i + 1, None, visitor);
         }
         Ok(i + 1)
     }
 
     #[inline]
-    fn number<E: Events>(
+    fn number<E: TokenVisitor>(
         &mut self,
         chunk: &[u8],
         start: usize,
         mut digits: Digits,
-        events: &mut E,
-    ) -> Result<usize, Malformed> {
+        visitor: &mut E,
+    ) -> Result<usize, SyntaxError> {
         let mut i = start;
         loop {
             // A run of digits changes nothing once it has begun.
@@ -440,8 +450,8 @@ impl Scanner {
                 (Digits::E, b'+' | b'-') => Digits::Sign,
                 (Digits::E | Digits::Sign, b'0'..=b'9') => Digits::Exponent,
                 _ => {
-                    self.end_number(digits, i, events)?;
-                    return Ok(self.hurry(chunk, i, events));
+                    self.end_number(digits, i, visitor)?;
+                    return Ok(self.skip_separator(chunk, i, visitor));
                 }
             };
             i += 1;
@@ -450,18 +460,18 @@ impl Scanner {
         Ok(i)
     }
 
-    fn end_number<E: Events>(
+    fn end_number<E: TokenVisitor>(
         &mut self,
         digits: Digits,
         i: usize,
-        events: &mut E,
-    ) -> Result<(), Malformed> {
+        visitor: &mut E,
+    ) -> Result<(), SyntaxError> {
         let kind = match digits {
-            Digits::Zero | Digits::Integer => Kind::Integer,
-            Digits::Fraction | Digits::Exponent => Kind::Number,
-            _ => return Err(self.malformed(i)),
+            Digits::Zero | Digits::Integer => TokenKind::Integer,
+            Digits::Fraction | Digits::Exponent => TokenKind::Number,
+            _ => return Err(self.error_at(i)),
         };
-        self.end_value(kind, i, None, events);
+        self.end_value(kind, i, None, visitor);
         Ok(())
     }
 }
@@ -473,11 +483,11 @@ mod tests {
     #[derive(Default, PartialEq, Debug)]
     struct Log(Vec<String>);
 
-    impl Events for Log {
-        fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+    impl TokenVisitor for Log {
+        fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
             self.0.push(format!("begin {kind:?} {at} {depth}"));
         }
-        fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+        fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
             let lexeme = lexeme.map(String::from_utf8_lossy);
             self.0.push(format!("end {kind:?} {end} {depth} {lexeme:?}"));
         }
@@ -486,7 +496,7 @@ mod tests {
         }
     }
 
-    fn scan(text: &str, chunk: usize) -> Result<Log, Malformed> {
+    fn scan(text: &str, chunk: usize) -> Result<Log, SyntaxError> {
         let mut log = Log::default();
         let mut scanner = Scanner::new(0);
         for part in text.as_bytes().chunks(chunk) {
@@ -587,7 +597,7 @@ mod tests {
         let deeper = "[".repeat(DEPTH_CAP + 1);
         assert_eq!(
             Scanner::new(0).feed(deeper.as_bytes(), &mut Log::default()),
-            Err(Malformed { at: DEPTH_CAP as u64 })
+            Err(SyntaxError { offset: DEPTH_CAP as u64 })
         );
     }
 

@@ -12,7 +12,7 @@ pub(super) enum State {
     Key,
     Colon,
     CommaOrClose,
-    /// Behind a whole root value: another may follow on a later line.
+    /// After a whole root value: another may follow on a later line.
     Between {
         line_break: bool,
     },
@@ -20,7 +20,7 @@ pub(super) enum State {
     Escape(Role),
     Hex(Role, u8),
     Number(Digits),
-    /// So many bytes of the word have come.
+    /// The number of bytes of the word that matched so far.
     Literal(Word, u8),
 }
 
@@ -47,7 +47,7 @@ impl Word {
     }
 }
 
-/// How far a number has come.
+/// The part of a number that was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Digits {
     Minus,
@@ -60,7 +60,7 @@ pub(super) enum Digits {
     Exponent,
 }
 
-/// The part of an unfinished string that lay in earlier chunks.
+/// The part of an unfinished string that was in earlier chunks.
 pub(super) enum Carried {
     Nothing,
     Text(Vec<u8>),

@@ -33,7 +33,7 @@ pub(super) fn fields(filter: String, source: &OpenSource, pool: &ThreadPool) -> 
         }
         // An unreadable chunk may contain any name.
         let Ok(chunk) = chunk else { return Vec::new() };
-        for key in keys::of(&chunk) {
+        for key in keys::member_names(&chunk) {
             missing.retain(|name| *name != key);
             if present.len() < MAX_SUGGESTED_NAMES && !present.contains(&*key) {
                 present.insert(key.into_owned());

@@ -1,16 +1,19 @@
-//! Cell: a JSON value as SQLite has it.
+//! A JSON value as an SQLite value.
 
 use std::ops::Range;
 
+use lro_json::LexemeKind;
 use rusqlite::types::ValueRef;
 
-/// A value. Text lies in the chunk, or where decoded strings are put.
+pub(super) use lro_json::append_lossy as unescape;
+
+/// A value. Text is a range of the chunk, or of the buffer for decoded strings.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
     Null,
     Int(i64),
     Real(f64),
-    /// As it lies.
+    /// As the record spells it.
     Text(Range<usize>),
     /// With its escapes resolved.
     Decoded(Range<usize>),
@@ -28,7 +31,7 @@ impl Cell {
     }
 }
 
-/// What the values of a column were in JSON.
+/// The JSON kinds of the values in a column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts")]
 pub(super) struct Kinds {
@@ -60,7 +63,7 @@ impl Kinds {
     }
 }
 
-/// The value whose lexeme lies at `range` of `text`.
+/// The value of the lexeme at `range` of `text`.
 pub(super) fn cell(
     text: &[u8],
     range: Range<usize>,
@@ -68,8 +71,8 @@ pub(super) fn cell(
     kinds: &mut Kinds,
 ) -> Cell {
     let lexeme = &text[range.clone()];
-    match lexeme.first() {
-        Some(b'"') => {
+    match LexemeKind::from_first_byte(lexeme) {
+        Some(LexemeKind::String) => {
             kinds.strings = true;
             let inside = range.start + 1..range.end - 1;
             if memchr::memchr(b'\\', &text[inside.clone()]).is_none() {
@@ -79,29 +82,29 @@ pub(super) fn cell(
             unescape(&text[inside], decoded);
             Cell::Decoded(start..decoded.len())
         }
-        Some(b'{' | b'[') => {
+        Some(LexemeKind::Object | LexemeKind::Array) => {
             kinds.nested = true;
             Cell::Text(range)
         }
-        Some(b't') => {
+        Some(LexemeKind::True) => {
             kinds.booleans = true;
             Cell::Int(1)
         }
-        Some(b'f') => {
+        Some(LexemeKind::False) => {
             kinds.booleans = true;
             Cell::Int(0)
         }
-        Some(b'-' | b'0'..=b'9') => {
+        Some(LexemeKind::Number) => {
             let number = number(lexeme);
             kinds.integers |= matches!(number, Some(Cell::Int(_)));
             kinds.long_numbers |= number.is_none();
             number.unwrap_or(Cell::Text(range))
         }
-        _ => Cell::Null,
+        Some(LexemeKind::Null) | None => Cell::Null,
     }
 }
 
-/// The number, where one of SQLite's holds it exactly.
+/// The number, where SQLite's integer or real holds it exactly.
 pub(super) fn number(lexeme: &[u8]) -> Option<Cell> {
     let text = std::str::from_utf8(lexeme).ok()?;
     if text != "-0"
@@ -113,10 +116,10 @@ pub(super) fn number(lexeme: &[u8]) -> Option<Cell> {
     (real.is_finite() && is_exact(text, real)).then_some(Cell::Real(real))
 }
 
-/// Any decimal of so many digits is told from its neighbours by a double.
+/// A double distinguishes all decimals of so many digits.
 const CERTAIN_DIGITS: usize = 15;
 
-/// Whether writing `real` gives the digits of `lexeme` again, spelt one way or another.
+/// Whether writing `real` gives the digits of `lexeme` again, in any spelling.
 fn is_exact(lexeme: &str, real: f64) -> bool {
     let digits = lexeme.bytes().take_while(|b| !matches!(b, b'e' | b'E'));
     let few = digits.filter(u8::is_ascii_digit).count() <= CERTAIN_DIGITS;
@@ -126,7 +129,7 @@ fn is_exact(lexeme: &str, real: f64) -> bool {
     normal(lexeme) == normal(&format!("{real:e}"))
 }
 
-/// Sign, digits and exponent of a decimal, zeros at both ends left out.
+/// Sign, digits and exponent of a decimal, without zeros at both ends.
 fn normal(decimal: &str) -> Option<(bool, String, i64)> {
     let (mantissa, exponent) = decimal.split_once(['e', 'E']).unwrap_or((decimal, "0"));
     let (negative, mantissa) = match mantissa.strip_prefix('-') {
@@ -137,56 +140,14 @@ fn normal(decimal: &str) -> Option<(bool, String, i64)> {
     let mut exponent: i64 = exponent.parse().ok()?;
     exponent = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
     let digits = format!("{whole}{fraction}");
-    let kept = digits.trim_end_matches('0');
-    exponent = exponent.checked_add(i64::try_from(digits.len() - kept.len()).ok()?)?;
-    let kept = kept.trim_start_matches('0');
-    Some(if kept.is_empty() {
+    let significant = digits.trim_end_matches('0');
+    exponent = exponent.checked_add(i64::try_from(digits.len() - significant.len()).ok()?)?;
+    let significant = significant.trim_start_matches('0');
+    Some(if significant.is_empty() {
         (negative, String::new(), 0)
     } else {
-        (negative, kept.to_owned(), exponent)
+        (negative, significant.to_owned(), exponent)
     })
-}
-
-/// Appends a string with its escapes resolved.
-pub(super) fn unescape(inside: &[u8], out: &mut Vec<u8>) {
-    let mut rest = inside;
-    while let Some(i) = memchr::memchr(b'\\', rest) {
-        out.extend_from_slice(&rest[..i]);
-        let letter = rest.get(i + 1).copied().unwrap_or(b'\\');
-        rest = rest.get(i + 2..).unwrap_or_default();
-        match letter {
-            b'b' => out.push(8),
-            b'f' => out.push(12),
-            b'n' => out.push(b'\n'),
-            b'r' => out.push(b'\r'),
-            b't' => out.push(b'\t'),
-            b'u' => rest = unicode(rest, out),
-            other => out.push(other),
-        }
-    }
-    out.extend_from_slice(rest);
-}
-
-/// Half a surrogate pair becomes the replacement character.
-fn unicode<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
-    let (mut code, mut behind) = hex(rest);
-    if (0xD800..0xDC00).contains(&code)
-        && let Some(next) = behind.strip_prefix(b"\\u")
-        && let (low @ 0xDC00..0xE000, further) = hex(next)
-    {
-        code = 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-        behind = further;
-    }
-    let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-    behind
-}
-
-fn hex(text: &[u8]) -> (u32, &[u8]) {
-    let (digits, behind) = text.split_at_checked(4).unwrap_or((text, &[]));
-    let digits = std::str::from_utf8(digits).unwrap_or_default();
-    // No code point: shown as the replacement character.
-    (u32::from_str_radix(digits, 16).unwrap_or(0xD800), behind)
 }
 
 #[cfg(test)]
@@ -223,12 +184,5 @@ mod tests {
         ] {
             assert_eq!(number(lexeme.as_bytes()), None, "{lexeme}");
         }
-    }
-
-    #[test]
-    fn strings_lose_their_escapes() {
-        let mut out = Vec::new();
-        unescape(br#"a\n\"\u00e9\ud83d\ude00\ud83d!\/"#, &mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), "a\n\"é😀\u{FFFD}!/");
     }
 }

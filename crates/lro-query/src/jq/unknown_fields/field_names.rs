@@ -9,8 +9,8 @@ use jaq_core::path::Part;
 
 use super::super::terms;
 
-/// What makes objects of which a filter then reads fields that were in no record.
-const MAKERS: &[&str] = &[
+/// Filters that build objects whose fields are in no record.
+const OBJECT_BUILDERS: &[&str] = &[
     "to_entries",
     "from_entries",
     "with_entries",
@@ -21,31 +21,31 @@ const MAKERS: &[&str] = &[
     "INDEX",
 ];
 
-/// The names, each once, in the order of the filter. None where it makes objects whose names it
-/// does not write: then nobody can tell a misspelt one from one of theirs.
+/// The names that `filter` reads, each once, in the order of the filter. Empty where the filter
+/// builds objects whose names it does not write: a misspelt name could be one of theirs.
 pub(super) fn fields(filter: &str) -> Vec<String> {
     let Some(term) = load::parse(filter, |parser| parser.term()) else { return Vec::new() };
     let mut names = Names::default();
-    names.of(&term);
-    if names.makes_others {
+    names.collect(&term);
+    if names.builds_objects {
         return Vec::new();
     }
-    let made = names.made;
-    let mut seen = HashSet::new();
-    names.read.retain(|name| !made.contains(name) && seen.insert(*name));
+    let own = names.own;
+    let mut unique = HashSet::new();
+    names.read.retain(|name| !own.contains(name) && unique.insert(*name));
     names.read.into_iter().map(str::to_owned).collect()
 }
 
 #[derive(Default)]
 struct Names<'f> {
     read: Vec<&'f str>,
-    /// Of the filter's own objects.
-    made: HashSet<&'f str>,
-    makes_others: bool,
+    /// Names in objects that the filter writes itself.
+    own: HashSet<&'f str>,
+    builds_objects: bool,
 }
 
 impl<'f> Names<'f> {
-    fn of(&mut self, term: &Term<&'f str>) {
+    fn collect(&mut self, term: &Term<&'f str>) {
         match term {
             Term::Path(from, path) if !matches!(**from, Term::Var(_)) => {
                 let names = path.0.iter().filter_map(|(part, _)| match part {
@@ -58,19 +58,19 @@ impl<'f> Names<'f> {
                 for (key, value) in members {
                     let Some(name) = literal(key) else { continue };
                     match value {
-                        Some(_) => drop(self.made.insert(name)),
+                        Some(_) => drop(self.own.insert(name)),
                         None => self.read.push(name),
                     }
                 }
             }
-            Term::Call(name, _) => self.makes_others |= MAKERS.contains(name),
+            Term::Call(name, _) => self.builds_objects |= OBJECT_BUILDERS.contains(name),
             _ => {}
         }
-        terms::below(term, &mut |term| self.of(term));
+        terms::below(term, &mut |term| self.collect(term));
     }
 }
 
-/// A string without anything computed in it.
+/// The text of a string without interpolation.
 fn literal<'f>(term: &Term<&'f str>) -> Option<&'f str> {
     match term {
         Term::Str(None, parts) => match parts.as_slice() {

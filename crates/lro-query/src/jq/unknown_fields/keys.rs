@@ -2,18 +2,16 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr2};
+use lro_json::{Cursor, decode};
 
-/// The names in the order in which they stand, repeated ones repeated. What is no JSON has none, or
-/// odd ones.
-pub(super) fn of(json: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
-    let mut rest = json;
+/// The names in the order of the text, duplicates included. Names that have no UTF-8 are left out.
+pub(super) fn member_names(json: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
+    let mut cursor = Cursor::new(json);
     std::iter::from_fn(move || {
         loop {
-            let string = string(&mut rest)?;
-            let behind = rest.trim_ascii_start();
-            if behind.first() == Some(&b':')
-                && let Some(name) = decoded(string)
+            let string = cursor.next_string()?;
+            if cursor.peek() == Some(b':')
+                && let Some(name) = decode(string)
             {
                 return Some(name);
             }
@@ -21,40 +19,18 @@ pub(super) fn of(json: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// The next string with its quotes; `rest` begins behind it afterwards.
-fn string<'j>(rest: &mut &'j [u8]) -> Option<&'j [u8]> {
-    let from = &rest[memchr(b'"', rest)?..];
-    let mut end = 1;
-    loop {
-        end += memchr2(b'"', b'\\', from.get(end..)?)?;
-        if from[end] == b'"' {
-            break;
-        }
-        end += 2;
-    }
-    *rest = &from[end + 1..];
-    Some(&from[..=end])
-}
-
-fn decoded(string: &[u8]) -> Option<Cow<'_, str>> {
-    if memchr(b'\\', string).is_some() {
-        return serde_json::from_slice(string).ok().map(Cow::Owned);
-    }
-    std::str::from_utf8(&string[1..string.len() - 1]).ok().map(Cow::Borrowed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_from_other_strings() {
+    fn names_are_distinguished_from_other_strings() {
         let json = r#"{"a":"b","c\"\u00e9": ["d",{"e" :1}],"":"x:\"y\":z"}
                       {"f":"cut"#;
-        let found: Vec<_> = of(json.as_bytes()).collect();
-        assert_eq!(found, ["a", "c\"\u{e9}", "e", "", "f"]);
+        let names: Vec<_> = member_names(json.as_bytes()).collect();
+        assert_eq!(names, ["a", "c\"\u{e9}", "e", "", "f"]);
         for odd in ["", "\"", "\"\\", "\"a\\\"", "{\"a\""] {
-            assert_eq!(of(odd.as_bytes()).count(), 0, "{odd}");
+            assert_eq!(member_names(odd.as_bytes()).count(), 0, "{odd}");
         }
     }
 }
