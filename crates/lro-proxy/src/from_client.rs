@@ -2,7 +2,7 @@
 
 use lro::mcp::{Renamed, Tools};
 use lro_wire::edit::Edits;
-use lro_wire::meta::{self, Era};
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::{INVALID_PARAMS, Id, JsonRpcError, Message, Messages};
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ impl Relay {
         }
         let Some(id) = message.id() else { return ClientAction::AsItCame };
         if method == "tools/call"
-            && let Some(name) = meta::tool(message)
+            && let Some(name) = protocol::tool(message)
             && Tools::is_name(&name)
         {
             return match self.own_call(&id, name.into_owned(), message) {
@@ -123,7 +123,7 @@ impl Relay {
                 self.now().now,
             );
             if let Err(refusal) = put {
-                let era = Era::of_request(message).unwrap_or(Era::Legacy);
+                let era = ProtocolGeneration::from_request(message).unwrap_or(ProtocolGeneration::Sessions);
                 return ClientAction::Refused(refusal.response(&id, era));
             }
         }
@@ -171,7 +171,7 @@ fn awaited(method: &str, message: &Message<'_>) -> PendingRequest {
     match method {
         "initialize" | "server/discover" => PendingRequest::Greeting,
         "tools/list" => {
-            PendingRequest::Listing { era: Era::of_request(message).unwrap_or(Era::Legacy) }
+            PendingRequest::Listing { era: ProtocolGeneration::from_request(message).unwrap_or(ProtocolGeneration::Sessions) }
         }
         "tools/call" => {
             ToolCallInfo::from_message(message).map_or(PendingRequest::Other, PendingRequest::Call)

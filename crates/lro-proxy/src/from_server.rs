@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lro::mcp::{Changes, NoticeIn, Page, Renamed, mark_error_lookalike, mark_lookalike};
 use lro_wire::edit::Edits;
-use lro_wire::meta::Era;
+use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -278,7 +278,7 @@ impl Relay {
         }
         let mut result = json!({"tools": self.config.own});
         self.tools_listed("", &result.to_string(), true);
-        if *era == Era::Modern {
+        if *era == ProtocolGeneration::Stateless {
             result["resultType"] = "complete".into();
             result["ttlMs"] = 0.into();
             result["cacheScope"] = "private".into();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lro::mcp::Tools;
 use lro_query::Cancel;
-use lro_wire::meta::{self, Era};
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::{Id, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub struct LocalToolCall {
     arguments: Option<Box<RawValue>>,
     /// As it is spelled.
     progress_token: Option<String>,
-    era: Era,
+    era: ProtocolGeneration,
     pub(crate) cancel: Cancel,
 }
 
@@ -35,8 +35,8 @@ impl LocalToolCall {
             id,
             name,
             arguments: arguments.map(ToOwned::to_owned),
-            progress_token: meta::progress_token(message).map(str::to_owned),
-            era: Era::of_request(message).unwrap_or(Era::Legacy),
+            progress_token: protocol::progress_token(message).map(str::to_owned),
+            era: ProtocolGeneration::from_request(message).unwrap_or(ProtocolGeneration::Sessions),
             cancel: Cancel::default(),
         }
     }
@@ -79,7 +79,7 @@ impl Relay {
         let called =
             tools.call(&call.name, call.arguments.as_deref(), self.now().now, &call.cancel);
         let mut result = called.map_or(Value::Null, |called| called.result());
-        if call.era == Era::Modern {
+        if call.era == ProtocolGeneration::Stateless {
             result["resultType"] = "complete".into();
         }
         result

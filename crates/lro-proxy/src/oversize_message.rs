@@ -6,7 +6,7 @@ use lro::SpillBuffer;
 use lro::mcp::{LongChanges, mark_long_lookalike};
 use lro_core::outline::{Form, Node};
 use lro_core::payload::{self, Payload};
-use lro_wire::{INTERNAL, Id, JsonRpcError};
+use lro_wire::{INTERNAL_ERROR, Id, JsonRpcError};
 use serde_json::value::RawValue;
 
 use crate::pending::PendingRequest;
@@ -60,7 +60,7 @@ impl Relay {
             (&answers, &awaited)
         {
             // Too long to be inspected, and such a response must be.
-            let failure = JsonRpcError::new(INTERNAL, "the server's response is too large");
+            let failure = JsonRpcError::new(INTERNAL_ERROR, "the server's response is too large");
             return Some(vec![(root.range.clone(), failure.response(id))]);
         }
         Some(self.long_message(message, &root, awaited).unwrap_or_default())

@@ -50,7 +50,7 @@ impl Aside {
 pub(crate) fn set_aside<R: Read>(mut line: LongLine<'_, R>, relay: &Relay) -> Option<SpillBuffer> {
     let mut aside = Aside::new(relay.spool());
     // A stream that ends in the middle of a line has said all it will.
-    while let Ok(Some(piece)) = line.piece() {
+    while let Ok(Some(piece)) = line.next_chunk() {
         aside.append(piece).ok()?;
     }
     Some(aside.held())

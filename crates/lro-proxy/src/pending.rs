@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use lro_wire::meta::Era;
+use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{Id, IdKey};
 
 use crate::tool_call::ToolCallInfo;
@@ -13,7 +13,7 @@ pub(crate) enum PendingRequest {
     /// `initialize` or `server/discover`.
     Greeting,
     /// `tools/list`.
-    Listing { era: Era },
+    Listing { era: ProtocolGeneration },
     /// `tools/call`.
     Call(ToolCallInfo),
     /// `tasks/result` (2025-11-25): a finished task's result.

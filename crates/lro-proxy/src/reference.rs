@@ -17,7 +17,7 @@ use lro_core::config::References;
 use lro_query::{Cancel, Page};
 use lro_spool::{Address, OriginalError, SpoolError, original};
 use lro_wire::edit::Edits;
-use lro_wire::meta::Era;
+use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{Id, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -182,7 +182,7 @@ impl Write for Bounded {
 
 impl Refusal {
     /// As the result of the call: an error that the model reads.
-    pub(crate) fn response(&self, id: &Id, era: Era) -> String {
+    pub(crate) fn response(&self, id: &Id, era: ProtocolGeneration) -> String {
         let (class, hint) = match self {
             Self::Stored(error) => (error.class(), error.hint()),
             Self::OtherServer => {
@@ -197,7 +197,7 @@ impl Refusal {
             }
         };
         let mut result = Called::error(class, &self.to_string(), &hint).result();
-        if era == Era::Modern {
+        if era == ProtocolGeneration::Stateless {
             result["resultType"] = "complete".into();
         }
         id.response(&result)

@@ -13,7 +13,7 @@ use lro::Moment;
 use lro::mcp::{Interceptor, Tools};
 use lro_query::Cancel;
 use lro_spool::Spool;
-use lro_wire::{INTERNAL, Id, IdKey, JsonRpcError};
+use lro_wire::{INTERNAL_ERROR, Id, IdKey, JsonRpcError};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -178,7 +178,7 @@ impl Relay {
 
     /// The server is gone: what it will not answer any more is answered here.
     pub fn server_gone(&self, why: &str) -> Vec<String> {
-        let failure = JsonRpcError::new(INTERNAL, why);
+        let failure = JsonRpcError::new(INTERNAL_ERROR, why);
         let mut state = self.state();
         state.gone = true;
         let mut ids = state.requests.take_all();

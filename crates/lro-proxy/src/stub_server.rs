@@ -3,8 +3,8 @@
 //! What stands in the server's place can greet and nothing else; the relay adds the tools, as it
 //! does for any server that has none.
 
-use lro_wire::meta::{Era, PROTOCOL_VERSION};
-use lro_wire::version::{self, MODERN};
+use lro_wire::protocol::{ProtocolGeneration, PROTOCOL_VERSION};
+use lro_wire::protocol::{self, STATELESS_VERSIONS};
 use lro_wire::{JsonRpcError, METHOD_NOT_FOUND, Message, Messages};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Greeting {
     fn initialize(&self, message: &Message<'_>) -> Value {
         let asked = message.params().and_then(|params| params.text("protocolVersion"));
         json!({
-            "protocolVersion": version::negotiated(asked.as_deref()),
+            "protocolVersion": protocol::negotiate(asked.as_deref()),
             "capabilities": {},
             "serverInfo": self.info(),
             "instructions": self.instructions,
@@ -61,7 +61,7 @@ impl Greeting {
     fn discover(&self) -> Value {
         json!({
             "resultType": "complete",
-            "supportedVersions": MODERN,
+            "supportedVersions": STATELESS_VERSIONS,
             "capabilities": {},
             "instructions": self.instructions,
             "ttlMs": 0,
@@ -72,13 +72,13 @@ impl Greeting {
 }
 
 fn unknown(message: &Message<'_>) -> JsonRpcError {
-    let asked = lro_wire::meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
+    let asked = lro_wire::protocol::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     match asked {
         Some(asked)
-            if Era::of_request(message) == Some(Era::Modern)
-                && !version::is_spoken(&asked, Era::Modern) =>
+            if ProtocolGeneration::from_request(message) == Some(ProtocolGeneration::Stateless)
+                && !protocol::is_supported(&asked, ProtocolGeneration::Stateless) =>
         {
-            version::unsupported(&MODERN, &asked)
+            protocol::unsupported(&STATELESS_VERSIONS, &asked)
         }
         _ => JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method"),
     }

@@ -19,7 +19,7 @@ use http::{Method, StatusCode, header};
 use lro_http::{
     Bounds, Exposure, Guard, Listener, Problem, Route, Stopped, no_such_method, no_such_path,
 };
-use lro_wire::{JsonRpcError, LINE_IN_MEMORY, Message, NO_JSON, NO_REQUEST};
+use lro_wire::{JsonRpcError, MAX_IN_MEMORY_LINE_LEN, Message, PARSE_ERROR, INVALID_REQUEST};
 
 use self::gateway::Gateway;
 use self::process_host::Host;
@@ -120,7 +120,7 @@ fn router(front: Arc<dyn Front>, guard: Guard) -> Router {
         .merge(public)
         .fallback(any(no_such_path))
         .method_not_allowed_fallback(no_such_method);
-    guard.around(routes.layer(DefaultBodyLimit::max(LINE_IN_MEMORY)))
+    guard.around(routes.layer(DefaultBodyLimit::max(MAX_IN_MEMORY_LINE_LEN)))
 }
 
 async fn asked(request: Request) -> Result<Asked, Response> {
@@ -128,14 +128,14 @@ async fn asked(request: Request) -> Result<Asked, Response> {
     if !matches!(parts.method, Method::GET | Method::POST | Method::DELETE) {
         return Err(not_allowed());
     }
-    let bytes = axum::body::to_bytes(body, LINE_IN_MEMORY).await.map_err(|_| {
+    let bytes = axum::body::to_bytes(body, MAX_IN_MEMORY_LINE_LEN).await.map_err(|_| {
         let said = format!("a body has at most {LINE_IN_MEMORY} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, said).into_response()
     })?;
     let no_text = |_| {
         json(
             StatusCode::BAD_REQUEST,
-            JsonRpcError::new(NO_JSON, "the body is no UTF-8").without_id(),
+            JsonRpcError::new(PARSE_ERROR, "the body is no UTF-8").without_id(),
         )
     };
     let body = String::from_utf8(bytes.into()).map_err(no_text)?;
@@ -151,7 +151,7 @@ fn not_allowed() -> Response {
 }
 
 fn no_request() -> Response {
-    let failure = JsonRpcError::new(NO_REQUEST, "the body is no JSON-RPC message");
+    let failure = JsonRpcError::new(INVALID_REQUEST, "the body is no JSON-RPC message");
     json(StatusCode::BAD_REQUEST, failure.without_id())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
-use lro_wire::{JsonRpcError, NO_JSON};
+use lro_wire::{JsonRpcError, PARSE_ERROR};
 
 use super::pool::Pool;
 use super::{AFTER_EOF, DRAIN_TIMEOUT, EndReason, Sent, from_the_client, last_replies, spawn};
@@ -46,7 +46,7 @@ pub fn run_remote(
             let end = from_the_client(&relay, from_client, &to_client, &pool, |sent| {
                 let body = sent.bytes()?;
                 if std::str::from_utf8(&body).is_err() {
-                    let failure = JsonRpcError::new(NO_JSON, "what came is no UTF-8");
+                    let failure = JsonRpcError::new(PARSE_ERROR, "what came is no UTF-8");
                     return to_client.line(&failure.without_id()).map_err(|_| EndReason::Client);
                 }
                 link.send(body);

@@ -25,14 +25,14 @@ impl Read for Cut<'_> {
 /// The lines, and whether each came in pieces.
 fn read(bytes: &[u8], sizes: &[usize], in_memory: usize) -> Vec<(Vec<u8>, bool)> {
     let stream = Cut { bytes, sizes: sizes.iter().copied().cycle() };
-    let mut lines = Lines::holding(stream, in_memory);
+    let mut lines = Lines::with_max_in_memory(stream, in_memory);
     let mut all = Vec::new();
     while let Some(line) = lines.next().unwrap() {
         all.push(match line {
             Line::Whole(line) => (line.to_vec(), false),
             Line::Long(mut long) => {
                 let mut whole = Vec::new();
-                while let Some(piece) = long.piece().unwrap() {
+                while let Some(piece) = long.next_chunk().unwrap() {
                     whole.extend_from_slice(piece);
                 }
                 (whole, true)
@@ -68,7 +68,7 @@ fn only_what_is_too_long_comes_in_pieces() {
 #[test]
 fn what_is_not_read_of_a_long_line_is_skipped() {
     let text = [vec![b'a'; 300_000], b"\nnext\n".to_vec()].concat();
-    let mut lines = Lines::holding(&text[..], 1000);
+    let mut lines = Lines::with_max_in_memory(&text[..], 1000);
     assert!(matches!(lines.next().unwrap(), Some(Line::Long(_))));
     assert!(matches!(lines.next().unwrap(), Some(Line::Whole(b"next\n"))));
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use lro_wire::sse::{Events, Part};
+use lro_wire::sse::{SseEvents, SsePart};
 use proptest::prelude::*;
 use sse_stream::SseStream;
 
@@ -10,14 +10,14 @@ use sse_stream::SseStream;
 type Plain = (Option<String>, String, Option<String>, Option<u64>);
 
 fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Plain> {
-    let (mut events, mut all, mut data) = (Events::default(), Vec::new(), Vec::new());
+    let (mut events, mut all, mut data) = (SseEvents::default(), Vec::new(), Vec::new());
     for piece in pieces {
         events.feed(piece, |part| match part {
-            Part::Data(piece) => {
+            SsePart::Data(piece) => {
                 assert!(!piece.is_empty());
                 data.extend_from_slice(piece);
             }
-            Part::End(event) => {
+            SsePart::End(event) => {
                 assert!(event.has_data || data.is_empty());
                 let data = String::from_utf8_lossy(&std::mem::take(&mut data)).into_owned();
                 let retry = event.retry.map(|retry| u64::try_from(retry.as_millis()).unwrap());

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use lro::SpillBuffer;
 use lro::mcp::LongChanges;
-use lro_wire::sse::Event;
+use lro_wire::sse::SseEvent;
 use tokio::sync::mpsc;
 
 use crate::line_writer::SharedLineWriter;
@@ -56,7 +56,7 @@ impl Feed {
     }
 
     /// An event with a message, or with where the stream is.
-    pub(super) async fn event(&self, event: &Event, told: Option<Outbound>) -> Result<(), Unread> {
+    pub(super) async fn event(&self, event: &SseEvent, told: Option<Outbound>) -> Result<(), Unread> {
         let mut head = String::new();
         // Writing into a text does not fail.
         if let Some(name) = &event.name {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use lro_http::Problem;
 use lro_http::header::{LAST_EVENT, SESSION, one};
-use lro_wire::meta::{self, Era};
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::{Id, Message};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -208,7 +208,7 @@ impl Requested {
     fn parse(text: &str, relay: &Relay) -> Option<Self> {
         let message = Message::read(text).filter(Message::is_request)?;
         let id = message.id()?;
-        let resumes = Era::of_request(&message) != Some(Era::Modern);
+        let resumes = ProtocolGeneration::from_request(&message) != Some(ProtocolGeneration::Stateless);
         Some(Self { serial: relay.serial(&id)?, id, resumes })
     }
 }
@@ -257,7 +257,7 @@ async fn stream(
         if let Some(request) = request.filter(waits) {
             let answer = Bytes::from(fault.failure().response(&request.id));
             if let Some(told) = through(relay, InboundMessage::Whole(answer.into())) {
-                let mut event = lro_wire::sse::Event::default();
+                let mut event = lro_wire::sse::SseEvent::default();
                 event.has_data = true;
                 let _ = feed.event(&event, Some(told)).await;
             }
@@ -300,10 +300,10 @@ fn passed(headers: &HeaderMap, named: &[HeaderName]) -> HeaderMap {
 fn renew_params(came: &str, goes: &str, relay: &Relay, headers: &mut HeaderMap) {
     let (Some(came), Some(goes)) = (Message::read(came), Message::read(goes)) else { return };
     let same = arguments(&came).map(RawValue::get) == arguments(&goes).map(RawValue::get);
-    if Era::of_request(&goes) != Some(Era::Modern) || same {
+    if ProtocolGeneration::from_request(&goes) != Some(ProtocolGeneration::Stateless) || same {
         return;
     }
-    let Some(schema) = meta::tool(&goes).and_then(|tool| relay.schema_of(&tool)) else { return };
+    let Some(schema) = protocol::tool(&goes).and_then(|tool| relay.schema_of(&tool)) else { return };
     for (name, value) in param_headers(&schema, arguments(&goes)) {
         if let Some(name) = name
             && let Some(there) = headers.get_mut(&name)

@@ -6,8 +6,8 @@
 use http::HeaderMap;
 use lro_http::header::{VERSION, text};
 use lro_wire::edit::Edits;
-use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
-use lro_wire::version::is_spoken;
+use lro_wire::protocol::{self, ProtocolGeneration, PROTOCOL_VERSION};
+use lro_wire::protocol::is_supported;
 use lro_wire::{Id, IdKey, Message, Object};
 use serde_json::value::RawValue;
 
@@ -25,7 +25,7 @@ pub(super) struct Called {
 impl Called {
     pub(super) fn from_message(message: &Message<'_>) -> Option<Self> {
         let id = message.id().filter(|_| message.is_request())?;
-        Some(Self { id, token: meta::progress_token(message).map(str::to_owned) })
+        Some(Self { id, token: protocol::progress_token(message).map(str::to_owned) })
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn numbered(text: &str, number: u64) -> Option<String> {
     let message = Message::read(text)?;
     let mut edits = Edits::new(text);
     edits.replace(message.id?.get(), number.to_string());
-    if let Some(token) = meta::progress_token(&message) {
+    if let Some(token) = protocol::progress_token(&message) {
         edits.replace(token, number.to_string());
     }
     Some(edits.applied().into_owned())
@@ -93,10 +93,10 @@ impl BelongsTo {
 /// Whether a request stands for itself, by its body or by its headers, so that one process can answer
 /// all of its kind.
 pub(super) fn stands_alone(message: &Message<'_>, headers: &HeaderMap) -> bool {
-    let says = meta::meta(message).is_some_and(|meta| meta.get(PROTOCOL_VERSION).is_some());
+    let says = protocol::meta(message).is_some_and(|meta| meta.get(PROTOCOL_VERSION).is_some());
     let version = text(headers, &VERSION);
     says || message.method.as_deref() == Some("server/discover")
-        || version.is_some_and(|version| is_spoken(version, Era::Modern))
+        || version.is_some_and(|version| is_supported(version, ProtocolGeneration::Stateless))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use lro_query::Cancel;
-use lro_wire::sse::Event;
+use lro_wire::sse::SseEvent;
 
 use super::body_writer::{Feed, Outbound, events};
 use super::id_map::{Called, named};
@@ -54,7 +54,7 @@ pub(super) async fn answered(
     let (feed, body) = Feed::new();
     tokio::spawn(async move {
         let _wanted = wanted;
-        let mut event = Event::default();
+        let mut event = SseEvent::default();
         event.has_data = true;
         loop {
             let message = tokio::select! {

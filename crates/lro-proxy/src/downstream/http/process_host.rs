@@ -15,10 +15,10 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use lro_http::header::{SESSION, VERSION, agree, differs, one, text};
-use lro_wire::meta::{self, PROTOCOL_VERSION};
-use lro_wire::sse::Event;
+use lro_wire::protocol::{self, PROTOCOL_VERSION};
+use lro_wire::sse::SseEvent;
 use lro_wire::{
-    INTERNAL, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, UNSUPPORTED_VERSION,
+    INTERNAL_ERROR, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, UNSUPPORTED_VERSION,
 };
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, timeout};
@@ -125,7 +125,7 @@ impl Host {
             Err(_) => {
                 return failed(
                     StatusCode::OK,
-                    &JsonRpcError::new(INTERNAL, "the server ended"),
+                    &JsonRpcError::new(INTERNAL_ERROR, "the server ended"),
                     text,
                 );
             }
@@ -292,14 +292,14 @@ async fn carry(feed: &Feed, heard: &mut Receiver<Routed>) {
 }
 
 async fn tell(feed: &Feed, told: Outbound) -> Result<(), super::body_writer::Unread> {
-    let mut event = Event::default();
+    let mut event = SseEvent::default();
     event.has_data = true;
     feed.event(&event, Some(told)).await
 }
 
 /// Whether headers and body of a request of the newer era say the same.
 fn headers_agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
-    let in_body = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
+    let in_body = protocol::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     if in_body.is_some() && text(headers, &VERSION) != in_body.as_deref() {
         return Err(differs(&VERSION));
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use lro_http::header::SESSION;
-use lro_wire::meta::Era;
+use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{HEADER_MISMATCH, Id, IdKey, Message, Object};
 use reqwest::Response;
 use tokio::runtime::Handle;
@@ -58,7 +58,7 @@ pub(crate) struct HttpSession {
 /// An exchange, from the moment the client said its request.
 struct Open {
     serial: Serial,
-    era: Era,
+    era: ProtocolGeneration,
     /// What ends it; nothing before it has begun, nor where others ride along.
     exchange: Option<AbortHandle>,
 }
@@ -100,7 +100,7 @@ impl HttpSession {
                 exchange.abort();
             }
             // From 2026-07-28 on the end of the exchange says it.
-            if open.era == Era::Modern {
+            if open.era == ProtocolGeneration::Stateless {
                 return;
             }
         }
@@ -202,7 +202,7 @@ impl HttpSession {
             if outgoing.is("initialize") && status.is_success() {
                 self.greeted.begin(&outgoing.body, response.headers().get(SESSION));
             } else if status == StatusCode::NOT_FOUND
-                && outgoing.era == Era::Legacy
+                && outgoing.era == ProtocolGeneration::Sessions
                 && agreed.has_session()
                 && !renewed
             {
@@ -280,7 +280,7 @@ impl HttpSession {
             };
             // What finds no room would find none the next time.
             let may =
-                outgoing.era == Era::Legacy && !matches!(fault, UpstreamError::TooLong { .. });
+                outgoing.era == ProtocolGeneration::Sessions && !matches!(fault, UpstreamError::TooLong { .. });
             let Some(last) = last.clone().filter(|_| may) else { return Err(fault) };
             if let Some(silence) = silence
                 && heard.elapsed() > silence

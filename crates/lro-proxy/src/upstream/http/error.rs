@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use lro_core::excerpt;
-use lro_wire::{INTERNAL, JsonRpcError, Object};
+use lro_wire::{INTERNAL_ERROR, JsonRpcError, Object};
 use serde_json::json;
 
 /// What went wrong.
@@ -100,7 +100,7 @@ impl UpstreamError {
 
     /// As the answer to a request.
     pub(crate) fn failure(&self) -> JsonRpcError {
-        let failure = JsonRpcError::new(INTERNAL, self.to_string());
+        let failure = JsonRpcError::new(INTERNAL_ERROR, self.to_string());
         match self {
             Self::Status { status, .. } | Self::Refused { status, .. } => {
                 failure.with(json!({"status": status.as_u16()}))

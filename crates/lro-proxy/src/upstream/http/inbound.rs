@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lro::SpillBuffer;
 use lro_spool::Spool;
-use lro_wire::LINE_IN_MEMORY;
+use lro_wire::MAX_IN_MEMORY_LINE_LEN;
 
 use crate::oversize_spill::{Aside, TooLong};
 
@@ -42,7 +42,7 @@ impl Gathering {
     pub(crate) fn expect(&mut self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // One more for the line break.
-        self.whole.reserve_exact(bytes.min(LINE_IN_MEMORY) + 1);
+        self.whole.reserve_exact(bytes.min(MAX_IN_MEMORY_LINE_LEN) + 1);
     }
 
     /// Takes the next piece. Line breaks in JSON are white space, and a message is a line.
@@ -56,7 +56,7 @@ impl Gathering {
                 }
             }
         }
-        if self.long.is_none() && self.whole.len() <= LINE_IN_MEMORY {
+        if self.long.is_none() && self.whole.len() <= MAX_IN_MEMORY_LINE_LEN {
             return Ok(());
         }
         let long = self.long.get_or_insert_with(|| Aside::new(Arc::clone(&self.spool)));

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use lro_http::header::mirrored;
-use lro_wire::meta::{self, Era};
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::{Id, Message, Messages};
 
 use super::client::Ask;
@@ -17,7 +17,7 @@ pub(super) struct OutboundRequest {
     pub(super) body: Bytes,
     /// The requests in it.
     pub(super) requests: Vec<(Id, Serial)>,
-    pub(super) era: Era,
+    pub(super) era: ProtocolGeneration,
     /// The method, where it is one message that has one.
     pub(super) method: Option<String>,
     /// The tool that is called.
@@ -33,7 +33,7 @@ impl OutboundRequest {
         let mut out = Self {
             body: body.into(),
             requests: Vec::new(),
-            era: Era::Legacy,
+            era: ProtocolGeneration::Sessions,
             method: None,
             tool: None,
             cancelled: None,
@@ -60,10 +60,10 @@ impl OutboundRequest {
     }
 
     fn one(&mut self, message: &Message<'_>) {
-        self.era = Era::of_request(message).unwrap_or(Era::Legacy);
+        self.era = ProtocolGeneration::from_request(message).unwrap_or(ProtocolGeneration::Sessions);
         self.method = message.method.as_deref().map(str::to_owned);
         match self.method.as_deref() {
-            Some("tools/call") => self.tool = meta::tool(message).map(std::borrow::Cow::into_owned),
+            Some("tools/call") => self.tool = protocol::tool(message).map(std::borrow::Cow::into_owned),
             Some("notifications/cancelled") => {
                 let id = message.params().and_then(|params| params.get("requestId"));
                 self.cancelled = id.map(Id::from_raw);
@@ -81,7 +81,7 @@ impl OutboundRequest {
         let headers = match self.era {
             // The first one agrees upon what all others bring along.
             _ if self.is("initialize") => HeaderMap::new(),
-            Era::Modern => self.mirrored(relay),
+            ProtocolGeneration::Stateless => self.mirrored(relay),
             _ => agreed,
         };
         let patient = self.is("subscriptions/listen");

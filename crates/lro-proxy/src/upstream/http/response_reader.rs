@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use http::header;
-use lro_wire::sse::{Event, Events, Part};
+use lro_wire::sse::{SseEvent, SseEvents, SsePart};
 use reqwest::Response;
 use tokio::time::timeout;
 
@@ -50,7 +50,7 @@ fn essence(response: &Response) -> Option<&str> {
 pub(crate) struct Item {
     /// A message; events without one say only where the stream is.
     pub(crate) message: Option<InboundMessage>,
-    pub(crate) event: Event,
+    pub(crate) event: SseEvent,
 }
 
 /// An answer that is being read.
@@ -58,7 +58,7 @@ pub(crate) struct ResponseReader {
     response: Response,
     form: Form,
     gathering: Gathering,
-    events: Events,
+    events: SseEvents,
     ready: VecDeque<Item>,
     silence: Option<Duration>,
     server: String,
@@ -81,7 +81,7 @@ impl ResponseReader {
             response,
             form,
             gathering,
-            events: Events::default(),
+            events: SseEvents::default(),
             ready: VecDeque::new(),
             silence,
             server,
@@ -117,7 +117,7 @@ impl ResponseReader {
                     // An event that was not ended is none; a body ends with the answer.
                     let message = self.gathering.take().filter(|_| self.form == Form::Json);
                     let item = message
-                        .map(|message| Item { message: Some(message), event: Event::default() });
+                        .map(|message| Item { message: Some(message), event: SseEvent::default() });
                     self.ready.extend(item);
                 }
                 Err(_) => return Err(UpstreamError::Dropped { server: self.server.clone() }),
@@ -133,9 +133,9 @@ impl ResponseReader {
         let (gathering, ready) = (&mut self.gathering, &mut self.ready);
         let mut room = Ok(());
         self.events.feed(bytes, |part| match part {
-            Part::Data(piece) if room.is_ok() => room = gathering.append(piece),
-            Part::Data(_) => {}
-            Part::End(event) => {
+            SsePart::Data(piece) if room.is_ok() => room = gathering.append(piece),
+            SsePart::Data(_) => {}
+            SsePart::End(event) => {
                 let message = gathering.take();
                 // Events of other names are no messages.
                 let plain = event.name.as_deref().is_none_or(|name| name == "message");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lro::SpillBuffer;
-use lro_wire::{Id, JsonRpcError, Line, Lines, Message, NO_REQUEST};
+use lro_wire::{Id, JsonRpcError, Line, Lines, Message, INVALID_REQUEST};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
@@ -129,7 +129,7 @@ impl Child {
             None => (called.id.clone(), called.token.as_deref().map(id)),
         };
         if self.routes().is_open(&id.key()) {
-            let failure = JsonRpcError::new(NO_REQUEST, "a request of this id is not answered yet");
+            let failure = JsonRpcError::new(INVALID_REQUEST, "a request of this id is not answered yet");
             let replies = vec![failure.response(&id)];
             return Ok(Asked::Here(Local { calls: Vec::new(), replies, called: None }));
         }

@@ -5,7 +5,7 @@ use std::io;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use lro_http::Problem;
-use lro_wire::{JsonRpcError, NO_REQUEST};
+use lro_wire::{JsonRpcError, INVALID_REQUEST};
 
 use crate::downstream::http::json;
 
@@ -31,7 +31,7 @@ impl IntoResponse for Refused {
                 let said = "a session is needed: begin with initialize";
                 return json(
                     StatusCode::BAD_REQUEST,
-                    JsonRpcError::new(NO_REQUEST, said).without_id(),
+                    JsonRpcError::new(INVALID_REQUEST, said).without_id(),
                 );
             }
             Self::NoSession => Problem::new(StatusCode::NOT_FOUND, "there is no such session"),
