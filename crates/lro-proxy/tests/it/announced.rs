@@ -7,9 +7,9 @@ use crate::fixture::Fixture;
 
 fn sent(line: &str) -> String {
     match Fixture::new().relay.from_client(line.as_bytes()).forward {
-        Forward::AsItCame => line.to_owned(),
+        Forward::Unchanged => line.to_owned(),
         Forward::Changed(changed) => changed,
-        Forward::Nothing => panic!("nothing goes on"),
+        Forward::Dropped => panic!("nothing goes on"),
     }
 }
 

@@ -8,7 +8,7 @@ use lro::mcp::{Interceptor, Tools};
 use lro::{Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
 use lro_core::config::{Config, References};
 use lro_core::{Extraction, O200k};
-use lro_proxy::{Forward, Passing, Relay};
+use lro_proxy::{Forward, ReferencePassing, Relay};
 use lro_query::worker::Program;
 use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, original};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ impl Fixture {
         if config.proxy.references != References::Off {
             let unbounded = extractor().with_reply(lro_core::Tokens(u64::MAX));
             let spools = Spools::new(vec![spool.clone()]);
-            relay = relay.with_passing(Passing::new(
+            relay = relay.with_passing(ReferencePassing::new(
                 config.proxy.references,
                 spools,
                 Arc::new(unbounded),
@@ -131,9 +131,9 @@ impl Fixture {
         let line = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
             .to_string();
         match self.relay.from_client(line.as_bytes()).forward {
-            Forward::AsItCame => line,
+            Forward::Unchanged => line,
             Forward::Changed(changed) => changed,
-            Forward::Nothing => panic!("nothing goes on"),
+            Forward::Dropped => panic!("nothing goes on"),
         }
     }
 
@@ -141,13 +141,13 @@ impl Fixture {
     pub(crate) fn answers(&self, id: u64, result: &str) -> Option<Value> {
         let line = format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#);
         match self.relay.from_server(line.as_bytes()) {
-            Forward::AsItCame => None,
+            Forward::Unchanged => None,
             Forward::Changed(changed) => {
                 let message: Value = serde_json::from_str(&changed).unwrap();
                 assert_eq!((&message["id"], &message["jsonrpc"]), (&json!(id), &json!("2.0")));
                 Some(message["result"].clone())
             }
-            Forward::Nothing => panic!("nothing goes on"),
+            Forward::Dropped => panic!("nothing goes on"),
         }
     }
 
@@ -169,7 +169,7 @@ impl Fixture {
     /// Answers the call of one of our own tools that `line` is.
     pub(crate) fn own(&self, line: &str) -> Vec<Value> {
         let mut became = self.relay.from_client(line.as_bytes());
-        assert_eq!(became.forward, Forward::Nothing);
+        assert_eq!(became.forward, Forward::Dropped);
         let call = became.calls.pop().expect("a call of ours");
         let told = Mutex::new(Vec::new());
         self.relay.answer(&call, &|message| {

@@ -17,7 +17,7 @@ fn held(line: &str) -> SpillBuffer {
 fn answered(fixture: &Fixture, tool: &str, result: &str) -> Option<Value> {
     fixture.calls(1, tool, &json!({}));
     let line = format!("{{\"result\":{result},\"jsonrpc\":\"2.0\",\"id\":1}}\n");
-    let changes = fixture.relay.long_from_server(&held(&line))?;
+    let changes = fixture.relay.oversize_from_server(&held(&line))?;
     if changes.is_empty() {
         return None;
     }
@@ -148,7 +148,7 @@ fn a_long_string_that_is_no_text_is_kept_as_it_is_spelled() {
 fn a_long_call_is_remembered_and_its_result_intercepted() {
     let fixture = Fixture::new();
     let line = json!({"method": "tools/call", "params": {"arguments": {"x": long_text()}, "name": "t"}, "id": 4}).to_string();
-    fixture.relay.long_from_client(&held(&line));
+    fixture.relay.oversize_from_client(&held(&line));
     let result = json!({"content": [{"type": "text", "text": long_text()}]});
     assert!(fixture.answers(4, &result.to_string()).is_some());
 }

@@ -193,7 +193,7 @@ fn a_batch_is_answered_as_a_batch() {
     let fixture = Fixture::new();
     let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t", "arguments": {}}});
     let batch = json!([call(1), call(2)]).to_string();
-    assert_eq!(fixture.relay.from_client(batch.as_bytes()).forward, lro_proxy::Forward::AsItCame);
+    assert_eq!(fixture.relay.from_client(batch.as_bytes()).forward, lro_proxy::Forward::Unchanged);
     let answer = |id: u64, text: &str| {
         format!(r#"{{"jsonrpc": "2.0", "id": {id}, "result": {}}}"#, text_result(text))
     };

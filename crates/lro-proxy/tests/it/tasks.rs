@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, long_text, reference, text_result};
 
 fn request(fixture: &Fixture, id: u64, method: &str, params: &Value) {
     let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-    assert_eq!(fixture.relay.from_client(line.as_bytes()).forward, Forward::AsItCame);
+    assert_eq!(fixture.relay.from_client(line.as_bytes()).forward, Forward::Unchanged);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a3_the_result_of_a_task_of_2026_07_28_is_intercepted_wherever_it_appears() {
     let changed: Value = serde_json::from_str(&changed).unwrap();
     assert_eq!(changed["params"]["result"]["structuredContent"]["summary"]["operation"], "dig");
     let small = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": task(&text_result("x"))});
-    assert_eq!(fixture.relay.from_server(small.to_string().as_bytes()), Forward::AsItCame);
+    assert_eq!(fixture.relay.from_server(small.to_string().as_bytes()), Forward::Unchanged);
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn ask(relay: &Relay, line: &str) -> Option<Forward> {
         _ => {
             let is_skipped = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
             let is_json = line.trim_start_matches(is_skipped).starts_with(['{', '[']);
-            return Some(if is_json { Forward::Nothing } else { Forward::AsItCame });
+            return Some(if is_json { Forward::Dropped } else { Forward::Unchanged });
         }
     };
     let mut keys = Vec::new();
@@ -120,14 +120,14 @@ fn ask(relay: &Relay, line: &str) -> Option<Forward> {
     }
     let all = keys.len();
     let unique: std::collections::HashSet<_> = keys.into_iter().collect();
-    (unique.len() == all).then_some(Forward::AsItCame)
+    (unique.len() == all).then_some(Forward::Unchanged)
 }
 
 fn untouched(relay: &Relay, lines: &[(bool, String)]) -> Result<(), TestCaseError> {
     for (from_client, line) in lines {
         if *from_client {
             let became = relay.from_client(line.as_bytes());
-            prop_assert_eq!(became.forward, Forward::AsItCame, "{}", line);
+            prop_assert_eq!(became.forward, Forward::Unchanged, "{}", line);
             prop_assert!(became.calls.is_empty() && became.replies.is_empty());
         } else {
             let Some(expected) = ask(relay, line) else { continue };
@@ -153,7 +153,7 @@ fn bytes_that_are_no_text_pass_unchanged() {
     let relay = Fixture::new().relay;
     for line in [&b"\xff\xfe\n"[..], b"{\"id\":1,\"result\":\"\xc3\"}\n", b"\0\n", b"\n", b""] {
         relay.from_client(br#"{"id":1,"method":"ping"}"#);
-        assert_eq!(relay.from_server(line), Forward::AsItCame);
-        assert_eq!(relay.from_client(line).forward, Forward::AsItCame);
+        assert_eq!(relay.from_server(line), Forward::Unchanged);
+        assert_eq!(relay.from_client(line).forward, Forward::Unchanged);
     }
 }

@@ -136,14 +136,14 @@ fn g04_a_server_cannot_answer_what_it_was_not_asked() {
         fixture.relay.from_server(line.as_bytes())
     };
     // The next request of the client, which Atlatl may answer itself.
-    assert_eq!(unasked("7"), Forward::Nothing);
+    assert_eq!(unasked("7"), Forward::Dropped);
     let line = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params":
         {"name": "lro_extract", "arguments": {"ref": "lro:01KA7Z4K6X0000000000000000"}}})
     .to_string();
     let from_client = fixture.relay.from_client(line.as_bytes());
-    assert_eq!((from_client.calls.len(), from_client.forward), (1, Forward::Nothing));
-    assert_eq!(unasked("7"), Forward::Nothing);
-    assert_eq!(unasked("8"), Forward::Nothing);
+    assert_eq!((from_client.calls.len(), from_client.forward), (1, Forward::Dropped));
+    assert_eq!(unasked("7"), Forward::Dropped);
+    assert_eq!(unasked("8"), Forward::Dropped);
     // In a batch too; the rest of it passes.
     let batch =
         r#"[{"jsonrpc":"2.0","id":7,"result":{}},{"jsonrpc":"2.0","method":"notifications/x"}]"#;
@@ -151,7 +151,7 @@ fn g04_a_server_cannot_answer_what_it_was_not_asked() {
     assert_eq!(fixture.relay.from_server(batch.as_bytes()), Forward::Changed(rest));
     // What answers no request passes: it may be the reason of a failure.
     let refusal = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#;
-    assert_eq!(fixture.relay.from_server(refusal), Forward::AsItCame);
+    assert_eq!(fixture.relay.from_server(refusal), Forward::Unchanged);
 }
 
 #[test]
@@ -197,10 +197,10 @@ fn g04_a_line_that_only_lenient_clients_read_is_inspected() {
         r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":NaN,"content":[{{"type":"text","text":{}}}]}}}}"#,
         json!(long_text())
     );
-    assert_eq!(fixture.relay.from_server(line.as_bytes()), Forward::AsItCame);
+    assert_eq!(fixture.relay.from_server(line.as_bytes()), Forward::Unchanged);
     // No client reads it.
-    assert_eq!(fixture.relay.from_server(br#"{"id":7,}"#), Forward::Nothing);
-    assert_eq!(fixture.relay.from_server(b"Listening on stdio"), Forward::AsItCame);
+    assert_eq!(fixture.relay.from_server(br#"{"id":7,}"#), Forward::Dropped);
+    assert_eq!(fixture.relay.from_server(b"Listening on stdio"), Forward::Unchanged);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn g04_a_call_of_an_extraction_tool_never_reaches_the_server() {
         {"name": "lro_extract", "arguments": {}}})
     .to_string();
     let from_client = fixture.relay.from_client(line.as_bytes());
-    assert_eq!(from_client.forward, Forward::Nothing);
+    assert_eq!(from_client.forward, Forward::Dropped);
     assert!(from_client.replies[0].contains("MCP server `atlatl`"), "{:?}", from_client.replies);
 }
 
@@ -332,7 +332,7 @@ fn g04_a_servers_tool_with_a_name_of_ours_is_listed_under_another_and_reported()
         json!({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": name, "arguments": {"ref": "lro:x"}}}).to_string()
     };
     let own = fixture.relay.from_client(call("lro_extract").as_bytes());
-    assert!(own.forward == Forward::Nothing && own.calls.len() == 1);
+    assert!(own.forward == Forward::Dropped && own.calls.len() == 1);
     let sent: Value =
         serde_json::from_str(&fixture.calls(5, "server_lro_extract", &json!({"ref": "lro:x"})))
             .unwrap();

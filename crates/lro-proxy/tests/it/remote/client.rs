@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use lro_core::config::Config;
 use lro_proxy::session;
-use lro_proxy::upstream::http::{Credentials, Endpoint, Remote, RemoteOptions};
+use lro_proxy::upstream::http::{Credentials, Remote, RemoteOptions, UpstreamEndpoint};
 use serde_json::{Value, json};
 use testkit::http::{Asked, HttpServer, reply_json};
 
@@ -40,7 +40,7 @@ impl Client {
     }
 
     pub(crate) fn with(server: &HttpServer, options: Options, config: &Config) -> Self {
-        let endpoint = Endpoint::named(&server.url("/mcp")).unwrap();
+        let endpoint = UpstreamEndpoint::parse(&server.url("/mcp")).unwrap();
         let mut given = RemoteOptions::default();
         (given.headers, given.credentials, given.silence) =
             (options.headers, options.credentials, options.silence);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderMap, HeaderValue};
 use lro_core::config::Config;
-use lro_proxy::upstream::http::{Credentials, Presented};
+use lro_proxy::upstream::http::{CredentialFuture, Credentials};
 use serde_json::json;
 use testkit::http::{Asked, HttpServer, reply};
 
@@ -16,7 +16,7 @@ use super::client::{Client, Options, answer, call, modern, usual};
 struct Renewed(AtomicUsize);
 
 impl Credentials for Renewed {
-    fn present(&self) -> Presented<'_, Option<HeaderValue>> {
+    fn present(&self) -> CredentialFuture<'_, Option<HeaderValue>> {
         let which = self.0.load(Ordering::Relaxed);
         Box::pin(async move { Ok(HeaderValue::from_str(&format!("Bearer token-{which}")).ok()) })
     }
@@ -25,7 +25,7 @@ impl Credentials for Renewed {
         &'a self,
         sent: Option<&'a HeaderValue>,
         challenge: Option<&'a str>,
-    ) -> Presented<'a, HeaderValue> {
+    ) -> CredentialFuture<'a, HeaderValue> {
         Box::pin(async move {
             let challenge = challenge.unwrap();
             if challenge.contains("insufficient_scope") {

@@ -1,4 +1,4 @@
-//! Relays messages from the server to the client.
+//! Messages from the server to the client.
 
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::lenient::{LenientLine, looks_like_json};
-use crate::pending::PendingRequest;
+use crate::relay::lenient::{LenientLine, looks_like_json};
+use crate::relay::pending::{PendingRequest, ToolCallInfo};
 use crate::relay::{Forward, Relay};
-use crate::tool_call::ToolCallInfo;
 
 /// Whether a result may be stored and replaced by its descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +21,10 @@ enum MayOffload {
 }
 
 impl Relay {
-    /// A line from the server.
+    /// Decides on a line from the server.
     pub fn from_server(&self, line: &[u8]) -> Forward {
-        if self.state().gone {
-            return Forward::Nothing;
+        if self.state().closed {
+            return Forward::Dropped;
         }
         if let Ok(text) = std::str::from_utf8(line) {
             let text = text.trim_end_matches(['\r', '\n']);
@@ -36,17 +35,17 @@ impl Relay {
         if let Some(lenient) = LenientLine::parse(line)
             && let Some(messages) = Messages::read(&lenient.text)
         {
-            // What was sent is not what would be stored.
+            // The normalized text differs from the original, so nothing of it is stored.
             return match self.messages_from_server(&lenient.text, messages, MayOffload::No) {
-                Forward::AsItCame if lenient.ambiguous => Forward::Changed(lenient.text),
+                Forward::Unchanged if lenient.ambiguous => Forward::Changed(lenient.text),
                 forward => forward,
             };
         }
         if self.is_strict() || looks_like_json(line) {
-            return Forward::Nothing;
+            return Forward::Dropped;
         }
-        // Output for a log: no client takes it for a message.
-        Forward::AsItCame
+        // Log output: no client reads it as a message.
+        Forward::Unchanged
     }
 
     fn messages_from_server(
@@ -57,69 +56,69 @@ impl Relay {
     ) -> Forward {
         match messages {
             Messages::One(message) => {
-                let awaited = self.take(&message);
-                if self.is_unsolicited(&message, awaited.as_ref()) {
-                    return Forward::Nothing;
+                let pending = self.take(&message);
+                if self.is_unsolicited(&message, pending.as_ref()) {
+                    return Forward::Dropped;
                 }
-                Forward::from_change(self.message_from_server(text, &message, awaited, may_offload))
+                Forward::from_change(self.message_from_server(text, &message, pending, may_offload))
             }
             Messages::Batch(batch) => {
-                let (count, mut kept) = (batch.len(), Vec::new());
+                let (count, mut forwarded) = (batch.len(), Vec::new());
                 for (text, message) in batch {
                     let Some(message) = message else {
-                        kept.push((text, None));
+                        forwarded.push((text, None));
                         continue;
                     };
-                    let awaited = self.take(&message);
-                    if !self.is_unsolicited(&message, awaited.as_ref()) {
-                        kept.push((
+                    let pending = self.take(&message);
+                    if !self.is_unsolicited(&message, pending.as_ref()) {
+                        forwarded.push((
                             text,
-                            self.message_from_server(text, &message, awaited, may_offload),
+                            self.message_from_server(text, &message, pending, may_offload),
                         ));
                     }
                 }
-                if kept.len() < count {
-                    return remaining_batch(&kept);
+                if forwarded.len() < count {
+                    return remaining_batch(&forwarded);
                 }
                 let mut edits = Edits::new(text);
-                for (text, changed) in kept {
+                for (text, changed) in forwarded {
                     if let Some(changed) = changed {
                         edits.replace(text, changed);
                     }
                 }
                 Forward::from_change((!edits.is_empty()).then(|| edits.applied().into_owned()))
             }
-            // A kind of line that is not read yet.
-            _ => Forward::Nothing,
+            // A form of line that this version does not know.
+            _ => Forward::Dropped,
         }
     }
 
-    /// Whether `message` answers a request that the server was not asked: the client's next request, or one that
-    /// Atlatl answers itself.
-    fn is_unsolicited(&self, message: &Message<'_>, awaited: Option<&PendingRequest>) -> bool {
-        message.method.is_none() && awaited.is_none() && (message.id.is_some() || self.is_strict())
+    /// Whether `message` answers no pending request. It could forge the response to the client's next
+    /// request or to one that Atlatl answers itself.
+    fn is_unsolicited(&self, message: &Message<'_>, pending: Option<&PendingRequest>) -> bool {
+        message.method.is_none() && pending.is_none() && (message.id.is_some() || self.is_strict())
     }
 
-    /// The request that `message` answers, which is answered by that. Where the same answer may come
-    /// twice on purpose, the call that it answered before.
+    /// Takes the pending request that `message` answers. Unless the relay is strict, a second response to
+    /// the same call returns the call again.
     fn take(&self, message: &Message<'_>) -> Option<PendingRequest> {
         let id = message.id().filter(|_| message.method.is_none())?;
         let mut state = self.state();
-        let awaited = state.requests.answered(&id);
-        match awaited {
+        let pending = state.requests.complete(&id);
+        match pending {
             None if !self.is_strict() => {
-                state.requests.answered_before(&id).map(PendingRequest::Call)
+                state.requests.recently_completed(&id).map(PendingRequest::Call)
             }
-            awaited => awaited,
+            pending => pending,
         }
     }
 
-    /// What becomes of one message; `None` for the message as it came.
+    /// Returns the changed text of one message; `None` to forward the original.
     fn message_from_server(
         &self,
         text: &str,
         message: &Message<'_>,
-        awaited: Option<PendingRequest>,
+        pending: Option<PendingRequest>,
         may_offload: MayOffload,
     ) -> Option<String> {
         if let Some(method) = &message.method {
@@ -131,19 +130,19 @@ impl Relay {
                 _ => None,
             };
         }
-        let awaited = awaited?;
+        let pending = pending?;
         let Some(result) = message.result else {
             return self
-                .unlisted(message, &awaited)
-                .or_else(|| marked_error(text, message, &awaited));
+                .empty_tool_list(message, &pending)
+                .or_else(|| marked_error(text, message, &pending));
         };
-        let changed = match awaited {
-            PendingRequest::Call(called) => self.called(called, result.get(), may_offload),
-            PendingRequest::Listing { .. } => self.listing(result.get()),
-            PendingRequest::Greeting => self.greeting(result.get()),
+        let changed = match pending {
+            PendingRequest::Call(call) => self.call_result(call, result.get(), may_offload),
+            PendingRequest::ToolList { .. } => self.tool_list(result.get()),
+            PendingRequest::Handshake => self.handshake(result.get()),
             PendingRequest::TaskResult(task) => {
-                let called = self.known().tasks.call_of(&task);
-                self.intercept(&called, result.get(), may_offload)
+                let call = self.catalog().tasks.call_for(&task);
+                self.intercept(&call, result.get(), may_offload)
             }
             PendingRequest::Task(task) => self.task_state(&task, result.get(), may_offload),
             PendingRequest::Other => None,
@@ -151,36 +150,36 @@ impl Relay {
         Some(spliced(text, result, changed?))
     }
 
-    /// What a call came to. Spec A3: a task instead of a result is remembered, and its result looked
-    /// at when it is there.
-    fn called(
+    /// Handles the result of a call. Spec A3: if it is a task, the task is recorded and its result
+    /// intercepted later.
+    fn call_result(
         &self,
-        called: ToolCallInfo,
+        call: ToolCallInfo,
         result: &str,
         may_offload: MayOffload,
     ) -> Option<String> {
-        if let Some(task) = task_begun(result) {
-            self.known().tasks.begin(&task, called);
+        if let Some(task) = created_task(result) {
+            self.catalog().tasks.insert(&task, call);
             return None;
         }
-        self.intercept(&called, result, may_offload)
+        self.intercept(&call, result, may_offload)
     }
 
     fn intercept(
         &self,
-        called: &ToolCallInfo,
+        call: &ToolCallInfo,
         result: &str,
         may_offload: MayOffload,
     ) -> Option<String> {
         let interceptor = &self.config.interceptor;
-        // Spec A4: a page that a cursor leads to is never offloaded.
-        let replaced = (!called.continuation && may_offload == MayOffload::Yes)
-            .then(|| interceptor.result(called.call(&self.config.server), result, self.now()))
+        // Spec A4: a page behind a cursor is never offloaded.
+        let replacement = (!call.continuation && may_offload == MayOffload::Yes)
+            .then(|| interceptor.result(call.call(&self.config.server), result, self.now()))
             .flatten();
-        replaced.or_else(|| mark_lookalike(result, self.notice_in(&called.tool)))
+        replacement.or_else(|| mark_lookalike(result, self.notice_in(&call.tool)))
     }
 
-    /// Where a notice may stand in a result of `tool`.
+    /// Which parts of a result of `tool` may contain a notice.
     pub(crate) fn notice_in(&self, tool: &str) -> NoticeIn {
         // The listing widened its output schema, if it has one.
         if self.config.interceptor.may_replace(tool) {
@@ -190,27 +189,29 @@ impl Relay {
         }
     }
 
-    /// A task of 2026-07-28, which holds its result when it has one.
+    /// Intercepts the result inside the state of a task (2026-07-28).
     fn task_state(&self, task: &str, state: &str, may_offload: MayOffload) -> Option<String> {
         let object = Object::read(state)?;
         let result = object.get("result")?;
-        let called = self.known().tasks.call_of(task);
-        Some(spliced(state, result, self.intercept(&called, result.get(), may_offload)?))
+        let call = self.catalog().tasks.call_for(task);
+        Some(spliced(state, result, self.intercept(&call, result.get(), may_offload)?))
     }
 
-    fn listing(&self, result: &str) -> Option<String> {
-        let mut changes = Changes::none().appending(&self.config.own).reserving_names();
+    /// Rewrites a `tools/list` result and records the tools in the catalog.
+    fn tool_list(&self, result: &str) -> Option<String> {
+        let mut changes =
+            Changes::none().appending(&self.config.tool_definitions).reserving_names();
         if self.config.passing.is_some() {
             changes = changes.with_references();
         }
         let page = Page::parse(result, changes, |tool| self.config.interceptor.may_replace(tool))?;
-        let mut known = self.known();
+        let mut catalog = self.catalog();
         for (name, schema) in page.tools {
-            known.listed.insert(name, schema.map(Arc::from));
+            catalog.tools.insert(name, schema.map(Arc::from));
         }
         let mut renamed = page.renamed;
-        renamed.retain(|one| known.renamed.insert(one.listed_as.clone()));
-        drop(known);
+        renamed.retain(|one| catalog.renamed_tools.insert(one.listed_as.clone()));
+        drop(catalog);
         for Renamed { tool, listed_as, .. } in &renamed {
             let offloader = self.config.interceptor.offloader("");
             offloader.tool_renamed(&self.config.server, tool, listed_as, self.now().now);
@@ -221,47 +222,49 @@ impl Relay {
         page.json
     }
 
-    /// f37: a client that asks again holds no more definitions than before.
-    fn tools_listed(&self, as_it_came: &str, listed: &str, last: bool) {
+    /// Reports the cost of the tool list, once per conversation (f37): a client that lists the tools again
+    /// does not add them to its context twice.
+    fn tools_listed(&self, original: &str, listed: &str, last: bool) {
         let before = {
             let mut state = self.state();
-            let before = state.listed;
-            state.listed |= last;
+            let before = state.tools_listed;
+            state.tools_listed |= last;
             before
         };
         if !before {
             let config = &self.config;
-            config.interceptor.tools_listed(&config.server, as_it_came, listed, self.now().now);
+            config.interceptor.tools_listed(&config.server, original, listed, self.now().now);
         }
     }
 
-    /// Learns what tools there are from the result of a `tools/list` that nobody but us asked for;
-    /// where the next page begins.
-    pub(crate) fn learn(&self, result: &str) -> Option<String> {
+    /// Records the tools of a `tools/list` that the proxy itself requested. Returns the cursor of the next
+    /// page.
+    pub(crate) fn learn_tools(&self, result: &str) -> Option<String> {
         let page = Page::parse(result, Changes::none(), |_| false)?;
         let tools = page.tools.into_iter().map(|(name, schema)| (name, schema.map(Arc::from)));
-        self.known().listed.extend(tools);
+        self.catalog().tools.extend(tools);
         Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)
     }
 
-    /// A server without tools of its own gets ours. Where it is known to have tools with the names
-    /// of ours, the instructions say how those are listed.
-    fn greeting(&self, result: &str) -> Option<String> {
+    /// Changes the response to a handshake: adds the tools capability if the server has no tools, and
+    /// names renamed tools in the instructions.
+    fn handshake(&self, result: &str) -> Option<String> {
         let object = Object::read(result)?;
         let mut patch = json!({});
         let capabilities = object.clone().at(&["capabilities"]);
-        if !self.config.own.is_empty() && capabilities.is_some_and(|has| has.get("tools").is_none())
+        if !self.config.tool_definitions.is_empty()
+            && capabilities.is_some_and(|has| has.get("tools").is_none())
         {
             patch["capabilities"] = json!({"tools": {}});
         }
-        let renamed: Vec<String> = self.known().renamed.iter().cloned().collect();
+        let renamed: Vec<String> = self.catalog().renamed_tools.iter().cloned().collect();
         if !renamed.is_empty() {
-            let said = object.text("instructions").unwrap_or_default();
-            let ours = format!(
+            let original = object.text("instructions").unwrap_or_default();
+            let addition = format!(
                 "Atlatl: tools of this server that have the name of an Atlatl tool are listed as {}.",
                 renamed.join(", ")
             );
-            patch["instructions"] = format!("{said}\n\n{ours}").trim_start().into();
+            patch["instructions"] = format!("{original}\n\n{addition}").trim_start().into();
         }
         if patch.as_object().is_some_and(serde_json::Map::is_empty) {
             return None;
@@ -269,16 +272,16 @@ impl Relay {
         lro_wire::edit::merge(result, &patch)
     }
 
-    /// A server that has no tools does not know how to list them.
-    fn unlisted(&self, message: &Message<'_>, awaited: &PendingRequest) -> Option<String> {
-        let PendingRequest::Listing { era, .. } = awaited else { return None };
+    /// Answers `tools/list` for a server without tools, which responds with "method not found".
+    fn empty_tool_list(&self, message: &Message<'_>, pending: &PendingRequest) -> Option<String> {
+        let PendingRequest::ToolList { protocol, .. } = pending else { return None };
         let code = Object::read(message.error?.get())?.get("code")?;
-        if self.config.own.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
+        if self.config.tool_definitions.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
             return None;
         }
-        let mut result = json!({"tools": self.config.own});
+        let mut result = json!({"tools": self.config.tool_definitions});
         self.tools_listed("", &result.to_string(), true);
-        if *era == ProtocolGeneration::Stateless {
+        if *protocol == ProtocolGeneration::Stateless {
             result["resultType"] = "complete".into();
             result["ttlMs"] = 0.into();
             result["cacheScope"] = "private".into();
@@ -287,20 +290,20 @@ impl Relay {
     }
 }
 
-/// The rest of a batch of which messages were dropped: each as it came, or as it was changed.
-fn remaining_batch(kept: &[(&str, Option<String>)]) -> Forward {
-    if kept.is_empty() {
-        return Forward::Nothing;
+/// The remaining messages of a batch after some were dropped, each original or changed.
+fn remaining_batch(forwarded: &[(&str, Option<String>)]) -> Forward {
+    if forwarded.is_empty() {
+        return Forward::Dropped;
     }
     let texts: Vec<&str> =
-        kept.iter().map(|(text, changed)| changed.as_deref().unwrap_or(text)).collect();
+        forwarded.iter().map(|(text, changed)| changed.as_deref().unwrap_or(text)).collect();
     Forward::Changed(format!("[{}]", texts.join(",")))
 }
 
-/// `text`, whose error answers a call, with a notice if the error has the form of a descriptor.
-fn marked_error(text: &str, message: &Message<'_>, awaited: &PendingRequest) -> Option<String> {
+/// Adds a notice to the error of a call if the error looks like a descriptor.
+fn marked_error(text: &str, message: &Message<'_>, pending: &PendingRequest) -> Option<String> {
     if !matches!(
-        awaited,
+        pending,
         PendingRequest::Call(_) | PendingRequest::TaskResult(_) | PendingRequest::Task(_)
     ) {
         return None;
@@ -309,9 +312,9 @@ fn marked_error(text: &str, message: &Message<'_>, awaited: &PendingRequest) -> 
     Some(spliced(text, error, mark_error_lookalike(error.get())?))
 }
 
-/// The id of the task that a `tools/call` was answered with, in the form of either era.
-fn task_begun(result: &str) -> Option<String> {
-    // Every form of it says so; a large result is not read for this alone.
+/// The id of the task that a `tools/call` created, in the form of either protocol generation.
+fn created_task(result: &str) -> Option<String> {
+    // Every form mentions the word; a large result is not parsed only for this.
     if !Object::may_mention(result, "task") {
         return None;
     }

@@ -1,20 +1,19 @@
-//! Stdio: the server as a process, and whatever it starts.
+//! A server process and its process group.
 
-use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// How long a process may take to end after it was asked to.
-const AFTER_TERM: Duration = Duration::from_millis(200);
-/// How often is looked.
+/// How long a process group may take to exit after SIGTERM.
+const TERM_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often the process is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A server that runs in a process group of its own, so that nothing it started stays behind:
-/// `npx` and its like put several processes between us and the server.
+/// A server in its own process group, so that all its children are stopped with it. Launchers such as
+/// `npx` put several processes between the proxy and the server.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -22,12 +21,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` and gives its two streams. Its standard error is ours.
+    /// Starts `command` and returns its two streams. It inherits the standard error stream.
     pub fn start(command: Command) -> io::Result<(Self, ChildStdin, ChildStdout)> {
         Self::start_with(command, Stdio::inherit())
     }
 
-    /// The same, with somewhere else for its standard error to go.
+    /// Starts `command` with another standard error stream.
     pub fn start_with(
         mut command: Command,
         error: Stdio,
@@ -40,29 +39,29 @@ impl Process {
         Ok((Self { child, group }, input, output))
     }
 
-    /// Waits for the server to end by itself, at most so long.
-    pub fn wait(&mut self, most: Duration) -> Option<ExitStatus> {
-        let until = Instant::now() + most;
+    /// Waits for the server to exit, for at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + timeout;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return None;
             }
             thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Ends the server and all that it started, first kindly. Its input should be closed before.
+    /// Stops the process group, first with SIGTERM, then with SIGKILL. Close the server's input before.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
-        let until = Instant::now() + AFTER_TERM;
+        let deadline = Instant::now() + TERM_TIMEOUT;
         let mut status = None;
-        while Instant::now() < until {
+        while Instant::now() < deadline {
             status = status.or(self.child.try_wait().ok().flatten());
-            // The group is there as long as anyone of it is.
-            if status.is_some() && !self.group_is_there() {
+            // The group exists as long as any of its processes.
+            if status.is_some() && !self.group_exists() {
                 return status;
             }
             thread::sleep(POLL_INTERVAL);
@@ -71,13 +70,13 @@ impl Process {
         status.or_else(|| self.child.wait().ok())
     }
 
-    fn group_is_there(&self) -> bool {
+    fn group_exists(&self) -> bool {
         self.group.is_some_and(|group| test_kill_process_group(group).is_ok())
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // It may be gone already.
+            // The group may have exited already.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -90,8 +89,8 @@ impl Drop for Process {
     }
 }
 
-/// The exit code that says the same as `status`, as a shell would have it.
-pub(crate) fn code(status: ExitStatus) -> u8 {
+/// Converts `status` to an exit code as a shell does.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

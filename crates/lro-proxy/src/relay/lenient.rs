@@ -1,13 +1,13 @@
-//! Lines of a server that a lenient client accepts and a strict JSON reader refuses.
+//! Lines that a lenient JSON parser accepts and a strict one rejects.
 //!
-//! Whatever a client would act on must be inspected first. Clients accept duplicate members (the last one counts),
+//! Every line that a client would act on must be inspected first. Clients accept duplicate members (the last one counts),
 //! bytes that are not UTF-8, and `NaN` or `Infinity`. Such a line is read here as those clients read it.
 
 use std::borrow::Cow;
 
 use lro_wire::{Messages, Object};
 
-/// A line of a server, as a lenient client reads it.
+/// A line as a lenient client reads it.
 pub(crate) struct LenientLine {
     /// Valid JSON without duplicate members in a message.
     pub(crate) text: String,
@@ -56,7 +56,7 @@ fn deduplicated(json: &str) -> Option<String> {
     let object = Object::read(json)?;
     let mut members: Vec<(&str, &str)> = Vec::new();
     for (name, value) in &object.members {
-        match members.iter_mut().find(|(known, _)| known == name) {
+        match members.iter_mut().find(|(existing, _)| existing == name) {
             Some(member) => member.1 = value.get(),
             None => members.push((name, value.get())),
         }
