@@ -1,7 +1,7 @@
 //! Spec P6: the proxy says that it is one, and changes nothing else.
 
 use lro_proxy::Forward;
-use lro_wire::{Message, meta};
+use lro_wire::{Message, protocol};
 
 use crate::fixture::Fixture;
 

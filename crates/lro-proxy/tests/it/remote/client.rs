@@ -11,7 +11,7 @@ use lro_core::config::Config;
 use lro_proxy::session;
 use lro_proxy::upstream::http::{Credentials, Remote, RemoteOptions, UpstreamEndpoint};
 use serde_json::{Value, json};
-use testkit::http::{Asked, HttpServer, reply_json};
+use testkit::http::{HttpServer, ReceivedRequest, reply_json};
 
 use crate::fixture::Fixture;
 
@@ -128,7 +128,7 @@ pub(crate) fn modern(id: u32, method: &str, mut params: Value) -> String {
 }
 
 /// What a server answers a request with that is not what the test is about.
-pub(crate) fn usual(asked: &Asked, stream: &mut TcpStream) -> io::Result<()> {
+pub(crate) fn usual(asked: &ReceivedRequest, stream: &mut TcpStream) -> io::Result<()> {
     let message = asked.json();
     match (asked.method.as_str(), message["method"].as_str()) {
         ("GET", _) => testkit::http::reply(stream, "405 Method Not Allowed", &[], b""),

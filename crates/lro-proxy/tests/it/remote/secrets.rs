@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use lro_core::config::Config;
 use lro_proxy::upstream::http::{CredentialFuture, Credentials};
 use serde_json::json;
-use testkit::http::{Asked, HttpServer, reply};
+use testkit::http::{HttpServer, ReceivedRequest, reply};
 
 use super::client::{Client, Options, answer, call, modern, usual};
 
@@ -97,7 +97,9 @@ fn a_path_that_moves_for_ever_is_given_up() {
     assert!(server.asked().len() <= 5, "{}", server.asked().len());
 }
 
-fn wants(token: &'static str) -> impl Fn(&Asked, &mut std::net::TcpStream) -> std::io::Result<()> {
+fn wants(
+    token: &'static str,
+) -> impl Fn(&ReceivedRequest, &mut std::net::TcpStream) -> std::io::Result<()> {
     move |asked, stream| {
         if asked.header("authorization") == Some(token) {
             return usual(asked, stream);
