@@ -34,10 +34,10 @@ pub enum Listener {
 #[non_exhaustive]
 pub enum ListenError {
     /// The text is not an address and a port.
-    #[error("{asked}: expected an address and a port, such as 127.0.0.1:7171, or unix:PATH")]
+    #[error("{text}: expected an address and a port, such as 127.0.0.1:7171, or unix:PATH")]
     NoAddress {
         /// The text.
-        asked: String,
+        text: String,
     },
     /// The local token would be sent over the network.
     #[error("{address} can be reached from other machines, and server.auth is not set")]
@@ -92,7 +92,7 @@ pub fn listen(address: &str, has_auth: bool) -> Result<Listener, ListenError> {
     if let Some(path) = address.strip_prefix(UNIX_PREFIX) {
         return Ok(Listener::Unix(UnixSocket::bind(Path::new(path), LISTEN_BACKLOG)?));
     }
-    let invalid = || ListenError::NoAddress { asked: address.to_owned() };
+    let invalid = || ListenError::NoAddress { text: address.to_owned() };
     let mut addresses = address.to_socket_addrs().map_err(|_| invalid())?;
     let address = addresses.next().ok_or_else(invalid)?;
     if !has_auth && !address.ip().to_canonical().is_loopback() {

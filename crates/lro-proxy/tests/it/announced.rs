@@ -1,4 +1,4 @@
-//! Spec P6: the proxy says that it is one, and changes nothing else.
+//! Spec P6: the proxy announces itself and changes nothing else.
 
 use lro_proxy::Forward;
 use lro_wire::{Message, protocol};

@@ -1,4 +1,4 @@
-//! Lines come out whole and in order, however the stream is cut.
+//! Lines are complete and in order, however the stream is split.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lro_wire::{Line, Lines};
 use proptest::prelude::*;
 
-/// Gives the bytes in pieces of the given sizes, one after the other.
+/// Returns the bytes in chunks of these sizes.
 struct Cut<'a> {
     bytes: &'a [u8],
     sizes: std::iter::Cycle<std::iter::Copied<std::slice::Iter<'a, usize>>>,
@@ -22,7 +22,7 @@ impl Read for Cut<'_> {
     }
 }
 
-/// The lines, and whether each came in pieces.
+/// The lines, and whether each was read in chunks.
 fn read(bytes: &[u8], sizes: &[usize], in_memory: usize) -> Vec<(Vec<u8>, bool)> {
     let stream = Cut { bytes, sizes: sizes.iter().copied().cycle() };
     let mut lines = Lines::with_max_in_memory(stream, in_memory);
@@ -82,7 +82,7 @@ fn a_line_may_be_held_whatever_its_length() {
     assert_eq!(whole, [(300_001, false), (5, false)]);
 }
 
-/// Found by the fuzz target `frame`: what lay behind a line was moved for each line before it.
+/// Found by the fuzz target `frame`: unread bytes were moved for each line before them.
 #[test]
 fn many_short_lines_at_once_take_no_longer_than_one_by_one() {
     let text = [vec![b'a'; 2 << 20], vec![b'\n'; 2 << 20]].concat();

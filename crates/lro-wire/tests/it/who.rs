@@ -1,4 +1,4 @@
-//! Who speaks, in the forms of both eras.
+//! Identification of clients in both protocol generations.
 
 use lro_wire::Message;
 use lro_wire::protocol::{ProtocolGeneration, is_proxy, progress_token};
