@@ -15,10 +15,11 @@ use rustix::process::geteuid;
 
 /// The prefix of an address that is the path of a Unix socket.
 pub const UNIX_PREFIX: &str = "unix:";
-
 /// The backlog of connections that are not accepted yet; the system may lower it, and the standard
 /// library requests 128. The kernel drops connections beyond it, and clients retry after a second.
 const LISTEN_BACKLOG: i32 = 4096;
+/// The name of a new socket until it is ready; the directory's lock makes its user unique.
+const TEMPORARY_NAME: &str = ".atlatl.new";
 
 /// A listening socket.
 #[derive(Debug)]
@@ -103,9 +104,6 @@ pub fn listen(address: &str, has_auth: bool) -> Result<Listener, ListenError> {
     rustix::net::listen(&listener, LISTEN_BACKLOG).map_err(|error| bind(error.into()))?;
     Ok(Listener::Tcp(listener))
 }
-
-/// The name of a new socket until it is ready; the directory's lock makes its user unique.
-const TEMPORARY_NAME: &str = ".atlatl.new";
 
 /// Errors of creating a Unix socket.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use serde_json::json;
 
+/// The `Retry-After` of status 503, in seconds.
+const RETRY_AFTER_SECONDS: &str = "1";
+
 /// The authentication that a route requires. Every route declares it, and tests check every declared
 /// route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +36,6 @@ impl<S> Route<S> {
         Self { path, exposure, methods }
     }
 }
-
-/// The `Retry-After` of status 503, in seconds.
-const RETRY_AFTER_SECONDS: &str = "1";
 
 /// An HTTP error response in the problem format of RFC 9457.
 #[derive(Debug)]

@@ -60,7 +60,7 @@ impl Shell {
         let input = self.input.as_mut().expect("there until it is dropped");
         writeln!(input, "{command}").and_then(|()| input.flush()).expect("a shell that listens");
         let mut answer = String::new();
-        self.output.read_line(&mut answer).expect("a shell that output");
+        self.output.read_line(&mut answer).expect("a shell that answers");
         answer.trim().parse().expect("the number of a process")
     }
 }

@@ -19,6 +19,8 @@ use crate::relay::Relay;
 
 /// The interval of progress notifications.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of calls that run concurrently; the engines have their own limits.
+const MAX_THREADS: usize = 4;
 
 /// A call of an extraction tool.
 #[derive(Debug)]
@@ -98,9 +100,6 @@ fn progress(token: &str, seconds: u32) -> String {
         r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{seconds},"message":{message}}}}}"#
     )
 }
-
-/// The number of calls that run concurrently; the engines have their own limits.
-const MAX_THREADS: usize = 4;
 
 /// A thread pool that answers calls of extraction tools. Threads start when there are calls.
 pub(crate) struct LocalCallPool<W> {

@@ -7,6 +7,11 @@ use lro_core::{Detail, Operation};
 use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{Id, IdKey, Message};
 
+/// The number of completed calls that are remembered.
+const MAX_COMPLETED_CALLS: usize = 64;
+/// The number of tasks that are remembered; a server may never finish its tasks.
+const MAX_TASKS: usize = 4096;
+
 /// A request that the server has not answered yet, by the kind of its response.
 #[derive(Debug)]
 pub(crate) enum PendingRequest {
@@ -32,9 +37,6 @@ pub(crate) struct PendingRequests {
     /// Calls that were answered recently: a resumed stream may repeat the response.
     completed: VecDeque<(IdKey, ToolCallInfo)>,
 }
-
-/// The number of completed calls that are remembered.
-const MAX_COMPLETED_CALLS: usize = 64;
 
 /// Distinguishes requests with the same id, since a client may reuse the id of an answered request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,9 +116,6 @@ impl ToolCallInfo {
         }
     }
 }
-
-/// The number of tasks that are remembered; a server may never finish its tasks.
-const MAX_TASKS: usize = 4096;
 
 /// Maps the most recent tasks to the calls that created them.
 #[derive(Debug, Default)]

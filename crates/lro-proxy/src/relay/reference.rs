@@ -208,7 +208,7 @@ impl PassingError {
 
 impl std::fmt::Debug for ReferencePassing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Passing").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("ReferencePassing").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 

@@ -27,6 +27,8 @@ use crate::upstream::process::Process;
 
 /// How long a process may take to exit after its input was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// `_meta` key: the request that a notification belongs to (2026-07-28).
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// A server process.
 pub(super) struct ServerProcess {
@@ -277,9 +279,6 @@ fn id(json: &str) -> Id {
         serde_json::from_str(json).unwrap_or_else(|_| RawValue::NULL.to_owned());
     Id::from_raw(&raw)
 }
-
-/// `_meta` key: the request that a notification belongs to (2026-07-28).
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The client's id of a request, in its original spelling.
 #[derive(Debug, Clone)]

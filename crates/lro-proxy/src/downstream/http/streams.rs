@@ -22,6 +22,10 @@ use crate::downstream::stdio::SharedLineWriter;
 const MAX_QUEUED_CHUNKS: usize = 16;
 /// The size of the chunks of an oversize message, in bytes.
 const CHUNK_LEN: usize = 64 << 10;
+/// The number of unsolicited messages that are kept until a client listens.
+const MAX_BACKLOG: usize = 256;
+/// The number of messages that may be queued for a client that does not read.
+pub(super) const MAX_QUEUED_MESSAGES: usize = 1024;
 
 /// The sender of a response body.
 #[derive(Clone)]
@@ -152,11 +156,6 @@ impl Write for ChunkWriter {
         self.sender.blocking_send(chunk.into()).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
-
-/// The number of unsolicited messages that are kept until a client listens.
-const MAX_BACKLOG: usize = 256;
-/// The number of messages that may be queued for a client that does not read.
-pub(super) const MAX_QUEUED_MESSAGES: usize = 1024;
 
 /// A message for a stream, and whether it is the last one.
 pub(super) struct StreamMessage {

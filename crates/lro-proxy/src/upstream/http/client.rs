@@ -25,6 +25,8 @@ const ACCEPT_POST: &str = "application/json, text/event-stream";
 const ACCEPT_STREAM: &str = "text/event-stream";
 /// The error code in a challenge that asks for more rights.
 const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
+/// The length, in characters, of a detail in an error message.
+const MAX_DETAIL_LEN: usize = 200;
 
 /// Options of the connection to a server.
 #[derive(Default)]
@@ -260,9 +262,6 @@ pub enum UpstreamError {
     #[error("{0}")]
     Authentication(String),
 }
-
-/// The length, in characters, of a detail in an error message.
-const MAX_DETAIL_LEN: usize = 200;
 
 impl UpstreamError {
     /// The error for a problem response, if `text` is one.

@@ -111,7 +111,7 @@ impl fmt::Display for UpstreamEndpoint {
 
 impl fmt::Debug for UpstreamEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({self})")
+        write!(f, "UpstreamEndpoint({self})")
     }
 }
 

@@ -11,6 +11,9 @@ use crate::relay::Relay;
 use crate::relay::pending::Serial;
 use crate::upstream::http::client::HttpRequest;
 
+/// How deep a schema is searched for header parameters.
+const MAX_SCHEMA_DEPTH: usize = 8;
+
 /// A message from the client, with what sending it depends on.
 #[derive(Debug)]
 pub(super) struct OutboundRequest {
@@ -104,9 +107,6 @@ impl OutboundRequest {
         headers
     }
 }
-
-/// How deep a schema is searched for header parameters.
-const MAX_SCHEMA_DEPTH: usize = 8;
 
 /// The headers for `arguments` that a tool's input schema asks for with `x-mcp-header` (2026-07-28).
 pub(crate) fn param_headers(schema: &RawValue, arguments: Option<&RawValue>) -> HeaderMap {

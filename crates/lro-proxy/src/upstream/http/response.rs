@@ -15,6 +15,9 @@ use tokio::time::timeout;
 use crate::relay::oversize::{LineSpill, LineTooLong};
 use crate::upstream::http::client::UpstreamError;
 
+/// Messages up to this size, in bytes, are usually not stored.
+const MAX_SMALL_LEN: usize = 8 << 10;
+
 /// The format of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
@@ -161,9 +164,6 @@ pub(crate) enum InboundMessage {
     /// A message too large for memory.
     Oversize(SpillBuffer),
 }
-
-/// Messages up to this size, in bytes, are usually not stored.
-const MAX_SMALL_LEN: usize = 8 << 10;
 
 impl InboundMessage {
     /// Whether the message is handled without blocking. A large one may be stored on disk.

@@ -19,6 +19,9 @@ use crate::upstream::http::request::OutboundRequest;
 use crate::upstream::http::response::{BodyFormat, InboundMessage};
 use crate::upstream::http::session::{HttpSession, INITIALIZED};
 
+/// The number of `tools/list` pages that are read to find a schema.
+const MAX_TOOL_PAGES: usize = 50;
+
 /// The negotiated session, shared by all exchanges.
 #[derive(Debug, Default)]
 pub(super) struct NegotiatedSession {
@@ -160,9 +163,6 @@ impl HttpSession {
         Ok(())
     }
 }
-
-/// The number of `tools/list` pages that are read to find a schema.
-const MAX_TOOL_PAGES: usize = 50;
 
 impl HttpSession {
     /// Lists the server's tools to learn their schemas, with the metadata of the client's `request`.

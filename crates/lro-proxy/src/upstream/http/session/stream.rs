@@ -14,6 +14,12 @@ use crate::upstream::http::session::{HttpSession, without_body};
 
 /// A stream that lasted this long resets the backoff.
 const STABLE_DURATION: Duration = Duration::from_secs(10);
+/// The number of attempts in a row without a message in between.
+const MAX_ATTEMPTS: u32 = 5;
+const INITIAL_DELAY: Duration = Duration::from_millis(250);
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// The shortest delay that a server may ask for.
+const MIN_DELAY: Duration = Duration::from_millis(50);
 
 impl HttpSession {
     /// Resumes a stream after the event `last`. Returns `None` if that fails.
@@ -91,13 +97,6 @@ fn is_stream(response: &Response) -> bool {
     response.status().is_success()
         && BodyFormat::from_response(response) == Some(BodyFormat::Events)
 }
-
-/// The number of attempts in a row without a message in between.
-const MAX_ATTEMPTS: u32 = 5;
-const INITIAL_DELAY: Duration = Duration::from_millis(250);
-const MAX_DELAY: Duration = Duration::from_secs(30);
-/// The shortest delay that a server may ask for.
-const MIN_DELAY: Duration = Duration::from_millis(50);
 
 /// Exponential backoff between attempts to reopen a stream.
 #[derive(Debug, Default)]
