@@ -92,7 +92,7 @@ fn arguments_stand_in_headers_where_the_schema_asks_for_it() {
 }
 
 #[test]
-fn a_cancelled_request_closes_its_stream_and_nothing_is_told() {
+fn a_cancelled_stateless_request_closes_its_stream_and_sends_nothing() {
     let closed = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&closed);
     let server = HttpServer::start(move |received, stream| {

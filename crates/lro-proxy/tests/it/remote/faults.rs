@@ -56,7 +56,7 @@ fn a_page_in_place_of_an_answer_is_an_error_of_the_request() {
 }
 
 #[test]
-fn what_a_server_says_with_a_status_is_told_on_one_line() {
+fn the_detail_of_an_error_status_is_reported_on_one_line() {
     for (kind, detail, reason) in [
         (
             "application/problem+json",
@@ -307,7 +307,7 @@ fn what_is_no_message_is_not_heard() {
 }
 
 #[test]
-fn what_is_no_text_is_told_and_not_sent() {
+fn a_message_that_is_not_text_is_reported_and_not_sent() {
     let server = HttpServer::start(default_response);
     let mut client = Client::connect(&server);
     client.send_bytes(
@@ -318,7 +318,7 @@ fn what_is_no_text_is_told_and_not_sent() {
 }
 
 #[test]
-fn a_notification_that_is_taken_late_is_not_lost_and_holds_nobody_up() {
+fn a_notification_that_is_accepted_late_is_not_lost_and_blocks_no_request() {
     let server = HttpServer::start(|received, stream| {
         if received.json()["method"] == "notifications/roots/list_changed" {
             thread::sleep(Duration::from_millis(5500));

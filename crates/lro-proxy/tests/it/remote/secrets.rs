@@ -125,7 +125,7 @@ fn a_token_that_is_refused_is_renewed_once() {
 }
 
 #[test]
-fn a_token_that_is_refused_again_is_told_with_what_to_run() {
+fn a_token_that_is_refused_again_reports_what_to_run() {
     let server = HttpServer::start(wants("Bearer other"));
     let mut client = Client::with(&server, with_credentials(), &Config::default());
     // Refused, renewed, refused: the error says what the user has to do.
@@ -136,7 +136,7 @@ fn a_token_that_is_refused_again_is_told_with_what_to_run() {
 }
 
 #[test]
-fn rights_that_are_missing_are_told() {
+fn missing_rights_are_reported() {
     let server = HttpServer::start(|_, stream| {
         let challenge = [("WWW-Authenticate", "Bearer error=\"insufficient_scope\"")];
         reply(stream, "403 Forbidden", &challenge, b"")

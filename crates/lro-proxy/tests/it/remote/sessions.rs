@@ -45,7 +45,7 @@ fn p6_a_session_is_kept_and_ended() {
 }
 
 #[test]
-fn a_session_that_expired_is_begun_anew_once_for_all_who_wait() {
+fn an_expired_session_is_renewed_once_for_all_waiting_requests() {
     let sessions = Arc::new(AtomicUsize::new(0));
     let begun = Arc::clone(&sessions);
     let server = HttpServer::start(move |received, stream| {
@@ -196,7 +196,7 @@ fn the_stream_of_what_is_said_unasked_is_read_again_and_given_up() {
 }
 
 #[test]
-fn a_cancelled_request_of_the_older_era_is_told_and_not_answered() {
+fn a_cancelled_request_in_a_session_is_forwarded_and_not_answered() {
     let server = HttpServer::start(|received, stream| {
         if received.json()["method"] == "tools/call" && received.json()["id"] == 1 {
             thread::sleep(Duration::from_secs(3));
