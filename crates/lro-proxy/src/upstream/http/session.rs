@@ -217,8 +217,8 @@ impl HttpSession {
             if status.is_success() {
                 return self.read(response, outbound).await;
             }
-            let refusal = self.error_response(response, outbound).await?;
-            if refusal.code == Some(HEADER_MISMATCH)
+            let error = self.error_response(response, outbound).await?;
+            if error.code == Some(HEADER_MISMATCH)
                 && !discovered
                 && outbound.tool.as_ref().is_some_and(|tool| !self.relay.has_tool(tool))
             {
@@ -226,7 +226,7 @@ impl HttpSession {
                 discovered = true;
                 continue;
             }
-            self.deliver(line(refusal.response));
+            self.deliver(line(error.response));
             return Ok(());
         }
     }
@@ -304,20 +304,20 @@ impl HttpSession {
         request: &OutboundRequest,
     ) -> Result<ErrorResponse, UpstreamError> {
         let status = response.status();
-        let error = || UpstreamError::Status { server: self.remote.name(), status };
-        let [(id, _)] = &*request.requests else { return Err(error()) };
+        let status_error = || UpstreamError::Status { server: self.remote.name(), status };
+        let [(id, _)] = &*request.requests else { return Err(status_error()) };
         if !BodyFormat::is_json_error(&response)
             || response.content_length().is_some_and(|length| length > MAX_ERROR_LEN as u64)
         {
-            return Err(error());
+            return Err(status_error());
         }
         let mut reader = self.reader(response, BodyFormat::Json, self.remote.idle_timeout());
-        let Ok(Some(item)) = reader.next().await else { return Err(error()) };
-        let Some(InboundMessage::Whole(line)) = item.message else { return Err(error()) };
-        let text = String::from_utf8(line).map_err(|_| error())?;
+        let Ok(Some(item)) = reader.next().await else { return Err(status_error()) };
+        let Some(InboundMessage::Whole(line)) = item.message else { return Err(status_error()) };
+        let text = String::from_utf8(line).map_err(|_| status_error())?;
         let Some(error) = Message::read(&text).and_then(|message| message.error) else {
             let problem = UpstreamError::from_problem(&self.remote.name(), status, &text);
-            return Err(problem.unwrap_or_else(error));
+            return Err(problem.unwrap_or_else(status_error));
         };
         let code =
             Object::read(error.get()).and_then(|error| error.get("code")?.get().parse().ok());
