@@ -1,81 +1,81 @@
-//! Header: what a message says of itself in the headers that carry it.
+//! MCP headers that repeat parts of a message.
 //!
-//! From 2026-07-28 on a request's version, method and subject stand in headers too, so that whoever
-//! stands between need not read the body. The two must say the same.
+//! From 2026-07-28 on a request repeats its version, method and subject in headers, so that
+//! intermediaries need not parse the body. Headers and body must agree.
 
 use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use lro_wire::meta::{self, PROTOCOL_VERSION};
+use lro_wire::protocol::{self, PROTOCOL_VERSION};
 use lro_wire::{HEADER_MISMATCH, JsonRpcError, Message};
 
-/// The version of the protocol.
+/// The protocol version.
 pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The method of a request.
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// What a request is about: a tool, a prompt, a resource, a task.
+/// The subject of a request: a tool, a prompt, a resource or a task.
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// The session of a client of the older era.
+/// The session id, up to 2025-11-25.
 pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// Where a stream broke off.
+/// The last event that a client received prefix its stream was interrupted.
 pub const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What a value that is no plain text is wrapped in.
-const WRAPPED: (&str, &str) = ("=?base64?", "?=");
+/// The prefix and suffix of a value in base64, for text that a header cannot contain.
+const BASE64_WRAPPER: (&str, &str) = ("=?base64?", "?=");
 
-/// The value of a header that is there exactly once.
-pub fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+/// The value of a header that occurs exactly once.
+pub fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     values.next().is_none().then(|| value.to_str().ok())?
 }
 
-/// The same without the white space around it, which is the transport's.
+/// The value of a header that occurs exactly once, without surrounding white space.
 pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    one(headers, name).map(str::trim)
+    single(headers, name).map(str::trim)
 }
 
-/// The value of a header that stands for `text`.
-pub fn encoded(text: &str) -> HeaderValue {
-    let (before, behind) = WRAPPED;
+/// Encodes `text` as a header value, in base64 if necessary.
+pub fn encode(text: &str) -> HeaderValue {
+    let (prefix, suffix) = BASE64_WRAPPER;
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
         && text.trim() == text
-        && !(text.starts_with(before) && text.ends_with(behind));
-    let wrapped = || format!("{before}{}{behind}", STANDARD.encode(text));
+        && !(text.starts_with(prefix) && text.ends_with(suffix));
+    let wrapped = || format!("{prefix}{}{suffix}", STANDARD.encode(text));
     let value = if plain { Cow::Borrowed(text) } else { Cow::Owned(wrapped()) };
-    // Both forms are visible characters.
+    // Both forms consist of visible characters.
     HeaderValue::from_str(&value).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// What a header stands for; `None` where it claims a form that it does not have.
-pub fn decoded(value: &str) -> Option<Cow<'_, str>> {
-    let (before, behind) = WRAPPED;
-    let inner = value.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+/// Decodes a header value. Returns `None` if it is marked as base64 and is not.
+pub fn decode(value: &str) -> Option<Cow<'_, str>> {
+    let (prefix, suffix) = BASE64_WRAPPER;
+    let inner = value.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix));
     let Some(inner) = inner else { return Some(Cow::Borrowed(value)) };
     let bytes = STANDARD.decode(inner).ok()?;
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// What a request of the newer era says of itself in headers.
-pub fn mirrored(message: &Message<'_>) -> HeaderMap {
+/// The headers that a request from 2026-07-28 on must have.
+pub fn mirror(message: &Message<'_>) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    if let Some(version) = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION)) {
-        headers.insert(VERSION, encoded(&version));
+    if let Some(version) = protocol::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION)) {
+        headers.insert(VERSION, encode(&version));
     }
     if let Some(method) = &message.method {
-        headers.insert(METHOD, encoded(method));
+        headers.insert(METHOD, encode(method));
     }
-    let subject = named(message).and_then(|named| message.params()?.text(named));
+    let subject = subject_param(message).and_then(|param| message.params()?.text(param));
     if let Some(subject) = subject {
-        headers.insert(NAME, encoded(&subject));
+        headers.insert(NAME, encode(&subject));
     }
     headers
 }
 
-/// The parameter that says what a request is about.
-fn named(message: &Message<'_>) -> Option<&'static str> {
+/// The parameter that names the subject of a request.
+fn subject_param(message: &Message<'_>) -> Option<&'static str> {
     match message.method.as_deref()? {
         "tools/call" | "prompts/get" => Some("name"),
         "resources/read" => Some("uri"),
@@ -84,25 +84,31 @@ fn named(message: &Message<'_>) -> Option<&'static str> {
     }
 }
 
-/// Whether the headers say the method and the subject that the body says.
-pub fn agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
+/// Checks that the headers repeat the method and the subject of the body.
+pub fn check(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
     if text(headers, &METHOD) != message.method.as_deref() {
-        return Err(differs(&METHOD));
+        return Err(mismatch(&METHOD));
     }
-    let Some(named) = named(message) else { return Ok(()) };
-    let in_body = message.params().and_then(|params| params.text(named));
-    match (in_body, text(headers, &NAME).map(decoded)) {
-        // What the body lacks is the method's to say.
+    let Some(param) = subject_param(message) else { return Ok(()) };
+    let in_body = message.params().and_then(|params| params.text(param));
+    match (in_body, text(headers, &NAME).map(decode)) {
+        // The method's own checks report a missing parameter.
         (None, None) => Ok(()),
         (Some(body), Some(Some(header))) if body == header => Ok(()),
-        _ => Err(differs(&NAME)),
+        _ => Err(mismatch(&NAME)),
     }
 }
 
-/// A header does not say what the body says.
-pub fn differs(name: &HeaderName) -> JsonRpcError {
+/// The error for a header that does not match the body.
+pub fn mismatch(name: &HeaderName) -> JsonRpcError {
     JsonRpcError::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
 }
+
+// Former names, until every crate uses the new ones.
+pub use self::{
+    check as agree, decode as decoded, encode as encoded, mirror as mirrored, mismatch as differs,
+    single as one,
+};
 
 #[cfg(test)]
 mod tests {
@@ -125,14 +131,14 @@ mod tests {
             "\u{7f}",
             "\u{0}",
         ] {
-            let value = encoded(text);
+            let value = encode(text);
             let value = value.to_str().unwrap();
             assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')), "{text:?}");
-            assert_eq!(decoded(value).as_deref(), Some(text), "{text:?}");
+            assert_eq!(decode(value).as_deref(), Some(text), "{text:?}");
         }
-        assert_eq!(decoded("=?base64?SGVsbG8?="), None);
-        assert_eq!(decoded("=?base64?SGVs!!!bG8=?="), None);
-        assert_eq!(decoded("=?base64?SGVsbG8=").as_deref(), Some("=?base64?SGVsbG8="));
+        assert_eq!(decode("=?base64?SGVsbG8?="), None);
+        assert_eq!(decode("=?base64?SGVs!!!bG8=?="), None);
+        assert_eq!(decode("=?base64?SGVsbG8=").as_deref(), Some("=?base64?SGVsbG8="));
     }
 
     #[test]
@@ -143,10 +149,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#,
         ] {
             let message = Message::read(body).unwrap();
-            let mut headers = mirrored(&message);
-            assert_eq!(agree(&message, &headers), Ok(()), "{body}");
-            headers.insert(METHOD, encoded("tools/other"));
-            assert_eq!(agree(&message, &headers), Err(differs(&METHOD)), "{body}");
+            let mut headers = mirror(&message);
+            assert_eq!(check(&message, &headers), Ok(()), "{body}");
+            headers.insert(METHOD, encode("tools/other"));
+            assert_eq!(check(&message, &headers), Err(mismatch(&METHOD)), "{body}");
         }
     }
 }

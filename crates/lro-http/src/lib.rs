@@ -1,26 +1,30 @@
-//! MCP over HTTP: what a server and a proxy have in common.
+//! HTTP building blocks shared by the memory server and the proxy.
 //!
-//! [`header`] says a message in headers and checks them, [`Guard`] decides who may ask at all,
-//! [`listen`] where a server may be reached, [`serve`] answers until it is stopped.
+//! [`header`] encodes and checks MCP headers, [`Guard`] checks `Host`, `Origin` and bearer tokens,
+//! [`listen()`] opens a TCP or Unix socket listener, and [`serve()`] runs a router on it until it is
+//! stopped.
 
 pub mod header;
 
 mod bearer;
+mod connections;
 mod listen;
-mod local_token;
 mod origin_guard;
-mod places;
-mod problem;
 mod route;
 mod serve;
-mod unix;
-mod watched;
 
-pub use bearer::{AuthError, BearerTokens};
-pub use listen::{ListenError, Listener, UNIX, listen};
-pub use local_token::{LOCAL_TOKEN, local_token};
+pub use bearer::{BearerError, BearerTokens, LOCAL_TOKEN, local_token};
+pub use listen::{
+    ListenError, Listener, SocketError, UNIX_PREFIX, UnixSocket, check_socket_path, listen, user_id,
+};
 pub use origin_guard::Guard;
-pub use problem::{Problem, no_such_method, no_such_path};
-pub use route::{Exposure, Route};
-pub use serve::{Bounds, Stop, Stopped, serve, stop};
-pub use unix::{SocketError, UnixSocket, checked as checked_socket, user_id};
+pub use route::{Exposure, Problem, Route, method_not_allowed, path_not_found};
+pub use serve::{ServeLimits, StopHandle, StopSignal, serve, stop_channel};
+
+// Former names, until every crate uses the new ones.
+pub use bearer::BearerError as AuthError;
+pub use listen::{UNIX_PREFIX as UNIX, check_socket_path as checked_socket};
+pub use route::{method_not_allowed as no_such_method, path_not_found as no_such_path};
+pub use serve::{
+    ServeLimits as Bounds, StopHandle as Stop, StopSignal as Stopped, stop_channel as stop,
+};

@@ -1,10 +1,9 @@
-//! Checks `Host`, `Origin` and the media type of requests.
+//! Middleware that checks `Host`, `Origin`, the media type and the bearer token of requests.
 //!
-//! A page in a browser can send requests to this machine: `Host` tells whether it believes to speak
-//! to someone else (a name that was made to point here), `Origin` who made it ask, and the media
-//! type whether the browser would have asked us first. All three are checked, together. Pages of other
-//! servers on this machine are pages of others: only the server's own origin and those that are listed
-//! get an answer.
+//! A web page can send requests to this machine. `Host` reveals DNS rebinding, `Origin` names the page,
+//! and a JSON media type forces the browser to send a CORS preflight first. All three are checked.
+//! Pages of other servers on this machine are foreign too: only the server's own origin and the listed
+//! ones are allowed.
 
 use std::sync::Arc;
 
@@ -15,97 +14,118 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 
 use crate::bearer::BearerTokens;
-use crate::header::one;
-use crate::problem::Problem;
+use crate::header::single;
+use crate::route::Problem;
 
-/// Names of this machine.
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Host names of this machine.
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Who may ask.
+/// The allowed hosts, origins and tokens of a server.
 #[derive(Debug, Default)]
 pub struct Guard {
-    /// `Host` headers that are answered, besides those of this machine.
+    /// Allowed `Host` headers, besides the names of this machine.
     pub hosts: Vec<String>,
-    /// `Origin` headers that are answered: the server's own, and those that are listed.
+    /// Allowed `Origin` headers: the server's own and the configured ones.
     pub origins: Vec<String>,
-    /// Tokens one of which is needed; `None` where the listener or the routes themselves authenticate.
+    /// Accepted bearer tokens; `None` if the listener or the routes authenticate requests.
     pub tokens: Option<BearerTokens>,
 }
 
 impl Guard {
-    /// Checks the token and the media type of what is asked of `routes`.
+    /// Wraps `routes` in checks of the bearer token and the media type.
+    pub fn layer_auth<S: Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        routes: Router<S>,
+    ) -> Router<S> {
+        routes
+            .layer(from_fn(check_media_type))
+            .layer(from_fn_with_state(Arc::clone(self), check_token))
+    }
+
+    /// Wraps `routes` in checks of `Host` and `Origin`.
+    pub fn layer_origin<S: Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        routes: Router<S>,
+    ) -> Router<S> {
+        routes.layer(from_fn_with_state(Arc::clone(self), guard_origin))
+    }
+
+    /// Former name of [`layer_auth`](Self::layer_auth).
+    #[doc(hidden)]
     pub fn before<S: Clone + Send + Sync + 'static>(
         self: &Arc<Self>,
         routes: Router<S>,
     ) -> Router<S> {
-        routes.layer(from_fn(media_type)).layer(from_fn_with_state(Arc::clone(self), identity))
+        self.layer_auth(routes)
     }
 
-    /// Checks `Host` and `Origin` of everything that is asked of `routes`.
+    /// Former name of [`layer_origin`](Self::layer_origin).
+    #[doc(hidden)]
     pub fn around<S: Clone + Send + Sync + 'static>(
         self: &Arc<Self>,
         routes: Router<S>,
     ) -> Router<S> {
-        routes.layer(from_fn_with_state(Arc::clone(self), origin))
+        self.layer_origin(routes)
     }
 
-    /// A name of this machine with any port, or one that was allowed, with its port if it was
-    /// allowed with one.
-    fn knows_host(&self, host: &str) -> bool {
-        let (name, port) = split(host);
-        let port_is_fine = port.is_none_or(|port| port.parse::<u16>().is_ok());
-        let local = LOCAL.iter().any(|local| name.eq_ignore_ascii_case(local));
+    /// Whether `host` is a name of this machine with any port, or an allowed one. An allowed host
+    /// without a port matches every port.
+    fn is_allowed_host(&self, host: &str) -> bool {
+        let (name, port) = split_port(host);
+        let valid_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+        let local = LOCAL_HOSTS.iter().any(|local| name.eq_ignore_ascii_case(local));
         let allowed = self.hosts.iter().any(|allowed| {
-            let (allowed_name, allowed_port) = split(allowed);
+            let (allowed_name, allowed_port) = split_port(allowed);
             name.eq_ignore_ascii_case(allowed_name)
                 && (allowed_port.is_none() || allowed_port == port)
         });
-        port_is_fine && (local || allowed)
+        valid_port && (local || allowed)
     }
 
-    fn knows_origin(&self, origin: &str) -> bool {
+    fn is_allowed_origin(&self, origin: &str) -> bool {
         self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 }
 
-/// A host and its port.
-fn split(host: &str) -> (&str, Option<&str>) {
+/// Splits a host from its port.
+fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
-        // The colons of an address of version 6 are inside its brackets.
+        // The colons of an IPv6 address are inside its brackets.
         Some((name, port)) if !port.contains(']') => (name, Some(port)),
         _ => (host, None),
     }
 }
 
-/// Checks `Host` and `Origin` before anything is read, and keeps every answer out of caches and from
-/// being taken for another media type.
-async fn origin(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let mut response = checked(&guard, request, next).await;
+/// Checks `Host` and `Origin` before the body is read, and forbids caching and media type sniffing in
+/// every response.
+async fn guard_origin(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let mut response = check_origin(&guard, request, next).await;
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
-/// Checks `Host` and `Origin`; answers browsers that ask first.
-async fn checked(guard: &Guard, request: Request, next: Next) -> Response {
-    // A target with an authority is for a proxy, and would be a second `Host` that says something else.
+/// Checks `Host` and `Origin`, and answers CORS preflight requests.
+async fn check_origin(guard: &Guard, request: Request, next: Next) -> Response {
+    // A target in absolute form is for proxies; its authority could contradict `Host`.
     if request.uri().authority().is_some() || request.uri().scheme().is_some() {
-        let said = "the request target must be a path: absolute form is for proxies";
-        return Problem::new(StatusCode::BAD_REQUEST, said).into_response();
+        let detail = "the request target must be a path: absolute form is for proxies";
+        return Problem::new(StatusCode::BAD_REQUEST, detail).into_response();
     }
     let headers = request.headers();
-    if !one(headers, &header::HOST).is_some_and(|host| guard.knows_host(host)) {
-        let said = "this server does not go by that name (server.allowed_hosts)";
-        return Problem::new(StatusCode::FORBIDDEN, said).into_response();
+    if !single(headers, &header::HOST).is_some_and(|host| guard.is_allowed_host(host)) {
+        let detail = "this server does not go by that name (server.allowed_hosts)";
+        return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
     if !headers.contains_key(header::ORIGIN) {
         return next.run(request).await;
     }
-    let Some(origin) = one(headers, &header::ORIGIN).filter(|origin| guard.knows_origin(origin))
+    let Some(origin) =
+        single(headers, &header::ORIGIN).filter(|origin| guard.is_allowed_origin(origin))
     else {
-        let said = "this server does not answer pages of that origin (server.allowed_origins)";
-        return Problem::new(StatusCode::FORBIDDEN, said).into_response();
+        let detail = "this server does not answer pages of that origin (server.allowed_origins)";
+        return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     };
     let origin = HeaderValue::from_str(origin).ok();
     let mut response =
@@ -131,28 +151,28 @@ fn preflight() -> Response {
 }
 
 /// Checks the bearer token.
-async fn identity(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let authorization = one(request.headers(), &header::AUTHORIZATION);
+async fn check_token(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let authorization = single(request.headers(), &header::AUTHORIZATION);
     if guard.tokens.as_ref().is_none_or(|tokens| tokens.verify(authorization).is_some()) {
         return next.run(request).await;
     }
-    let said = "a bearer token is needed (Authorization: Bearer …)";
-    let mut response = Problem::new(StatusCode::UNAUTHORIZED, said).into_response();
+    let detail = "a bearer token is needed (Authorization: Bearer …)";
+    let mut response = Problem::new(StatusCode::UNAUTHORIZED, detail).into_response();
     let challenge = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     response
 }
 
-/// Checks that a body is JSON, which no form of a page can send unasked.
-async fn media_type(request: Request, next: Next) -> Response {
+/// Checks that the body is JSON, which a page cannot send without a CORS preflight.
+async fn check_media_type(request: Request, next: Next) -> Response {
     let has_body = matches!(*request.method(), Method::POST | Method::PUT);
-    let is_json = one(request.headers(), &header::CONTENT_TYPE).is_some_and(|value| {
+    let is_json = single(request.headers(), &header::CONTENT_TYPE).is_some_and(|value| {
         let essence = value.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/json")
     });
     if has_body && !is_json {
-        let said = "Content-Type: application/json is needed";
-        return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, said).into_response();
+        let detail = "Content-Type: application/json is needed";
+        return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).into_response();
     }
     next.run(request).await
 }
@@ -170,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::listen::listen;
-    use crate::serve::{Bounds, serve, stop};
+    use crate::serve::{ServeLimits, serve, stop_channel};
 
     fn guard() -> Guard {
         Guard {
@@ -182,7 +202,7 @@ mod tests {
 
     #[test]
     fn hosts_are_ours_or_allowed() {
-        for (host, known) in [
+        for (host, allowed) in [
             ("localhost", true),
             ("LOCALHOST:7171", true),
             ("127.0.0.1:1", true),
@@ -204,13 +224,13 @@ mod tests {
             (":7171", false),
             ("localhost@evil.example", false),
         ] {
-            assert_eq!(guard().knows_host(host), known, "{host}");
+            assert_eq!(guard().is_allowed_host(host), allowed, "{host}");
         }
     }
 
     #[test]
     fn origins_are_ours_or_allowed() {
-        for (origin, known) in [
+        for (origin, allowed) in [
             ("https://app.example", true),
             ("HTTPS://App.Example", true),
             ("http://localhost:5173", false),
@@ -225,21 +245,21 @@ mod tests {
             ("http://localhost.evil.example", false),
             ("http://localhost:1@evil.example", false),
         ] {
-            assert_eq!(guard().knows_origin(origin), known, "{origin}");
+            assert_eq!(guard().is_allowed_origin(origin), allowed, "{origin}");
         }
     }
 
-    /// Asks a server that answers everything it lets in, and gives the whole answer.
-    fn asked(guard: Guard, requests: &[String]) -> Vec<String> {
+    /// Sends requests to a server that admits whatever passes the guard; returns the whole responses.
+    fn responses(guard: Guard, requests: &[String]) -> Vec<String> {
         let listener = listen("127.0.0.1:0", false).unwrap();
         let address = listener.address().unwrap().unwrap();
-        let (stop, stopped) = stop();
-        let bounds = Bounds::new(8, Duration::from_secs(1));
+        let (stop, stopped) = stop_channel();
+        let limits = ServeLimits::new(8, Duration::from_secs(1));
         let router = move || {
             let guard = Arc::new(guard);
-            guard.around(guard.before(Router::new().route("/", any(async || "let in"))))
+            guard.layer_origin(guard.layer_auth(Router::new().route("/", any(async || "admitted"))))
         };
-        let serving = thread::spawn(move || serve(router, listener, bounds, stopped.wait()));
+        let serving = thread::spawn(move || serve(router, listener, limits, stopped.wait()));
         let ask = |request: &String| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(request.as_bytes()).unwrap();
@@ -288,18 +308,18 @@ mod tests {
         ];
         let requests: Vec<String> =
             cases.iter().map(|(_, method, headers)| request(method, headers)).collect();
-        for ((status, method, headers), answer) in cases.iter().zip(asked(guard(), &requests)) {
-            let shown = format!("{method} {headers:?}: {answer}");
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}");
-            // Only a page that is let in may read the answer.
+        for ((status, method, headers), answer) in cases.iter().zip(responses(guard(), &requests)) {
+            let context = format!("{method} {headers:?}: {answer}");
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{context}");
+            // Only an allowed page may read the response.
             let is_open = *status != 403 && headers.contains(&ORIGIN);
             let opened = "access-control-allow-origin: https://app.example\r\nvary: Origin\r\n\
                           access-control-expose-headers: ";
-            assert_eq!(answer.contains(opened), is_open, "{shown}");
+            assert_eq!(answer.contains(opened), is_open, "{context}");
             assert_eq!(
                 answer.contains("access-control-allow-methods: "),
                 *status == 204,
-                "{shown}"
+                "{context}"
             );
         }
     }
@@ -312,7 +332,7 @@ mod tests {
                     "GET {target} HTTP/1.1\r\nConnection: close\r\nHost: memory.example\r\n\r\n"
                 )
             });
-        for answer in asked(guard(), &requests) {
+        for answer in responses(guard(), &requests) {
             assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
             assert!(answer.contains("absolute form"), "{answer}");
         }
@@ -325,7 +345,7 @@ mod tests {
             request("OPTIONS", &[HOST, ORIGIN]),
             request("GET", &[("Host", "evil.example")]),
         ];
-        for answer in asked(guard(), &requests) {
+        for answer in responses(guard(), &requests) {
             for header in ["cache-control: no-store\r\n", "x-content-type-options: nosniff\r\n"] {
                 assert!(answer.contains(header), "{answer}");
             }
@@ -333,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_token_nothing_is_let_in() {
+    fn requests_without_a_valid_token_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("tokens");
         let token = "0123456789abcdefghijklmnopqrstuv";
@@ -350,7 +370,7 @@ mod tests {
             request("GET", &[HOST, ("Authorization", &format!("Basic {token}"))]),
             request("GET", &[HOST, ("Authorization", &bearer), ("Authorization", &bearer)]),
         ];
-        let answers = asked(guard, &requests);
+        let answers = responses(guard, &requests);
         assert!(answers[0].starts_with("HTTP/1.1 200 "), "{}", answers[0]);
         for answer in &answers[1..] {
             assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");

@@ -1,32 +1,92 @@
-//! Route: a path, what answers it, and what a request must prove.
+//! Routes with their required authentication, and problem responses (RFC 9457).
 
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
+use serde_json::json;
 
-/// What a request must prove before a route answers it. Every route says so, and tests take the list of
-/// routes from where they are declared.
+/// The `Retry-After` of status 503, in seconds.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// The authentication that a route requires. Every route declares it, and tests check every declared
+/// route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
-    /// Who sends it.
+    /// The sender must authenticate.
     Authenticated,
-    /// Nothing but its path, which holds a signature.
+    /// The path contains a signature; nothing else is required.
     SignedLink,
-    /// Nothing: the answer holds no data of a user.
+    /// No authentication: the response contains no user data.
     Public,
 }
 
 /// One path of a server.
 pub struct Route<S = ()> {
-    /// As axum spells it.
+    /// The path in axum's syntax.
     pub path: &'static str,
-    /// What a request must prove.
+    /// The required authentication.
     pub exposure: Exposure,
-    /// What answers it.
+    /// The handlers.
     pub methods: MethodRouter<S>,
 }
 
 impl<S> Route<S> {
-    /// `methods` at `path`.
+    /// A route with the handlers `methods` at `path`.
     pub fn new(path: &'static str, exposure: Exposure, methods: MethodRouter<S>) -> Self {
         Self { path, exposure, methods }
     }
+}
+
+/// An HTTP error response in the problem format of RFC 9457.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Problem {
+    /// A problem with a status and a `detail` for people.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+
+    /// An internal server error; the server's log has the details.
+    pub fn broken() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server's own output says more")
+    }
+
+    /// The requested resource does not exist.
+    pub fn missing() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is no such thing here")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        let body = json!({
+            "type": "about:blank",
+            "title": title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let json = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.status, json, body.to_string()).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}
+
+/// The fallback handler for unknown paths.
+pub async fn path_not_found() -> Problem {
+    Problem::missing()
+}
+
+/// The fallback handler for methods that a path does not have.
+pub async fn method_not_allowed() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know the method")
 }

@@ -1,7 +1,7 @@
-//! Serve: answers on an address until it is told to stop.
+//! An HTTP/1.1 server with limits on connections and time, and a graceful shutdown.
 //!
-//! Whoever connects may do nothing at all, so that a connection costs as little as it can, there are only
-//! so many, and none is kept for nothing.
+//! A client may connect and send nothing, so connections are cheap, their number is limited, and idle or
+//! stalled ones are closed.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,124 +25,133 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::listen::Listener;
-use crate::places::{Admission, Connection, Places};
-use crate::problem::Problem;
-use crate::unix::{SocketFile, user_id};
-use crate::watched::{WatchedBody, WatchedStream};
+use crate::connections::{
+    Admission, ConnectionLimiter, TrackedBody, TrackedConnection, TrackedStream,
+};
+use crate::listen::{Listener, SocketFile, user_id};
+use crate::route::Problem;
 
-/// How long threads that answer nobody any more may take to end.
-const LAST_THREADS: Duration = Duration::from_secs(1);
-/// Longer than balancers keep their connections, so that it is not us who hang up while they ask.
-const SILENCE: Duration = Duration::from_secs(75);
-/// A client sends the head of a request in one piece, unless it is hostile or the line is very bad.
+/// How long the runtime's threads may take to end after the last connection.
+const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longer than load balancers keep idle connections, so that the server never closes one while a
+/// request is on its way.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// Clients send the head of a request at once, unless they are hostile or the connection is very bad.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-const STALL: Duration = Duration::from_secs(30);
-/// No head of a request is longer, and no more of a body is kept than that until it is asked for.
-const BUFFER: usize = 64 << 10;
-/// How long nobody is let in after that failed: what is missing then, others have to give back.
-const PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection that has to make room may take for an answer that is under way.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The size of a connection's read buffer, which limits the head of a request and the part of a body
+/// that is read ahead.
+const MAX_BUFFER_LEN: usize = 64 << 10;
+/// The pause after a failed `accept`, which lacks a resource that other connections have to release.
+const ACCEPT_ERROR_DELAY: Duration = Duration::from_millis(50);
+/// How long an evicted connection may take to finish its response.
 const EVICTION_GRACE: Duration = Duration::from_secs(1);
 
-/// Ends a server.
-pub struct Stop(oneshot::Sender<()>);
+/// Stops a server.
+pub struct StopHandle(oneshot::Sender<()>);
 
-/// Waits for a server's end.
-pub struct Stopped(oneshot::Receiver<()>);
+/// The signal that a server waits for; the receiving end of a [`StopHandle`].
+pub struct StopSignal(oneshot::Receiver<()>);
 
-/// A way to end a server.
-pub fn stop() -> (Stop, Stopped) {
+/// Creates a handle to stop a server and the signal for it.
+pub fn stop_channel() -> (StopHandle, StopSignal) {
     let (send, receive) = oneshot::channel();
-    (Stop(send), Stopped(receive))
+    (StopHandle(send), StopSignal(receive))
 }
 
-impl Stop {
-    /// Ends it, when what is under way is answered.
+impl StopHandle {
+    /// Stops the server after the requests in flight.
     pub fn now(self) {
-        // It may have ended by itself.
+        // The server may have ended already.
         let _ = self.0.send(());
     }
 }
 
-impl Stopped {
-    /// Waits until it is so.
+impl StopSignal {
+    /// Waits for the signal.
     pub async fn wait(self) {
-        // Who drops the other end has forgotten us, not stopped us.
+        // A dropped handle is not a signal.
         if self.0.await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// How much a server takes on.
+/// Limits on connections and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Connections at a time. A few further ones wait until one of them ends, and are meanwhile answered
-    /// at `/healthz` and `/readyz`.
+pub struct ServeLimits {
+    /// Concurrent connections. A few more are queued until one ends, and get responses only at
+    /// `/healthz` and `/readyz`.
     pub connections: usize,
-    /// How long an answer that is under way may go on when the server ends.
-    pub last_words: Duration,
+    /// How long responses in flight may take after the server was stopped.
+    pub drain_timeout: Duration,
     /// How long a connection may be idle between two requests.
-    pub silence: Duration,
-    /// How long the head of a request may take: from the connection on, or from its first byte.
-    pub head: Duration,
-    /// How long whoever asked may take nothing of an answer.
-    pub stall: Duration,
+    pub idle_timeout: Duration,
+    /// How long the head of a request may take, from the start of the connection or from its first
+    /// byte.
+    pub head_timeout: Duration,
+    /// How long a client may read nothing of a response.
+    pub write_timeout: Duration,
 }
 
-impl Bounds {
-    /// So many connections, and so long an end.
-    pub fn new(connections: usize, last_words: Duration) -> Self {
-        Self { connections, last_words, silence: SILENCE, head: HEAD_TIMEOUT, stall: STALL }
+impl ServeLimits {
+    /// Limits with the default idle, head and write timeouts.
+    pub fn new(connections: usize, drain_timeout: Duration) -> Self {
+        Self {
+            connections,
+            drain_timeout,
+            idle_timeout: IDLE_TIMEOUT,
+            head_timeout: HEAD_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
+        }
     }
 }
 
-/// Answers on `listener` until `stop` is done, and then what is under way. Blocking: it has threads of
-/// its own.
+/// Serves requests on `listener` until `stop` completes, and then finishes those in flight. Blocks: it
+/// starts its own threads.
 pub fn serve(
     router: impl FnOnce() -> Router,
     listener: Listener,
-    bounds: Bounds,
+    limits: ServeLimits,
     stop: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let listener = Accepting::new(listener)?;
+        let listener = AsyncListener::new(listener)?;
         let open = GracefulShutdown::new();
-        let acceptor = Acceptor::new(router(), bounds, &open);
+        let acceptor = Acceptor::new(router(), limits, &open);
         tokio::select! {
-            () = acceptor.run(&listener) => {}
+            () = acceptor.accept_loop(&listener) => {}
             () = stop => {}
         }
         drop(listener);
-        // A client that keeps its connection open must not keep us from ending.
+        // A client that keeps its connection open must not delay the shutdown further.
         tokio::select! {
             () = open.shutdown() => {}
-            () = tokio::time::sleep(bounds.last_words) => {}
+            () = tokio::time::sleep(limits.drain_timeout) => {}
         }
         Ok(())
     });
-    runtime.shutdown_timeout(LAST_THREADS);
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     served
 }
 
-/// A listener of the runtime.
-enum Accepting {
+/// A listener that is registered with the runtime.
+enum AsyncListener {
     Tcp(tokio::net::TcpListener),
     Unix(
         tokio::net::UnixListener,
-        #[expect(dead_code, reason = "its end removes the file")] SocketFile,
+        #[expect(dead_code, reason = "dropping it removes the file")] SocketFile,
     ),
 }
 
-/// A new connection.
-enum Accepted {
+/// An accepted connection.
+enum AcceptedStream {
     Tcp(TcpStream, IpAddr),
     Unix(UnixStream),
 }
 
-impl Accepting {
+impl AsyncListener {
     fn new(listener: Listener) -> io::Result<Self> {
         match listener {
             Listener::Tcp(listener) => {
@@ -157,76 +166,81 @@ impl Accepting {
         }
     }
 
-    /// The next connection; `None` where it is another user's, which is closed unanswered. That holds for
-    /// root too: it can become the user if it has to.
-    async fn accept(&self) -> io::Result<Option<Accepted>> {
+    /// Accepts the next connection. Returns `None` for a connection of another user, which is closed. That
+    /// includes root, which can become the user if it has to.
+    async fn accept(&self) -> io::Result<Option<AcceptedStream>> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // What is written now is for someone who waits for it; without it, it is only slower.
+                // Responses should be sent at once; a failure only makes them slower.
                 let _ = stream.set_nodelay(true);
-                Ok(Some(Accepted::Tcp(stream, peer.ip())))
+                Ok(Some(AcceptedStream::Tcp(stream, peer.ip())))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 let same = stream.peer_cred().is_ok_and(|peer| peer.uid() == user_id());
-                Ok(same.then_some(Accepted::Unix(stream)))
+                Ok(same.then_some(AcceptedStream::Unix(stream)))
             }
         }
     }
 }
 
-/// Takes connections on.
+/// Accepts connections and serves each in a task.
 struct Acceptor<'a> {
     http: http1::Builder,
     router: Router,
-    bounds: Bounds,
+    limits: ServeLimits,
     open: &'a GracefulShutdown,
-    places: Arc<Places>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
 impl<'a> Acceptor<'a> {
-    fn new(router: Router, bounds: Bounds, open: &'a GracefulShutdown) -> Self {
+    fn new(router: Router, limits: ServeLimits, open: &'a GracefulShutdown) -> Self {
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(bounds.silence).max_buf_size(BUFFER);
-        Self { http, router, bounds, open, places: Arc::new(Places::new(bounds.connections)) }
+        http.timer(TokioTimer::new())
+            .header_read_timeout(limits.idle_timeout)
+            .max_buf_size(MAX_BUFFER_LEN);
+        let limiter = Arc::new(ConnectionLimiter::new(limits.connections));
+        Self { http, router, limits, open, limiter }
     }
 
-    /// Answers every connection, for ever.
-    async fn run(&self, listener: &Accepting) {
+    /// Accepts connections until it is cancelled.
+    async fn accept_loop(&self, listener: &AsyncListener) {
         loop {
             match listener.accept().await {
-                Ok(Some(Accepted::Tcp(stream, peer))) => self.converse(stream, Some(peer)).await,
-                Ok(Some(Accepted::Unix(stream))) => self.converse(stream, None).await,
+                Ok(Some(AcceptedStream::Tcp(stream, peer))) => {
+                    self.serve_connection(stream, Some(peer)).await;
+                }
+                Ok(Some(AcceptedStream::Unix(stream))) => self.serve_connection(stream, None).await,
                 Ok(None) => {}
-                // The client went away before it was taken on: nothing is missing.
-                Err(error) if is_of_connection(&error) => {}
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                // The client closed the connection before it was accepted.
+                Err(error) if is_connection_error(&error) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_ERROR_DELAY).await,
             }
         }
     }
 
-    /// Answers one client, beside all others.
-    async fn converse<S>(&self, stream: S, peer: Option<IpAddr>)
+    /// Serves one connection in a task of its own.
+    async fn serve_connection<S>(&self, stream: S, peer: Option<IpAddr>)
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let connection = self.places.admit(peer, self.bounds.head).await;
+        let connection = self.limiter.admit(peer, self.limits.head_timeout).await;
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(self.bounds.stall));
+        stream.set_write_timeout(Some(self.limits.write_timeout));
         let stream =
-            WatchedStream { stream: Box::pin(stream), connection: Arc::clone(&connection) };
+            TrackedStream { stream: Box::pin(stream), connection: Arc::clone(&connection) };
         let router = TowerToHyperService::new(self.router.clone());
-        let (places, of_requests) = (Arc::clone(&self.places), Arc::clone(&connection));
+        let (limiter, tracked) = (Arc::clone(&self.limiter), Arc::clone(&connection));
         let service = service_fn(move |request: Request<Incoming>| {
-            let (router, places) = (router.clone(), Arc::clone(&places));
-            answer(router, request, Arc::clone(&of_requests), places)
+            let (router, limiter) = (router.clone(), Arc::clone(&limiter));
+            handle(router, request, Arc::clone(&tracked), limiter)
         });
         let served = self.http.serve_connection(TokioIo::new(stream), service);
         let served = self.open.watch(served);
         tokio::spawn(async move {
             tokio::select! {
-                // The client sees how it ended.
+                // The client sees an error on its own side.
                 _ = pin!(served) => {}
                 () = connection.head_expired() => {}
                 () = connection.evicted(EVICTION_GRACE) => {}
@@ -235,31 +249,31 @@ impl<'a> Acceptor<'a> {
     }
 }
 
-/// Whether an error is about a connection that was about to be accepted, and not about us.
-fn is_of_connection(error: &io::Error) -> bool {
+/// Whether an error concerns the connection that was to be accepted, and not the server.
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Answers one request, if there is a place for it.
-async fn answer(
+/// Handles one request, if its connection gets a permit.
+async fn handle(
     router: TowerToHyperService<Router>,
     request: Request<Incoming>,
-    connection: Arc<Connection>,
-    places: Arc<Places>,
+    connection: Arc<TrackedConnection>,
+    limiter: Arc<ConnectionLimiter>,
 ) -> Result<Response<Body>, Infallible> {
-    let admission = connection.request(request.uri().path(), &places).await;
+    let admission = connection.admit_request(request.uri().path(), &limiter).await;
     let mut response = match admission {
-        Admission::Full | Admission::Last => router.call(request).await?,
-        Admission::Refused => {
-            let said = "server is at capacity; retry later";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, said).into_response()
+        Admission::Serve | Admission::ServeAndClose => router.call(request).await?,
+        Admission::Reject => {
+            let detail = "server is at capacity; retry later";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
         }
     };
-    if admission != Admission::Full {
+    if admission != Admission::Serve {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| Body::new(WatchedBody { body, connection })))
+    Ok(response.map(|body| Body::new(TrackedBody { body, connection })))
 }
 
 #[cfg(test)]
@@ -275,20 +289,20 @@ mod tests {
     use crate::listen::listen;
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(20);
-    /// More than the system takes off a server's hands for a client that does not read.
+    /// More than the system buffers for a client that does not read.
     const LARGE: usize = 64 << 20;
 
     struct Served {
         address: SocketAddr,
-        stop: Stop,
+        stop: StopHandle,
         thread: JoinHandle<()>,
     }
 
     impl Served {
-        fn start(bounds: Bounds) -> Self {
+        fn start(limits: ServeLimits) -> Self {
             let listener = listen("127.0.0.1:0", false).unwrap();
             let address = listener.address().unwrap().unwrap();
-            let (stop, stopped) = stop();
+            let (stop, stopped) = stop_channel();
             let router = || {
                 Router::new()
                     .route("/", get(async || "here"))
@@ -297,7 +311,7 @@ mod tests {
                     .route("/slow", get(async || tokio::time::sleep(SOON).await))
             };
             let thread =
-                thread::spawn(move || serve(router, listener, bounds, stopped.wait()).unwrap());
+                thread::spawn(move || serve(router, listener, limits, stopped.wait()).unwrap());
             Self { address, stop, thread }
         }
 
@@ -317,8 +331,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(300);
 
-    fn bounds() -> Bounds {
-        Bounds::new(64, TEST_TIMEOUT)
+    fn limits() -> ServeLimits {
+        ServeLimits::new(64, TEST_TIMEOUT)
     }
 
     fn ask(stream: &mut TcpStream, path: &str) {
@@ -339,7 +353,8 @@ mod tests {
 
     #[test]
     fn who_says_nothing_or_half_a_question_is_not_waited_for() {
-        let served = Served::start(Bounds { silence: SOON, head: SOON, ..bounds() });
+        let served =
+            Served::start(ServeLimits { idle_timeout: SOON, head_timeout: SOON, ..limits() });
         let (mut silent, mut half, mut between) =
             (served.connect(), served.connect(), served.connect());
         half.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
@@ -357,11 +372,11 @@ mod tests {
 
     #[test]
     fn who_does_not_read_is_hung_up_on_and_who_reads_gets_all() {
-        let served = Served::start(Bounds { connections: 1, stall: SOON, ..bounds() });
+        let served = Served::start(ServeLimits { connections: 1, write_timeout: SOON, ..limits() });
         let mut stalled = served.connect();
         ask(&mut stalled, "/large");
         assert!(is_answered(&mut stalled));
-        // There is one place, which whoever does not read has until it is taken away.
+        // The client that does not read has the only permit until its write timeout.
         let mut next = served.connect();
         ask(&mut next, "/large");
         assert!(is_answered(&mut next));
@@ -378,7 +393,7 @@ mod tests {
 
     #[test]
     fn g06_half_a_head_is_cut_off_sooner_than_an_idle_connection() {
-        let served = Served::start(Bounds { head: SOON, ..bounds() });
+        let served = Served::start(ServeLimits { head_timeout: SOON, ..limits() });
         let (mut silent, mut half, mut later, mut idle) =
             (served.connect(), served.connect(), served.connect(), served.connect());
         half.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
@@ -392,7 +407,7 @@ mod tests {
         for stream in [&mut silent, &mut half, &mut later] {
             assert!(ends(stream));
         }
-        // A balancer keeps connections on which it asks nothing.
+        // A load balancer keeps idle connections.
         ask(&mut idle, "/");
         assert!(is_answered(&mut idle));
         drop(idle);
@@ -401,7 +416,7 @@ mod tests {
 
     #[test]
     fn g06_health_is_answered_while_one_client_holds_every_connection() {
-        let served = Served::start(Bounds { connections: 16, ..bounds() });
+        let served = Served::start(ServeLimits { connections: 16, ..limits() });
         let hold = |_| {
             let mut stream = served.connect();
             stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
@@ -414,7 +429,7 @@ mod tests {
             ask(&mut probe, "/healthz");
             assert!(is_answered(&mut probe));
             assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
-            assert!(ends(&mut probe), "it keeps no place");
+            assert!(ends(&mut probe), "it has no permit");
         }
         // Another address has a share of its own. Elsewhere 127.0.0.2 is no address.
         if cfg!(target_os = "linux") {
@@ -443,7 +458,7 @@ mod tests {
 
     #[test]
     fn further_connections_wait_until_one_ends() {
-        let served = Served::start(Bounds { connections: 2, ..bounds() });
+        let served = Served::start(ServeLimits { connections: 2, ..limits() });
         let (first, mut second) = (served.connect(), served.connect());
         let mut third = served.connect();
         ask(&mut third, "/");
@@ -459,20 +474,20 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_what_is_under_way_is_answered_and_nobody_else_is_waited_for() {
-        let served = Served::start(bounds());
+    fn shutdown_finishes_requests_in_flight_and_waits_for_no_other_client() {
+        let served = Served::start(limits());
         let (_silent, mut between, mut asking) =
             (served.connect(), served.connect(), served.connect());
         ask(&mut between, "/");
         assert!(is_answered(&mut between));
         ask(&mut asking, "/slow");
-        // It is there when its answer is under way; nothing else tells.
+        // Nothing else shows that the request is in flight.
         thread::sleep(SOON / 3);
         let address = served.address;
         assert!(served.end() < TEST_TIMEOUT / 2);
         assert!(is_answered(&mut asking) && ends(&mut between));
         assert!(TcpStream::connect(address).is_err());
-        let served = Served::start(Bounds { last_words: SOON, ..bounds() });
+        let served = Served::start(ServeLimits { drain_timeout: SOON, ..limits() });
         let mut stalled = served.connect();
         ask(&mut stalled, "/large");
         assert!(is_answered(&mut stalled));

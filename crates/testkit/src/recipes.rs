@@ -1,4 +1,4 @@
-//! The ten recipes: what each must answer, and the real shell that runs it.
+//! The ten recipes: their expected output, and running them in a real shell.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::process::Command;
 use mif::{Detail, Memory};
 use serde_json::{Value, json};
 
-/// What each recipe must answer, from the record lines alone.
+/// The expected output of each recipe, computed from the record lines.
 ///
 /// # Panics
 ///
-/// On a line that is no JSON.
-pub fn answers(lines: &[String], detail: Detail) -> Vec<Vec<Value>> {
+/// Panics if a line is not JSON.
+pub fn expected_outputs(lines: &[String], detail: Detail) -> Vec<Vec<Value>> {
     let records: Vec<Value> =
         lines.iter().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect();
     let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
@@ -78,12 +78,12 @@ pub fn answers(lines: &[String], detail: Detail) -> Vec<Vec<Value>> {
     all.iter().map(|answer| answer.iter().map(as_doubles).collect()).collect()
 }
 
-/// Runs recipe number `number` and reads its answer.
+/// Runs recipe number `number` and parses its output.
 ///
 /// # Panics
 ///
-/// When it fails, complains, or answers with anything but JSON (text for the first recipe).
-pub fn ask(shell: &str, command: &str, directory: &Path, number: usize) -> Vec<Value> {
+/// Panics if it fails, writes to standard error, or prints anything but JSON (text for the first recipe).
+pub fn run_and_parse(shell: &str, command: &str, directory: &Path, number: usize) -> Vec<Value> {
     let output = run(shell, command, directory);
     if number == 1 {
         return output.lines().map(|line| Value::String(line.to_owned())).collect();
@@ -92,11 +92,11 @@ pub fn ask(shell: &str, command: &str, directory: &Path, number: usize) -> Vec<V
     values.map(|value: Result<Value, _>| as_doubles(&value.expect("jq prints JSON"))).collect()
 }
 
-/// Runs a recipe's command as a client would: the whole line, in a shell, anywhere.
+/// Runs the command of a recipe in a shell, as a client would, in `directory`.
 ///
 /// # Panics
 ///
-/// When it fails or complains.
+/// Panics if it fails or writes to standard error.
 pub fn run(shell: &str, command: &str, directory: &Path) -> String {
     let output = Command::new(crate::tool::require(shell))
         .args(["-c", command])
@@ -120,7 +120,7 @@ fn as_doubles(value: &Value) -> Value {
     }
 }
 
-/// Some memories that the placeholders of recipes 3, 7 and 10 match.
+/// Changes some memories so that the placeholders of recipes 3, 7 and 10 match.
 pub fn with_matches(mut memories: Vec<Memory>) -> Vec<Memory> {
     for (i, memory) in memories.iter_mut().enumerate() {
         if i % 7 == 0 && memory.title.is_some() {
@@ -135,3 +135,6 @@ pub fn with_matches(mut memories: Vec<Memory>) -> Vec<Memory> {
     }
     memories
 }
+
+// Former names, until every crate uses the new ones.
+pub use self::{expected_outputs as answers, run_and_parse as ask};

@@ -1,4 +1,4 @@
-//! A real S3 server that checks signatures, in a directory that goes with it.
+//! A real S3 server that checks signatures, in a temporary directory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,17 +11,17 @@ use std::{env, fs, process, thread};
 
 use crate::tool::require_s3;
 
-/// The key that may do everything.
+/// The access key with all rights.
 pub const ACCESS_KEY: &str = "AKIATESTKIT";
-/// Its secret.
+/// The secret of the access key.
 pub const SECRET_KEY: &str = "a/secret+with=odd/letters";
 
-/// How long a server may take to come up on a busy machine.
+/// How long a server may take to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// `$1` is the program, `$2` the directory. A line `start PORT` starts a server and answers with its
-/// number, `kill` kills it with no word of warning. Whatever ends the test closes the pipe, and then
-/// server and directory go.
+/// `$1` is the program, `$2` the directory. A line `start PORT` starts a server and prints its process id,
+/// `kill` kills it. The end of the test closes the pipe; then the shell stops the server and removes the
+/// directory.
 const SCRIPT: &str = r#"
 program=$1 home=$2 server=
 end() { [ -z "$server" ] || { kill -9 "$server"; wait "$server"; } 2>/dev/null; server=; }
@@ -38,9 +38,9 @@ end
 rm -rf "$home"
 "#;
 
-/// A server. It ends when it is dropped, and also when the test process ends in any other way.
+/// A running server. It stops when it is dropped or the test process ends.
 #[derive(Debug)]
-pub struct Server {
+pub struct S3Server {
     home: PathBuf,
     shell: Mutex<Shell>,
     port: u16,
@@ -50,29 +50,32 @@ pub struct Server {
 #[derive(Debug)]
 struct Shell {
     child: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
 }
 
 impl Shell {
-    /// Gives an order; the number of the server afterwards.
-    fn order(&mut self, order: &str) -> u32 {
-        let orders = self.orders.as_mut().expect("there until it is dropped");
-        writeln!(orders, "{order}").and_then(|()| orders.flush()).expect("a shell that listens");
+    /// Sends a command; returns the process id of the server, or 0.
+    fn send(&mut self, command: &str) -> u32 {
+        let input = self.input.as_mut().expect("there until it is dropped");
+        writeln!(input, "{command}").and_then(|()| input.flush()).expect("a shell that listens");
         let mut answer = String::new();
-        self.answers.read_line(&mut answer).expect("a shell that answers");
+        self.output.read_line(&mut answer).expect("a shell that answers");
         answer.trim().parse().expect("the number of a process")
     }
 }
 
-impl Server {
-    /// The server of this process.
+// Former name, until every crate uses the new one.
+pub use self::S3Server as Server;
+
+impl S3Server {
+    /// The shared server of this process.
     pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Server> = OnceLock::new();
+        static SHARED: OnceLock<S3Server> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// A server of its own.
+    /// Starts a server.
     ///
     /// # Panics
     ///
@@ -91,37 +94,37 @@ impl Server {
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Open for longer than the test, it would look like something left behind.
+            // The shell outlives the test, which would look like a leaked stream.
             .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
-        let orders = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("its output"));
-        let mut shell = Shell { child, orders, answers };
-        // Between finding a free port and using it another test may take it.
-        let port = (0..20).map(|_| free_port()).find(|port| comes_up(&mut shell, *port));
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut shell = Shell { child, input, output };
+        // Another test may take the port before the server does.
+        let port = (0..20).map(|_| free_port()).find(|port| start_on(&mut shell, *port));
         let log = || fs::read_to_string(home.join("log")).unwrap_or_default();
         let port = port.unwrap_or_else(|| panic!("the S3 server does not start: {}", log()));
         Self { home, shell: Mutex::new(shell), port, buckets: AtomicUsize::new(0) }
     }
 
-    /// A new bucket; its name.
+    /// Creates a bucket; returns its name.
     ///
     /// # Panics
     ///
-    /// Panics if there cannot be one.
+    /// Panics if it cannot be created.
     pub fn bucket(&self) -> String {
         let name = format!("bucket-{}", self.buckets.fetch_add(1, Ordering::Relaxed));
         fs::create_dir(self.path(&name)).expect("a directory for the bucket");
         name
     }
 
-    /// Where the objects of a bucket lie as files.
+    /// The directory with the objects of a bucket.
     pub fn path(&self, bucket: &str) -> PathBuf {
         self.home.join("root").join(bucket)
     }
 
-    /// Where it keeps what was uploaded and is not an object yet.
+    /// The files of incomplete multipart uploads.
     pub fn unfinished(&self) -> Vec<PathBuf> {
         let all = fs::read_dir(self.home.join("root")).into_iter().flatten().flatten();
         let part = |path: &PathBuf| {
@@ -131,17 +134,18 @@ impl Server {
         all.map(|entry| entry.path()).filter(part).collect()
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Settings that reach it, by names of the environment.
+    /// The environment variables for a client of the server.
     pub fn settings(&self) -> Vec<(String, String)> {
         self.settings_at(self.address())
     }
 
-    /// The same through another place, which passes everything on to [`address`](Self::address).
+    /// The environment variables for a client of a proxy at `place`, which forwards to
+    /// [`address`](Self::address).
     pub fn settings_at(&self, place: SocketAddr) -> Vec<(String, String)> {
         [
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
@@ -154,27 +158,27 @@ impl Server {
         .into()
     }
 
-    /// Kills it with no word of warning.
+    /// Kills the server with SIGKILL.
     pub fn kill(&self) {
-        self.shell.lock().unwrap_or_else(PoisonError::into_inner).order("kill");
+        self.shell.lock().unwrap_or_else(PoisonError::into_inner).send("kill");
     }
 
-    /// Starts it again, with what it had; returns when it takes connections.
+    /// Restarts the server with its data; returns when it accepts connections.
     ///
     /// # Panics
     ///
     /// Panics if it does not start.
     pub fn start_again(&self) {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(comes_up(&mut shell, self.port), "the S3 server does not start again");
+        assert!(start_on(&mut shell, self.port), "the S3 server does not start again");
     }
 }
 
-impl Drop for Server {
+impl Drop for S3Server {
     fn drop(&mut self) {
         let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // The end of its input tells the shell to end.
-        drop(shell.orders.take());
+        // Closing its input ends the shell.
+        drop(shell.input.take());
         let _ = shell.child.wait();
     }
 }
@@ -184,13 +188,13 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-/// Starts a server and waits until it listens; false where it ended instead.
-fn comes_up(shell: &mut Shell, port: u16) -> bool {
-    let server = shell.order(&format!("start {port}"));
+/// Starts a server and waits until it listens. Returns false if it exited.
+fn start_on(shell: &mut Shell, port: u16) -> bool {
+    let server = shell.send(&format!("start {port}"));
     let begun = Instant::now();
     loop {
         let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-        // Another program may listen there, and then ours has ended or is about to.
+        // Another program may listen on the port; then this server exits soon.
         thread::sleep(Duration::from_millis(if listens { 30 } else { 5 }));
         if !is_running(server) {
             return false;
@@ -202,7 +206,7 @@ fn comes_up(shell: &mut Shell, port: u16) -> bool {
     }
 }
 
-/// Whether a process does something; one that ended and was not buried does not.
+/// Whether a process runs; a zombie does not.
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z")))

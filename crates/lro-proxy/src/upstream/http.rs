@@ -1,26 +1,19 @@
-//! HTTP: a server somewhere else, reached at one URL.
+//! A server at a URL, reached over HTTP.
 //!
-//! [`Remote`] sends a request and says what is wrong with the answer; `reading` cuts an answer into
-//! messages; `link` is one client's conversation with it, in whichever era.
+//! [`Remote`] sends requests and classifies failures, `response` splits a response into messages, and
+//! `session` is the conversation of one client with the server.
 
-mod backoff;
 mod client;
-mod client_session;
-mod credentials;
 mod endpoint;
-mod error;
-mod header_params;
-mod inbound;
 mod request;
-mod response_reader;
-mod session_state;
+mod response;
+mod session;
 
-pub(crate) use client::Ask;
-pub use client::{Remote, RemoteOptions};
-pub(crate) use client_session::HttpSession;
-pub use credentials::{Credentials, Presented};
-pub use endpoint::{Endpoint, EndpointError};
-pub use error::UpstreamError;
-pub(crate) use header_params::param_headers;
-pub(crate) use inbound::{Gathering, InboundMessage};
-pub(crate) use response_reader::{Form, ResponseReader};
+// Former names, until every crate uses the new ones.
+pub use client::CredentialFuture as Presented;
+pub(crate) use client::HttpRequest;
+pub use client::{CredentialFuture, Credentials, Remote, RemoteOptions, UpstreamError};
+pub use endpoint::{EndpointError, UpstreamEndpoint, UpstreamEndpoint as Endpoint};
+pub(crate) use request::param_headers;
+pub(crate) use response::{BodyFormat, InboundMessage, MessageBuffer, ResponseReader};
+pub(crate) use session::HttpSession;

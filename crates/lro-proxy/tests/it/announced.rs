@@ -1,15 +1,15 @@
-//! Spec P6: the proxy says that it is one, and changes nothing else.
+//! Spec P6: the proxy announces itself and changes nothing else.
 
 use lro_proxy::Forward;
-use lro_wire::{Message, meta};
+use lro_wire::{Message, protocol};
 
 use crate::fixture::Fixture;
 
 fn sent(line: &str) -> String {
     match Fixture::new().relay.from_client(line.as_bytes()).forward {
-        Forward::AsItCame => line.to_owned(),
+        Forward::Unchanged => line.to_owned(),
         Forward::Changed(changed) => changed,
-        Forward::Nothing => panic!("nothing goes on"),
+        Forward::Dropped => panic!("nothing goes on"),
     }
 }
 
@@ -19,7 +19,7 @@ fn p6_initialize_names_the_proxy_in_both_signals() {
     let expected = r#"{"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"experimental":{"dev.atlatl/lro":{"proxy":true}}},"clientInfo":{"name":"x","version":"1.0","proxy":true},"more":0.70},"jsonrpc":"2.0","id":0}"#;
     let sent = sent(line);
     assert_eq!(sent, expected);
-    assert!(meta::is_proxy(&Message::read(&sent).unwrap()));
+    assert!(protocol::is_proxy(&Message::read(&sent).unwrap()));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn p6_every_request_of_2026_07_28_names_the_proxy() {
             .replace(r#""a/b":{}}"#, r#""a/b":{},"dev.atlatl/lro":{"proxy":true}}"#);
         let sent = sent(&line);
         assert_eq!(sent, expected);
-        assert!(meta::is_proxy(&Message::read(&sent).unwrap()));
+        assert!(protocol::is_proxy(&Message::read(&sent).unwrap()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A relay, a spool, and what goes through them.
+//! A relay with a spool, and helpers that send messages through it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use lro::mcp::{Interceptor, Tools};
 use lro::{Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
 use lro_core::config::{Config, References};
 use lro_core::{Extraction, O200k};
-use lro_proxy::{Forward, Passing, Relay};
+use lro_proxy::{Forward, ReferencePassing, Relay};
 use lro_query::worker::Program;
 use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, original};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) struct Fixture {
-    /// What is stored lies in it as long as it is there.
+    /// The directory of the spool; dropping it removes all results.
     home: TempDir,
     pub(crate) spool: Arc<dyn Spool>,
     pub(crate) relay: Relay,
@@ -32,12 +32,12 @@ impl EventSink for Events {
 }
 
 impl Events {
-    /// How many events have this name.
+    /// The number of events with this name.
     pub(crate) fn names(&self, name: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|event| event.kind.name() == name).count()
     }
 
-    /// What went where: tool and bytes of each reference that was passed.
+    /// The tool and the number of bytes of each passed reference.
     pub(crate) fn passed(&self) -> Vec<(String, u64)> {
         let events = self.0.lock().unwrap();
         let passed = |event: &Event| match &event.kind {
@@ -50,7 +50,7 @@ impl Events {
 
 pub(crate) const NOW: i64 = 1_800_000_000;
 
-/// Each moment has its own random part.
+/// A fixed time with a different random part on each call.
 fn clock() -> Moment {
     static TICKS: AtomicU64 = AtomicU64::new(0);
     let tick = TICKS.fetch_add(1, Ordering::Relaxed);
@@ -63,19 +63,19 @@ impl Fixture {
     }
 
     pub(crate) fn with(config: &Config) -> Self {
-        Self::of_server(config, "server:1", None)
+        Self::for_server(config, "server:1", None)
     }
 
-    /// With the quota of the configuration.
+    /// A fixture whose spool has the quota of the configuration.
     pub(crate) fn with_quota(config: &Config) -> Self {
         let home = tempfile::tempdir().unwrap();
         let options = DirOptions::private().quota(Quota::from(&config.spool));
         let spool = Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap());
         let other = Self::new();
-        Self::of_server(config, "server:1", Some(&Self { home, spool, ..other }))
+        Self::for_server(config, "server:1", Some(&Self { home, spool, ..other }))
     }
 
-    /// A relay that offers no tools of ours.
+    /// A fixture whose relay offers no extraction tools.
     pub(crate) fn without_tools() -> Self {
         let with = Self::new();
         let offloader = || Offloader::new(with.spool.clone(), &Config::default());
@@ -83,8 +83,8 @@ impl Fixture {
         Self { relay, ..with }
     }
 
-    /// A relay before another server, which shares the spool with `beside`.
-    pub(crate) fn of_server(config: &Config, server: &str, beside: Option<&Self>) -> Self {
+    /// A relay in front of `server` that shares the spool of `beside`.
+    pub(crate) fn for_server(config: &Config, server: &str, beside: Option<&Self>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let spool: Arc<dyn Spool> = if let Some(beside) = beside {
             beside.spool.clone()
@@ -110,7 +110,7 @@ impl Fixture {
         if config.proxy.references != References::Off {
             let unbounded = extractor().with_reply(lro_core::Tokens(u64::MAX));
             let spools = Spools::new(vec![spool.clone()]);
-            relay = relay.with_passing(Passing::new(
+            relay = relay.with_passing(ReferencePassing::new(
                 config.proxy.references,
                 spools,
                 Arc::new(unbounded),
@@ -120,44 +120,44 @@ impl Fixture {
         Self { home, spool, relay, events }
     }
 
-    /// The relay, and what it needs as long as it is used.
+    /// The relay, and a guard that keeps its spool alive.
     pub(crate) fn into_relay(self) -> (Relay, impl Sized) {
         (self.relay, self.home)
     }
 
-    /// Calls `tool`; what the server gets.
-    pub(crate) fn calls(&self, id: u64, tool: &str, arguments: &Value) -> String {
+    /// Calls `tool`; returns the line that the server receives.
+    pub(crate) fn call(&self, id: u64, tool: &str, arguments: &Value) -> String {
         let params = json!({"name": tool, "arguments": arguments});
         let line = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
             .to_string();
         match self.relay.from_client(line.as_bytes()).forward {
-            Forward::AsItCame => line,
+            Forward::Unchanged => line,
             Forward::Changed(changed) => changed,
-            Forward::Nothing => panic!("nothing goes on"),
+            Forward::Dropped => panic!("nothing goes on"),
         }
     }
 
-    /// What the client gets for `result` of the request called `id`; `None` for the bytes that came.
-    pub(crate) fn answers(&self, id: u64, result: &str) -> Option<Value> {
+    /// Responds to the request `id`; returns the result that the client receives, or `None` if it is unchanged.
+    pub(crate) fn respond(&self, id: u64, result: &str) -> Option<Value> {
         let line = format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#);
         match self.relay.from_server(line.as_bytes()) {
-            Forward::AsItCame => None,
+            Forward::Unchanged => None,
             Forward::Changed(changed) => {
                 let message: Value = serde_json::from_str(&changed).unwrap();
                 assert_eq!((&message["id"], &message["jsonrpc"]), (&json!(id), &json!("2.0")));
                 Some(message["result"].clone())
             }
-            Forward::Nothing => panic!("nothing goes on"),
+            Forward::Dropped => panic!("nothing goes on"),
         }
     }
 
-    /// Calls `tool` and answers with `result`.
-    pub(crate) fn round(&self, tool: &str, result: &str) -> Option<Value> {
-        self.calls(1, tool, &json!({}));
-        self.answers(1, result)
+    /// Calls `tool` and responds with `result`.
+    pub(crate) fn call_and_respond(&self, tool: &str, result: &str) -> Option<Value> {
+        self.call(1, tool, &json!({}));
+        self.respond(1, result)
     }
 
-    /// The payload behind a reference, as its server sent it.
+    /// The payload of a reference, as its server sent it.
     pub(crate) fn payload(&self, reference: &str) -> String {
         let address: Address = reference.parse().unwrap();
         let stored = self.spool.open(&address, DateTime::from_timestamp(NOW, 0).unwrap()).unwrap();
@@ -166,20 +166,20 @@ impl Fixture {
         String::from_utf8(payload).unwrap()
     }
 
-    /// Answers the call of one of our own tools that `line` is.
-    pub(crate) fn own(&self, line: &str) -> Vec<Value> {
-        let mut became = self.relay.from_client(line.as_bytes());
-        assert_eq!(became.forward, Forward::Nothing);
-        let call = became.calls.pop().expect("a call of ours");
-        let told = Mutex::new(Vec::new());
+    /// Answers the call of an extraction tool in `line`.
+    pub(crate) fn call_local(&self, line: &str) -> Vec<Value> {
+        let mut outcome = self.relay.from_client(line.as_bytes());
+        assert_eq!(outcome.forward, Forward::Dropped);
+        let call = outcome.calls.pop().expect("a call of ours");
+        let messages = Mutex::new(Vec::new());
         self.relay.answer(&call, &|message| {
-            told.lock().unwrap().push(serde_json::from_str(message).unwrap());
+            messages.lock().unwrap().push(serde_json::from_str(message).unwrap());
         });
-        told.into_inner().unwrap()
+        messages.into_inner().unwrap()
     }
 }
 
-/// Text that is no record, of more than 10 000 tokens.
+/// Text without records, of more than 10 000 tokens.
 pub(crate) fn long_text() -> String {
     let paragraphs: Vec<String> =
         (0..4000).map(|n| format!("paragraph {n} says: nothing much.\n\n")).collect();

@@ -1,4 +1,4 @@
-//! `tools/list` and greetings, as the client gets them.
+//! `tools/list` and handshakes, as the client receives them.
 
 use lro_core::config::Config;
 use lro_proxy::Forward;
@@ -10,7 +10,7 @@ fn list(fixture: &Fixture, params: &Value, result: &Value) -> Option<Value> {
     let line =
         json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": params}).to_string();
     fixture.relay.from_client(line.as_bytes());
-    fixture.answers(9, &result.to_string())
+    fixture.respond(9, &result.to_string())
 }
 
 fn names(result: &Value) -> Vec<&str> {
@@ -48,10 +48,11 @@ fn f10_the_replaced_result_validates_against_what_was_listed() {
         let tool = json!({"name": format!("t{n}"), "inputSchema": {"type": "object"}, "outputSchema": schema});
         let page = list(&fixture, &json!({}), &json!({"tools": [tool]})).unwrap();
         let listed = &page["tools"][0]["outputSchema"];
-        // What clients before 2026-07-28 insist upon.
+        // Clients before 2026-07-28 require it.
         assert_eq!(listed["type"], "object");
         let validator = jsonschema::validator_for(listed).unwrap();
-        let replaced = fixture.round(&format!("t{n}"), &text_result(&long_text())).unwrap();
+        let replaced =
+            fixture.call_and_respond(&format!("t{n}"), &text_result(&long_text())).unwrap();
         assert!(validator.is_valid(&replaced["structuredContent"]), "{n}");
         let original = jsonschema::validator_for(&schema).unwrap();
         for value in [
@@ -112,11 +113,11 @@ fn a_server_without_tools_gets_ours() {
     let line = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}).to_string();
     fixture.relay.from_client(line.as_bytes());
     let greeting = json!({"protocolVersion": "2025-11-25", "capabilities": {"prompts": {}}});
-    let shown = fixture.answers(0, &greeting.to_string()).unwrap();
-    assert_eq!(shown["capabilities"], json!({"prompts": {}, "tools": {}}));
+    let response = fixture.respond(0, &greeting.to_string()).unwrap();
+    assert_eq!(response["capabilities"], json!({"prompts": {}, "tools": {}}));
     fixture.relay.from_client(line.as_bytes());
     let with_tools = json!({"capabilities": {"tools": {"listChanged": true}}});
-    assert_eq!(fixture.answers(0, &with_tools.to_string()), None);
+    assert_eq!(fixture.respond(0, &with_tools.to_string()), None);
 
     let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}).to_string();
     fixture.relay.from_client(list.as_bytes());
@@ -124,8 +125,8 @@ fn a_server_without_tools_gets_ours() {
     let Forward::Changed(listed) = fixture.relay.from_server(refused.as_bytes()) else { panic!() };
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(names(&listed["result"]), OWN);
-    // Any other error is the server's own.
+    // Other errors of the server pass through.
     fixture.relay.from_client(list.as_bytes());
     let other = r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32000,"message":"no"}}"#;
-    assert_eq!(fixture.relay.from_server(other.as_bytes()), Forward::AsItCame);
+    assert_eq!(fixture.relay.from_server(other.as_bytes()), Forward::Unchanged);
 }

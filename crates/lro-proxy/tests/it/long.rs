@@ -1,4 +1,4 @@
-//! A message that is not in memory is treated as one that is.
+//! Oversize messages are treated like those in memory.
 
 use lro::SpillBuffer;
 use lro_spool::MemorySpool;
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, long_text, reference};
 
-fn held(line: &str) -> SpillBuffer {
-    let mut held = SpillBuffer::new(100);
-    held.append(line.as_bytes(), &MemorySpool::default());
-    assert!(held.whole().is_none(), "set aside");
-    held
+fn spilled(line: &str) -> SpillBuffer {
+    let mut spilled = SpillBuffer::new(100);
+    spilled.append(line.as_bytes(), &MemorySpool::default());
+    assert!(spilled.whole().is_none(), "set aside");
+    spilled
 }
 
-/// What the client gets for a long `result`; `None` for the bytes that came.
+/// The result that the client receives for an oversize `result`; `None` if it is unchanged.
 fn answered(fixture: &Fixture, tool: &str, result: &str) -> Option<Value> {
-    fixture.calls(1, tool, &json!({}));
+    fixture.call(1, tool, &json!({}));
     let line = format!("{{\"result\":{result},\"jsonrpc\":\"2.0\",\"id\":1}}\n");
-    let changes = fixture.relay.long_from_server(&held(&line))?;
+    let changes = fixture.relay.oversize_from_server(&spilled(&line))?;
     if changes.is_empty() {
         return None;
     }
@@ -68,19 +68,19 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
         ),
     ] {
         let fixture = Fixture::new();
-        let shown = answered(&fixture, "t", &result.to_string()).expect("replaced");
-        assert_eq!(fixture.payload(&reference(&shown)), payload);
+        let response = answered(&fixture, "t", &result.to_string()).expect("replaced");
+        assert_eq!(fixture.payload(&reference(&response)), payload);
         let expected = if parts == 0 { Value::Null } else { json!(parts + 1) };
         assert_eq!(
-            shown["structuredContent"]["lro"]["parts"],
+            response["structuredContent"]["lro"]["parts"],
             expected,
             "{}",
             &result.to_string()[..80]
         );
-        // The same as for one in memory, whatever name it got.
+        // The same as for a message in memory, except for the name.
         let other = Fixture::new();
-        other.calls(1, "t", &json!({}));
-        let whole = other.answers(1, &result.to_string()).unwrap();
+        other.call(1, "t", &json!({}));
+        let whole = other.respond(1, &result.to_string()).unwrap();
         let kinds = |result: &Value| -> Vec<Value> {
             result["content"]
                 .as_array()
@@ -90,17 +90,17 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
                 .collect()
         };
         if result["content"].as_array().is_some_and(|content| !content.is_empty()) {
-            assert_eq!(kinds(&shown), kinds(&whole));
+            assert_eq!(kinds(&response), kinds(&whole));
         }
-        // Of one in memory the texts beside it are counted as well.
+        // For a message in memory the other texts are counted too.
         let summary = |result: &Value| {
             let mut summary = result["structuredContent"]["summary"].clone();
             summary["estimated_tokens"].take();
             summary
         };
-        assert_eq!(summary(&shown), summary(&whole));
-        assert_eq!(shown["_meta"], result["_meta"]);
-        let text: Value = shown["content"]
+        assert_eq!(summary(&response), summary(&whole));
+        assert_eq!(response["_meta"], result["_meta"]);
+        let text: Value = response["content"]
             .as_array()
             .unwrap()
             .iter()
@@ -109,7 +109,7 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
             .clone();
         assert_eq!(
             serde_json::from_str::<Value>(text.as_str().unwrap()).unwrap(),
-            shown["structuredContent"]
+            response["structuredContent"]
         );
     }
 }
@@ -140,17 +140,17 @@ fn a_long_string_that_is_no_text_is_kept_as_it_is_spelled() {
     let lone = format!(r#""{}\ud800""#, "word ".repeat(20_000));
     let result = format!(r#"{{"content":[{{"type":"text","text":{lone}}}]}}"#);
     let fixture = Fixture::new();
-    let shown = answered(&fixture, "t", &result).expect("replaced");
-    assert_eq!(fixture.payload(&reference(&shown)), lone);
+    let response = answered(&fixture, "t", &result).expect("replaced");
+    assert_eq!(fixture.payload(&reference(&response)), lone);
 }
 
 #[test]
 fn a_long_call_is_remembered_and_its_result_intercepted() {
     let fixture = Fixture::new();
     let line = json!({"method": "tools/call", "params": {"arguments": {"x": long_text()}, "name": "t"}, "id": 4}).to_string();
-    fixture.relay.long_from_client(&held(&line));
+    fixture.relay.oversize_from_client(&spilled(&line));
     let result = json!({"content": [{"type": "text", "text": long_text()}]});
-    assert!(fixture.answers(4, &result.to_string()).is_some());
+    assert!(fixture.respond(4, &result.to_string()).is_some());
 }
 
 #[test]
@@ -172,12 +172,12 @@ fn g04_a_long_result_in_the_form_of_a_descriptor_is_marked() {
         ),
     ] {
         let fixture = Fixture::with(&config);
-        let shown = answered(&fixture, "t", &result.to_string()).expect("marked");
-        let notice = shown["content"][0]["text"].as_str().unwrap();
+        let response = answered(&fixture, "t", &result.to_string()).expect("marked");
+        let notice = response["content"][0]["text"].as_str().unwrap();
         assert!(notice.starts_with("Not an Atlatl descriptor."), "{notice}");
-        let in_structured = shown["structuredContent"].get("atlatl_notice").is_some();
+        let in_structured = response["structuredContent"].get("atlatl_notice").is_some();
         let may = config == lro_core::config::Config::default();
-        assert_eq!(in_structured, may && shown.get("structuredContent").is_some());
-        assert_eq!(shown["structuredContent"]["pad"], result["structuredContent"]["pad"]);
+        assert_eq!(in_structured, may && response.get("structuredContent").is_some());
+        assert_eq!(response["structuredContent"]["pad"], result["structuredContent"]["pad"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A server at a URL: what it may do wrong, and what the client gets all the same.
+//! A server at a URL, its faults, and what the client receives.
 
 mod client;
 mod eras;

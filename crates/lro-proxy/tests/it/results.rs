@@ -1,4 +1,4 @@
-//! Results that are replaced, and those that are not.
+//! Which results are replaced and which are not.
 
 use lro_core::config::Config;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::fixture::{Fixture, long_text, reference, text_result};
 fn a2_a_large_result_is_replaced_in_both_forms_saying_the_same() {
     let fixture = Fixture::new();
     let text = long_text();
-    let result = fixture.round("read_page", &text_result(&text)).expect("replaced");
-    let shown: Value =
+    let result = fixture.call_and_respond("read_page", &text_result(&text)).expect("replaced");
+    let response: Value =
         serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!(shown, result["structuredContent"]);
+    assert_eq!(response, result["structuredContent"]);
     assert_eq!(result["content"].as_array().unwrap().len(), 1);
     assert_eq!(fixture.payload(&reference(&result)), text);
 }
@@ -20,7 +20,7 @@ fn a2_a_large_result_is_replaced_in_both_forms_saying_the_same() {
 #[test]
 fn p4_a_small_result_passes_as_the_bytes_that_came() {
     let fixture = Fixture::new();
-    assert_eq!(fixture.round("read_page", &text_result("all of it")), None);
+    assert_eq!(fixture.call_and_respond("read_page", &text_result("all of it")), None);
 }
 
 #[test]
@@ -28,18 +28,19 @@ fn v4_other_tools_offload_from_ten_thousand_real_tokens_on() {
     // One token each, so that the number is known.
     let words = |n: usize| text_result(&" the".repeat(n));
     let fixture = Fixture::new();
-    assert_eq!(fixture.round("read_page", &words(9_999)), None);
-    let replaced = fixture.round("read_page", &words(10_000)).expect("replaced");
+    assert_eq!(fixture.call_and_respond("read_page", &words(9_999)), None);
+    let replaced = fixture.call_and_respond("read_page", &words(10_000)).expect("replaced");
     let descriptor = &replaced["structuredContent"];
     assert_eq!(descriptor["summary"]["kind"], "text");
     assert!(!descriptor["lro"]["preview"].is_null());
     assert!(descriptor["guidance"].as_str().unwrap().contains("read_large_output"));
-    // The same from 1600 on where it is a memory operation.
+    // Memory operations offload from 1600 tokens on.
     let memories: Vec<Value> = (0..60)
         .map(|n| json!({"id": format!("{n}"), "memory_type": "semantic", "content": "word ".repeat(30), "created": "2026-01-01T00:00:00Z"}))
         .collect();
     let result = json!({"content": [], "structuredContent": {"count": 60, "memories": memories}});
-    let replaced = fixture.round("recall_memories", &result.to_string()).expect("replaced");
+    let replaced =
+        fixture.call_and_respond("recall_memories", &result.to_string()).expect("replaced");
     assert_eq!(replaced["structuredContent"]["jq_recipes"].as_array().unwrap().len(), 10);
 }
 
@@ -54,7 +55,7 @@ fn f11_errors_requests_for_input_and_tasks_pass_untouched() {
         json!({"anything": text}),
         json!([text]),
     ] {
-        assert_eq!(fixture.round("read_page", &result.to_string()), None);
+        assert_eq!(fixture.call_and_respond("read_page", &result.to_string()), None);
     }
     assert!(fixture.spool.list().unwrap().is_empty());
 }
@@ -69,10 +70,11 @@ fn f12_content_given_twice_is_counted_and_stored_once() {
         let text = serde_json::to_string_pretty(value).unwrap();
         json!({"content": [{"type": "text", "text": text}], "structuredContent": value}).to_string()
     };
-    assert_eq!(fixture.round("list", &twice(&json!({"items": half}))), None);
+    assert_eq!(fixture.call_and_respond("list", &twice(&json!({"items": half}))), None);
     let whole: Vec<Value> =
         (0..6000).map(|n| json!({"n": n, "title": "a title of some words"})).collect();
-    let replaced = fixture.round("list", &twice(&json!({"items": whole}))).expect("replaced");
+    let replaced =
+        fixture.call_and_respond("list", &twice(&json!({"items": whole}))).expect("replaced");
     assert!(replaced.to_string().len() < 8000, "neither form leaks the payload");
     assert_eq!(replaced["structuredContent"]["lro"]["parts"], Value::Null);
 }
@@ -88,7 +90,7 @@ fn f13_f14_envelope_images_links_and_meta_stay_exactly_as_they_are() {
     let result = format!(
         r#"{{"_meta":{{"a/b":1.50}},"content":[{image},{{"type":"text","text":{text},"annotations":{{"audience":["user"]}}}},{link},{{"type":"text","text":"and more"}},{embedded}],"extra":12345678901234567890}}"#
     );
-    fixture.calls(1, "shot", &json!({}));
+    fixture.call(1, "shot", &json!({}));
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result},"odd":[]}}"#);
     let lro_proxy::Forward::Changed(changed) = fixture.relay.from_server(line.as_bytes()) else {
         panic!("replaced")
@@ -117,7 +119,7 @@ fn f14_an_image_given_twice_passes_untouched() {
     let image =
         json!({"type": "image", "data": "iVBORw0K".repeat(50_000), "mimeType": "image/png"});
     let result = json!({"content": [image], "structuredContent": {"content": [image]}});
-    assert_eq!(fixture.round("read_media_file", &result.to_string()), None);
+    assert_eq!(fixture.call_and_respond("read_media_file", &result.to_string()), None);
     assert!(fixture.spool.list().unwrap().is_empty());
 }
 
@@ -130,20 +132,20 @@ fn f02_f35_each_tool_has_a_policy_and_there_is_an_off_switch() {
     .unwrap();
     let fixture = Fixture::with(&config);
     let (small, middle) = (text_result("small"), text_result("some more words than five of them"));
-    assert!(fixture.round("always", &small).is_some());
-    assert!(fixture.round("never", &text_result(&long_text())).is_none());
-    assert!(fixture.round("soon", &small).is_none());
-    assert!(fixture.round("soon", &middle).is_some());
-    assert!(fixture.round("other", &middle).is_none());
+    assert!(fixture.call_and_respond("always", &small).is_some());
+    assert!(fixture.call_and_respond("never", &text_result(&long_text())).is_none());
+    assert!(fixture.call_and_respond("soon", &small).is_none());
+    assert!(fixture.call_and_respond("soon", &middle).is_some());
+    assert!(fixture.call_and_respond("other", &middle).is_none());
     let off = Config::from_values([("prompt.offload.enabled", json!(false))]).unwrap();
-    assert!(Fixture::with(&off).round("always", &text_result(&long_text())).is_none());
+    assert!(Fixture::with(&off).call_and_respond("always", &text_result(&long_text())).is_none());
 }
 
 #[test]
 fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
     let plain = Fixture::new();
-    let shown = plain.round("read_page", &text_result(&long_text())).unwrap();
-    let path = shown["structuredContent"]["file_path"].as_str().unwrap().to_owned();
+    let response = plain.call_and_respond("read_page", &text_result(&long_text())).unwrap();
+    let path = response["structuredContent"]["file_path"].as_str().unwrap().to_owned();
     let dir = std::path::Path::new(&path).parent().unwrap().parent().unwrap().to_owned();
     let config = Config::from_values([
         ("proxy.path_map.from", json!("/nowhere")),
@@ -151,9 +153,11 @@ fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
     ])
     .unwrap();
     let other = Fixture::with(&config);
-    let shown = other.round("read_page", &text_result(&long_text())).unwrap();
-    assert!(!shown["structuredContent"]["file_path"].as_str().unwrap().starts_with("/elsewhere"));
-    // The fixture's own directory is not known before; the mapping itself is tested on text.
+    let response = other.call_and_respond("read_page", &text_result(&long_text())).unwrap();
+    assert!(
+        !response["structuredContent"]["file_path"].as_str().unwrap().starts_with("/elsewhere")
+    );
+    // The fixture's directory varies, so the mapping is tested on text.
     let mut map = config.proxy.path_map.clone();
     map.from = dir.display().to_string();
     assert!(map.shown(path.clone()).starts_with("/elsewhere/"));
@@ -164,7 +168,7 @@ fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
 #[test]
 fn f34_a_result_is_safe_before_the_client_hears_of_it() {
     let fixture = Fixture::new();
-    let result = fixture.round("read_page", &text_result(&long_text())).unwrap();
+    let result = fixture.call_and_respond("read_page", &text_result(&long_text())).unwrap();
     let listed = fixture.spool.list().unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].id().reference().to_string(), reference(&result));
@@ -177,7 +181,7 @@ fn l3_memories_on_lines_that_cannot_be_stored_stay_one_message() {
     let memory = |n: usize| json!({"id": format!("{n}"), "memory_type": "semantic", "content": "word ".repeat(40), "created": "2026-01-01T00:00:00Z"});
     let blocks: Vec<Value> =
         (0..60).map(|n| json!({"type": "text", "text": memory(n).to_string()})).collect();
-    fixture.calls(1, "recall_memories", &json!({}));
+    fixture.call(1, "recall_memories", &json!({}));
     let line = json!({"jsonrpc": "2.0", "id": 1, "result": {"content": blocks}}).to_string();
     let lro_proxy::Forward::Changed(changed) = fixture.relay.from_server(line.as_bytes()) else {
         panic!("cut")
@@ -193,7 +197,7 @@ fn a_batch_is_answered_as_a_batch() {
     let fixture = Fixture::new();
     let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t", "arguments": {}}});
     let batch = json!([call(1), call(2)]).to_string();
-    assert_eq!(fixture.relay.from_client(batch.as_bytes()).forward, lro_proxy::Forward::AsItCame);
+    assert_eq!(fixture.relay.from_client(batch.as_bytes()).forward, lro_proxy::Forward::Unchanged);
     let answer = |id: u64, text: &str| {
         format!(r#"{{"jsonrpc": "2.0", "id": {id}, "result": {}}}"#, text_result(text))
     };

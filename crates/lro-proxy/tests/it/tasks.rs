@@ -1,4 +1,4 @@
-//! Spec A3: a finished task's result passes the same interception, in the forms of both eras.
+//! Spec A3: a finished task's result passes the same interception, in the forms of both protocol generations.
 
 use lro_proxy::Forward;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, long_text, reference, text_result};
 
 fn request(fixture: &Fixture, id: u64, method: &str, params: &Value) {
     let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-    assert_eq!(fixture.relay.from_client(line.as_bytes()).forward, Forward::AsItCame);
+    assert_eq!(fixture.relay.from_client(line.as_bytes()).forward, Forward::Unchanged);
 }
 
 #[test]
@@ -20,15 +20,15 @@ fn a3_the_result_of_a_task_of_2025_11_25_is_intercepted() {
         &json!({"name": "dig", "arguments": {}, "task": {"ttl": 1000}}),
     );
     let begun = json!({"task": {"taskId": "t-1", "status": "working", "createdAt": "x"}});
-    assert_eq!(fixture.answers(1, &begun.to_string()), None);
+    assert_eq!(fixture.respond(1, &begun.to_string()), None);
     request(&fixture, 2, "tasks/get", &json!({"taskId": "t-1"}));
     assert_eq!(
-        fixture.answers(2, &json!({"taskId": "t-1", "status": "completed"}).to_string()),
+        fixture.respond(2, &json!({"taskId": "t-1", "status": "completed"}).to_string()),
         None
     );
     request(&fixture, 3, "tasks/result", &json!({"taskId": "t-1"}));
     let text = long_text();
-    let replaced = fixture.answers(3, &text_result(&text)).expect("replaced");
+    let replaced = fixture.respond(3, &text_result(&text)).expect("replaced");
     assert_eq!(fixture.payload(&reference(&replaced)), text);
     assert_eq!(replaced["structuredContent"]["summary"]["operation"], "dig");
 }
@@ -39,30 +39,31 @@ fn a3_the_result_of_a_task_of_2026_07_28_is_intercepted_wherever_it_appears() {
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
     request(&fixture, 1, "tools/call", &json!({"name": "dig", "arguments": {}, "_meta": meta}));
     let begun = json!({"resultType": "task", "taskId": "t-1", "status": "working"});
-    assert_eq!(fixture.answers(1, &begun.to_string()), None);
+    assert_eq!(fixture.respond(1, &begun.to_string()), None);
     let text = long_text();
     let task = |result: &str| {
         let result: Value = serde_json::from_str(result).unwrap();
         json!({"resultType": "complete", "taskId": "t-1", "status": "completed", "ttlMs": 7, "result": result})
     };
     request(&fixture, 2, "tasks/get", &json!({"taskId": "t-1", "_meta": meta}));
-    let state = fixture.answers(2, &task(&text_result(&text)).to_string()).expect("replaced");
+    let state = fixture.respond(2, &task(&text_result(&text)).to_string()).expect("replaced");
     assert_eq!((&state["status"], &state["ttlMs"]), (&json!("completed"), &json!(7)));
     assert_eq!(fixture.payload(&reference(&state["result"])), text);
 
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": task(&text_result(&text))});
-    let Forward::Changed(changed) = fixture.relay.from_server(told.to_string().as_bytes()) else {
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": task(&text_result(&text))});
+    let Forward::Changed(changed) = fixture.relay.from_server(notification.to_string().as_bytes())
+    else {
         panic!("replaced")
     };
     let changed: Value = serde_json::from_str(&changed).unwrap();
     assert_eq!(changed["params"]["result"]["structuredContent"]["summary"]["operation"], "dig");
     let small = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": task(&text_result("x"))});
-    assert_eq!(fixture.relay.from_server(small.to_string().as_bytes()), Forward::AsItCame);
+    assert_eq!(fixture.relay.from_server(small.to_string().as_bytes()), Forward::Unchanged);
 }
 
 #[test]
 fn p5_a_task_that_a_proxy_before_began_is_intercepted_all_the_same() {
     let fixture = Fixture::new();
     request(&fixture, 3, "tasks/result", &json!({"taskId": "from before"}));
-    assert!(fixture.answers(3, &text_result(&long_text())).is_some());
+    assert!(fixture.respond(3, &text_result(&long_text())).is_some());
 }

@@ -1,4 +1,4 @@
-//! f15: what is not intercepted passes as the bytes that came, in order.
+//! f15: messages that are not intercepted pass byte for byte and in order.
 
 use lro_proxy::{Forward, Relay};
 use lro_wire::{Message, Messages};
@@ -7,7 +7,7 @@ use proptest::test_runner::{Config as Cases, TestRunner};
 
 use crate::fixture::Fixture;
 
-/// JSON as hostile servers and clients spell it.
+/// JSON in the spelling of hostile servers and clients.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -38,8 +38,8 @@ fn id() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Methods of both eras, known and unknown. `initialize`, `tools/list` and calls of our own tools
-/// are what the relay is for; the announcement is tested by itself.
+/// Methods of both protocol generations, known and unknown. The relay changes `initialize`, `tools/list` and
+/// calls of extraction tools; other tests cover them.
 fn method() -> impl Strategy<Value = &'static str> {
     prop_oneof![
         Just("tools/call"),
@@ -98,18 +98,19 @@ fn cases() -> u32 {
     std::env::var("ATLATL_SOAK_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3000)
 }
 
-/// Asks what `line` answers, and says what the relay must do with the line then. `None` if it answers one request twice.
+/// Sends the request that `line` answers, and returns the expected decision on the line. `None` if it answers a
+/// request twice.
 fn ask(relay: &Relay, line: &str) -> Option<Forward> {
     let messages = match Messages::read(line.trim_end()) {
         Some(Messages::One(message)) => vec![message],
         Some(Messages::Batch(batch)) => {
             batch.into_iter().filter_map(|(_, message)| message).collect()
         }
-        // No client takes it for a message.
+        // No client reads it as a message.
         _ => {
             let is_skipped = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
             let is_json = line.trim_start_matches(is_skipped).starts_with(['{', '[']);
-            return Some(if is_json { Forward::Nothing } else { Forward::AsItCame });
+            return Some(if is_json { Forward::Dropped } else { Forward::Unchanged });
         }
     };
     let mut keys = Vec::new();
@@ -120,15 +121,15 @@ fn ask(relay: &Relay, line: &str) -> Option<Forward> {
     }
     let all = keys.len();
     let unique: std::collections::HashSet<_> = keys.into_iter().collect();
-    (unique.len() == all).then_some(Forward::AsItCame)
+    (unique.len() == all).then_some(Forward::Unchanged)
 }
 
 fn untouched(relay: &Relay, lines: &[(bool, String)]) -> Result<(), TestCaseError> {
     for (from_client, line) in lines {
         if *from_client {
-            let became = relay.from_client(line.as_bytes());
-            prop_assert_eq!(became.forward, Forward::AsItCame, "{}", line);
-            prop_assert!(became.calls.is_empty() && became.replies.is_empty());
+            let outcome = relay.from_client(line.as_bytes());
+            prop_assert_eq!(outcome.forward, Forward::Unchanged, "{}", line);
+            prop_assert!(outcome.calls.is_empty() && outcome.replies.is_empty());
         } else {
             let Some(expected) = ask(relay, line) else { continue };
             prop_assert_eq!(relay.from_server(line.as_bytes()), expected, "{}", line);
@@ -153,7 +154,7 @@ fn bytes_that_are_no_text_pass_unchanged() {
     let relay = Fixture::new().relay;
     for line in [&b"\xff\xfe\n"[..], b"{\"id\":1,\"result\":\"\xc3\"}\n", b"\0\n", b"\n", b""] {
         relay.from_client(br#"{"id":1,"method":"ping"}"#);
-        assert_eq!(relay.from_server(line), Forward::AsItCame);
-        assert_eq!(relay.from_client(line).forward, Forward::AsItCame);
+        assert_eq!(relay.from_server(line), Forward::Unchanged);
+        assert_eq!(relay.from_client(line).forward, Forward::Unchanged);
     }
 }

@@ -77,7 +77,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What merging means, on values.
+/// The reference implementation of merging, on values.
 fn merged(mut value: Value, patch: &Value) -> Value {
     for (name, new) in patch.as_object().unwrap() {
         let there = &mut value[name];

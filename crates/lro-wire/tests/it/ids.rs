@@ -1,4 +1,4 @@
-//! An answer finds its request, however the server spells the id.
+//! A response matches its request, however the server spells the id.
 
 use lro_wire::{Id, JsonRpcError, Message, Messages};
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! Lines come out whole and in order, however the stream is cut.
+//! Lines are complete and in order, however the stream is split.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lro_wire::{Line, Lines};
 use proptest::prelude::*;
 
-/// Gives the bytes in pieces of the given sizes, one after the other.
+/// Returns the bytes in chunks of these sizes.
 struct Cut<'a> {
     bytes: &'a [u8],
     sizes: std::iter::Cycle<std::iter::Copied<std::slice::Iter<'a, usize>>>,
@@ -22,17 +22,17 @@ impl Read for Cut<'_> {
     }
 }
 
-/// The lines, and whether each came in pieces.
+/// The lines, and whether each was read in chunks.
 fn read(bytes: &[u8], sizes: &[usize], in_memory: usize) -> Vec<(Vec<u8>, bool)> {
     let stream = Cut { bytes, sizes: sizes.iter().copied().cycle() };
-    let mut lines = Lines::holding(stream, in_memory);
+    let mut lines = Lines::with_max_in_memory(stream, in_memory);
     let mut all = Vec::new();
     while let Some(line) = lines.next().unwrap() {
         all.push(match line {
             Line::Whole(line) => (line.to_vec(), false),
             Line::Long(mut long) => {
                 let mut whole = Vec::new();
-                while let Some(piece) = long.piece().unwrap() {
+                while let Some(piece) = long.next_chunk().unwrap() {
                     whole.extend_from_slice(piece);
                 }
                 (whole, true)
@@ -68,7 +68,7 @@ fn only_what_is_too_long_comes_in_pieces() {
 #[test]
 fn what_is_not_read_of_a_long_line_is_skipped() {
     let text = [vec![b'a'; 300_000], b"\nnext\n".to_vec()].concat();
-    let mut lines = Lines::holding(&text[..], 1000);
+    let mut lines = Lines::with_max_in_memory(&text[..], 1000);
     assert!(matches!(lines.next().unwrap(), Some(Line::Long(_))));
     assert!(matches!(lines.next().unwrap(), Some(Line::Whole(b"next\n"))));
 }
@@ -82,7 +82,7 @@ fn a_line_may_be_held_whatever_its_length() {
     assert_eq!(whole, [(300_001, false), (5, false)]);
 }
 
-/// Found by the fuzz target `frame`: what lay behind a line was moved for each line before it.
+/// Found by the fuzz target `frame`: unread bytes were moved for each line before them.
 #[test]
 fn many_short_lines_at_once_take_no_longer_than_one_by_one() {
     let text = [vec![b'a'; 2 << 20], vec![b'\n'; 2 << 20]].concat();

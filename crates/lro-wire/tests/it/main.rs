@@ -1,4 +1,4 @@
-//! Messages as they lie on the wire.
+//! Messages in their wire form.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 

@@ -1,23 +1,23 @@
-//! Events come out the same, however the stream is cut.
+//! The parsed events do not depend on how the stream is split.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use lro_wire::sse::{Events, Part};
+use lro_wire::sse::{SseEvents, SsePart};
 use proptest::prelude::*;
 use sse_stream::SseStream;
 
-/// Name, data, id, milliseconds to wait.
+/// Name, data, id and retry time in milliseconds.
 type Plain = (Option<String>, String, Option<String>, Option<u64>);
 
 fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Plain> {
-    let (mut events, mut all, mut data) = (Events::default(), Vec::new(), Vec::new());
+    let (mut events, mut all, mut data) = (SseEvents::default(), Vec::new(), Vec::new());
     for piece in pieces {
         events.feed(piece, |part| match part {
-            Part::Data(piece) => {
+            SsePart::Data(piece) => {
                 assert!(!piece.is_empty());
                 data.extend_from_slice(piece);
             }
-            Part::End(event) => {
+            SsePart::End(event) => {
                 assert!(event.has_data || data.is_empty());
                 let data = String::from_utf8_lossy(&std::mem::take(&mut data)).into_owned();
                 let retry = event.retry.map(|retry| u64::try_from(retry.as_millis()).unwrap());
@@ -28,8 +28,8 @@ fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Plain> {
     all
 }
 
-/// What the crate made for it reads, which holds every event whole.
-fn by_the_crate(bytes: &[u8]) -> Vec<Plain> {
+/// The events that the crate `sse-stream` parses, as a reference.
+fn parsed_by_sse_stream(bytes: &[u8]) -> Vec<Plain> {
     let whole = Bytes::copy_from_slice(bytes);
     let stream = stream::once(async move { Ok::<_, std::io::Error>(whole) });
     let mut events = SseStream::from_bytes_stream(stream.boxed());
@@ -133,6 +133,6 @@ proptest! {
         stream.extend(id.iter().map(|id| format!("id: {id}\n")));
         stream.extend(retry.iter().map(|retry| format!("retry: {retry}\n")));
         stream.push('\n');
-        prop_assert_eq!(decoded([stream.as_bytes()]), by_the_crate(stream.as_bytes()));
+        prop_assert_eq!(decoded([stream.as_bytes()]), parsed_by_sse_stream(stream.as_bytes()));
     }
 }

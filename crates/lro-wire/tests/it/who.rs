@@ -1,7 +1,7 @@
-//! Who speaks, in the forms of both eras.
+//! Identification of clients in both protocol generations.
 
 use lro_wire::Message;
-use lro_wire::meta::{Era, is_proxy, progress_token};
+use lro_wire::protocol::{ProtocolGeneration, is_proxy, progress_token};
 
 fn message(json: &str) -> Message<'_> {
     Message::read(json).unwrap()
@@ -10,13 +10,22 @@ fn message(json: &str) -> Message<'_> {
 #[test]
 fn the_era_shows_in_a_request() {
     let modern = r#"{"id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
-    assert_eq!(Era::of_request(&message(modern)), Some(Era::Modern));
-    assert_eq!(Era::of_request(&message(r#"{"id":1,"method":"initialize"}"#)), Some(Era::Legacy));
     assert_eq!(
-        Era::of_request(&message(r#"{"id":1,"method":"server/discover"}"#)),
-        Some(Era::Modern)
+        ProtocolGeneration::from_request(&message(modern)),
+        Some(ProtocolGeneration::Stateless)
     );
-    assert_eq!(Era::of_request(&message(r#"{"id":1,"method":"tools/list"}"#)), None);
+    assert_eq!(
+        ProtocolGeneration::from_request(&message(r#"{"id":1,"method":"initialize"}"#)),
+        Some(ProtocolGeneration::Sessions)
+    );
+    assert_eq!(
+        ProtocolGeneration::from_request(&message(r#"{"id":1,"method":"server/discover"}"#)),
+        Some(ProtocolGeneration::Stateless)
+    );
+    assert_eq!(
+        ProtocolGeneration::from_request(&message(r#"{"id":1,"method":"tools/list"}"#)),
+        None
+    );
 }
 
 #[test]

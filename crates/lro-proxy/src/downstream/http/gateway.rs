@@ -1,7 +1,8 @@
-//! Gateway: HTTP on both sides. Exchange for exchange, the server's answer is the client's.
+//! A gateway between HTTP clients and a server at a URL.
 //!
-//! Headers, statuses, sessions and the ids of events are the server's: they pass as they are, and
-//! nothing is kept here that a client could not do without. Only messages go through the relay.
+//! Each exchange with a client is one exchange with the server. Headers, statuses, sessions and event
+//! ids are the server's and pass through; only messages go through the relay. The gateway keeps no state
+//! that a client could not do without.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,38 +12,41 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use lro_http::Problem;
-use lro_http::header::{LAST_EVENT, SESSION, one};
-use lro_wire::meta::{self, Era};
+use lro_http::header::{LAST_EVENT, SESSION, single};
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::{Id, Message};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::body_writer::{Feed, Outbound, Unread};
-use super::{Answering, Asked, Front, STILL_THERE, failed, local, no_request};
-use crate::pending::Serial;
+use crate::downstream::http::streams::{BodyClosed, BodyWriter, Outbound};
+use crate::downstream::http::{
+    ClientRequest, Frontend, KEEPALIVE_INTERVAL, ResponseFuture, error_response, invalid_request,
+};
+use crate::relay::pending::Serial;
 use crate::relay::{Forward, Relay};
 use crate::upstream::http::{
-    Ask, Form, Gathering, InboundMessage, Remote, ResponseReader, UpstreamError, param_headers,
+    BodyFormat, HttpRequest, InboundMessage, MessageBuffer, Remote, ResponseReader, UpstreamError,
+    param_headers,
 };
 
-/// Of so many sessions is remembered what was asked. One that is forgotten goes on all the same.
-const SESSIONS: usize = 1024;
+/// The number of sessions whose relay is kept. A session without one continues with a new relay.
+const MAX_SESSIONS: usize = 1024;
 
-/// What the server is told of a request, besides the protocol's own headers.
-const ASKED: [HeaderName; 2] = [header::ACCEPT, LAST_EVENT];
-/// What the client is told of an answer, besides the protocol's own headers.
-const ANSWERED: [HeaderName; 4] =
+/// Request headers that pass through, besides those of the protocol.
+const REQUEST_HEADERS: [HeaderName; 2] = [header::ACCEPT, LAST_EVENT];
+/// Response headers that pass through, besides those of the protocol.
+const RESPONSE_HEADERS: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::CACHE_CONTROL, header::ALLOW, header::RETRY_AFTER];
 
-/// In front of a server at a URL.
+/// The frontend of a server at a URL.
 pub(super) struct Gateway {
-    /// Requests that stand for themselves share what was learned of the server.
+    /// The template of all relays, with the catalog that they share.
     relay: Relay,
     remote: Remote,
     sessions: Mutex<Sessions>,
-    /// Whether everything ends.
-    ending: watch::Sender<bool>,
+    /// Whether the gateway shuts down.
+    shutdown: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -53,93 +57,99 @@ struct Sessions {
 
 impl Gateway {
     pub(super) fn new(relay: Relay, remote: Remote) -> Self {
-        Self { relay, remote, sessions: Mutex::default(), ending: watch::Sender::new(false) }
+        Self { relay, remote, sessions: Mutex::default(), shutdown: watch::Sender::new(false) }
     }
 
-    /// The relay of a request: that of its session, or one of its own.
-    fn relay_of(&self, headers: &HeaderMap) -> Arc<Relay> {
-        let session = one(headers, &SESSION);
-        let known = session.and_then(|session| self.sessions().relays.get(session).cloned());
-        known.unwrap_or_else(|| Arc::new(self.relay.another(true)))
+    /// The relay of the session of a request, or a new one.
+    fn relay_for(&self, headers: &HeaderMap) -> Arc<Relay> {
+        let session = single(headers, &SESSION);
+        let relay = session.and_then(|session| self.sessions().relays.get(session).cloned());
+        relay.unwrap_or_else(|| Arc::new(self.relay.for_conversation(true)))
     }
 
-    async fn exchange(self: Arc<Self>, asked: Asked) -> Response {
-        let relay = self.relay_of(&asked.headers);
-        let mut ask = Ask {
-            patient: asked.method == Method::GET,
-            method: asked.method,
-            headers: passed(&asked.headers, &ASKED),
+    async fn exchange(self: Arc<Self>, client: ClientRequest) -> Response {
+        let relay = self.relay_for(&client.headers);
+        let mut request = HttpRequest {
+            unlimited: client.method == Method::GET,
+            method: client.method,
+            headers: filter_headers(&client.headers, &REQUEST_HEADERS),
             body: Bytes::new(),
         };
-        if ask.method != Method::POST {
-            return self.forwarded(relay, ask, String::new()).await;
+        if request.method != Method::POST {
+            return self.forward(relay, request, String::new()).await;
         }
-        // Several messages in one body were allowed in one old revision alone.
-        if !asked.body.trim_start().starts_with('{') {
-            return no_request();
+        // Only the revision 2025-03-26 allows batches.
+        if !client.body.trim_start().starts_with('{') {
+            return invalid_request();
         }
-        // A reference in it may be resolved, which takes a disk's time.
-        let became = tokio::task::block_in_place(|| relay.from_client(asked.body.as_bytes()));
-        let text = match became.forward {
-            Forward::AsItCame => asked.body,
+        // Resolving a reference may read from disk.
+        let outcome = tokio::task::block_in_place(|| relay.from_client(client.body.as_bytes()));
+        let text = match outcome.forward {
+            Forward::Unchanged => client.body,
             Forward::Changed(text) => {
-                renew_params(&asked.body, &text, &relay, &mut ask.headers);
+                update_param_headers(&client.body, &text, &relay, &mut request.headers);
                 text
             }
-            Forward::Nothing => {
-                return local::answered(relay, became.calls, became.replies, None).await;
+            Forward::Dropped => {
+                return super::answer_locally(relay, outcome.calls, outcome.replies, None).await;
             }
         };
-        ask.patient = Message::read(&text)
+        request.unlimited = Message::read(&text)
             .is_some_and(|message| message.method.as_deref() == Some("subscriptions/listen"));
-        ask.body = Bytes::copy_from_slice(text.as_bytes());
-        self.forwarded(relay, ask, text).await
+        request.body = Bytes::copy_from_slice(text.as_bytes());
+        self.forward(relay, request, text).await
     }
 
-    async fn forwarded(self: Arc<Self>, relay: Arc<Relay>, ask: Ask, text: String) -> Response {
-        let response = match self.remote.ask(&ask).await {
+    /// Sends a request to the server and relays the response.
+    async fn forward(
+        self: Arc<Self>,
+        relay: Arc<Relay>,
+        request: HttpRequest,
+        text: String,
+    ) -> Response {
+        let response = match self.remote.send(&request).await {
             Ok(response) => response,
-            Err(fault) => return refused(&fault, &text, &relay),
+            Err(error) => return upstream_error(&error, &text, &relay),
         };
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
-            // The client's own login is not what is asked for.
-            let told = format!("{} wants a login", self.remote.name());
-            return refused(&UpstreamError::Login(told), &text, &relay);
+            // The server asks for a login of the user, not for the client's token.
+            let message = format!("{} wants a login", self.remote.name());
+            return upstream_error(&UpstreamError::Authentication(message), &text, &relay);
         }
-        let headers = passed(response.headers(), &ANSWERED);
-        self.remember(&ask, &headers, &relay, status);
-        let Some(form) = Form::from_response(&response) else {
-            return self.bare(&response, headers, &text, &relay);
+        let headers = filter_headers(response.headers(), &RESPONSE_HEADERS);
+        self.update_sessions(&request, &headers, &relay, status);
+        let Some(format) = BodyFormat::from_response(&response) else {
+            return self.without_message(&response, headers, &text, &relay);
         };
-        let silence = self.remote.silence().filter(|_| !ask.patient);
-        let gathering = Gathering::new(relay.spool());
-        let mut reading =
-            ResponseReader::new(response, form, gathering, silence, self.remote.name());
-        if form == Form::Json {
-            let answer = match reading.next().await {
+        let idle_timeout = self.remote.idle_timeout().filter(|_| !request.unlimited);
+        let buffer = MessageBuffer::new(relay.spool());
+        let mut reader =
+            ResponseReader::new(response, format, buffer, idle_timeout, self.remote.name());
+        if format == BodyFormat::Json {
+            let answer = match reader.next().await {
                 Ok(Some(item)) => item.message,
                 Ok(None) => None,
-                Err(fault) => return refused(&fault, &text, &relay),
+                Err(error) => return upstream_error(&error, &text, &relay),
             };
-            let told = answer.and_then(|answer| through(&relay, answer));
-            let body = told.map_or_else(Body::empty, Outbound::body);
+            let message = answer.and_then(|answer| relay_message(&relay, answer));
+            let body = message.map_or_else(Body::empty, Outbound::body);
             return (status, headers, body).into_response();
         }
-        let (feed, body) = Feed::new();
-        let request = Requested::parse(&text, &relay);
-        let mut ending = self.ending.subscribe();
+        let (body_writer, body) = BodyWriter::new();
+        let request = StreamedRequest::parse(&text, &relay);
+        let mut shutdown = self.shutdown.subscribe();
         tokio::spawn(async move {
             tokio::select! {
-                () = stream(&relay, reading, &feed, request) => {}
-                _ = ending.wait_for(|ending| *ending) => {}
+                () = copy_events(&relay, reader, &body_writer, request) => {}
+                _ = shutdown.wait_for(|shutdown| *shutdown) => {}
             }
         });
         (status, headers, body).into_response()
     }
 
-    /// What has no message in it.
-    fn bare(
+    /// Handles a response without a message.
+    fn without_message(
         &self,
         response: &reqwest::Response,
         headers: HeaderMap,
@@ -147,33 +157,39 @@ impl Gateway {
         relay: &Relay,
     ) -> Response {
         let status = response.status();
-        let request = Message::read(text).is_some_and(|message| message.is_request());
-        if request {
-            let fault = UpstreamError::Status { server: self.remote.name(), status };
-            // A request that is merely accepted is not answered.
+        let is_request = Message::read(text).is_some_and(|message| message.is_request());
+        if is_request {
+            let error = UpstreamError::Status { server: self.remote.name(), status };
+            // A success status without a message does not answer a request.
             let status = if status.is_success() { StatusCode::BAD_GATEWAY } else { status };
-            forget(text, relay);
-            return failed(status, &fault.failure(), text);
+            remove_pending(text, relay);
+            return error_response(status, &error.to_json_rpc(), text);
         }
         let mut answer = (status, headers).into_response();
-        // A page of somebody's is no answer of ours.
+        // The body is not passed on, so its media type is not either.
         answer.headers_mut().remove(header::CONTENT_TYPE);
         answer
     }
 
-    /// A session begins with an answer to `initialize` and ends when the client ends it.
-    fn remember(&self, ask: &Ask, answered: &HeaderMap, relay: &Arc<Relay>, status: StatusCode) {
+    /// Records a session that began with this response, or removes one that ended.
+    fn update_sessions(
+        &self,
+        request: &HttpRequest,
+        response: &HeaderMap,
+        relay: &Arc<Relay>,
+        status: StatusCode,
+    ) {
         let mut sessions = self.sessions();
-        if ask.method == Method::DELETE || status == StatusCode::NOT_FOUND {
-            if let Some(session) = one(&ask.headers, &SESSION) {
+        if request.method == Method::DELETE || status == StatusCode::NOT_FOUND {
+            if let Some(session) = single(&request.headers, &SESSION) {
                 sessions.relays.remove(session);
             }
-        } else if !ask.headers.contains_key(SESSION)
-            && let Some(session) = one(answered, &SESSION)
+        } else if !request.headers.contains_key(SESSION)
+            && let Some(session) = single(response, &SESSION)
         {
             sessions.relays.insert(session.to_owned(), Arc::clone(relay));
             sessions.order.push_back(session.to_owned());
-            if sessions.order.len() > SESSIONS
+            if sessions.order.len() > MAX_SESSIONS
                 && let Some(oldest) = sessions.order.pop_front()
             {
                 sessions.relays.remove(&oldest);
@@ -186,129 +202,136 @@ impl Gateway {
     }
 }
 
-impl Front for Gateway {
-    fn answer(self: Arc<Self>, asked: Asked) -> Answering {
-        Box::pin(self.exchange(asked))
+impl Frontend for Gateway {
+    fn handle(self: Arc<Self>, request: ClientRequest) -> ResponseFuture {
+        Box::pin(self.exchange(request))
     }
 
-    fn end(&self) {
-        self.ending.send_replace(true);
+    fn shutdown(&self) {
+        self.shutdown.send_replace(true);
     }
 }
 
-/// A request whose answer comes as a stream.
-struct Requested {
+/// A request whose response is an event stream.
+struct StreamedRequest {
     id: Id,
     serial: Serial,
-    /// Whether the client can ask for the rest of a stream that breaks off.
-    resumes: bool,
+    /// Whether the client can resume an interrupted stream.
+    can_resume: bool,
 }
 
-impl Requested {
+impl StreamedRequest {
     fn parse(text: &str, relay: &Relay) -> Option<Self> {
         let message = Message::read(text).filter(Message::is_request)?;
         let id = message.id()?;
-        let resumes = Era::of_request(&message) != Some(Era::Modern);
-        Some(Self { serial: relay.serial(&id)?, id, resumes })
+        let can_resume =
+            ProtocolGeneration::from_request(&message) != Some(ProtocolGeneration::Stateless);
+        Some(Self { serial: relay.serial(&id)?, id, can_resume })
     }
 }
 
-/// Carries events until one side ends. A stream that can be asked for again just ends when it breaks
-/// off; any other is answered.
-async fn stream(
+/// Copies events to the client until one side ends. If the stream is interrupted and cannot be resumed,
+/// the request gets an error response.
+async fn copy_events(
     relay: &Relay,
-    mut reading: ResponseReader,
-    feed: &Feed,
-    request: Option<Requested>,
+    mut reader: ResponseReader,
+    body_writer: &BodyWriter,
+    request: Option<StreamedRequest>,
 ) {
-    let mut again = false;
+    let mut has_event_id = false;
     loop {
         let next = tokio::select! {
-            next = timeout(STILL_THERE, reading.next()) => next,
-            // Closing the stream cancels: what we read from is closed with us.
-            () = feed.unread() => return,
+            next = timeout(KEEPALIVE_INTERVAL, reader.next()) => next,
+            // The server's stream is closed too, which cancels the request.
+            () = body_writer.closed() => return,
         };
-        let fault = match next {
-            // Who waits for a silent stream wants to know that it is there.
-            Err(_) => match feed.bytes(": still there\n\n").await {
+        let error = match next {
+            // Shows a waiting client that the stream is alive.
+            Err(_) => match body_writer.bytes(": still there\n\n").await {
                 Ok(()) => continue,
-                Err(Unread) => return,
+                Err(BodyClosed) => return,
             },
             Ok(Ok(Some(item))) => {
-                again |= item.event.id.is_some();
-                let told = match item.message {
+                has_event_id |= item.event.id.is_some();
+                let message = match item.message {
                     None => None,
-                    Some(arrived) => match through(relay, arrived) {
-                        Some(told) => Some(told),
+                    Some(inbound) => match relay_message(relay, inbound) {
+                        Some(message) => Some(message),
                         None => continue,
                     },
                 };
-                if feed.event(&item.event, told).await.is_err() {
+                if body_writer.event(&item.event, message).await.is_err() {
                     return;
                 }
                 continue;
             }
-            Ok(Ok(None)) => UpstreamError::Dropped { server: reading.server().to_owned() },
-            Ok(Err(fault)) => fault,
+            Ok(Ok(None)) => UpstreamError::Interrupted { server: reader.server().to_owned() },
+            Ok(Err(error)) => error,
         };
-        let waits = |request: &Requested| {
-            !(again && request.resumes) && relay.serial(&request.id) == Some(request.serial)
+        let is_pending = |request: &StreamedRequest| {
+            !(has_event_id && request.can_resume)
+                && relay.serial(&request.id) == Some(request.serial)
         };
-        if let Some(request) = request.filter(waits) {
-            let answer = Bytes::from(fault.failure().response(&request.id));
-            if let Some(told) = through(relay, InboundMessage::Whole(answer.into())) {
-                let mut event = lro_wire::sse::Event::default();
+        if let Some(request) = request.filter(is_pending) {
+            let answer = Bytes::from(error.to_json_rpc().response(&request.id));
+            if let Some(message) = relay_message(relay, InboundMessage::Whole(answer.into())) {
+                let mut event = lro_wire::sse::SseEvent::default();
                 event.has_data = true;
-                let _ = feed.event(&event, Some(told)).await;
+                let _ = body_writer.event(&event, Some(message)).await;
             }
         }
         return;
     }
 }
 
-/// What becomes of a message from the server; `None` for nothing.
-fn through(relay: &Relay, arrived: InboundMessage) -> Option<Outbound> {
-    let becomes = |arrived| match arrived {
+/// Relays a message from the server. Returns `None` if it is dropped.
+fn relay_message(relay: &Relay, inbound: InboundMessage) -> Option<Outbound> {
+    let decide = |inbound| match inbound {
         InboundMessage::Whole(line) => match relay.from_server(&line) {
-            Forward::AsItCame => Some(Outbound::Text(line.into())),
+            Forward::Unchanged => Some(Outbound::Text(line.into())),
             Forward::Changed(text) => Some(Outbound::Text(text.into())),
-            Forward::Nothing => None,
+            Forward::Dropped => None,
         },
-        InboundMessage::Long(held) => {
-            relay.long_from_server(&held).map(|changes| Outbound::Long(held, changes))
+        InboundMessage::Oversize(message) => {
+            let changes = relay.oversize_from_server(&message);
+            changes.map(|changes| Outbound::Oversize(message, changes))
         }
     };
-    if arrived.is_small() {
-        becomes(arrived)
+    if inbound.is_small() {
+        decide(inbound)
     } else {
-        tokio::task::block_in_place(|| becomes(arrived))
+        tokio::task::block_in_place(|| decide(inbound))
     }
 }
 
-/// The protocol's own headers, and those that are `named`.
-fn passed(headers: &HeaderMap, named: &[HeaderName]) -> HeaderMap {
-    let of_the_protocol = |name: &HeaderName| name.as_str().starts_with("mcp-");
+/// The protocol's headers and the `listed` ones.
+fn filter_headers(headers: &HeaderMap, listed: &[HeaderName]) -> HeaderMap {
+    let is_protocol_header = |name: &HeaderName| name.as_str().starts_with("mcp-");
     headers
         .iter()
-        .filter(|(name, _)| of_the_protocol(name) || named.contains(name))
+        .filter(|(name, _)| is_protocol_header(name) || listed.contains(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 
-/// A reference that was resolved is not what a header says any more. What was missing stays missing:
-/// that is between client and server.
-fn renew_params(came: &str, goes: &str, relay: &Relay, headers: &mut HeaderMap) {
-    let (Some(came), Some(goes)) = (Message::read(came), Message::read(goes)) else { return };
-    let same = arguments(&came).map(RawValue::get) == arguments(&goes).map(RawValue::get);
-    if Era::of_request(&goes) != Some(Era::Modern) || same {
+/// Updates parameter headers after references in the arguments were resolved. Adds no missing header: the
+/// server decides about those.
+fn update_param_headers(original: &str, changed: &str, relay: &Relay, headers: &mut HeaderMap) {
+    let (Some(original), Some(changed)) = (Message::read(original), Message::read(changed)) else {
+        return;
+    };
+    let same = arguments(&original).map(RawValue::get) == arguments(&changed).map(RawValue::get);
+    if ProtocolGeneration::from_request(&changed) != Some(ProtocolGeneration::Stateless) || same {
         return;
     }
-    let Some(schema) = meta::tool(&goes).and_then(|tool| relay.schema_of(&tool)) else { return };
-    for (name, value) in param_headers(&schema, arguments(&goes)) {
+    let Some(schema) = protocol::tool(&changed).and_then(|tool| relay.input_schema(&tool)) else {
+        return;
+    };
+    for (name, value) in param_headers(&schema, arguments(&changed)) {
         if let Some(name) = name
-            && let Some(there) = headers.get_mut(&name)
+            && let Some(existing) = headers.get_mut(&name)
         {
-            *there = value;
+            *existing = value;
         }
     }
 }
@@ -317,17 +340,17 @@ fn arguments<'a>(message: &Message<'a>) -> Option<&'a RawValue> {
     message.params()?.get("arguments")
 }
 
-/// Nobody waits for the request in `text` any more.
-fn forget(text: &str, relay: &Relay) {
+/// Removes the request in `text` from the pending ones.
+fn remove_pending(text: &str, relay: &Relay) {
     if let Some(id) = Message::read(text).and_then(|message| message.id()) {
-        relay.forget(&id);
+        relay.remove_pending(&id);
     }
 }
 
-fn refused(fault: &UpstreamError, text: &str, relay: &Relay) -> Response {
-    forget(text, relay);
+fn upstream_error(error: &UpstreamError, text: &str, relay: &Relay) -> Response {
+    remove_pending(text, relay);
     if text.is_empty() {
-        return Problem::new(StatusCode::BAD_GATEWAY, fault.to_string()).into_response();
+        return Problem::new(StatusCode::BAD_GATEWAY, error.to_string()).into_response();
     }
-    failed(StatusCode::BAD_GATEWAY, &fault.failure(), text)
+    error_response(StatusCode::BAD_GATEWAY, &error.to_json_rpc(), text)
 }

@@ -1,10 +1,6 @@
 //! Serves HTTP clients from server processes.
 //!
-//! A client of the older era has a session, and a process of its own. Requests of the newer era stand
-//! for themselves: one process answers them all.
-
-mod process;
-mod refused;
+//! Each session has a process of its own. Stateless requests (2026-07-28) share one process.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,276 +10,292 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use lro_http::header::{SESSION, VERSION, agree, differs, one, text};
-use lro_wire::meta::{self, PROTOCOL_VERSION};
-use lro_wire::sse::Event;
+use lro_http::Problem;
+use lro_http::header::{SESSION, VERSION, check, mismatch, single, text};
+use lro_wire::protocol::PROTOCOL_VERSION;
+use lro_wire::sse::SseEvent;
 use lro_wire::{
-    INTERNAL, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, UNSUPPORTED_VERSION,
+    INTERNAL_ERROR, INVALID_REQUEST, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message,
+    UNSUPPORTED_VERSION, protocol,
 };
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, timeout};
 
-use self::process::Child;
-use self::refused::Refused;
-use super::body_writer::{Feed, Outbound, events};
-use super::id_map::{Called, stands_alone};
-use super::route::{Routed, WAITING};
-use super::{Answering, Asked, Front, STILL_THERE, failed, local, no_request};
+use crate::downstream::http::process::{ClientRequestId, Dispatch, ServerProcess, is_stateless};
+use crate::downstream::http::streams::{
+    BodyClosed, BodyWriter, MAX_QUEUED_MESSAGES, Outbound, StreamMessage, event_stream,
+};
+use crate::downstream::http::{
+    ClientRequest, Frontend, KEEPALIVE_INTERVAL, ResponseFuture, error_response, invalid_request,
+    json,
+};
 use crate::relay::Relay;
-use crate::upstream::stdio::Process;
+use crate::upstream::process::Process;
 
 /// Starts the server's process.
-pub type Start =
+pub type StartProcess =
     Box<dyn Fn() -> io::Result<(Process, ChildStdin, ChildStdout)> + Send + Sync + 'static>;
 
-/// More clients are asked to come again.
-const SESSIONS: usize = 64;
-/// A session that nobody used for so long is over.
-const IDLE: Duration = Duration::from_mins(30);
-/// How often is looked for those.
-const SWEEP: Duration = Duration::from_mins(1);
-/// How long an answer may take to be one body; then it becomes a stream.
+/// The number of concurrent sessions.
+const MAX_SESSIONS: usize = 64;
+/// A session that was not used for this long ends.
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_mins(30);
+/// How often idle sessions are removed.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a response may take to become a single body; later it becomes an event stream.
 const SINGLE_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// In front of a process.
-pub(super) struct Host {
+/// The frontend of server processes.
+pub(super) struct ProcessHost {
     relay: Relay,
-    start: Start,
-    sessions: Mutex<HashMap<String, (Arc<Child>, Instant)>>,
-    /// The process of all requests that stand for themselves.
-    common: Mutex<Option<Arc<Child>>>,
+    start: StartProcess,
+    sessions: Mutex<HashMap<String, (Arc<ServerProcess>, Instant)>>,
+    /// The process of all stateless requests.
+    shared: Mutex<Option<Arc<ServerProcess>>>,
 }
 
-impl Host {
-    pub(super) fn new(relay: Relay, start: Start) -> Arc<Self> {
-        let (sessions, common) = (Mutex::default(), Mutex::default());
-        let host = Arc::new(Self { relay, start, sessions, common });
+impl ProcessHost {
+    pub(super) fn new(relay: Relay, start: StartProcess) -> Arc<Self> {
+        let (sessions, shared) = (Mutex::default(), Mutex::default());
+        let host = Arc::new(Self { relay, start, sessions, shared });
         let weak = Arc::downgrade(&host);
         crate::session::spawn("sweep", move || {
             while let Some(host) = weak.upgrade() {
                 host.sweep();
                 drop(host);
-                std::thread::sleep(SWEEP);
+                std::thread::sleep(SWEEP_INTERVAL);
             }
         });
         host
     }
 
-    async fn exchange(self: Arc<Self>, asked: Asked) -> Response {
-        match asked.method {
-            Method::GET => return self.listen(&asked.headers),
-            Method::DELETE => return self.leave(&asked.headers),
+    async fn exchange(self: Arc<Self>, request: ClientRequest) -> Response {
+        match request.method {
+            Method::GET => return self.listen(&request.headers),
+            Method::DELETE => return self.end_session(&request.headers),
             _ => {}
         }
-        let Some(message) = Message::read(&asked.body) else { return no_request() };
-        let alone = stands_alone(&message, &asked.headers);
-        if alone && let Err(failure) = headers_agree(&message, &asked.headers) {
-            return failed(StatusCode::BAD_REQUEST, &failure, &asked.body);
+        let Some(message) = Message::read(&request.body) else { return invalid_request() };
+        let stateless = is_stateless(&message, &request.headers);
+        if stateless && let Err(error) = check_headers(&message, &request.headers) {
+            return error_response(StatusCode::BAD_REQUEST, &error, &request.body);
         }
-        let begins =
-            message.method.as_deref() == Some("initialize") && message.is_request() && !alone;
-        let child = tokio::task::block_in_place(|| {
-            if alone {
-                self.common()
-            } else if begins {
-                self.begin().map(|(session, child)| (Some(session), child))
+        let begins_session =
+            message.method.as_deref() == Some("initialize") && message.is_request() && !stateless;
+        let process = tokio::task::block_in_place(|| {
+            if stateless {
+                self.shared_process()
+            } else if begins_session {
+                self.begin_session().map(|(session, process)| (Some(session), process))
             } else {
-                self.session(&asked.headers).map(|child| (None, child))
+                self.session(&request.headers).map(|process| (None, process))
             }
         });
-        let (session, child) = match child {
-            Ok(child) => child,
-            Err(refused) => return refused.into_response(),
+        let (session, process) = match process {
+            Ok(process) => process,
+            Err(error) => return error.into_response(),
         };
-        let Some(called) = Called::from_message(&message) else {
-            // Nothing waits for it. Over HTTP closing the stream cancels; an id would be another's.
-            if alone && message.method.as_deref() == Some("notifications/cancelled") {
+        let Some(request_id) = ClientRequestId::from_message(&message) else {
+            // A stateless client cancels by closing its stream; the id could be another client's.
+            if stateless && message.method.as_deref() == Some("notifications/cancelled") {
                 return StatusCode::ACCEPTED.into_response();
             }
-            let sent = tokio::task::block_in_place(|| child.say(&asked.body));
+            let sent = tokio::task::block_in_place(|| process.notify(&request.body));
             return sent.map_or_else(IntoResponse::into_response, |()| {
                 StatusCode::ACCEPTED.into_response()
             });
         };
-        let mut response = self.asked(child, called, &asked.body, alone).await;
+        let mut response = self.request(process, request_id, &request.body, stateless).await;
         if let Some(session) = session.and_then(|session| HeaderValue::from_str(&session).ok()) {
             response.headers_mut().insert(SESSION, session);
         }
         response
     }
 
-    /// Asks the process, and answers with what comes.
-    async fn asked(&self, child: Arc<Child>, called: Called, text: &str, alone: bool) -> Response {
-        let (to, mut heard) = channel(WAITING);
-        let asked = tokio::task::block_in_place(|| child.ask(called, text, to));
-        let wanted = match asked {
-            Ok(process::Asked::Forwarded(wanted)) => wanted,
-            Ok(process::Asked::Here(local)) => {
-                return local::answered(child.relay(), local.calls, local.replies, local.called)
-                    .await;
+    /// Sends a request to the process and responds with the messages that belong to it.
+    async fn request(
+        &self,
+        process: Arc<ServerProcess>,
+        request_id: ClientRequestId,
+        text: &str,
+        stateless: bool,
+    ) -> Response {
+        let (to, mut messages) = channel(MAX_QUEUED_MESSAGES);
+        let dispatch = tokio::task::block_in_place(|| process.request(request_id, text, to));
+        let guard = match dispatch {
+            Ok(Dispatch::Forwarded(guard)) => guard,
+            Ok(Dispatch::Local(local)) => {
+                return super::answer_locally(
+                    process.relay(),
+                    local.calls,
+                    local.replies,
+                    local.request_id,
+                )
+                .await;
             }
             Err(_) => {
-                return failed(
+                return error_response(
                     StatusCode::OK,
-                    &JsonRpcError::new(INTERNAL, "the server ended"),
+                    &JsonRpcError::new(INTERNAL_ERROR, "the server ended"),
                     text,
                 );
             }
         };
-        let first = timeout(SINGLE_BODY_TIMEOUT, heard.recv()).await;
-        if let Ok(Some(Routed { told, last: true })) = first {
-            drop(wanted);
-            let status = if alone { status(&told) } else { StatusCode::OK };
+        let first = timeout(SINGLE_BODY_TIMEOUT, messages.recv()).await;
+        if let Ok(Some(StreamMessage { message, last: true })) = first {
+            drop(guard);
+            let status = if stateless { status(&message) } else { StatusCode::OK };
             let json = [(header::CONTENT_TYPE, "application/json")];
-            return (status, json, told.body()).into_response();
+            return (status, json, message.body()).into_response();
         }
-        let (feed, body) = Feed::new();
+        let (body_writer, body) = BodyWriter::new();
         tokio::spawn(async move {
-            let _wanted = wanted;
+            let _guard = guard;
             if let Ok(Some(first)) = first
-                && (tell(&feed, first.told).await.is_err() || first.last)
+                && (send_event(&body_writer, first.message).await.is_err() || first.last)
             {
                 return;
             }
-            carry(&feed, &mut heard).await;
+            copy_messages(&body_writer, &mut messages).await;
         });
-        events(body)
+        event_stream(body)
     }
 
-    /// The stream for what the server says unasked.
+    /// Responds with the stream of unsolicited messages.
     fn listen(&self, headers: &HeaderMap) -> Response {
-        let child = match self.session(headers) {
-            Ok(child) => child,
-            Err(refused) => return refused.into_response(),
+        let process = match self.session(headers) {
+            Ok(process) => process,
+            Err(error) => return error.into_response(),
         };
-        let (to, mut heard) = channel(WAITING);
-        child.listen(to);
-        let (feed, body) = Feed::new();
-        tokio::spawn(async move { carry(&feed, &mut heard).await });
-        events(body)
+        let (to, mut messages) = channel(MAX_QUEUED_MESSAGES);
+        process.listen(to);
+        let (body_writer, body) = BodyWriter::new();
+        tokio::spawn(async move { copy_messages(&body_writer, &mut messages).await });
+        event_stream(body)
     }
 
-    fn leave(&self, headers: &HeaderMap) -> Response {
-        let ended = one(headers, &SESSION).and_then(|session| self.sessions().remove(session));
+    fn end_session(&self, headers: &HeaderMap) -> Response {
+        let ended = single(headers, &SESSION).and_then(|session| self.sessions().remove(session));
         match ended {
-            Some((child, _)) => {
-                end_aside(child);
+            Some((process, _)) => {
+                end_in_background(process);
                 StatusCode::NO_CONTENT.into_response()
             }
-            None => Refused::NoSession.into_response(),
+            None => HostError::UnknownSession.into_response(),
         }
     }
 
     /// Begins a session.
-    fn begin(&self) -> Result<(String, Arc<Child>), Refused> {
+    fn begin_session(&self) -> Result<(String, Arc<ServerProcess>), HostError> {
         self.sweep();
-        if self.sessions().len() >= SESSIONS && !self.evict() {
-            return Err(Refused::TooMany);
+        if self.sessions().len() >= MAX_SESSIONS && !self.evict() {
+            return Err(HostError::TooManySessions);
         }
-        let child = self.started(self.relay.another(false), false)?;
+        let process = self.start_process(self.relay.for_conversation(false), false)?;
         let session = format!("{:032x}", self.relay.now().random);
-        self.sessions().insert(session.clone(), (Arc::clone(&child), Instant::now()));
-        Ok((session, child))
+        self.sessions().insert(session.clone(), (Arc::clone(&process), Instant::now()));
+        Ok((session, process))
     }
 
-    /// Ends the sessions that nobody has used for long, and those whose process has ended.
+    /// Ends idle sessions and those whose process has exited.
     fn sweep(&self) {
-        let over: Vec<_> = self
+        let expired: Vec<_> = self
             .sessions()
-            .extract_if(|_, (child, used)| {
-                child.is_gone() || used.elapsed() > IDLE && child.is_idle()
+            .extract_if(|_, (process, used)| {
+                process.has_ended() || used.elapsed() > SESSION_IDLE_TIMEOUT && process.is_idle()
             })
             .collect();
-        for (_, (child, _)) in over {
-            end_aside(child);
+        for (_, (process, _)) in expired {
+            end_in_background(process);
         }
     }
 
-    /// Ends the session that was not used for the longest time, unless it is in use.
+    /// Ends the least recently used session that is idle. Returns whether there was one.
     fn evict(&self) -> bool {
         let mut sessions = self.sessions();
-        let idle = sessions.iter().filter(|(_, (child, _))| child.is_idle());
+        let idle = sessions.iter().filter(|(_, (process, _))| process.is_idle());
         let oldest = idle.min_by_key(|(_, (_, used))| *used).map(|(session, _)| session.clone());
         let evicted = oldest.and_then(|session| sessions.remove(&session));
-        evicted.map(|(child, _)| end_aside(child)).is_some()
+        evicted.map(|(process, _)| end_in_background(process)).is_some()
     }
 
     /// The process of a session.
-    fn session(&self, headers: &HeaderMap) -> Result<Arc<Child>, Refused> {
-        let session = one(headers, &SESSION).ok_or(Refused::NeedsSession)?;
+    fn session(&self, headers: &HeaderMap) -> Result<Arc<ServerProcess>, HostError> {
+        let session = single(headers, &SESSION).ok_or(HostError::SessionRequired)?;
         let mut sessions = self.sessions();
         match sessions.get_mut(session) {
-            Some((child, used)) if !child.is_gone() => {
+            Some((process, used)) if !process.has_ended() => {
                 *used = Instant::now();
-                Ok(Arc::clone(child))
+                Ok(Arc::clone(process))
             }
             _ => {
                 sessions.remove(session);
-                Err(Refused::NoSession)
+                Err(HostError::UnknownSession)
             }
         }
     }
 
-    fn common(&self) -> Result<(Option<String>, Arc<Child>), Refused> {
-        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(child) = common.as_ref().filter(|child| !child.is_gone()) {
-            return Ok((None, Arc::clone(child)));
+    /// The process of all stateless requests; starts it if necessary.
+    fn shared_process(&self) -> Result<(Option<String>, Arc<ServerProcess>), HostError> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(process) = shared.as_ref().filter(|process| !process.has_ended()) {
+            return Ok((None, Arc::clone(process)));
         }
-        let child = self.started(self.relay.another(true), true)?;
-        *common = Some(Arc::clone(&child));
-        Ok((None, child))
+        let process = self.start_process(self.relay.for_conversation(true), true)?;
+        *shared = Some(Arc::clone(&process));
+        Ok((None, process))
     }
 
-    fn started(&self, relay: Relay, shared: bool) -> Result<Arc<Child>, Refused> {
-        let streams = (self.start)().map_err(Refused::Start)?;
-        Ok(Child::new(relay, shared, streams))
+    fn start_process(&self, relay: Relay, shared: bool) -> Result<Arc<ServerProcess>, HostError> {
+        let streams = (self.start)().map_err(HostError::StartProcess)?;
+        Ok(ServerProcess::new(relay, shared, streams))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Arc<Child>, Instant)>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Arc<ServerProcess>, Instant)>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Front for Host {
-    fn answer(self: Arc<Self>, asked: Asked) -> Answering {
-        Box::pin(self.exchange(asked))
+impl Frontend for ProcessHost {
+    fn handle(self: Arc<Self>, request: ClientRequest) -> ResponseFuture {
+        Box::pin(self.exchange(request))
     }
 
-    fn end(&self) {
-        let mut children: Vec<Arc<Child>> =
-            self.sessions().drain().map(|(_, (child, _))| child).collect();
-        children.extend(self.common.lock().unwrap_or_else(PoisonError::into_inner).take());
-        // All at once: each may take a moment.
+    fn shutdown(&self) {
+        let mut processes: Vec<Arc<ServerProcess>> =
+            self.sessions().drain().map(|(_, (process, _))| process).collect();
+        processes.extend(self.shared.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // In parallel, because each may take a moment.
         std::thread::scope(|scope| {
-            for child in children {
-                scope.spawn(move || child.end());
+            for process in processes {
+                scope.spawn(move || process.end());
             }
         });
     }
 }
 
-/// Ends a process, which may take a moment that nobody has to wait for.
-fn end_aside(child: Arc<Child>) {
-    crate::session::spawn("end", move || child.end());
+/// Ends a process on a thread of its own, because that may take a moment.
+fn end_in_background(process: Arc<ServerProcess>) {
+    crate::session::spawn("end", move || process.end());
 }
 
-/// Carries messages until the last one, or until nobody reads.
-async fn carry(feed: &Feed, heard: &mut Receiver<Routed>) {
+/// Copies messages to the client until the last one or until the client closes the stream.
+async fn copy_messages(body_writer: &BodyWriter, messages: &mut Receiver<StreamMessage>) {
     loop {
         let next = tokio::select! {
-            next = timeout(STILL_THERE, heard.recv()) => next,
-            () = feed.unread() => return,
+            next = timeout(KEEPALIVE_INTERVAL, messages.recv()) => next,
+            () = body_writer.closed() => return,
         };
         let sent = match next {
-            Ok(Some(Routed { told, last })) => {
-                let sent = tell(feed, told).await;
+            Ok(Some(StreamMessage { message, last })) => {
+                let sent = send_event(body_writer, message).await;
                 if last {
                     return;
                 }
                 sent
             }
             Ok(None) => return,
-            Err(_) => feed.bytes(": still there\n\n").await,
+            Err(_) => body_writer.bytes(": still there\n\n").await,
         };
         if sent.is_err() {
             return;
@@ -291,24 +303,24 @@ async fn carry(feed: &Feed, heard: &mut Receiver<Routed>) {
     }
 }
 
-async fn tell(feed: &Feed, told: Outbound) -> Result<(), super::body_writer::Unread> {
-    let mut event = Event::default();
+async fn send_event(body_writer: &BodyWriter, message: Outbound) -> Result<(), BodyClosed> {
+    let mut event = SseEvent::default();
     event.has_data = true;
-    feed.event(&event, Some(told)).await
+    body_writer.event(&event, Some(message)).await
 }
 
-/// Whether headers and body of a request of the newer era say the same.
-fn headers_agree(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
-    let in_body = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
+/// Checks that the headers and the body of a stateless request agree.
+fn check_headers(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcError> {
+    let in_body = protocol::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     if in_body.is_some() && text(headers, &VERSION) != in_body.as_deref() {
-        return Err(differs(&VERSION));
+        return Err(mismatch(&VERSION));
     }
-    agree(message, headers)
+    check(message, headers)
 }
 
-/// The status of an answer of the newer era.
-fn status(told: &Outbound) -> StatusCode {
-    let Outbound::Text(text) = told else { return StatusCode::OK };
+/// The status of the response to a stateless request.
+fn status(message: &Outbound) -> StatusCode {
+    let Outbound::Text(text) = message else { return StatusCode::OK };
     let code = std::str::from_utf8(text).ok().and_then(Message::read).and_then(|message| {
         lro_wire::Object::read(message.error?.get())?.get("code")?.get().parse().ok()
     });
@@ -316,5 +328,48 @@ fn status(told: &Outbound) -> StatusCode {
         Some(METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
         Some(MISSING_CAPABILITY | UNSUPPORTED_VERSION) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
+    }
+}
+
+/// Reasons to reject a request before it reaches a process.
+#[derive(Debug)]
+pub(super) enum HostError {
+    /// The request needs a session, which begins with `initialize`.
+    SessionRequired,
+    /// The session has ended or never existed.
+    UnknownSession,
+    /// The number of sessions is at its limit.
+    TooManySessions,
+    /// The process cannot be started.
+    StartProcess(io::Error),
+    /// The process has ended.
+    Ended,
+}
+
+impl IntoResponse for HostError {
+    fn into_response(self) -> Response {
+        let problem = match self {
+            Self::SessionRequired => {
+                let detail = "a session is needed: begin with initialize";
+                return json(
+                    StatusCode::BAD_REQUEST,
+                    JsonRpcError::new(INVALID_REQUEST, detail).without_id(),
+                );
+            }
+            Self::UnknownSession => Problem::new(StatusCode::NOT_FOUND, "there is no such session"),
+            Self::TooManySessions => {
+                let detail = "there are too many sessions";
+                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+                let mut response = problem.into_response();
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+                return response;
+            }
+            Self::StartProcess(error) => {
+                let detail = format!("the server cannot be started: {error}");
+                Problem::new(StatusCode::BAD_GATEWAY, detail)
+            }
+            Self::Ended => Problem::new(StatusCode::BAD_GATEWAY, "the server ended"),
+        };
+        problem.into_response()
     }
 }

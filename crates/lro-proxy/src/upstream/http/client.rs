@@ -1,75 +1,80 @@
-//! An HTTP client for one URL and its credentials.
+//! An HTTP client for one URL, its credentials, and its errors.
 
+use std::error::Error;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use lro_http::checked_socket;
+use lro_core::excerpt;
+use lro_http::check_socket_path;
+use lro_wire::{INTERNAL_ERROR, JsonRpcError, Object};
 use reqwest::{Client, Response, redirect};
+use serde_json::json;
 use tokio::time::timeout;
 
-use super::credentials::Credentials;
-use super::endpoint::Endpoint;
-use super::error::UpstreamError;
+use crate::upstream::http::endpoint::UpstreamEndpoint;
 
-/// How long may pass until there is a connection.
-const CONNECT: Duration = Duration::from_secs(10);
-/// A server may move its path within itself so often.
-const REDIRECTS: usize = 3;
-/// What a client of the protocol takes.
-const BOTH_FORMS: &str = "application/json, text/event-stream";
-const EVENTS: &str = "text/event-stream";
-/// What a server says when the user may not, and could.
-const LACKS_RIGHTS: &str = "insufficient_scope";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of redirects that are followed within the origin.
+const MAX_REDIRECTS: usize = 3;
+/// The `Accept` header of POST requests.
+const ACCEPT_POST: &str = "application/json, text/event-stream";
+/// The `Accept` header of other requests.
+const ACCEPT_STREAM: &str = "text/event-stream";
+/// The error code in a challenge that asks for more rights.
+const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
+/// The length, in characters, of a detail in an error message.
+const MAX_DETAIL_LEN: usize = 200;
 
-/// How a server is spoken to.
+/// Options of the connection to a server.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct RemoteOptions {
-    /// Headers of every request.
+    /// Additional headers of every request.
     pub headers: HeaderMap,
-    /// Who speaks for the user.
+    /// The user's credentials.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// How long a server may say nothing while a request waits; zero for as long as it likes.
+    /// How long a server may send nothing while a request is pending; zero for no limit.
     pub silence: Duration,
 }
 
-/// A server somewhere else.
+/// A server at a URL.
 #[derive(Clone)]
 pub struct Remote(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    endpoint: Endpoint,
+    endpoint: UpstreamEndpoint,
     options: RemoteOptions,
 }
 
-/// What is asked.
+/// A request to the server.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Whether the server may take its time.
-    pub(crate) patient: bool,
+    /// Whether the idle timeout does not apply.
+    pub(crate) unlimited: bool,
 }
 
 impl Remote {
-    /// The server at `endpoint`. Nothing is asked yet.
-    pub fn new(endpoint: Endpoint, options: RemoteOptions) -> Result<Self, UpstreamError> {
-        // Another one may be installed already, which does as well.
+    /// Creates a client for the server at `endpoint`. Sends nothing yet.
+    pub fn new(endpoint: UpstreamEndpoint, options: RemoteOptions) -> Result<Self, UpstreamError> {
+        // Another provider may be installed already, and works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(redirect::Policy::custom(within_the_origin))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(redirect::Policy::custom(redirect_policy))
             .tcp_nodelay(true);
         if endpoint.is_local() {
             builder = builder.no_proxy();
         }
         if let Some(socket) = endpoint.socket() {
-            // Another user who could replace the socket would get what is meant for the server.
-            let socket = checked_socket(socket).map_err(|error| UpstreamError::Unreachable {
+            // Another user who could replace the socket would receive the requests.
+            let socket = check_socket_path(socket).map_err(|error| UpstreamError::Unreachable {
                 server: endpoint.origin(),
                 why: error.to_string(),
             })?;
@@ -81,26 +86,29 @@ impl Remote {
         Ok(Self(Arc::new(Inner { client, endpoint, options })))
     }
 
-    /// What faults call it.
+    /// The server's name in error messages.
     pub(crate) fn name(&self) -> String {
-        // Some servers have a secret in their path.
+        // Only the origin: the path may contain a secret.
         self.0.endpoint.origin()
     }
 
-    /// How long it may say nothing.
-    pub(crate) fn silence(&self) -> Option<Duration> {
+    /// How long the server may send nothing.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
         Some(self.0.options.silence).filter(|silence| !silence.is_zero())
     }
 
-    /// Asks, with what the user is known by; once more where the server wants to see something else.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Result<Response, UpstreamError> {
+    /// Sends a request with the user's credentials; retries once with other credentials if the server
+    /// refuses them.
+    pub(crate) async fn send(&self, request: &HttpRequest) -> Result<Response, UpstreamError> {
         let mut authorization = match &self.0.options.credentials {
-            Some(credentials) => credentials.present().await.map_err(UpstreamError::Login)?,
+            Some(credentials) => {
+                credentials.present().await.map_err(UpstreamError::Authentication)?
+            }
             None => None,
         };
-        let mut asked_again = false;
+        let mut retried = false;
         loop {
-            let response = self.once(ask, authorization.clone()).await?;
+            let response = self.send_once(request, authorization.clone()).await?;
             let status = response.status();
             if status.is_redirection() {
                 return Err(UpstreamError::Redirect { server: self.name() });
@@ -108,64 +116,181 @@ impl Remote {
             let Some(credentials) = &self.0.options.credentials else { return Ok(response) };
             let challenge = response.headers().get(header::WWW_AUTHENTICATE).cloned();
             let challenge = challenge.as_ref().and_then(|value| value.to_str().ok());
-            let lacks = status == StatusCode::FORBIDDEN
-                && challenge.is_some_and(|challenge| challenge.contains(LACKS_RIGHTS));
-            if status != StatusCode::UNAUTHORIZED && !lacks {
+            let insufficient = status == StatusCode::FORBIDDEN
+                && challenge.is_some_and(|challenge| challenge.contains(INSUFFICIENT_SCOPE));
+            if status != StatusCode::UNAUTHORIZED && !insufficient {
                 return Ok(response);
             }
-            // The second time it is for what the user has to do.
+            // After the second refusal the error says what the user has to do.
             let other = credentials.refused(authorization.as_ref(), challenge).await;
-            authorization = Some(other.map_err(UpstreamError::Login)?);
-            if asked_again {
+            authorization = Some(other.map_err(UpstreamError::Authentication)?);
+            if retried {
                 return Ok(response);
             }
-            asked_again = true;
+            retried = true;
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        ask: &Ask,
+        request: &HttpRequest,
         authorization: Option<HeaderValue>,
     ) -> Result<Response, UpstreamError> {
-        let mut request = self.0.client.request(ask.method.clone(), self.0.endpoint.url().clone());
-        let mut headers = ask.headers.clone();
+        let mut builder =
+            self.0.client.request(request.method.clone(), self.0.endpoint.url().clone());
+        let mut headers = request.headers.clone();
         if !headers.contains_key(header::ACCEPT) {
-            let accept = if ask.method == Method::POST { BOTH_FORMS } else { EVENTS };
+            let accept = if request.method == Method::POST { ACCEPT_POST } else { ACCEPT_STREAM };
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         }
-        if ask.method == Method::POST {
+        if request.method == Method::POST {
             let json = HeaderValue::from_static("application/json");
             headers.insert(header::CONTENT_TYPE, json);
-            request = request.body(ask.body.clone());
+            builder = builder.body(request.body.clone());
         }
         headers.extend(self.0.options.headers.clone());
         if let Some(mut authorization) = authorization {
             authorization.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, authorization);
         }
-        let sent = request.headers(headers).send();
-        let sent = match self.silence().filter(|_| !ask.patient) {
+        let sent = builder.headers(headers).send();
+        let sent = match self.idle_timeout().filter(|_| !request.unlimited) {
             None => sent.await,
-            Some(silence) => timeout(silence, sent)
+            Some(idle) => timeout(idle, sent)
                 .await
-                .map_err(|_| UpstreamError::Silent { server: self.name(), silence })?,
+                .map_err(|_| UpstreamError::TimedOut { server: self.name(), timeout: idle })?,
         };
         sent.map_err(|error| UpstreamError::unreachable(&self.name(), error))
     }
 }
 
-/// A redirect that keeps method and body is followed within the origin, and no other.
-fn within_the_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
+/// Follows redirects that keep method and body, and only within the origin.
+fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let previous = attempt.previous();
     let same = previous.last().is_some_and(|last| last.origin() == attempt.url().origin());
-    if keeps && same && previous.len() <= REDIRECTS { attempt.follow() } else { attempt.stop() }
+    if keeps && same && previous.len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Remote").field(&self.0.endpoint).finish()
+    }
+}
+
+/// A future of credentials, or a message for the client about why there are none.
+pub type CredentialFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+
+/// The user's credentials at a server.
+pub trait Credentials: Send + Sync {
+    /// The `Authorization` header; `None` if the user is not logged in.
+    fn present(&self) -> CredentialFuture<'_, Option<HeaderValue>>;
+
+    /// Reacts to a refusal of `sent` with `challenge`. Returns other credentials to try once, or what the
+    /// user has to do.
+    fn refused<'a>(
+        &'a self,
+        sent: Option<&'a HeaderValue>,
+        challenge: Option<&'a str>,
+    ) -> CredentialFuture<'a, HeaderValue>;
+}
+
+/// Errors of an exchange with a server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpstreamError {
+    /// The request could not be sent.
+    #[error("{server} cannot be reached: {why}")]
+    Unreachable {
+        /// The server.
+        server: String,
+        /// The cause.
+        why: String,
+    },
+    /// The response has a status and no message.
+    #[error("{server} answered {status} and no message")]
+    Status {
+        /// The server.
+        server: String,
+        /// The status.
+        status: StatusCode,
+    },
+    /// The response is a problem with a detail (RFC 9457).
+    #[error("{server} answered {status}: {detail}")]
+    Refused {
+        /// The server.
+        server: String,
+        /// The status.
+        status: StatusCode,
+        /// The detail: one line, truncated, with hidden characters made visible.
+        detail: String,
+    },
+    /// The server redirects to another origin.
+    #[error("{server} redirects, which is followed within it only; name the other URL yourself")]
+    Redirect {
+        /// The server.
+        server: String,
+    },
+    /// The media type of the response cannot contain messages.
+    #[error("{server} answered in a form that is neither JSON nor a stream of events")]
+    MediaType {
+        /// The server.
+        server: String,
+    },
+    /// The response was interrupted.
+    #[error("{server} ended the answer before it was complete")]
+    Interrupted {
+        /// The server.
+        server: String,
+    },
+    /// The server sent nothing within the idle timeout.
+    #[error("{server} said nothing for {} s (proxy.silence_seconds)", timeout.as_secs())]
+    TimedOut {
+        /// The server.
+        server: String,
+        /// The idle timeout.
+        timeout: Duration,
+    },
+    /// The response exceeds the limits.
+    #[error("the answer of {server} is too long to be carried")]
+    TooLong {
+        /// The server.
+        server: String,
+    },
+    /// The user is not logged in or lacks rights.
+    #[error("{0}")]
+    Authentication(String),
+}
+
+impl UpstreamError {
+    /// The error for a problem response, if `text` is one.
+    pub(crate) fn from_problem(server: &str, status: StatusCode, text: &str) -> Option<Self> {
+        let detail = Object::read(text)?.text("detail")?;
+        let detail = excerpt(&detail, MAX_DETAIL_LEN).replace(['\r', '\n', '\t'], " ");
+        Some(Self::Refused { server: server.to_owned(), status, detail })
+    }
+
+    /// The error with its causes, without the URL, which may contain a secret.
+    pub(crate) fn unreachable(server: &impl ToString, error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let mut why = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            why = format!("{why}: {error}");
+            cause = error.source();
+        }
+        Self::Unreachable { server: server.to_string(), why }
+    }
+
+    /// The JSON-RPC error for the client.
+    pub(crate) fn to_json_rpc(&self) -> JsonRpcError {
+        let error = JsonRpcError::new(INTERNAL_ERROR, self.to_string());
+        match self {
+            Self::Status { status, .. } | Self::Refused { status, .. } => {
+                error.with(json!({"status": status.as_u16()}))
+            }
+            _ => error,
+        }
     }
 }

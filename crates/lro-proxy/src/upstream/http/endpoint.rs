@@ -1,84 +1,90 @@
-//! Endpoint: the URL of a server, as a person named it.
+//! The address of a server: a URL or a Unix socket.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use lro_http::UNIX;
+use lro_http::UNIX_PREFIX;
 use reqwest::Url;
 use url::Host;
 
-/// What is asked for on a Unix socket.
-const ON_SOCKET: &str = "http://localhost/mcp";
+/// The URL of requests on a Unix socket.
+const SOCKET_URL: &str = "http://localhost/mcp";
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct UpstreamEndpoint {
     url: Url,
-    /// The Unix socket that takes the place of the URL's host.
+    /// The Unix socket that replaces the URL's host.
     socket: Option<PathBuf>,
 }
 
-/// Why a text names no server.
+/// Errors of parsing the address of a server.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// It is no URL.
+    /// The text is not a URL.
     #[error("it is no URL such as https://example.com/mcp, nor unix:PATH")]
-    NoUrl,
-    /// It is not one of HTTP.
+    InvalidUrl,
+    /// The scheme is neither HTTP nor HTTPS.
     #[error("it begins with neither https:// nor http://")]
-    Scheme,
-    /// What is sent there could be read on the way.
+    UnsupportedScheme,
+    /// The connection to another machine would not be encrypted.
     #[error("http:// is for this machine alone; elsewhere it must be https://")]
-    Open,
-    /// A URL is shown and stored; what is secret in it would be too.
+    Unencrypted,
+    /// The URL contains a user or a password. A URL is displayed and stored, so it must not be secret.
     #[error("it has a user or a password in it; send what is secret in a header")]
-    Secret,
+    ContainsSecret,
 }
 
-impl Endpoint {
-    /// The server at `url`, or at `/mcp` behind `unix:PATH`.
-    pub fn named(url: &str) -> Result<Self, EndpointError> {
-        if let Some(path) = url.strip_prefix(UNIX) {
-            // Absolute, so that one socket has one name.
-            let socket = std::path::absolute(path).map_err(|_| EndpointError::NoUrl)?;
-            let url = Url::parse(ON_SOCKET).map_err(|_| EndpointError::NoUrl)?;
+impl UpstreamEndpoint {
+    /// Parses a URL, or `unix:PATH` for `/mcp` on a Unix socket.
+    pub fn parse(url: &str) -> Result<Self, EndpointError> {
+        if let Some(path) = url.strip_prefix(UNIX_PREFIX) {
+            // An absolute path, so that a socket has only one name.
+            let socket = std::path::absolute(path).map_err(|_| EndpointError::InvalidUrl)?;
+            let url = Url::parse(SOCKET_URL).map_err(|_| EndpointError::InvalidUrl)?;
             return Ok(Self { url, socket: Some(socket) });
         }
-        let mut url = Url::parse(url).map_err(|_| EndpointError::NoUrl)?;
+        let mut url = Url::parse(url).map_err(|_| EndpointError::InvalidUrl)?;
         let local = url.host().is_some_and(|host| is_local(&host));
         match url.scheme() {
             "https" => {}
             "http" if local => {}
-            "http" => return Err(EndpointError::Open),
-            _ => return Err(EndpointError::Scheme),
+            "http" => return Err(EndpointError::Unencrypted),
+            _ => return Err(EndpointError::UnsupportedScheme),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(EndpointError::Secret);
+            return Err(EndpointError::ContainsSecret);
         }
         url.set_fragment(None);
         Ok(Self { url, socket: None })
     }
 
-    /// As it is asked.
+    /// Former name of [`parse`](Self::parse).
+    #[doc(hidden)]
+    pub fn named(url: &str) -> Result<Self, EndpointError> {
+        Self::parse(url)
+    }
+
+    /// The URL of requests.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The Unix socket that it is asked on.
+    /// The Unix socket, if the address is one.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
     }
 
-    /// Scheme, host and port, or the socket: headers go nowhere else.
+    /// Scheme, host and port, or the socket. Headers are sent to no other origin.
     pub fn origin(&self) -> String {
         match &self.socket {
-            Some(socket) => format!("{UNIX}{}", socket.display()),
+            Some(socket) => format!("{UNIX_PREFIX}{}", socket.display()),
             None => self.url.origin().ascii_serialization(),
         }
     }
 
-    /// Whether it is on this machine.
+    /// Whether the server is on this machine.
     pub fn is_local(&self) -> bool {
         self.url.host().is_some_and(|host| is_local(&host))
     }
@@ -86,15 +92,15 @@ impl Endpoint {
 
 fn is_local(host: &Host<&str>) -> bool {
     match host {
-        // A name below it may be resolved by others.
+        // A subdomain of localhost may be resolved to another machine.
         Host::Domain(name) => *name == "localhost",
         Host::Ipv4(address) => address.is_loopback(),
         Host::Ipv6(address) => address.to_canonical().is_loopback(),
     }
 }
 
-/// Without the query, where people put what is secret.
-impl fmt::Display for Endpoint {
+/// Omits the query, which may contain a secret.
+impl fmt::Display for UpstreamEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
             Some(_) => f.write_str(&self.origin()),
@@ -103,9 +109,9 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for UpstreamEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({self})")
+        write!(f, "UpstreamEndpoint({self})")
     }
 }
 
@@ -123,38 +129,38 @@ mod tests {
             "https://10.0.0.1/mcp",
             "http://127.9.9.9/",
         ] {
-            assert!(Endpoint::named(url).is_ok(), "{url}");
+            assert!(UpstreamEndpoint::parse(url).is_ok(), "{url}");
         }
         for (url, error) in [
-            ("http://example.com/mcp", EndpointError::Open),
-            ("http://10.0.0.1/mcp", EndpointError::Open),
-            ("http://localhost.evil.example/", EndpointError::Open),
-            ("http://a.localhost/", EndpointError::Open),
-            ("http://2130706434.example/", EndpointError::Open),
-            ("ftp://example.com", EndpointError::Scheme),
-            ("file:///etc/passwd", EndpointError::Scheme),
-            ("example.com", EndpointError::NoUrl),
-            ("https://user@example.com/", EndpointError::Secret),
-            ("https://:pass@example.com/", EndpointError::Secret),
+            ("http://example.com/mcp", EndpointError::Unencrypted),
+            ("http://10.0.0.1/mcp", EndpointError::Unencrypted),
+            ("http://localhost.evil.example/", EndpointError::Unencrypted),
+            ("http://a.localhost/", EndpointError::Unencrypted),
+            ("http://2130706434.example/", EndpointError::Unencrypted),
+            ("ftp://example.com", EndpointError::UnsupportedScheme),
+            ("file:///etc/passwd", EndpointError::UnsupportedScheme),
+            ("example.com", EndpointError::InvalidUrl),
+            ("https://user@example.com/", EndpointError::ContainsSecret),
+            ("https://:pass@example.com/", EndpointError::ContainsSecret),
         ] {
-            assert_eq!(Endpoint::named(url), Err(error), "{url}");
+            assert_eq!(UpstreamEndpoint::parse(url), Err(error), "{url}");
         }
     }
 
     #[test]
     fn a_socket_is_named_by_its_path() {
-        let endpoint = Endpoint::named("unix:/run/user/1000/a.sock").unwrap();
+        let endpoint = UpstreamEndpoint::parse("unix:/run/user/1000/a.sock").unwrap();
         assert_eq!(endpoint.socket(), Some(Path::new("/run/user/1000/a.sock")));
         assert_eq!(endpoint.origin(), "unix:/run/user/1000/a.sock");
-        assert_eq!(endpoint.url().as_str(), ON_SOCKET);
-        assert_ne!(endpoint.origin(), Endpoint::named(ON_SOCKET).unwrap().origin());
-        assert!(Endpoint::named("unix:a").unwrap().socket().unwrap().is_absolute());
-        assert_eq!(Endpoint::named("unix:"), Err(EndpointError::NoUrl));
+        assert_eq!(endpoint.url().as_str(), SOCKET_URL);
+        assert_ne!(endpoint.origin(), UpstreamEndpoint::parse(SOCKET_URL).unwrap().origin());
+        assert!(UpstreamEndpoint::parse("unix:a").unwrap().socket().unwrap().is_absolute());
+        assert_eq!(UpstreamEndpoint::parse("unix:"), Err(EndpointError::InvalidUrl));
     }
 
     #[test]
     fn a_query_does_not_show() {
-        let endpoint = Endpoint::named("https://example.com/mcp?key=SECRET").unwrap();
+        let endpoint = UpstreamEndpoint::parse("https://example.com/mcp?key=SECRET").unwrap();
         assert_eq!(endpoint.to_string(), "https://example.com/mcp");
         assert!(!format!("{endpoint:?}").contains("SECRET"));
     }

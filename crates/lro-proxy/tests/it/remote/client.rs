@@ -1,4 +1,4 @@
-//! A client on two pipes, a proxy between, and a server that says what a test lets it say.
+//! A client on two pipes, behind a proxy in front of a scripted server.
 
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::net::TcpStream;
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use lro_core::config::Config;
 use lro_proxy::session;
-use lro_proxy::upstream::http::{Credentials, Endpoint, Remote, RemoteOptions};
+use lro_proxy::upstream::http::{Credentials, Remote, RemoteOptions, UpstreamEndpoint};
 use serde_json::{Value, json};
-use testkit::http::{Asked, HttpServer, reply_json};
+use testkit::http::{HttpServer, ReceivedRequest, reply_json};
 
 use crate::fixture::Fixture;
 
-/// Longer than anything takes here that does not hang.
+/// Longer than any step takes that does not hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A client, which speaks to a server through the proxy.
+/// A client that is connected to a server through the proxy.
 pub(crate) struct Client {
     to: Option<PipeWriter>,
     lines: Receiver<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     _ended: mpsc::Sender<session::EndReason>,
 }
 
-/// How the proxy speaks to the server.
+/// Options of the connection from the proxy to the server.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) headers: HeaderMap,
@@ -35,16 +35,16 @@ pub(crate) struct Options {
 }
 
 impl Client {
-    pub(crate) fn of(server: &HttpServer) -> Self {
+    pub(crate) fn connect(server: &HttpServer) -> Self {
         Self::with(server, Options::default(), &Config::default())
     }
 
     pub(crate) fn with(server: &HttpServer, options: Options, config: &Config) -> Self {
-        let endpoint = Endpoint::named(&server.url("/mcp")).unwrap();
-        let mut given = RemoteOptions::default();
-        (given.headers, given.credentials, given.silence) =
+        let endpoint = UpstreamEndpoint::parse(&server.url("/mcp")).unwrap();
+        let mut remote_options = RemoteOptions::default();
+        (remote_options.headers, remote_options.credentials, remote_options.silence) =
             (options.headers, options.credentials, options.silence);
-        let remote = Remote::new(endpoint, given).unwrap();
+        let remote = Remote::new(endpoint, remote_options).unwrap();
         let (from_client, to): (PipeReader, PipeWriter) = io::pipe().unwrap();
         let (from, to_client) = io::pipe().unwrap();
         let (ends, ended) = mpsc::channel();
@@ -66,42 +66,42 @@ impl Client {
         Self { to: Some(to), lines, session: Some(session), _ended: ends }
     }
 
-    pub(crate) fn says(&mut self, line: &str) {
-        self.says_bytes(format!("{line}\n").as_bytes());
+    pub(crate) fn send(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\n").as_bytes());
     }
 
-    pub(crate) fn says_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.to.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    /// The next line, as it came.
+    /// The next line, unparsed.
     pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(TEST_TIMEOUT).expect("a line")
     }
 
-    pub(crate) fn hears(&self) -> Value {
+    pub(crate) fn receive(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }
 
-    /// Whether nothing more comes for a while.
-    pub(crate) fn hears_nothing(&self) -> bool {
+    /// Whether no message arrives for a while.
+    pub(crate) fn receives_nothing(&self) -> bool {
         self.lines.recv_timeout(Duration::from_millis(300)).is_err()
     }
 
-    pub(crate) fn asks(&mut self, line: &str) -> Value {
-        self.says(line);
-        self.hears()
+    pub(crate) fn request(&mut self, line: &str) -> Value {
+        self.send(line);
+        self.receive()
     }
 
-    /// Begins as a client of the older era does.
-    pub(crate) fn greets(&mut self) -> Value {
-        let greeting = self.asks(INITIALIZE);
-        self.says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    /// Performs the `initialize` handshake.
+    pub(crate) fn initialize(&mut self) -> Value {
+        let greeting = self.request(INITIALIZE);
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         greeting
     }
 
-    /// Goes away; the exit code, and how long it took.
-    pub(crate) fn leaves(&mut self) -> (u8, Duration) {
+    /// Closes the client's stream; returns the exit code and how long the shutdown took.
+    pub(crate) fn disconnect(&mut self) -> (u8, Duration) {
         let began = Instant::now();
         drop(self.to.take());
         let code = self.session.take().unwrap().join().unwrap();
@@ -111,14 +111,14 @@ impl Client {
 
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 
-/// A call of the older era.
+/// A `tools/call` in a session.
 pub(crate) fn call(id: u32) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t", "arguments": {}}})
         .to_string()
 }
 
-/// A request of the newer era.
-pub(crate) fn modern(id: u32, method: &str, mut params: Value) -> String {
+/// A stateless request (2026-07-28).
+pub(crate) fn stateless_request(id: u32, method: &str, mut params: Value) -> String {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -127,10 +127,13 @@ pub(crate) fn modern(id: u32, method: &str, mut params: Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
 }
 
-/// What a server answers a request with that is not what the test is about.
-pub(crate) fn usual(asked: &Asked, stream: &mut TcpStream) -> io::Result<()> {
-    let message = asked.json();
-    match (asked.method.as_str(), message["method"].as_str()) {
+/// The default response to requests that a test does not script.
+pub(crate) fn default_response(
+    received: &ReceivedRequest,
+    stream: &mut TcpStream,
+) -> io::Result<()> {
+    let message = received.json();
+    match (received.method.as_str(), message["method"].as_str()) {
         ("GET", _) => testkit::http::reply(stream, "405 Method Not Allowed", &[], b""),
         ("DELETE", _) => testkit::http::reply(stream, "204 No Content", &[], b""),
         (_, Some("initialize")) => {

@@ -1,4 +1,4 @@
-//! Whatever a server does wrong, every request has one answer.
+//! Every request gets exactly one response, whatever the server does wrong.
 
 use std::io::{self, Write};
 use std::thread;
@@ -7,28 +7,32 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::http::{HttpServer, begin_events, reply, reply_json};
 
-use super::client::{Client, Options, answer, call, modern, usual};
+use super::client::{Client, Options, answer, call, default_response, stateless_request};
 use crate::fixture::{long_text, reference};
 
-/// Asks a server that answers a call by `does`; the error the client hears, and nothing else.
+/// Calls a tool of a server that responds with `does`; returns the error, the only message that the client
+/// receives.
 fn fault(
     does: impl Fn(&Value, &mut std::net::TcpStream) -> io::Result<()> + Send + Sync + 'static,
 ) -> Value {
-    let server = HttpServer::start(move |asked, stream| match asked.json()["method"].as_str() {
-        Some("tools/call") => does(&asked.json()["id"], stream),
-        _ => usual(asked, stream),
-    });
+    let server =
+        HttpServer::start(move |received, stream| match received.json()["method"].as_str() {
+            Some("tools/call") => does(&received.json()["id"], stream),
+            _ => default_response(received, stream),
+        });
     let options = Options { silence: Duration::from_millis(400), ..Options::default() };
     let mut client = Client::with(&server, options, &lro_core::config::Config::default());
-    for (id, request) in [(7, call(7)), (8, modern(8, "tools/call", json!({"name": "t"})))] {
-        let heard = client.asks(&request);
+    for (id, request) in
+        [(7, call(7)), (8, stateless_request(8, "tools/call", json!({"name": "t"})))]
+    {
+        let heard = client.request(&request);
         assert_eq!(heard["id"], id, "{heard}");
         assert!(heard["error"]["code"].is_number(), "{heard}");
         if id == 8 {
-            assert!(client.hears_nothing());
-            // What failed once does not fail for ever.
-            client.greets();
-            let (code, took) = client.leaves();
+            assert!(client.receives_nothing());
+            // The next request succeeds.
+            client.initialize();
+            let (code, took) = client.disconnect();
             assert!(code == 0 && took < Duration::from_secs(1), "{code} {took:?}");
             return heard["error"].clone();
         }
@@ -43,8 +47,8 @@ fn a_page_in_place_of_an_answer_is_an_error_of_the_request() {
         let error =
             fault(move |_, stream| reply(stream, status, &[("Content-Type", "text/html")], html));
         assert!(!error.to_string().contains("secret words"), "{error}");
-        let told = error["message"].as_str().unwrap();
-        assert!(told.starts_with("http://127.0.0.1:"), "{told}");
+        let reason = error["message"].as_str().unwrap();
+        assert!(reason.starts_with("http://127.0.0.1:"), "{reason}");
         if status != "200 OK" {
             assert_eq!(error["data"]["status"].to_string(), status[..3]);
         }
@@ -52,8 +56,8 @@ fn a_page_in_place_of_an_answer_is_an_error_of_the_request() {
 }
 
 #[test]
-fn what_a_server_says_with_a_status_is_told_on_one_line() {
-    for (kind, detail, told) in [
+fn the_detail_of_an_error_status_is_reported_on_one_line() {
+    for (kind, detail, reason) in [
         (
             "application/problem+json",
             "the token is not one of ours",
@@ -67,7 +71,7 @@ fn what_a_server_says_with_a_status_is_told_on_one_line() {
             reply(stream, "401 Unauthorized", &[("Content-Type", kind)], body.as_bytes())
         });
         let message = error["message"].as_str().unwrap();
-        assert!(message.ends_with(&format!("answered 401 Unauthorized: {told}")), "{message}");
+        assert!(message.ends_with(&format!("answered 401 Unauthorized: {reason}")), "{message}");
         assert_eq!(error["data"]["status"], 401);
     }
     let error = fault(|_, stream| {
@@ -87,7 +91,7 @@ fn an_answer_that_never_comes_is_an_error_of_the_request() {
         Ok(())
     });
     assert!(error["message"].as_str().unwrap().contains("said nothing for 0 s"), "{error}");
-    // Half of it came.
+    // Half of the response arrived.
     let error = fault(|_, stream| {
         begin_events(stream, &[])?;
         stream.write_all(b"data: {\"jsonrpc\":\"2.0\",")?;
@@ -108,13 +112,13 @@ fn a_stream_that_breaks_off_in_an_event_is_an_error_of_the_request() {
         });
         assert!(error["message"].as_str().unwrap().contains("before it was complete"), "{error}");
     }
-    // A body that is shorter than it says.
+    // A body that is shorter than its Content-Length.
     let error = fault(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{\"jsonrpc\"")?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
     assert!(error["message"].as_str().unwrap().contains("before it was complete"), "{error}");
-    // No HTTP at all.
+    // Not HTTP.
     let error = fault(|_, stream| {
         stream.write_all(b"hello, who is there?\r\n\r\n")?;
         Err(io::ErrorKind::ConnectionAborted.into())
@@ -144,51 +148,51 @@ fn an_answer_to_another_question_is_none() {
 
 #[test]
 fn an_answer_that_comes_twice_is_heard_once() {
-    let server = HttpServer::start(|asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(|received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         begin_events(stream, &[])?;
         let event = format!("data: {}\n\n", answer(&message["id"]));
         stream.write_all(event.repeat(3).as_bytes())?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let mut client = Client::of(&server);
-    assert_eq!(client.asks(&call(1)), answer(&json!(1)));
-    assert!(client.hears_nothing());
-    assert_eq!(client.asks(&call(1)), answer(&json!(1)));
+    let mut client = Client::connect(&server);
+    assert_eq!(client.request(&call(1)), answer(&json!(1)));
+    assert!(client.receives_nothing());
+    assert_eq!(client.request(&call(1)), answer(&json!(1)));
 }
 
 #[test]
 fn a_server_that_is_not_there_is_said_to_be_so_at_once() {
-    let server = HttpServer::start(usual);
-    let mut client = Client::of(&server);
-    client.greets();
+    let server = HttpServer::start(default_response);
+    let mut client = Client::connect(&server);
+    client.initialize();
     drop(server);
     thread::sleep(Duration::from_millis(50));
     let began = Instant::now();
-    let heard = client.asks(&call(5));
+    let heard = client.request(&call(5));
     assert!(heard["error"]["message"].as_str().unwrap().contains("cannot be reached"), "{heard}");
     assert!(began.elapsed() < Duration::from_secs(2));
-    let (code, took) = client.leaves();
+    let (code, took) = client.disconnect();
     assert!(code == 0 && took < Duration::from_secs(1), "{code} {took:?}");
 }
 
 #[test]
 fn f15_what_comes_before_an_answer_comes_in_order_and_as_it_came() {
-    let told = [
+    let reason = [
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1,"_meta":{"a":12345678901234567890,"a":0.70}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"é \u00e9","unknown":[1e400]}}"#,
         r#"{"jsonrpc":"2.0","id":0,"method":"sampling/createMessage","params":{"messages":[]}}"#,
     ];
-    let server = HttpServer::start(move |asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(move |received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         begin_events(stream, &[])?;
-        for line in told {
+        for line in reason {
             write!(stream, "data: {line}\n\n")?;
         }
         write!(
@@ -197,29 +201,30 @@ fn f15_what_comes_before_an_answer_comes_in_order_and_as_it_came() {
         )?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let mut client = Client::of(&server);
-    client.says(&call(3));
-    for line in told {
+    let mut client = Client::connect(&server);
+    client.send(&call(3));
+    for line in reason {
         assert_eq!(client.line(), line);
     }
     assert_eq!(
         client.line(),
         r#"{"jsonrpc":"2.0","id":3,"result":{"content":[],"_meta":{"n":1.0}}}"#
     );
-    // What the server asked back is answered with a message of its own.
-    client.says(r#"{"jsonrpc":"2.0","id":0,"result":{"role":"assistant"}}"#);
-    client.asks(&call(4));
-    let asked = server.asked();
-    let answered = asked.iter().find(|asked| asked.json()["result"]["role"] == "assistant");
+    // The client's response to the server's request is a separate message.
+    client.send(r#"{"jsonrpc":"2.0","id":0,"result":{"role":"assistant"}}"#);
+    client.request(&call(4));
+    let received = server.asked();
+    let answered =
+        received.iter().find(|received| received.json()["result"]["role"] == "assistant");
     assert!(answered.is_some());
 }
 
 #[test]
 fn lines_in_an_answer_become_one_line() {
-    let server = HttpServer::start(|asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(|received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         let pretty =
             serde_json::to_string_pretty(&answer(&message["id"])).unwrap().replace('\n', "\r\n");
@@ -238,19 +243,19 @@ fn lines_in_an_answer_become_one_line() {
         stream.write_all(b"\n")?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let mut client = Client::of(&server);
+    let mut client = Client::connect(&server);
     for id in [1, 2] {
-        assert_eq!(client.asks(&call(id)), answer(&json!(id)));
+        assert_eq!(client.request(&call(id)), answer(&json!(id)));
     }
 }
 
 #[test]
 fn a_large_answer_is_stored_in_either_form() {
     let text = long_text();
-    let server = HttpServer::start(move |asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(move |received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": text}]}});
         if message["id"] == 1 {
@@ -260,31 +265,31 @@ fn a_large_answer_is_stored_in_either_form() {
         write!(stream, "data: {body}\n\n")?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let mut client = Client::of(&server);
+    let mut client = Client::connect(&server);
     for id in [1, 2] {
-        let heard = client.asks(&call(id));
+        let heard = client.request(&call(id));
         assert!(reference(&heard["result"]).starts_with("lro:"), "{heard}");
     }
 }
 
 #[test]
 fn an_id_that_is_used_again_at_once_gets_its_own_answer() {
-    let server = HttpServer::start(|asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(|received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         begin_events(stream, &[])?;
         write!(stream, "data: {}\n\n", answer(&message["id"]))?;
-        // The stream of the first is still open while the second is asked.
+        // The first stream is still open when the second request is sent.
         thread::sleep(Duration::from_millis(300));
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let mut client = Client::of(&server);
+    let mut client = Client::connect(&server);
     for _ in 0..5 {
-        assert_eq!(client.asks(&call(1)), answer(&json!(1)));
+        assert_eq!(client.request(&call(1)), answer(&json!(1)));
     }
-    assert!(client.hears_nothing());
+    assert!(client.receives_nothing());
 }
 
 #[test]
@@ -302,52 +307,52 @@ fn what_is_no_message_is_not_heard() {
 }
 
 #[test]
-fn what_is_no_text_is_told_and_not_sent() {
-    let server = HttpServer::start(usual);
-    let mut client = Client::of(&server);
-    client.says_bytes(
+fn a_message_that_is_not_text_is_reported_and_not_sent() {
+    let server = HttpServer::start(default_response);
+    let mut client = Client::connect(&server);
+    client.send_bytes(
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xFF\"}}\n",
     );
-    assert_eq!(client.hears()["error"]["code"], -32700);
+    assert_eq!(client.receive()["error"]["code"], -32700);
     assert!(server.asked().is_empty());
 }
 
 #[test]
-fn a_notification_that_is_taken_late_is_not_lost_and_holds_nobody_up() {
-    let server = HttpServer::start(|asked, stream| {
-        if asked.json()["method"] == "notifications/roots/list_changed" {
+fn a_notification_that_is_accepted_late_is_not_lost_and_blocks_no_request() {
+    let server = HttpServer::start(|received, stream| {
+        if received.json()["method"] == "notifications/roots/list_changed" {
             thread::sleep(Duration::from_millis(5500));
         }
-        usual(asked, stream)
+        default_response(received, stream)
     });
-    let mut client = Client::of(&server);
-    client.greets();
-    client.says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    // What comes next waits for it, but not for ever.
+    let mut client = Client::connect(&server);
+    client.initialize();
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    // The next message waits for it for a limited time.
     let began = Instant::now();
-    assert_eq!(client.asks(&call(1)), answer(&json!(1)));
+    assert_eq!(client.request(&call(1)), answer(&json!(1)));
     assert!(began.elapsed() > Duration::from_secs(4) && began.elapsed() < Duration::from_secs(7));
-    client.says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    let (code, took) = client.leaves();
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    let (code, took) = client.disconnect();
     assert!(code == 0 && took < Duration::from_secs(1), "{code} {took:?}");
 }
 
 #[test]
 fn cancelling_one_of_several_leaves_the_others() {
-    let server = HttpServer::start(|asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(|received, stream| {
+        let message = received.json();
         if !message.is_array() {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         begin_events(stream, &[])?;
         thread::sleep(Duration::from_millis(300));
         write!(stream, "data: {}\n\n", answer(&json!(2)))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    let mut client = Client::of(&server);
-    client.says(&format!("[{},{}]", call(1), call(2)));
+    let mut client = Client::connect(&server);
+    client.send(&format!("[{},{}]", call(1), call(2)));
     thread::sleep(Duration::from_millis(50));
-    client.says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
-    assert_eq!(client.hears(), answer(&json!(2)));
-    assert!(client.hears_nothing());
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(client.receive(), answer(&json!(2)));
+    assert!(client.receives_nothing());
 }

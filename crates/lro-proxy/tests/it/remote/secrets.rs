@@ -1,22 +1,22 @@
-//! What is meant for one server goes to no other.
+//! Secrets for one server are sent to no other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderMap, HeaderValue};
 use lro_core::config::Config;
-use lro_proxy::upstream::http::{Credentials, Presented};
+use lro_proxy::upstream::http::{CredentialFuture, Credentials};
 use serde_json::json;
-use testkit::http::{Asked, HttpServer, reply};
+use testkit::http::{HttpServer, ReceivedRequest, reply};
 
-use super::client::{Client, Options, answer, call, modern, usual};
+use super::client::{Client, Options, answer, call, default_response, stateless_request};
 
 /// A token that is renewed when it is refused.
 #[derive(Default)]
 struct Renewed(AtomicUsize);
 
 impl Credentials for Renewed {
-    fn present(&self) -> Presented<'_, Option<HeaderValue>> {
+    fn present(&self) -> CredentialFuture<'_, Option<HeaderValue>> {
         let which = self.0.load(Ordering::Relaxed);
         Box::pin(async move { Ok(HeaderValue::from_str(&format!("Bearer token-{which}")).ok()) })
     }
@@ -25,7 +25,7 @@ impl Credentials for Renewed {
         &'a self,
         sent: Option<&'a HeaderValue>,
         challenge: Option<&'a str>,
-    ) -> Presented<'a, HeaderValue> {
+    ) -> CredentialFuture<'a, HeaderValue> {
         Box::pin(async move {
             let challenge = challenge.unwrap();
             if challenge.contains("insufficient_scope") {
@@ -57,13 +57,13 @@ fn with_credentials() -> Options {
 
 #[test]
 fn a_redirect_to_another_origin_is_not_followed_and_nothing_is_sent_there() {
-    let elsewhere = Arc::new(HttpServer::start(usual));
+    let elsewhere = Arc::new(HttpServer::start(default_response));
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
         let to = elsewhere.url("/mcp");
         let server =
             HttpServer::start(move |_, stream| reply(stream, status, &[("Location", &to)], b""));
         let mut client = Client::with(&server, with_credentials(), &Config::default());
-        let heard = client.asks(&call(1));
+        let heard = client.request(&call(1));
         assert!(heard["error"]["message"].as_str().unwrap().contains("redirects"), "{heard}");
         assert_eq!(server.asked()[0].header("x-api-key"), Some("SECRET"));
         assert_eq!(server.asked()[0].header("authorization"), Some("Bearer token-0"));
@@ -73,34 +73,36 @@ fn a_redirect_to_another_origin_is_not_followed_and_nothing_is_sent_there() {
 
 #[test]
 fn a_path_that_moved_within_the_origin_is_followed_with_method_and_body() {
-    let server = HttpServer::start(|asked, stream| {
-        if asked.path() == "/mcp" {
+    let server = HttpServer::start(|received, stream| {
+        if received.path() == "/mcp" {
             return reply(stream, "307 Temporary", &[("Location", "/mcp/")], b"");
         }
-        usual(asked, stream)
+        default_response(received, stream)
     });
     let mut client = Client::with(&server, with_credentials(), &Config::default());
-    assert_eq!(client.asks(&call(1)), answer(&json!(1)));
-    let asked = server.asked();
-    assert_eq!((asked[1].path(), asked[1].method.as_str()), ("/mcp/", "POST"));
-    assert_eq!(asked[1].header("x-api-key"), Some("SECRET"));
-    assert_eq!(asked[1].json()["id"], 1);
+    assert_eq!(client.request(&call(1)), answer(&json!(1)));
+    let received = server.asked();
+    assert_eq!((received[1].path(), received[1].method.as_str()), ("/mcp/", "POST"));
+    assert_eq!(received[1].header("x-api-key"), Some("SECRET"));
+    assert_eq!(received[1].json()["id"], 1);
 }
 
 #[test]
 fn a_path_that_moves_for_ever_is_given_up() {
     let server =
         HttpServer::start(|_, stream| reply(stream, "308 Permanent", &[("Location", "/mcp")], b""));
-    let mut client = Client::of(&server);
-    let heard = client.asks(&call(1));
+    let mut client = Client::connect(&server);
+    let heard = client.request(&call(1));
     assert!(heard["error"]["message"].as_str().unwrap().contains("redirects"), "{heard}");
     assert!(server.asked().len() <= 5, "{}", server.asked().len());
 }
 
-fn wants(token: &'static str) -> impl Fn(&Asked, &mut std::net::TcpStream) -> std::io::Result<()> {
-    move |asked, stream| {
-        if asked.header("authorization") == Some(token) {
-            return usual(asked, stream);
+fn wants(
+    token: &'static str,
+) -> impl Fn(&ReceivedRequest, &mut std::net::TcpStream) -> std::io::Result<()> {
+    move |received, stream| {
+        if received.header("authorization") == Some(token) {
+            return default_response(received, stream);
         }
         let challenge = [("WWW-Authenticate", "Bearer realm=\"x\"")];
         reply(stream, "401 Unauthorized", &challenge, b"")
@@ -111,35 +113,35 @@ fn wants(token: &'static str) -> impl Fn(&Asked, &mut std::net::TcpStream) -> st
 fn a_token_that_is_refused_is_renewed_once() {
     let server = HttpServer::start(wants("Bearer token-1"));
     let mut client = Client::with(&server, with_credentials(), &Config::default());
-    assert_eq!(client.asks(&call(1)), answer(&json!(1)));
-    assert_eq!(client.asks(&modern(2, "tools/call", json!({"name": "t"})))["id"], 2);
+    assert_eq!(client.request(&call(1)), answer(&json!(1)));
+    assert_eq!(client.request(&stateless_request(2, "tools/call", json!({"name": "t"})))["id"], 2);
     let sent: Vec<_> = server
         .asked()
         .iter()
-        .map(|asked| asked.header("authorization").map(str::to_owned))
+        .map(|received| received.header("authorization").map(str::to_owned))
         .collect();
     assert_eq!(sent[..2], [Some("Bearer token-0".to_owned()), Some("Bearer token-1".to_owned())]);
     assert_eq!(sent.len(), 3);
 }
 
 #[test]
-fn a_token_that_is_refused_again_is_told_with_what_to_run() {
+fn a_token_that_is_refused_again_reports_what_to_run() {
     let server = HttpServer::start(wants("Bearer other"));
     let mut client = Client::with(&server, with_credentials(), &Config::default());
-    // Refused, renewed, refused: what to do is the answer.
-    let heard = client.asks(&call(1));
+    // Refused, renewed, refused: the error says what the user has to do.
+    let heard = client.request(&call(1));
     assert_eq!(heard["error"]["message"], "run `atlatl login X`", "{heard}");
     assert_eq!(server.asked().len(), 2, "bounded");
     assert!(!heard.to_string().contains("token-"));
 }
 
 #[test]
-fn rights_that_are_missing_are_told() {
+fn missing_rights_are_reported() {
     let server = HttpServer::start(|_, stream| {
         let challenge = [("WWW-Authenticate", "Bearer error=\"insufficient_scope\"")];
         reply(stream, "403 Forbidden", &challenge, b"")
     });
     let mut client = Client::with(&server, with_credentials(), &Config::default());
-    let heard = client.asks(&call(1));
+    let heard = client.request(&call(1));
     assert!(heard["error"]["message"].as_str().unwrap().contains("insufficient_scope"), "{heard}");
 }

@@ -1,4 +1,4 @@
-//! Answers of any size, cut anywhere.
+//! Responses of any size, split at any byte.
 
 use std::io::Write;
 
@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use serde_json::json;
 use testkit::http::{HttpServer, begin_events};
 
-use super::client::{Client, answer, call, usual};
+use super::client::{Client, answer, call, default_response};
 
-/// A server that writes a stream in the pieces that the call names.
+/// A server that writes a stream in the chunks that the call names.
 fn in_pieces() -> HttpServer {
-    HttpServer::start(|asked, stream| {
-        let message = asked.json();
+    HttpServer::start(|received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         begin_events(stream, &[])?;
         let events = format!(
@@ -41,14 +41,14 @@ fn cut_at(id: u32, cuts: &[usize]) -> String {
 #[test]
 fn a_stream_cut_at_every_offset_is_answered_once() {
     let server = in_pieces();
-    let mut client = Client::of(&server);
+    let mut client = Client::connect(&server);
     for offset in 0..230 {
         let id = u32::try_from(offset).unwrap();
-        client.says(&cut_at(id, &[offset]));
-        assert_eq!(client.hears()["params"]["data"], "é", "{offset}");
-        assert_eq!(client.hears(), answer(&json!(id)), "{offset}");
+        client.send(&cut_at(id, &[offset]));
+        assert_eq!(client.receive()["params"]["data"], "é", "{offset}");
+        assert_eq!(client.receive(), answer(&json!(id)), "{offset}");
     }
-    assert!(client.hears_nothing());
+    assert!(client.receives_nothing());
 }
 
 proptest! {
@@ -58,12 +58,12 @@ proptest! {
         all in prop::collection::vec(prop::collection::vec(0usize..230, 0..12), 20)
     ) {
         let server = in_pieces();
-        let mut client = Client::of(&server);
+        let mut client = Client::connect(&server);
         for (id, mut cuts) in (0..).zip(all) {
             cuts.sort_unstable();
-            client.says(&cut_at(id, &cuts));
-            prop_assert_eq!(&client.hears()["params"]["data"], "é");
-            prop_assert_eq!(client.hears(), answer(&json!(id)));
+            client.send(&cut_at(id, &cuts));
+            prop_assert_eq!(&client.receive()["params"]["data"], "é");
+            prop_assert_eq!(client.receive(), answer(&json!(id)));
         }
     }
 }
@@ -72,10 +72,10 @@ proptest! {
 fn an_event_of_200_mb_is_stored_and_answered_with_its_descriptor() {
     const RECORD: &str =
         r#"{"n":1234567,"text":"a record of some length, as they are in large results"},"#;
-    let server = HttpServer::start(|asked, stream| {
-        let message = asked.json();
+    let server = HttpServer::start(|received, stream| {
+        let message = received.json();
         if message["method"] != "tools/call" {
-            return usual(asked, stream);
+            return default_response(received, stream);
         }
         begin_events(stream, &[])?;
         write!(
@@ -91,11 +91,11 @@ fn an_event_of_200_mb_is_stored_and_answered_with_its_descriptor() {
         Err(std::io::ErrorKind::ConnectionAborted.into())
     });
     let mut client = Client::with(&server, super::client::Options::default(), &Config::default());
-    let heard = client.asks(&call(1));
+    let heard = client.request(&call(1));
     let records = 200_000_000 / (RECORD.len() * 1000) * 1000 + 1;
     assert_eq!(heard["id"], 1);
     let descriptor = heard["result"]["structuredContent"].to_string();
     assert!(descriptor.len() < 10_000 && descriptor.contains(&records.to_string()), "{descriptor}");
-    assert!(client.hears_nothing());
-    assert_eq!(client.asks(&call(2))["id"], 2);
+    assert!(client.receives_nothing());
+    assert_eq!(client.request(&call(2))["id"], 2);
 }

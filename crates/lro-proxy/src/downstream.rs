@@ -1,3 +1,0 @@
-//! Downstream: clients that come over HTTP, any number of them.
-
-pub mod http;

@@ -1,0 +1,157 @@
+//! Calls of the extraction tools, which the proxy answers itself, and the threads that answer them.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lro::mcp::Tools;
+use lro_query::Cancel;
+use lro_wire::protocol::ProtocolGeneration;
+use lro_wire::{Id, Message, protocol};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::downstream::stdio::SharedLineWriter;
+use crate::relay::Relay;
+
+/// The interval of progress notifications.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of calls that run concurrently; the engines have their own limits.
+const MAX_THREADS: usize = 4;
+
+/// A call of an extraction tool.
+#[derive(Debug)]
+pub struct LocalToolCall {
+    id: Id,
+    name: String,
+    arguments: Option<Box<RawValue>>,
+    /// The token in its original spelling.
+    progress_token: Option<String>,
+    protocol: ProtocolGeneration,
+    pub(crate) cancel: Cancel,
+}
+
+impl LocalToolCall {
+    pub(crate) fn new(id: Id, name: String, message: &Message<'_>) -> Self {
+        let arguments = message.params().and_then(|params| params.get("arguments"));
+        Self {
+            id,
+            name,
+            arguments: arguments.map(ToOwned::to_owned),
+            progress_token: protocol::progress_token(message).map(str::to_owned),
+            protocol: ProtocolGeneration::from_request(message)
+                .unwrap_or(ProtocolGeneration::Sessions),
+            cancel: Cancel::default(),
+        }
+    }
+
+    /// Whether the client asked for progress notifications.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.progress_token.is_some()
+    }
+}
+
+impl Relay {
+    /// Answers a call of an extraction tool; calls `send` with the messages for the client. A cancelled
+    /// call gets no response. Blocks until the call is complete.
+    pub fn answer(&self, call: &LocalToolCall, send: &(dyn Fn(&str) + Sync)) {
+        let Some(tools) = &self.config.tools else { return };
+        let result = match &call.progress_token {
+            None => self.result(tools, call),
+            Some(token) => thread::scope(|scope| {
+                let (done, waiting) = mpsc::channel::<()>();
+                scope.spawn(move || {
+                    let mut seconds = 0;
+                    while waiting.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout)
+                    {
+                        seconds += 1;
+                        send(&progress(token, seconds));
+                    }
+                });
+                let result = self.result(tools, call);
+                drop(done);
+                result
+            }),
+        };
+        // A call that is no longer registered was answered when the session ended.
+        let unanswered = self.state().local_calls.remove(&call.id.key()).is_some();
+        if unanswered && !call.cancel.is_cancelled() {
+            send(&call.id.response(&result));
+        }
+    }
+
+    fn result(&self, tools: &Tools, call: &LocalToolCall) -> Value {
+        let output =
+            tools.call(&call.name, call.arguments.as_deref(), self.now().now, &call.cancel);
+        let mut result = output.map_or(Value::Null, |output| output.result());
+        if call.protocol == ProtocolGeneration::Stateless {
+            result["resultType"] = "complete".into();
+        }
+        result
+    }
+}
+
+fn progress(token: &str, seconds: u32) -> String {
+    let message = json!(format!("asking for {seconds} s"));
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{seconds},"message":{message}}}}}"#
+    )
+}
+
+/// A thread pool that answers calls of extraction tools. Threads start when there are calls.
+pub(crate) struct LocalCallPool<W> {
+    relay: Arc<Relay>,
+    client: Arc<SharedLineWriter<W>>,
+    calls: Sender<LocalToolCall>,
+    queue: Arc<Mutex<Receiver<LocalToolCall>>>,
+    /// The number of calls without a response.
+    unanswered: Arc<AtomicUsize>,
+    threads: AtomicUsize,
+}
+
+impl<W: Write + Send + 'static> LocalCallPool<W> {
+    pub(crate) fn new(relay: Arc<Relay>, client: Arc<SharedLineWriter<W>>) -> Self {
+        let (calls, queue) = mpsc::channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let (unanswered, threads) = (Arc::default(), AtomicUsize::new(0));
+        Self { relay, client, calls, queue, unanswered, threads }
+    }
+
+    /// Answers `call` as soon as a thread is free.
+    pub(crate) fn answer(&self, call: LocalToolCall) {
+        let unanswered = self.unanswered.fetch_add(1, Ordering::AcqRel) + 1;
+        if unanswered > self.threads.load(Ordering::Acquire) && unanswered <= MAX_THREADS {
+            self.threads.fetch_add(1, Ordering::AcqRel);
+            let (relay, client) = (self.relay.clone(), self.client.clone());
+            let (queue, unanswered) = (self.queue.clone(), self.unanswered.clone());
+            crate::session::spawn("extract", move || work(&relay, &client, &queue, &unanswered));
+        }
+        // The receiver is a field of this value, so it exists.
+        let _ = self.calls.send(call);
+    }
+
+    /// Waits until all calls are answered or the deadline has passed.
+    pub(crate) fn finish(&self, deadline: Instant) {
+        while self.unanswered.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn work<W: Write + Send>(
+    relay: &Relay,
+    client: &SharedLineWriter<W>,
+    queue: &Mutex<Receiver<LocalToolCall>>,
+    unanswered: &AtomicUsize,
+) {
+    loop {
+        let call = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(call) = call else { return };
+        // The thread that reads from the client notices when the client is gone.
+        relay.answer(&call, &|message| drop(client.line(message)));
+        unanswered.fetch_sub(1, Ordering::AcqRel);
+    }
+}
