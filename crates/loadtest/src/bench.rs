@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use xtask::markdown::generated;
+use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
 
@@ -101,7 +101,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     for (part, table) in tables(record.results())? {
         output::line(&table);
         let body = format!("{}\n\n{table}", record.caption());
-        generated::write(repository, DOCUMENT, part, &body)?;
+        write_generated(repository, DOCUMENT, part, &body)?;
     }
     Ok(true)
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-use xtask::markdown::generated;
+use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir, has_extension};
 
@@ -232,7 +232,7 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
     output::line(&table);
     if chosen.is_none() {
         let body = format!("{}\n\n{table}", record.caption());
-        generated::write(repository, DOCUMENT, "soak", &body)?;
+        write_generated(repository, DOCUMENT, "soak", &body)?;
     }
     Ok(record.results().iter().all(|result| result.passed))
 }
