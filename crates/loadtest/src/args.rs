@@ -37,19 +37,19 @@ pub(crate) enum Command {
 pub(crate) enum ClusterCommand {
     /// Start engines, servers and a balancer, and make tenants with keys
     Up(UpArgs),
-    /// Let clients of all tenants write, read and ask for what is not theirs
+    /// Run clients of all tenants that write, read and request what belongs to other tenants
     Load(LoadArgs),
-    /// Kill servers and engines in turn, and measure how soon all works again
+    /// Kill servers and engines in turn, and measure how soon the cluster recovers
     Kill(KillArgs),
-    /// End all of it and remove its directory
+    /// Stop the cluster and remove its directory
     Down,
     /// Up, load and kills at once, read back what was acknowledged, down; recorded under bench/runs/
     Run(RunArgs),
-    /// Ask too much of one server in four ways, and measure what others get; recorded likewise
+    /// Overload one server in four ways, and measure what other clients get; recorded likewise
     Overload(OverloadArgs),
 }
 
-/// Of what a cluster consists.
+/// The size of a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     /// How many servers there are.
@@ -62,10 +62,10 @@ pub(crate) struct UpArgs {
     pub(crate) bin: BinArgs,
 }
 
-/// How much load there is.
+/// The size of the load.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// For how long.
+    /// Duration in seconds.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
     pub(crate) seconds: u64,
     /// How many clients there are, of all tenants in turn.
@@ -73,23 +73,23 @@ pub(crate) struct LoadArgs {
     pub(crate) clients: u16,
 }
 
-/// How long something is killed again and again.
+/// How long components are killed.
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
-    /// For how long.
+    /// Duration in seconds.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
     pub(crate) seconds: u64,
     #[command(flatten)]
-    pub(crate) turns: TurnArgs,
+    pub(crate) schedule: KillScheduleArgs,
 }
 
-/// How often something is killed, and for how long it is away.
+/// How often a component is killed, and for how long it stays down.
 #[derive(Debug, Args)]
-pub(crate) struct TurnArgs {
+pub(crate) struct KillScheduleArgs {
     /// Seconds from one kill to the next.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=7200))]
     pub(crate) every: u64,
-    /// Seconds that what was killed stays away.
+    /// Seconds that a killed component stays down.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub(crate) away: u64,
 }
@@ -99,20 +99,20 @@ pub(crate) struct TurnArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) up: UpArgs,
-    /// How long load and kills last.
+    /// Duration of load and kills in seconds.
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=6000))]
     pub(crate) seconds: u64,
     /// How many clients there are, of all tenants in turn.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) clients: u16,
     #[command(flatten)]
-    pub(crate) turns: TurnArgs,
+    pub(crate) schedule: KillScheduleArgs,
 }
 
-/// How a server is asked for too much.
+/// How a server is overloaded.
 #[derive(Debug, Args)]
 pub(crate) struct OverloadArgs {
-    /// How long each way lasts.
+    /// Seconds of each kind of abuse.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(crate) seconds: u64,
     /// How many tenants there are.

@@ -1,33 +1,33 @@
-//! `bench`: measures, keeps the raw run and writes its tables into docs/performance.md.
+//! `bench`: runs a benchmark, writes the raw results under bench/runs/ and the tables into
+//! docs/performance.md.
+//!
+//! `bench extract` and `bench proxy` compare with other engines and proxies. This module installs
+//! those that are missing; the benchmark records those that cannot be installed, so no failure to
+//! install one ends it.
 
-mod core;
 mod extract;
 mod footprint;
 mod memory;
 mod offload;
-pub(crate) mod peers;
 mod proxy;
-mod ranking;
-mod remote;
 mod server;
-mod usage;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-
-use crate::args::{Bench, BenchArgs};
-use crate::run_record::RunRecord;
-use xtask::markdown::generated;
+use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
 
+use super::args::{Bench, BenchArgs};
+use super::run_record::RunRecord;
+
 const DOCUMENT: &str = "docs/performance.md";
 
-/// Makes the parts of the document from what a benchmark printed.
+/// Makes the generated parts of the document from the results of a benchmark.
 type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
 
 /// Runs one benchmark.
@@ -38,23 +38,23 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         "--bin is for `bench footprint`"
     );
     let (name, package, tables): (_, _, Tables) = match args.name {
-        Bench::Proxy if args.http => ("remote", "atlatl-lro", remote::tables),
-        Bench::Core => ("core", "lro-core", core::tables),
+        Bench::Proxy if args.http => ("remote", "atlatl-lro", proxy::remote_tables),
+        Bench::Core => ("core", "lro-core", offload::core_tables),
         Bench::Offload => ("offload", "lro", offload::tables),
         Bench::Extract => ("extract", "lro-query", extract::tables),
         Bench::Proxy => ("proxy", "atlatl-lro", proxy::tables),
         Bench::Memory => ("memory", "atlatl-memory", memory::tables),
-        Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
+        Bench::Ranking => ("ranking", "atlatl-memory", memory::ranking_tables),
         Bench::Server => ("server", "atlatl-memory", server::tables),
-        Bench::Usage => ("usage", "atlatl-lro", usage::tables),
+        Bench::Usage => ("usage", "atlatl-lro", offload::usage_tables),
         Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
     };
     let cache = cache_dir()?;
     let mut failures = Vec::new();
     match args.name {
-        Bench::Extract => peers::install(&cache),
+        Bench::Extract => install_engines(&cache),
         Bench::Proxy => {
-            failures = peers::install_proxies(&cache);
+            failures = install_proxies(&cache);
             build_servers(repository)?;
         }
         Bench::Usage => build_servers(repository)?,
@@ -71,8 +71,8 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         }
         Bench::Core | Bench::Offload | Bench::Memory | Bench::Footprint => {}
     }
-    let asked = if args.http { "proxy --http" } else { name };
-    let command = format!("cargo xtask bench {asked}");
+    let options = if args.http { "proxy --http" } else { name };
+    let command = format!("cargo xtask bench {options}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
     output::progress(format_args!("bench {name}: building and measuring"));
     // Those that ask no model do without: to build and link them takes minutes.
@@ -101,20 +101,20 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     for (part, table) in tables(record.results())? {
         output::line(&table);
         let body = format!("{}\n\n{table}", record.caption());
-        generated::write(repository, DOCUMENT, part, &body)?;
+        write_generated(repository, DOCUMENT, part, &body)?;
     }
     Ok(true)
 }
 
-/// Builds the servers that a benchmark measures with; a package's programs are built for its own
-/// benchmarks only.
+/// Builds the servers that a benchmark uses; cargo builds only the programs of the benchmark's own
+/// package.
 fn build_servers(repository: &Repository) -> Result<()> {
     let build = ["build", "--profile", "bench", "--locked", "--package", "testkit", "--bins"];
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     Ok(())
 }
 
-/// What a benchmark prints.
+/// Runs a benchmark and returns its results.
 fn measure(
     repository: &Repository,
     package: &str,
@@ -132,4 +132,99 @@ fn measure(
         .context("starting cargo bench")?;
     ensure!(run.status.success(), "cargo bench failed: {}", run.status);
     serde_json::from_slice(&run.stdout).context("the benchmark's output")
+}
+
+/// Installs the engines that are missing.
+pub(super) fn install_engines(cache: &Path) {
+    for (program, package) in [("jq", "jq"), ("gojq", "gojq"), ("rg", "ripgrep")] {
+        if !runs(Command::new(program).arg("--version")) {
+            step(program, Command::new("apt-get").args(["install", "--yes", package]));
+        }
+    }
+    let tools = cache.join("tools");
+    if !runs(Command::new("jaq").arg("--version"))
+        && !runs(Command::new(tools.join("bin/jaq")).arg("--version"))
+    {
+        step(
+            "jaq",
+            Command::new("cargo").args(["install", "--locked", "jaq", "--root"]).arg(tools),
+        );
+    }
+    let venv = cache.join("venv");
+    let python = venv.join("bin/python");
+    if !runs(Command::new(&python).args(["-c", "import duckdb, datafusion"])) {
+        step("a Python of our own", Command::new("python3").args(["-m", "venv"]).arg(&venv));
+        let mut pip = Command::new(&python);
+        step("DuckDB, DataFusion", pip.args(["-m", "pip", "install", "duckdb", "datafusion"]));
+    }
+}
+
+/// Installs the proxies that are missing; returns those that cannot be installed, with reasons.
+pub(super) fn install_proxies(cache: &Path) -> Vec<(String, Value)> {
+    let mut failures = Vec::new();
+    let mut install = |name: &str, program: PathBuf, command: &mut Command| {
+        if program.is_file() {
+            return;
+        }
+        output::progress(format_args!("installing {name}"));
+        let why = match command.output() {
+            Ok(run) if run.status.success() && program.is_file() => return,
+            Ok(run) => error_line(&String::from_utf8_lossy(&run.stderr)),
+            Err(error) => error.to_string(),
+        };
+        output::progress(format_args!("cannot install {name}: {why}"));
+        failures.push((name.to_owned(), why.into()));
+    };
+    let (venv, npm) = (cache.join("venv"), cache.join("npm"));
+    let python = venv.join("bin/python");
+    if !python.is_file() {
+        step("a Python of our own", Command::new("python3").args(["-m", "venv"]).arg(&venv));
+    }
+    install(
+        "mcp-proxy",
+        venv.join("bin/mcp-proxy"),
+        Command::new(python).args(["-m", "pip", "install", "mcp-proxy"]),
+    );
+    install(
+        "mcp-cache",
+        npm.join("node_modules/.bin/mcp-cache"),
+        Command::new("npm").args(["install", "mcp-cache", "--prefix"]).arg(&npm),
+    );
+    failures
+}
+
+/// The error line of an installer's output, without the URL, which may be a mirror.
+fn error_line(output: &str) -> String {
+    let is_error = |line: &&str| line.contains("Not Found") || line.starts_with("ERROR");
+    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().find(is_error).or_else(|| lines().next_back());
+    let line = line.unwrap_or("it does not say why");
+    line.split(" - GET ").next().unwrap_or(line).to_owned()
+}
+
+fn runs(command: &mut Command) -> bool {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+fn step(what: &str, command: &mut Command) {
+    output::progress(format_args!("installing {what}"));
+    // Stdout is for the results.
+    if !runs(command) {
+        output::progress(format_args!("cannot install {what}: {command:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installers_reason_is_one_line() {
+        let output =
+            "npm warn x\nnpm error code E404\nnpm error 404 Not Found - GET y\nnpm error z\n";
+        assert_eq!(error_line(output), "npm error 404 Not Found");
+        assert_eq!(error_line("a\nb\n\n"), "b");
+        assert_eq!(error_line(""), "it does not say why");
+    }
 }

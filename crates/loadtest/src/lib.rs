@@ -1,6 +1,6 @@
 //! `cargo loadtest`: benchmarks, long runs, and load on a cluster of servers.
 //!
-//! Every command runs on this machine alone, in bounded time, and keeps its record under
+//! Every command runs on this machine only and in bounded time. Most write a record under
 //! `bench/runs/`.
 
 mod args;

@@ -1,6 +1,4 @@
-//! The record of a run: what ran, when, on which commit and machine, and what came out.
-
-mod machine;
+//! The record of a run: command, time, commit, machine and results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,13 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-
-use self::machine::Machine;
 use xtask::repository::Repository;
 
-const FOLDER: &str = "bench/runs";
+const RECORDS_DIR: &str = "bench/runs";
 
-/// One run, as it is kept under `bench/runs/`.
+/// The record of one run, a file under `bench/runs/`.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunRecord<T> {
     name: String,
@@ -47,7 +43,7 @@ impl Commit {
 }
 
 impl RunRecord<()> {
-    /// Stamps a run that begins now.
+    /// Starts the record of a run that begins now.
     pub(crate) fn begin(repository: &Repository, name: &str, command: &str) -> Result<Self> {
         Ok(Self {
             name: name.to_owned(),
@@ -59,7 +55,7 @@ impl RunRecord<()> {
         })
     }
 
-    /// Adds what came out.
+    /// Adds the results.
     pub(crate) fn finish<T: Serialize>(self, results: T) -> RunRecord<T> {
         let Self { name, command, started_at, commit, machine, results: () } = self;
         RunRecord { name, command, started_at, commit, machine, results }
@@ -67,28 +63,28 @@ impl RunRecord<()> {
 }
 
 impl<T: Serialize> RunRecord<T> {
-    /// What came out.
+    /// The results.
     pub(crate) fn results(&self) -> &T {
         &self.results
     }
 
-    /// The line that stands over a table made from this run.
+    /// The caption of a table made from this run.
     pub(crate) fn caption(&self) -> String {
         let changed = if self.commit.dirty { " with changes" } else { "" };
         format!(
             "Measured {} at commit {}{changed} on {}. Repeat: `{}`.",
             self.started_at.format("%Y-%m-%d"),
             self.commit.short,
-            self.machine.line(),
+            self.machine.summary(),
             self.command
         )
     }
 
     /// Writes the record; a later run of the same day and commit replaces it.
     pub(crate) fn write(&self, repository: &Repository) -> Result<PathBuf> {
-        let file = PathBuf::from(FOLDER).join(self.file_name());
+        let file = PathBuf::from(RECORDS_DIR).join(self.file_name());
         let path = repository.path(&file);
-        fs::create_dir_all(repository.path(FOLDER))?;
+        fs::create_dir_all(repository.path(RECORDS_DIR))?;
         let text = serde_json::to_string_pretty(self)?;
         fs::write(&path, text + "\n").with_context(|| format!("{}", file.display()))?;
         Ok(file)
@@ -102,7 +98,48 @@ impl<T: Serialize> RunRecord<T> {
 
 fn now() -> Result<DateTime<Utc>> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    DateTime::from_timestamp(i64::try_from(seconds)?, 0).context("a clock beyond the calendar")
+    DateTime::from_timestamp(i64::try_from(seconds)?, 0).context("the clock is out of range")
+}
+
+/// The machine of a run, without which a figure means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Machine {
+    cpu: String,
+    cores: usize,
+    memory_mib: u64,
+    kernel: String,
+}
+
+impl Machine {
+    /// Reads the properties of this machine; those that cannot be read are `unknown`.
+    fn read() -> Self {
+        let proc = |name: &str| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
+        Self {
+            cpu: field(&proc("cpuinfo"), "model name").unwrap_or("unknown").to_owned(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_mib: memory_mib(&proc("meminfo")).unwrap_or_default(),
+            kernel: match proc("sys/kernel/osrelease").trim() {
+                "" => "unknown".to_owned(),
+                release => release.to_owned(),
+            },
+        }
+    }
+
+    /// One line for the caption of a table.
+    fn summary(&self) -> String {
+        let Self { cpu, cores, memory_mib, kernel } = self;
+        format!("{cpu}, {cores} cores, {memory_mib} MiB, kernel {kernel}")
+    }
+}
+
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+}
+
+fn memory_mib(meminfo: &str) -> Option<u64> {
+    let kib: u64 = field(meminfo, "MemTotal")?.strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib / 1024)
 }
 
 #[cfg(test)]
@@ -123,5 +160,13 @@ mod tests {
         let caption = record.caption();
         assert!(caption.starts_with("Measured 2026-11-15 at commit 0123456789 with changes on "));
         assert!(caption.ends_with(". Repeat: `cargo xtask soak`."));
+    }
+
+    #[test]
+    fn fields_are_read() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2:1\nprocessor\t: 1\n";
+        assert_eq!(field(cpuinfo, "model name"), Some("Some CPU @ 2:1"));
+        assert_eq!(memory_mib("MemTotal:       24576000 kB\nMemFree: 1 kB\n"), Some(24000));
+        assert_eq!(memory_mib(""), None);
     }
 }

@@ -1,34 +1,33 @@
-//! `cargo xtask soak`: runs too long for every commit, kept as records under `bench/runs/`.
+//! `cargo loadtest soak`: tests that take too long for every commit, with records under `bench/runs/`.
 
 pub(crate) mod fuzz;
 pub(crate) mod mutants;
-mod old;
 
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-
-use crate::args::SoakArgs;
-use crate::run_record::RunRecord;
-use xtask::markdown::generated;
+use xtask::markdown::write_generated;
 use xtask::output;
-use xtask::repository::Repository;
+use xtask::repository::{Repository, cache_dir, has_extension};
 
-/// The document that shows the last runs, in its part called `soak`.
+use super::args::SoakArgs;
+use super::run_record::RunRecord;
+
+/// The document with the results of the last runs, in its generated part `soak`.
 const DOCUMENT: &str = "docs/performance.md";
-/// How much a test does: cases or seconds, as the run says; the tests read it.
+/// The size of a run for its tests: cases or seconds.
 const CASES_VARIABLE: &str = "ATLATL_SOAK_CASES";
-/// Where tests find a program that was built from an older revision.
+/// The path of a program that was built from an older revision, for the tests.
 const OLD_VARIABLE: &str = "ATLATL_OLD_PROGRAM";
-/// The run that needs one.
+/// The run that needs an older program.
 const UPGRADE: &str = "upgrade";
-/// Lines of a test's own output that begin so are kept in the record.
+/// Lines of a test's output with this prefix become part of the record.
 const SUMMARY_MARK: &str = "soak:";
 
 /// One long run.
@@ -183,7 +182,7 @@ const SOAKS: &[Soak] = &[
     },
 ];
 
-/// What one long run came to.
+/// The result of one long run.
 #[derive(Debug, Serialize)]
 struct SoakResult {
     name: &'static str,
@@ -216,17 +215,16 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
     if let Some(from) = &args.from {
         let _ = write!(command, " --from {from}");
     }
-    let old = match chosen {
-        None | Some(UPGRADE) => Some(old::build(repository, args.from.as_deref())?),
+    let old_program = match chosen {
+        None | Some(UPGRADE) => Some(build_old_program(repository, args.from.as_deref())?),
         _ => None,
     };
-    // The servers that tests talk to: nextest builds no program of a package without tests of its
-    // own.
+    // The servers for the tests: nextest does not build programs of a package without tests.
     let build = ["build", "--profile", "bench", "--locked", "--package", "testkit", "--bins"];
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     let record = RunRecord::begin(repository, &name, &command)?;
     let results = soaks
-        .map(|soak| soak.run(repository, args.cases.unwrap_or(soak.cases), old.as_deref()))
+        .map(|soak| soak.run(repository, args.cases.unwrap_or(soak.cases), old_program.as_deref()))
         .collect::<Result<Vec<_>>>()?;
     let record = record.finish(results);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
@@ -234,7 +232,7 @@ pub(crate) fn run(repository: &Repository, args: &SoakArgs) -> Result<bool> {
     output::line(&table);
     if chosen.is_none() {
         let body = format!("{}\n\n{table}", record.caption());
-        generated::write(repository, DOCUMENT, "soak", &body)?;
+        write_generated(repository, DOCUMENT, "soak", &body)?;
     }
     Ok(record.results().iter().all(|result| result.passed))
 }
@@ -258,7 +256,7 @@ impl Soak {
     fn run(&self, repository: &Repository, cases: u32, old: Option<&Path>) -> Result<SoakResult> {
         output::progress(format_args!("soak {}: {cases} {}", self.name, self.unit));
         let mut command = self.command(repository, cases, old);
-        let written = written(&command);
+        let typed = command_line(&command);
         let started = Instant::now();
         // nextest reports on stderr, tests' own output included.
         let mut child = command.stderr(Stdio::piped()).spawn().context("starting cargo nextest")?;
@@ -278,7 +276,7 @@ impl Soak {
             shows: self.shows,
             cases,
             unit: self.unit,
-            command: written,
+            command: typed,
             passed: status.success(),
             exit_status: status.code(),
             seconds: started.elapsed().as_secs_f64(),
@@ -287,8 +285,8 @@ impl Soak {
     }
 }
 
-/// The command as one would type it.
-fn written(command: &Command) -> String {
+/// The command as a user would type it.
+fn command_line(command: &Command) -> String {
     let mut words: Vec<String> = command
         .get_envs()
         .filter_map(|(name, value)| Some(format!("{}={}", name.display(), value?.display())))
@@ -310,6 +308,73 @@ fn table(results: &[SoakResult]) -> String {
     text
 }
 
+/// The directory of the migrations.
+const MIGRATIONS: &str = "crates/atlatl-memory/src/postgres/migrations/";
+
+/// Builds the program of the revision `from`, or of the newest one before the newest migration of
+/// this checkout. Sources and build stay in the cache for the next run.
+fn build_old_program(repository: &Repository, from: Option<&str>) -> Result<PathBuf> {
+    let revision = match from {
+        Some(name) => {
+            // A name that begins with a dash would be an option.
+            let name = format!("{name}^{{commit}}");
+            repository.git(&["rev-parse", "--verify", "--end-of-options", &name])?
+        }
+        None => revision_before_newest_migration(repository)?,
+    };
+    let revision = revision.trim();
+    let home = cache_dir()?.join("upgrade");
+    let sources = home.join(revision);
+    output::progress(format_args!("the older program: {revision}"));
+    if !sources.join("Cargo.toml").is_file() {
+        std::fs::create_dir_all(&sources)?;
+        let mut archive = Command::new("git")
+            .args(["archive", revision])
+            .current_dir(repository.path(""))
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting git archive")?;
+        let tar_stream = archive.stdout.take().context("git archive has a piped stdout")?;
+        let unpacked = Command::new("tar").arg("-xC").arg(&sources).stdin(tar_stream).status()?;
+        ensure!(archive.wait()?.success() && unpacked.success(), "git archive {revision} failed");
+    }
+    let target = home.join("target");
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--locked", "--package", "atlatl-lro", "--bin", "atlatl"])
+        .current_dir(&sources)
+        .env("CARGO_TARGET_DIR", &target)
+        .status()
+        .context("starting cargo")?;
+    ensure!(built.success(), "cargo build in {} failed", sources.display());
+    // The next revision builds in the same place.
+    let program = sources.join("atlatl-of-this-revision");
+    std::fs::copy(target.join("release/atlatl"), &program)?;
+    Ok(program)
+}
+
+fn revision_before_newest_migration(repository: &Repository) -> Result<String> {
+    let current = newest_migration(repository.files()?.iter().map(String::as_str));
+    let mut revision = String::from("HEAD");
+    loop {
+        let listing = repository.git(&["ls-tree", "--name-only", &revision, MIGRATIONS])?;
+        let migration = newest_migration(listing.lines());
+        ensure!(migration.is_some(), "no revision has fewer migrations than this checkout");
+        if migration < current {
+            return repository.git(&["rev-parse", &revision]);
+        }
+        let log = ["log", "-1", "--format=%H", "--diff-filter=A", &revision, "--", MIGRATIONS];
+        let added = repository.git(&log)?;
+        revision = format!("{}^", added.trim());
+    }
+}
+
+/// The migration with the largest number.
+fn newest_migration<'a>(files: impl Iterator<Item = &'a str>) -> Option<String> {
+    let migrations =
+        files.filter(|file| file.starts_with(MIGRATIONS) && has_extension(file, "sql"));
+    migrations.max().map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +384,7 @@ mod tests {
         let repository = Repository::open().unwrap();
         let fidelity = SOAKS.iter().find(|soak| soak.name == "fidelity").unwrap();
         assert_eq!(
-            written(&fidelity.command(&repository, fidelity.cases, None)),
+            command_line(&fidelity.command(&repository, fidelity.cases, None)),
             "ATLATL_SOAK_CASES=100000 cargo nextest run --locked --cargo-profile bench \
              --profile soak --all-features --success-output immediate --color never \
              --package lro-core --filterset 'test(/^fidelity::prop_/)'"
@@ -331,5 +396,15 @@ mod tests {
         for soak in SOAKS {
             assert_eq!(SOAKS.iter().filter(|other| other.name == soak.name).count(), 1);
         }
+    }
+
+    #[test]
+    fn the_newest_migration_is_the_last_of_the_migrations() {
+        let files = ["0001-a.sql", "0010-c.sql", "0002-b.sql", "readme.md"];
+        let files = files.map(|name| format!("{MIGRATIONS}{name}"));
+        let others = ["Cargo.toml", "crates/z.sql"];
+        let all = files.iter().map(String::as_str).chain(others);
+        assert_eq!(newest_migration(all), Some(format!("{MIGRATIONS}0010-c.sql")));
+        assert_eq!(newest_migration(others.into_iter()), None);
     }
 }

@@ -2,10 +2,8 @@
 
 mod arrows;
 mod dependencies;
-mod links;
+mod documents;
 mod source_files;
-mod threats;
-mod walkthroughs;
 
 use anyhow::Result;
 
@@ -22,10 +20,10 @@ pub(crate) fn run(repository: &Repository, args: &TestsArgs) -> Result<bool> {
         ("dependencies have reasons", dependencies::check(repository)),
         ("exceptions from advisories end", dependencies::check_advisories(repository)),
         ("hygiene", source_files::check_hygiene(repository, &files)),
-        ("threats have tests", threats::check(repository, args)),
-        ("walkthroughs follow the code", walkthroughs::check(repository)),
-        ("links resolve", links::check(repository, &files)),
-        ("pages are in the book", links::check_book(repository, &files)),
+        ("threats have tests", documents::check_threats(repository, args)),
+        ("walkthroughs follow the code", documents::check_walkthroughs(repository)),
+        ("links resolve", documents::check_links(repository, &files)),
+        ("pages are in the book", documents::check_book(repository, &files)),
     ];
     let mut passed = true;
     for (what, result) in results {

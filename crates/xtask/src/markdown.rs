@@ -1,8 +1,12 @@
-//! The parts of a Markdown document that checks read: fenced blocks, table rows, links, headings.
+//! Markdown documents: the fenced blocks, table rows, links and headings that checks read, and parts
+//! that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`.
 
-pub mod generated;
+use std::fs;
 
+use anyhow::{Result, bail};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+use super::repository::Repository;
 
 /// A fenced code block.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,6 +100,33 @@ pub(crate) fn code_spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
+const END_MARK: &str = "<!-- end -->";
+
+/// Puts `body` into the part called `name` of `document`.
+pub fn write_generated(
+    repository: &Repository,
+    document: &str,
+    name: &str,
+    body: &str,
+) -> Result<()> {
+    let Some(text) = replace_generated(&repository.read(document)?, name, body) else {
+        bail!("{document} has no part `{}` … `{END_MARK}`", begin_mark(name));
+    };
+    Ok(fs::write(repository.path(document), text)?)
+}
+
+fn begin_mark(name: &str) -> String {
+    format!("<!-- generated: {name} -->")
+}
+
+/// The document with the part replaced; `None` when it has no such part.
+pub(crate) fn replace_generated(document: &str, name: &str, body: &str) -> Option<String> {
+    let begin = begin_mark(name);
+    let (before, rest) = document.split_once(&begin)?;
+    let (_, after) = rest.split_once(END_MARK)?;
+    Some(format!("{before}{begin}\n{}\n{END_MARK}{after}", body.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +174,20 @@ mod tests {
     #[test]
     fn spans_are_the_text_between_backticks() {
         assert_eq!(code_spans("see `a::b` and `c`"), ["a::b", "c"]);
+    }
+
+    #[test]
+    fn only_the_named_part_changes() {
+        let document = "a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n\
+                        <!-- generated: y -->\nkept\n<!-- end -->\n";
+        let replaced = replace_generated(document, "x", "new\n").unwrap();
+        assert_eq!(replaced, document.replace("old", "new"));
+        assert_eq!(replace_generated(&replaced, "x", "new").unwrap(), replaced);
+    }
+
+    #[test]
+    fn a_missing_part_is_not_invented() {
+        assert_eq!(replace_generated("a\n", "x", "new"), None);
+        assert_eq!(replace_generated("<!-- generated: x -->\nnever closed", "x", "new"), None);
     }
 }

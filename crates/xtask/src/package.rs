@@ -3,11 +3,8 @@
 //! Each is packed by the tool of those who install it: the wheel by maturin, npm packages by npm,
 //! the bundle by mcpb. They are looked for on the path; `.ci/packages` installs them.
 
-mod archive;
-mod bundle;
-mod npm;
+mod formats;
 mod release;
-mod wheel;
 
 use std::fs;
 use std::path::Path;
@@ -27,10 +24,10 @@ pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {
     let stage = tempfile::tempdir()?;
     let release = Release::new(repository, args, stage.path())?;
     for (name, make) in [
-        ("archive", archive::make as Make),
-        ("wheel", wheel::make),
-        ("npm packages", npm::make),
-        ("bundle", bundle::make),
+        ("archive", formats::make_archive as Make),
+        ("wheel", formats::make_wheel),
+        ("npm packages", formats::make_npm_packages),
+        ("bundle", formats::make_bundle),
         ("server.json", registry_entry),
     ] {
         let stage = stage.path().join(name);

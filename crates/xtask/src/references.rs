@@ -1,10 +1,7 @@
 //! `cargo xtask references`: documents, and parts of documents, made from the program and its code.
 
-mod environment;
-mod errors;
-mod events;
 mod program;
-mod shipped;
+mod source_code;
 
 use std::fs;
 
@@ -33,16 +30,19 @@ const REFERENCES: &[Reference] = &[
         path: "docs/reference/configuration.md",
         generate: |_, atlatl| atlatl.stdout(&["config", "reference"]).map(|text| whole(&text)),
     },
-    Reference { path: environment::PATH, generate: environment::reference },
+    Reference { path: source_code::ENVIRONMENT_PAGE, generate: source_code::environment_reference },
     Reference {
         path: "docs/reference/tools.md",
         generate: |_, atlatl| program::tools(atlatl).map(|text| whole(&text)),
     },
     Reference {
         path: "docs/reference/events.md",
-        generate: |repository, _| events::reference(repository).map(|text| whole(&text)),
+        generate: |repository, _| source_code::event_reference(repository).map(|text| whole(&text)),
     },
-    Reference { path: errors::PATH, generate: |repository, _| errors::reference(repository) },
+    Reference {
+        path: source_code::ERRORS_PAGE,
+        generate: |repository, _| source_code::error_reference(repository),
+    },
     Reference {
         path: "docs/reference/conformance.md",
         generate: |repository, _| {

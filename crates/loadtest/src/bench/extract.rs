@@ -1,7 +1,5 @@
 //! The tables of `bench extract`.
 
-mod goals;
-
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
@@ -9,11 +7,11 @@ use serde_json::Value;
 
 /// The parts of docs/performance.md that this benchmark writes, with their tables.
 pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
-    let rows = |name: &str| Row::all(&results[name]).with_context(|| name.to_owned());
+    let rows = |name: &str| Row::parse_all(&results[name]).with_context(|| name.to_owned());
     let (recipes, filters, searches) = (rows("recipes")?, rows("filters")?, rows("searches")?);
     let overhead = results["overhead"].as_array().context("overhead")?;
     let peers = peers(results).context("peers")?;
-    let goals = goals::table(&recipes, &filters, &searches, overhead);
+    let goals = goals(&recipes, &filters, &searches, overhead);
     Ok(vec![
         ("extract goals", format!("{goals}\n\n{peers}")),
         ("extract recipes", RECIPES.write("recipe", &recipes)),
@@ -24,16 +22,16 @@ pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// One question with what every engine took for it.
+/// One question with the time of every engine.
 struct Row {
     question: String,
-    engines: Vec<Measured>,
-    /// The engines disagree.
+    engines: Vec<Measurement>,
+    /// How the engines disagree.
     error: Option<String>,
 }
 
 /// An engine's best time for a question.
-struct Measured {
+struct Measurement {
     engine: String,
     answers: Option<u64>,
     wall: f64,
@@ -44,23 +42,23 @@ struct Measured {
 }
 
 impl Row {
-    fn all(rows: &Value) -> Option<Vec<Self>> {
-        rows.as_array()?.iter().map(Self::read).collect()
+    fn parse_all(rows: &Value) -> Option<Vec<Self>> {
+        rows.as_array()?.iter().map(Self::parse).collect()
     }
 
-    fn read(row: &Value) -> Option<Self> {
+    fn parse(row: &Value) -> Option<Self> {
         Some(Self {
             question: row["question"].as_str()?.to_owned(),
             engines: row["engines"]
                 .as_array()?
                 .iter()
-                .map(Measured::read)
+                .map(Measurement::parse)
                 .collect::<Option<_>>()?,
             error: row["error"].as_str().map(str::to_owned),
         })
     }
 
-    fn engine(&self, name: &str) -> Option<&Measured> {
+    fn engine(&self, name: &str) -> Option<&Measurement> {
         self.engines.iter().find(|measured| measured.engine == name)
     }
 
@@ -87,8 +85,8 @@ impl Row {
     }
 }
 
-impl Measured {
-    fn read(engine: &Value) -> Option<Self> {
+impl Measurement {
+    fn parse(engine: &Value) -> Option<Self> {
         let best = |name: &str| -> Option<f64> {
             let runs = engine[name].as_array()?.iter().filter_map(Value::as_f64);
             Some(runs.fold(f64::INFINITY, f64::min))
@@ -104,7 +102,7 @@ impl Measured {
         })
     }
 
-    fn shown(&self, unit: Unit) -> String {
+    fn render(&self, unit: Unit) -> String {
         match (unit, &self.error) {
             (_, Some(error)) => format!("error: {}", error.replace(['|', '\n'], " ")),
             (_, None) if self.runs == 0 => "–".to_owned(),
@@ -116,7 +114,7 @@ impl Measured {
     }
 }
 
-/// How small the times are.
+/// The unit of the times.
 #[derive(Clone, Copy)]
 enum Unit {
     Seconds,
@@ -200,8 +198,8 @@ impl Layout {
         };
         let mut line = format!("| {question} | {} |", row.answers());
         for (engine, _) in self.engines {
-            let shown = row.engine(engine).map(|measured| measured.shown(self.unit));
-            let _ = write!(line, " {} |", shown.unwrap_or_else(|| "missing".to_owned()));
+            let cell = row.engine(engine).map(|measured| measured.render(self.unit));
+            let _ = write!(line, " {} |", cell.unwrap_or_else(|| "missing".to_owned()));
         }
         for (_, engine, other) in self.ratios {
             let _ = write!(line, " {} |", times(row.ratio(engine, other)));
@@ -281,6 +279,97 @@ fn peers(results: &Value) -> Option<String> {
     Some(format!("200 000 memories, {:.0} MB. Peers: {each}.{load}", bytes / 1e6))
 }
 
+/// A bound of a figure.
+enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+fn goals(recipes: &[Row], filters: &[Row], searches: &[Row], overhead: &[Value]) -> String {
+    let worst = |rows: &[Row], engine: &str, other: &str| -> Option<f64> {
+        let ratios: Option<Vec<f64>> = rows.iter().map(|row| row.ratio(engine, other)).collect();
+        ratios?.into_iter().reduce(f64::max)
+    };
+    let medians = overhead.iter().filter_map(|row| row["p50_milliseconds"].as_f64());
+    let agree = |rows: &[Row]| rows.iter().all(|row| row.error.is_none());
+    let rows = [
+        (
+            "recipes: times faster than jq, geometric mean, at least 15",
+            mean(recipes, "jq", "recipe"),
+            Goal::AtLeast(15.0),
+            agree(recipes),
+        ),
+        (
+            "recipes: the slowest beside DataFusion, at most 1",
+            worst(recipes, "recipe", "DataFusion"),
+            Goal::AtMost(1.0),
+            agree(recipes),
+        ),
+        (
+            "filters for each record: times faster than jq, geometric mean, at least 1.8",
+            mean(filters, "jq", "worker"),
+            Goal::AtLeast(1.8),
+            agree(filters),
+        ),
+        (
+            "SQL: times bare rusqlite, loading included, geometric mean, at most 1.2",
+            mean(recipes, "sql", "rusqlite"),
+            Goal::AtMost(1.2),
+            agree(recipes),
+        ),
+        (
+            "SQL: times DuckDB, loading included, geometric mean, at most 1",
+            mean(recipes, "sql", "DuckDB"),
+            Goal::AtMost(1.0),
+            agree(recipes),
+        ),
+        (
+            "SQL: times DataFusion, loading included, geometric mean, at most 1",
+            mean(recipes, "sql", "DataFusion"),
+            Goal::AtMost(1.0),
+            agree(recipes),
+        ),
+        (
+            "search: times rg, the worst pattern, at most 1.3",
+            worst(searches, "search", "rg"),
+            Goal::AtMost(1.3),
+            agree(searches),
+        ),
+        (
+            "worker: milliseconds for a trivial question, p50, at most 3",
+            medians.reduce(f64::max),
+            Goal::AtMost(3.0),
+            true,
+        ),
+    ];
+    let mut table = String::from("| goal | measured | verdict |\n|---|--:|---|");
+    for (goal, figure, bound, agree) in rows {
+        let cell = figure.map_or_else(|| "–".to_owned(), Goal::render);
+        let verdict = match figure {
+            None => "not measured",
+            Some(_) if !agree => "missed: answers differ",
+            Some(figure) if bound.is_reached(figure) => "reached",
+            Some(_) => "missed",
+        };
+        // Writing to a String cannot fail.
+        let _ = write!(table, "\n| {goal} | {cell} | {verdict} |");
+    }
+    table
+}
+
+impl Goal {
+    fn is_reached(&self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => figure >= *least,
+            Self::AtMost(most) => figure <= *most,
+        }
+    }
+
+    fn render(figure: f64) -> String {
+        if figure >= 10.0 { format!("{figure:.1}") } else { format!("{figure:.2}") }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -299,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_becomes_tables_with_verdicts_and_missing_peers_are_shown() {
+    fn a_run_becomes_tables_with_verdicts_and_missing_peers_are_listed() {
         let engines = [("recipe", 7, 0.1), ("sql", 7, 0.9), ("jq", 7, 2.0), ("rusqlite", 7, 1.0)];
         let mut differs = row("`a|b`", &[("worker", 1, 1.0), ("jq", 2, 1.5)]);
         differs["error"] = json!("they differ");

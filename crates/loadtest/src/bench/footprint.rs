@@ -1,7 +1,7 @@
-//! `bench footprint`: what the released program takes of disk, processor time and memory.
+//! `bench footprint`: disk space, processor time and memory of the released program.
 //!
-//! The program is built as for the packages, static and stripped, because the allocator and the
-//! pages of the program are part of what is measured. MB are 10^6 bytes.
+//! The program is built as for the packages, static and stripped, because its allocator and its pages
+//! are part of the figures. MB are 10^6 bytes.
 
 mod process;
 
@@ -37,21 +37,21 @@ const RUN_TIMEOUT: Duration = Duration::from_mins(10);
 struct Row {
     what: String,
     unit: &'static str,
-    /// Nothing if the run failed.
+    /// `None` if the run failed.
     value: Option<f64>,
     goal: f64,
     note: String,
 }
 
-/// Where a built program runs: directories of its own, and nothing of the machine's environment.
+/// Temporary directories and an empty environment for the program.
 #[derive(Debug)]
-struct Site {
+struct Sandbox {
     directory: TempDir,
     program: PathBuf,
     server: PathBuf,
 }
 
-impl Site {
+impl Sandbox {
     fn new(program: PathBuf, server: PathBuf) -> Result<Self> {
         let directory = TempDir::new()?;
         for name in ["work", "tmp", "home"] {
@@ -92,34 +92,34 @@ impl Site {
 }
 
 /// Measures the rows of one kind.
-type Measurement = fn(&Site) -> Result<Vec<Row>>;
+type Measurement = fn(&Sandbox) -> Result<Vec<Row>>;
 
-/// Builds the program, unless `built` has it, and measures it.
+/// Measures the program in `bin_dir`, or builds one.
 pub(super) fn measure(
     repository: &Repository,
-    built: Option<&Path>,
+    bin_dir: Option<&Path>,
     cache: &Path,
 ) -> Result<Value> {
-    let program = match built {
+    let program = match bin_dir {
         Some(directory) => directory.join("atlatl"),
         None => build(repository, cache)?,
     };
     let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
-    let site = Site::new(program, fixture_server(repository)?)?;
+    let sandbox = Sandbox::new(program, fixture_server(repository)?)?;
     let rows: [(&str, Measurement); 7] = [
         ("binary", binary),
         ("CPU of a small offload", small_offload),
         ("tools/list", listing),
         ("ten large results", large_results),
         ("twelve proxies", proxies),
-        ("offload of 1 GiB", offloaded),
-        ("search in one line", searched),
+        ("offload of 1 GiB", offload_memory),
+        ("search in one line", search_memory),
     ];
     let mut all = Vec::new();
     for (name, measure) in rows {
         output::progress(format_args!("bench footprint: {name}"));
-        all.extend(measure(&site).with_context(|| name.to_owned())?);
-        site.clear()?;
+        all.extend(measure(&sandbox).with_context(|| name.to_owned())?);
+        sandbox.clear()?;
     }
     Ok(json!({"rows": all}))
 }
@@ -147,17 +147,17 @@ fn fixture_server(repository: &Repository) -> Result<PathBuf> {
     Ok(Path::new(target).join("debug/fixture-server"))
 }
 
-fn binary(site: &Site) -> Result<Vec<Row>> {
-    let bytes = fs::metadata(&site.program)?.len();
+fn binary(sandbox: &Sandbox) -> Result<Vec<Row>> {
+    let bytes = fs::metadata(&sandbox.program)?.len();
     Ok(vec![row("size of the program", "MB", megabytes(bytes), 28.0, "static, stripped")])
 }
 
-fn small_offload(site: &Site) -> Result<Vec<Row>> {
-    let input = site.path("work/small.txt");
+fn small_offload(sandbox: &Sandbox) -> Result<Vec<Row>> {
+    let input = sandbox.path("work/small.txt");
     fs::write(&input, SMALL_RESULT)?;
     let mut times = Vec::new();
     for _ in 0..SMALL_RUNS {
-        times.push(cpu_milliseconds(site, &input)?);
+        times.push(cpu_milliseconds(sandbox, &input)?);
     }
     times.sort_by(f64::total_cmp);
     let note = format!("user and system, median of {SMALL_RUNS}");
@@ -165,12 +165,12 @@ fn small_offload(site: &Site) -> Result<Vec<Row>> {
 }
 
 /// User and system time of one run. The shell reads them from the kernel's accounting.
-fn cpu_milliseconds(site: &Site, input: &Path) -> Result<f64> {
+fn cpu_milliseconds(sandbox: &Sandbox, input: &Path) -> Result<f64> {
     let script = r#"TIMEFORMAT="%3U %3S"; time "$0" offload <"$1" >/dev/null 2>/dev/null"#;
-    let output = site
+    let output = sandbox
         .command(Path::new("bash"))
         .args(["-c", script])
-        .args([&site.program, input])
+        .args([&sandbox.program, input])
         .stdin(Stdio::null())
         .output()?;
     ensure!(output.status.success(), "offload failed: {}", output.status);
@@ -179,8 +179,8 @@ fn cpu_milliseconds(site: &Site, input: &Path) -> Result<f64> {
     Ok(seconds.with_context(|| text.clone())? * 1000.0)
 }
 
-fn listing(site: &Site) -> Result<Vec<Row>> {
-    let mut proxy = site.proxy()?;
+fn listing(sandbox: &Sandbox) -> Result<Vec<Row>> {
+    let mut proxy = sandbox.proxy()?;
     let (before, _) = proxy.settled_rss()?;
     proxy.request("tools/list", &json!({}))?;
     let (after, seconds) = proxy.settled_rss()?;
@@ -193,8 +193,8 @@ fn listing(site: &Site) -> Result<Vec<Row>> {
     Ok(vec![row("added to a proxy by `tools/list`", "MB", added, 3.0, &note)])
 }
 
-fn large_results(site: &Site) -> Result<Vec<Row>> {
-    let mut proxy = site.proxy()?;
+fn large_results(sandbox: &Sandbox) -> Result<Vec<Row>> {
+    let mut proxy = sandbox.proxy()?;
     proxy.request("tools/list", &json!({}))?;
     for _ in 0..LARGE_RESULTS {
         large_result(&mut proxy)?;
@@ -209,7 +209,7 @@ fn large_results(site: &Site) -> Result<Vec<Row>> {
     Ok(vec![row(&what, "MB", megabytes(resident), 30.0, &note)])
 }
 
-/// Lets the proxy store a large result.
+/// Makes the proxy store a large result.
 fn large_result(proxy: &mut Client) -> Result<()> {
     let params = json!({"name": "big", "arguments": {"bytes": LARGE_RESULT_BYTES}});
     let result = proxy.request("tools/call", &params)?;
@@ -217,10 +217,10 @@ fn large_result(proxy: &mut Client) -> Result<()> {
     Ok(())
 }
 
-fn proxies(site: &Site) -> Result<Vec<Row>> {
+fn proxies(sandbox: &Sandbox) -> Result<Vec<Row>> {
     let mut proxies = Vec::new();
     for _ in 0..PROXIES {
-        proxies.push(site.proxy()?);
+        proxies.push(sandbox.proxy()?);
     }
     let sum = |proxies: &[Client]| proxies.iter().map(Client::pss).sum::<Result<u64>>();
     let before = sum(&proxies)?;
@@ -237,12 +237,12 @@ fn proxies(site: &Site) -> Result<Vec<Row>> {
     Ok(vec![row(&what, "MB", megabytes(after), 120.0, &note)])
 }
 
-fn offloaded(site: &Site) -> Result<Vec<Row>> {
-    let input = site.path("work/large.txt");
+fn offload_memory(sandbox: &Sandbox) -> Result<Vec<Row>> {
+    let input = sandbox.path("work/large.txt");
     lines(&input, OFFLOADED_BYTES)?;
     let mut rows = Vec::new();
     for from in ["a file", "a pipe"] {
-        let mut command = site.command(&site.program);
+        let mut command = sandbox.command(&sandbox.program);
         command.arg("offload");
         let piped = from == "a pipe";
         if !piped {
@@ -256,21 +256,21 @@ fn offloaded(site: &Site) -> Result<Vec<Row>> {
         let what = format!("peak memory of `offload` of 1 GiB from {from}");
         let value = run.error.is_none().then_some(megabytes(run.peak));
         rows.push(Row { what, unit: "MB", value, goal: 192.0, note });
-        site.clear()?;
+        sandbox.clear()?;
     }
     fs::remove_file(&input)?;
     Ok(rows)
 }
 
-fn searched(site: &Site) -> Result<Vec<Row>> {
-    let input = site.path("work/line.txt");
+fn search_memory(sandbox: &Sandbox) -> Result<Vec<Row>> {
+    let input = sandbox.path("work/line.txt");
     let mut file = BufWriter::with_capacity(1 << 20, File::create(&input)?);
     for _ in 0..LINE_BYTES / 10 {
         file.write_all(b"word word ")?;
     }
     file.write_all(b"needle\n")?;
     file.into_inner()?;
-    let stored = site.command(&site.program).arg("offload").arg(&input).output()?;
+    let stored = sandbox.command(&sandbox.program).arg("offload").arg(&input).output()?;
     fs::remove_file(&input)?;
     let what = "added to a proxy by `search_large_output` in a line of 400 MB".to_owned();
     let failed =
@@ -279,7 +279,7 @@ fn searched(site: &Site) -> Result<Vec<Row>> {
     let Some(reference) = find_reference(&descriptor) else {
         return Ok(vec![failed(format!("not stored: {}", stored.status))]);
     };
-    let mut proxy = site.proxy()?;
+    let mut proxy = sandbox.proxy()?;
     proxy.request("tools/list", &json!({}))?;
     let (before, _) = proxy.settled_rss()?;
     let arguments = json!({"ref": reference, "pattern": "needle"});
@@ -296,13 +296,13 @@ fn searched(site: &Site) -> Result<Vec<Row>> {
     }])
 }
 
-/// The reference in what `offload` printed.
+/// The reference in the output of `offload`.
 fn find_reference(descriptor: &Value) -> Option<&str> {
-    let places = ["/lro/ref", "/structuredContent/lro/ref", "/ref"];
-    places.iter().find_map(|place| descriptor.pointer(place)?.as_str())
+    let pointers = ["/lro/ref", "/structuredContent/lro/ref", "/ref"];
+    pointers.iter().find_map(|pointer| descriptor.pointer(pointer)?.as_str())
 }
 
-/// Writes lines of text, so many bytes.
+/// Writes `bytes` bytes of text lines.
 fn lines(path: &Path, bytes: u64) -> Result<()> {
     const LINE: &[u8] = b"All work and no play makes a long text out of a short sentence\n";
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_the_size_that_was_asked_for() {
+    fn lines_have_the_requested_size() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("lines");
         lines(&path, 1000).unwrap();

@@ -1,19 +1,21 @@
-//! Client: does one thing after another in the name of a tenant, and remembers what it was given.
+//! A load client: performs one action after another for a tenant, and remembers ids, cursors and
+//! links for later actions.
 
 use serde_json::{Value, json};
 
-use super::api_client::{ApiClient, Outcome, Said};
-use super::classify::Form;
+use super::api_client::{ApiClient, ExpectedBody, Outcome, Reply};
 use super::http_client::Request;
-use super::mix::{Action, Foreign, Random, choose};
-use super::tenant_state::{Crew, Kept, Tenants, Walk};
+use super::tenants::{PageRequest, StoredMemory, TenantState, Tenants};
+use super::workload::{Action, ForeignAccess, Random, choose_action};
 
-/// As many memories as make a result too large to be sent.
-const MANY: u64 = 120;
-/// How long a task is asked to be kept.
-const TASK_MS: u64 = 60_000;
+/// A listing of this many memories is offloaded.
+const OFFLOADED_LIST_LEN: u64 = 120;
+/// The lifetime that a task request asks for.
+const TASK_TTL_MS: u64 = 60_000;
+/// How many places the memories name, so that a search for a place finds a few.
+const BERTHS: usize = 200;
 
-/// What memories are about.
+/// Sentences that memories are made of.
 const SUBJECTS: [&str; 8] = [
     "The harbour crane is inspected before the spring tide.",
     "Releases leave on Thursdays unless a holiday moves them.",
@@ -24,41 +26,35 @@ const SUBJECTS: [&str; 8] = [
     "Customers in the islands are called before noon.",
     "The north pier is closed while the swallows nest.",
 ];
-/// How many places memories are about, each in a few of them.
-const BERTHS: usize = 200;
-/// What is asked for beside a place.
-const QUESTIONS: [&str; 6] =
+/// Searches that find many memories.
+const BROAD_QUERIES: [&str; 6] =
     ["harbour crane", "release Thursday", "ferry", "second signature", "old lamp", "north pier"];
 
-/// One client.
+/// A load client.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
-    fleet: &'a Tenants,
-    /// Whose it is, among the fleet's.
-    index: usize,
+    tenants: &'a Tenants,
     number: usize,
     serial: u64,
     random: Random,
-    pub(super) asker: ApiClient<'a>,
+    pub(super) api: ApiClient<'a>,
 }
 
 impl<'a> Client<'a> {
-    /// Client `number`, of the tenant whose turn it is.
-    pub(super) fn new(fleet: &'a Tenants, number: usize, port: u16) -> Self {
-        let index = number % fleet.crews.len();
+    /// Client `number`; clients take the tenants in turn.
+    pub(super) fn new(tenants: &'a Tenants, number: usize, port: u16) -> Self {
         Self {
-            fleet,
-            index,
+            tenants,
             number,
             serial: 0,
             random: Random::new(number as u64),
-            asker: ApiClient::new(&fleet.crews[index].tenant, port),
+            api: ApiClient::new(&tenants.for_client(number).tenant, port),
         }
     }
 
-    /// Does one thing. What needs something that there is not yet is a write instead.
+    /// Performs one action. If its object does not exist yet, writes a memory instead.
     pub(super) fn step(&mut self) {
-        let done = match choose(self.random.draw()) {
+        let done = match choose_action(self.random.next_u64()) {
             Action::Capture => None,
             Action::CaptureByTool => {
                 self.capture_by_tool();
@@ -67,17 +63,17 @@ impl<'a> Client<'a> {
             Action::Read => self.read(),
             Action::Remove => self.remove(),
             Action::Recall => {
-                let query = self.question();
-                self.walk("recall_memories", &json!({"query": query, "limit": 5}));
+                let query = self.random_query();
+                self.list_page("recall_memories", &json!({"query": query, "limit": 5}));
                 Some(())
             }
             Action::List => {
-                self.walk("list_memories", &json!({"limit": 5}));
+                self.list_page("list_memories", &json!({"limit": 5}));
                 Some(())
             }
             Action::NextPage => self.next_page(),
-            Action::Whole => {
-                self.whole();
+            Action::ListOffloaded => {
+                self.list_offloaded();
                 Some(())
             }
             Action::Extract => self.extract(),
@@ -87,21 +83,21 @@ impl<'a> Client<'a> {
                 Some(())
             }
             Action::TaskResult => self.task_result(),
-            Action::Foreign(what) => self.foreign(what),
+            Action::Foreign(what) => self.access_foreign(what),
         };
         if done.is_none() {
             self.capture();
         }
     }
 
-    fn crew(&self) -> &'a Crew {
-        &self.fleet.crews[self.index]
+    fn state(&self) -> &'a TenantState {
+        self.tenants.for_client(self.number)
     }
 
-    /// A memory that no other client writes, long enough for a hundred of them to be stored.
-    fn memory(&mut self) -> (String, Value) {
+    /// A memory that no other client writes, long enough that a listing of a hundred is offloaded.
+    fn new_memory(&mut self) -> (String, Value) {
         self.serial += 1;
-        let tenant = self.asker.tenant;
+        let tenant = self.api.tenant;
         let (canary, number, serial) = (&tenant.canary, self.number, self.serial);
         let berth = self.random.below(BERTHS);
         let subjects: Vec<&str> =
@@ -117,256 +113,260 @@ impl<'a> Client<'a> {
         (content, body)
     }
 
-    /// Mostly for a few memories, now and then for half of them.
-    fn question(&mut self) -> String {
+    /// Finds a few memories, one time in eight half of them.
+    fn random_query(&mut self) -> String {
         match self.random.below(8) {
-            0 => QUESTIONS[self.random.below(QUESTIONS.len())].to_owned(),
+            0 => BROAD_QUERIES[self.random.below(BROAD_QUERIES.len())].to_owned(),
             _ => format!("berth{}", self.random.below(BERTHS)),
         }
     }
 
-    /// Keeps a memory.
+    /// Writes a memory by the HTTP API.
     pub(super) fn capture(&mut self) {
-        let (content, body) = self.memory();
+        let (content, body) = self.new_memory();
         let request = Request::post("/v1/memories", body.to_string());
-        let outcome = self.asker.ask("POST /v1/memories", request, Form::Json);
-        self.wrote("POST /v1/memories", outcome, content, |memory| memory);
+        let reply = self.api.send("POST /v1/memories", request, ExpectedBody::Json);
+        self.record_write("POST /v1/memories", reply, content, |memory| memory);
     }
 
     fn capture_by_tool(&mut self) {
-        let (content, body) = self.memory();
-        let outcome = self.asker.tool("capture_memory", &body);
-        self.wrote(
-            "capture_memory",
-            outcome,
-            content,
-            |result| &result["structuredContent"]["memory"],
-        );
+        let (content, body) = self.new_memory();
+        let reply = self.api.call_tool("capture_memory", &body);
+        self.record_write("capture_memory", reply, content, |result| {
+            &result["structuredContent"]["memory"]
+        });
     }
 
-    /// Notes what became of a write. Only what names an id and says what was sent is acknowledged.
-    fn wrote(
+    /// Records a write in the ledger if the response has an id and the content that was sent.
+    fn record_write(
         &mut self,
         what: &str,
-        outcome: Outcome,
+        reply: Reply,
         content: String,
         memory: fn(&Value) -> &Value,
     ) {
-        if matches!(outcome.said, Said::Unsure) {
-            self.crew().held().unsure += 1;
+        if matches!(reply.outcome, Outcome::Unknown) {
+            self.state().lock().unknown_outcomes += 1;
         }
-        let shown = outcome.shown.clone();
-        let Some(value) = self.asker.own(what, outcome) else { return };
+        let excerpt = reply.excerpt.clone();
+        let Some(value) = self.api.expect_success(what, reply) else { return };
         let memory = memory(&value);
         match memory["id"].as_str() {
             Some(id) if memory["content"] == *content => {
-                self.crew().held().ledger.push(Kept { id: id.to_owned(), content });
+                self.state().lock().ledger.push(StoredMemory { id: id.to_owned(), content });
             }
-            _ => self.asker.tally.error(what, "another memory came back", shown),
+            _ => self.api.counters.record_error(what, "another memory came back", excerpt),
         }
     }
 
     fn read(&mut self) -> Option<()> {
-        let kept = self.crew().held().kept(&mut self.random)?;
+        let stored = self.state().lock().random_memory(&mut self.random)?;
         let what = "GET /v1/memories/{id}";
-        let request = Request::get(format!("/v1/memories/{}", kept.id));
-        let outcome = self.asker.ask(what, request, Form::Json);
-        if matches!(outcome.said, Said::Denied(_)) && !self.crew().held().has(&kept.id) {
-            // Another client has removed it meanwhile.
+        let request = Request::get(format!("/v1/memories/{}", stored.id));
+        let reply = self.api.send(what, request, ExpectedBody::Json);
+        if matches!(reply.outcome, Outcome::Denied(_)) && !self.state().lock().contains(&stored.id)
+        {
+            // Another client removed it in the meantime.
             return Some(());
         }
-        let shown = outcome.shown.clone();
-        if let Some(memory) = self.asker.own(what, outcome)
-            && (memory["id"] != *kept.id || memory["content"] != *kept.content)
+        let excerpt = reply.excerpt.clone();
+        if let Some(memory) = self.api.expect_success(what, reply)
+            && (memory["id"] != *stored.id || memory["content"] != *stored.content)
         {
-            self.asker.tally.error(what, "another memory came back", shown);
+            self.api.counters.record_error(what, "another memory came back", excerpt);
         }
         Some(())
     }
 
-    /// Removes a memory, which from then on nobody else asks for.
+    /// Removes a memory; from now on no other client requests it.
     fn remove(&mut self) -> Option<()> {
-        let kept = self.crew().held().take(&mut self.random)?;
+        let stored = self.state().lock().take_for_removal(&mut self.random)?;
         let what = "DELETE /v1/memories/{id}";
-        let request = Request::delete(format!("/v1/memories/{}", kept.id));
-        let outcome = self.asker.ask(what, request, Form::Bytes);
-        match outcome.said {
-            Said::Given(_) => {
-                self.look_for(&kept);
-                self.crew().held().removed.push(kept.id);
+        let request = Request::delete(format!("/v1/memories/{}", stored.id));
+        let reply = self.api.send(what, request, ExpectedBody::Bytes);
+        match reply.outcome {
+            Outcome::Success(_) => {
+                self.verify_removed(&stored);
+                self.state().lock().removed.push(stored.id);
             }
-            Said::NotNow => self.crew().held().ledger.push(kept),
-            Said::Unsure => self.crew().held().unsure += 1,
-            Said::Denied(_) | Said::Wrong(_) => {}
+            Outcome::Unavailable => self.state().lock().ledger.push(stored),
+            Outcome::Unknown => self.state().lock().unknown_outcomes += 1,
+            Outcome::Denied(_) | Outcome::Invalid(_) => {}
         }
-        // That it was not there is an error: it was acknowledged, and nobody else removes it.
-        self.asker.own(what, outcome);
+        // A denial is an error: the memory was acknowledged, and no other client removes it.
+        self.api.expect_success(what, reply);
         Some(())
     }
 
-    /// Asks for a memory that was removed, of whichever server answers.
-    fn look_for(&mut self, removed: &Kept) {
+    /// Requests a removed memory, from any server.
+    fn verify_removed(&mut self, removed: &StoredMemory) {
         let what = "GET /v1/memories/{id} after DELETE";
         let request = Request::get(format!("/v1/memories/{}", removed.id));
-        let outcome = self.asker.ask(what, request, Form::Json);
-        self.asker.missing(what, outcome);
+        let reply = self.api.send(what, request, ExpectedBody::Json);
+        self.api.expect_denied(what, reply);
     }
 
-    /// Asks for a page, and keeps where it goes on.
-    fn walk(&mut self, tool: &'static str, arguments: &Value) {
-        let outcome = self.asker.tool(tool, arguments);
-        let Some(mut result) = self.asker.own(tool, outcome) else { return };
+    /// Requests a page, and remembers the request for the next one.
+    fn list_page(&mut self, tool: &'static str, arguments: &Value) {
+        let reply = self.api.call_tool(tool, arguments);
+        let Some(mut result) = self.api.expect_success(tool, reply) else { return };
         let cursor = result["structuredContent"]["next_cursor"].take();
         if cursor.is_string() {
             let mut arguments = arguments.clone();
             arguments["cursor"] = cursor;
-            self.crew().held().cursors.push(Walk { tool, arguments });
+            self.state().lock().cursors.push(PageRequest { tool, arguments });
         }
     }
 
     fn next_page(&mut self) -> Option<()> {
-        let Walk { tool, arguments } = self.crew().held().cursors.pick(&mut self.random)?;
-        self.walk(tool, &arguments);
+        let PageRequest { tool, arguments } = self.state().lock().cursors.pick(&mut self.random)?;
+        self.list_page(tool, &arguments);
         Some(())
     }
 
-    fn whole(&mut self) {
-        let outcome = self.asker.tool("list_memories", &json!({"limit": MANY, "detail": "full"}));
-        let Some(result) = self.asker.own("list_memories", outcome) else { return };
+    fn list_offloaded(&mut self) {
+        let reply = self
+            .api
+            .call_tool("list_memories", &json!({"limit": OFFLOADED_LIST_LEN, "detail": "full"}));
+        let Some(result) = self.api.expect_success("list_memories", reply) else { return };
         let descriptor = &result["structuredContent"];
         if descriptor["offloaded"] != true {
-            let here = descriptor["memories"].as_array().map_or(0, Vec::len) as u64;
-            if descriptor["count"].as_u64().is_some_and(|count| here < count) {
-                self.asker.tally.truncated += 1;
+            let received = descriptor["memories"].as_array().map_or(0, Vec::len) as u64;
+            if descriptor["count"].as_u64().is_some_and(|count| received < count) {
+                self.api.counters.truncated += 1;
             }
             return;
         }
-        self.asker.tally.stored += 1;
-        let mut held = self.crew().held();
+        self.api.counters.offloaded += 1;
+        let mut shared = self.state().lock();
         if let Some(reference) = descriptor["lro"]["ref"].as_str() {
-            held.references.push(reference.to_owned());
+            shared.references.push(reference.to_owned());
         }
-        if let Some(path) = descriptor["file_path"].as_str().and_then(path_of) {
-            held.links.push(path.to_owned());
+        if let Some(path) = descriptor["file_path"].as_str().and_then(link_path) {
+            shared.links.push(path.to_owned());
         }
     }
 
     fn extract(&mut self) -> Option<()> {
-        let reference = self.crew().held().references.pick(&mut self.random)?;
-        let question = match self.random.below(3) {
+        let reference = self.state().lock().references.pick(&mut self.random)?;
+        let arguments = match self.random.below(3) {
             0 => json!({"ref": reference, "sql": "SELECT count(*) AS n FROM results"}),
             1 => json!({"ref": reference, "recipe": 1}),
-            // The reference alone is answered with a fresh link.
+            // For the reference alone, the server returns a fresh link.
             _ => json!({"ref": reference}),
         };
-        let outcome = self.asker.tool("lro_extract", &question);
-        let result = self.asker.own("lro_extract", outcome);
+        let reply = self.api.call_tool("lro_extract", &arguments);
+        let result = self.api.expect_success("lro_extract", reply);
         let text = result.as_ref().and_then(|result| result["content"][0]["text"].as_str());
-        if let Some(path) = text.and_then(|text| path_of(text.lines().last()?)) {
-            self.crew().held().links.push(path.to_owned());
+        if let Some(path) = text.and_then(|text| link_path(text.lines().last()?)) {
+            self.state().lock().links.push(path.to_owned());
         }
         Some(())
     }
 
     fn fetch(&mut self) -> Option<()> {
-        let path = self.crew().held().links.pick(&mut self.random)?;
+        let path = self.state().lock().links.pick(&mut self.random)?;
         let what = "GET /v1/offloads/{id}/{link}";
         let mut request = Request::get(path);
         if self.random.below(2) == 0 {
             request = request.with("Range", "bytes=0-4095");
         }
-        let outcome = self.asker.ask(what, request, Form::Bytes);
-        self.asker.own(what, outcome);
+        let reply = self.api.send(what, request, ExpectedBody::Bytes);
+        self.api.expect_success(what, reply);
         Some(())
     }
 
     fn begin_task(&mut self) {
-        let query = self.question();
+        let query = self.random_query();
         let params = json!({
             "name": "recall_memories",
             "arguments": {"query": query, "limit": 5},
-            "task": {"ttl": TASK_MS},
+            "task": {"ttl": TASK_TTL_MS},
         });
-        let outcome = self.asker.message("tools/call", "recall_memories as a task", &params);
-        let result = self.asker.own("recall_memories as a task", outcome);
+        let reply = self.api.send_message("tools/call", "recall_memories as a task", &params);
+        let result = self.api.expect_success("recall_memories as a task", reply);
         if let Some(id) = result.as_ref().and_then(|result| result["task"]["taskId"].as_str()) {
-            self.crew().held().tasks.push(id.to_owned());
+            self.state().lock().tasks.push(id.to_owned());
         }
     }
 
     fn task_result(&mut self) -> Option<()> {
-        let id = self.crew().held().tasks.pick(&mut self.random)?;
-        let outcome = self.asker.message("tasks/result", "tasks/result", &json!({"taskId": id}));
-        self.asker.own("tasks/result", outcome);
+        let id = self.state().lock().tasks.pick(&mut self.random)?;
+        let reply = self.api.send_message("tasks/result", "tasks/result", &json!({"taskId": id}));
+        self.api.expect_success("tasks/result", reply);
         Some(())
     }
 
-    /// Brings something that was given to another tenant.
-    fn foreign(&mut self, what: Foreign) -> Option<()> {
-        let (own, other) = (self.crew(), self.fleet.other(self.index, &mut self.random));
+    /// Requests something of another tenant.
+    fn access_foreign(&mut self, what: ForeignAccess) -> Option<()> {
+        let (own, other) = (self.state(), self.tenants.other(self.number, &mut self.random));
         let random = &mut self.random;
-        let (what, outcome) = match what {
-            Foreign::Memory => {
-                let id = other.held().kept(random)?.id;
+        let (what, reply) = match what {
+            ForeignAccess::Memory => {
+                let id = other.lock().random_memory(random)?.id;
                 let request = Request::get(format!("/v1/memories/{id}"));
-                ("another's id", self.asker.ask("another's id", request, Form::Json))
+                ("another's id", self.api.send("another's id", request, ExpectedBody::Json))
             }
-            Foreign::MemoryByTool => {
-                let id = other.held().kept(random)?.id;
-                ("another's id by get_memory", self.asker.tool("get_memory", &json!({"id": id})))
+            ForeignAccess::MemoryByTool => {
+                let id = other.lock().random_memory(random)?.id;
+                ("another's id by get_memory", self.api.call_tool("get_memory", &json!({"id": id})))
             }
-            Foreign::Words => {
-                // There is an answer, in which nothing of the other's may stand.
+            ForeignAccess::Search => {
+                // The response must not contain the canary; every response is searched for it.
                 let body = json!({"query": other.tenant.canary, "limit": 5}).to_string();
                 let request = Request::post("/v1/search", body);
-                let outcome = self.asker.ask("POST /v1/search", request, Form::Json);
-                self.asker.tally.foreign_asked += 1;
-                self.asker.own("POST /v1/search", outcome);
+                let reply = self.api.send("POST /v1/search", request, ExpectedBody::Json);
+                self.api.counters.foreign_requests += 1;
+                self.api.expect_success("POST /v1/search", reply);
                 return Some(());
             }
-            Foreign::Cursor => {
-                let Walk { tool, arguments } = other.held().cursors.pick(random)?;
-                ("another's cursor", self.asker.tool(tool, &arguments))
+            ForeignAccess::Cursor => {
+                let PageRequest { tool, arguments } = other.lock().cursors.pick(random)?;
+                ("another's cursor", self.api.call_tool(tool, &arguments))
             }
-            Foreign::Reference => {
-                let reference = other.held().references.pick(random)?;
-                let question = json!({"ref": reference, "recipe": 1});
-                ("another's reference", self.asker.tool("lro_extract", &question))
+            ForeignAccess::Reference => {
+                let reference = other.lock().references.pick(random)?;
+                let arguments = json!({"ref": reference, "recipe": 1});
+                ("another's reference", self.api.call_tool("lro_extract", &arguments))
             }
-            Foreign::Offload => {
-                let path = other.held().links.pick(random)?;
+            ForeignAccess::Offload => {
+                let path = other.lock().links.pick(random)?;
                 let request = Request::get(path.rsplit_once('/')?.0);
-                ("another's result", self.asker.ask("another's result", request, Form::Bytes))
+                (
+                    "another's result",
+                    self.api.send("another's result", request, ExpectedBody::Bytes),
+                )
             }
-            Foreign::Link => {
-                // Whoever has a whole link may use it: that is what a link is for. So the name in it
-                // becomes one's own, which it was not signed for.
-                let own = own.held().links.pick(random)?;
-                let request = Request::get(renamed(&other.held().links.pick(random)?, &own)?);
-                ("another's link", self.asker.ask("another's link", request, Form::Bytes))
+            ForeignAccess::Link => {
+                // A complete link works for anyone. This one has the client's own tenant in it, for
+                // which it was not signed.
+                let own = own.lock().links.pick(random)?;
+                let request =
+                    Request::get(with_tenant_of(&other.lock().links.pick(random)?, &own)?);
+                ("another's link", self.api.send("another's link", request, ExpectedBody::Bytes))
             }
-            Foreign::Task => {
-                let id = other.held().tasks.pick(random)?;
+            ForeignAccess::Task => {
+                let id = other.lock().tasks.pick(random)?;
                 let params = json!({"taskId": id});
                 let what = "another's task";
-                (what, self.asker.message("tasks/result", what, &params))
+                (what, self.api.send_message("tasks/result", what, &params))
             }
         };
-        self.asker.foreign(what, outcome);
+        self.api.expect_foreign_denied(what, reply);
         Some(())
     }
 }
 
-/// The path of a link.
-fn path_of(link: &str) -> Option<&str> {
+/// The path of a link to an offloaded result.
+fn link_path(link: &str) -> Option<&str> {
     let (_, rest) = link.split_once("://")?;
     rest.find("/v1/offloads/").map(|at| &rest[at..])
 }
 
 /// The path of a link with the tenant of `own` in it: `…/{tenant}.{until}.{signature}`.
-fn renamed(link: &str, own: &str) -> Option<String> {
-    let (result, part) = link.rsplit_once('/')?;
-    let (_, signed) = part.split_once('.')?;
+fn with_tenant_of(link: &str, own: &str) -> Option<String> {
+    let (result, signature) = link.rsplit_once('/')?;
+    let (_, signed) = signature.split_once('.')?;
     let (tenant, _) = own.rsplit_once('/')?.1.split_once('.')?;
     Some(format!("{result}/{tenant}.{signed}"))
 }
@@ -378,14 +378,14 @@ mod tests {
     #[test]
     fn a_link_has_a_path_and_the_name_in_it_can_be_another() {
         let link = "http://127.0.0.1:1/v1/offloads/01A/YW5u.99.sig";
-        assert_eq!(path_of(link), Some("/v1/offloads/01A/YW5u.99.sig"));
-        assert_eq!(path_of("http://127.0.0.1:1/v1/memories"), None);
-        assert_eq!(path_of("lro:01A"), None);
-        let renamed = |link, own| renamed(link, own);
+        assert_eq!(link_path(link), Some("/v1/offloads/01A/YW5u.99.sig"));
+        assert_eq!(link_path("http://127.0.0.1:1/v1/memories"), None);
+        assert_eq!(link_path("lro:01A"), None);
+        let replaced = |link, own| with_tenant_of(link, own);
         assert_eq!(
-            renamed("/v1/offloads/01A/YW5u.99.sig", "/v1/offloads/01B/Ym9i.77.other").as_deref(),
+            replaced("/v1/offloads/01A/YW5u.99.sig", "/v1/offloads/01B/Ym9i.77.other").as_deref(),
             Some("/v1/offloads/01A/Ym9i.99.sig")
         );
-        assert_eq!(renamed("/v1/offloads/01A/odd", "/v1/offloads/01B/Ym9i.77.other"), None);
+        assert_eq!(replaced("/v1/offloads/01A/odd", "/v1/offloads/01B/Ym9i.77.other"), None);
     }
 }

@@ -1,105 +1,348 @@
-//! Overload: what clients that behave get of one server while others ask for too much of it, and how
-//! soon it is as before.
+//! Overload: the goodput of well-behaved clients of one server before, during and after abuse by
+//! other clients, and how soon the server recovers.
 
 mod abuse;
-mod meter;
-mod scenario;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
-
-use self::abuse::Abuse;
-use self::scenario::{Peak, Times, Trial};
-use super::state::State;
-use super::tenant_state::Tenants;
-use super::tenants;
 use xtask::output;
 
-/// Numbers of clients. The most of them are those who behave while others do not: as many as a cluster
-/// is tried with, and more than it takes to keep a server busy.
-const CROWDS: [usize; 4] = [8, 16, 32, MAX_CLIENTS];
-const MAX_CLIENTS: usize = 64;
-/// Every hazard, one after another.
-const HAZARDS: [Abuse; 4] =
-    [Abuse::TenTimes, Abuse::SlowReaders, Abuse::IdleConnections, Abuse::LargeBodies];
-/// At least so much of the goodput stays.
-const GOODPUT: f64 = 0.8;
-/// And so soon it is back.
-const RECOVERY_MS: u128 = 2000;
+use self::abuse::{Abuse, ResultCounts};
+use super::client::Client;
+use super::report::{Counters, InvalidResponse};
+use super::state::State;
+use super::tenants::{self, TenantState, Tenants};
+use super::workload::join_clients;
 
-/// What a run came to.
+/// Numbers of clients for which the peak goodput is measured.
+const CLIENT_COUNTS: [usize; 4] = [8, 16, 32, MAX_CLIENTS];
+/// Well-behaved clients during abuse: as many as load a cluster, more than keep one server busy.
+const MAX_CLIENTS: usize = 64;
+/// All kinds of abuse, one after another.
+const ABUSES: [Abuse; 4] =
+    [Abuse::TenfoldClients, Abuse::SlowReaders, Abuse::IdleConnections, Abuse::LargeBodies];
+/// The share of the goodput that must remain during abuse.
+const MIN_GOODPUT_SHARE: f64 = 0.8;
+/// How soon the server must have recovered after abuse.
+const MAX_RECOVERY_MS: u128 = 2000;
+/// The goodput has recovered when it reaches this share of what it was.
+const RECOVERED_SHARE: f64 = 0.8;
+
+/// Memories of each tenant before a measurement, so that those written during it change the cost of
+/// a response little.
+const MEMORIES_PER_TENANT: usize = 500;
+const FILL_CLIENTS_PER_TENANT: usize = 4;
+const FILL_TIMEOUT: Duration = Duration::from_mins(2);
+/// The number of the first client that fills; above those of all other clients.
+const FIRST_FILL_CLIENT: usize = 10_000;
+/// How long the clients take to start.
+const WARM_UP: Duration = Duration::from_secs(1);
+const BASELINE_DURATION: Duration = Duration::from_secs(4);
+/// How long the recovery is observed.
+const RECOVERY_DURATION: Duration = Duration::from_secs(5);
+
+/// The resolution of the goodput meter.
+const SLOT_DURATION: Duration = Duration::from_millis(50);
+/// A minute and a half.
+const METER_SLOTS: usize = 1800;
+/// Slots over which a rate is averaged to detect recovery.
+const WINDOW_SLOTS: usize = 10;
+
+/// The result of an overload run.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
-    /// Answers a second by number of clients, with nobody in the way.
+pub(super) struct OverloadReport {
+    /// The goodput without abuse.
     peaks: Vec<Peak>,
     trials: Vec<Trial>,
 }
 
-/// Measures the first server of a cluster.
-pub(super) fn run(state: &State, seconds: u64) -> Result<Report> {
-    let port = state.replicas.first().context("a server")?.port;
-    let fleet = Tenants::new(tenants::load(&state.dir)?.0);
-    let times = Times { before: Duration::from_secs(4), with: Duration::from_secs(seconds) };
-    output::progress("filling the memories");
-    scenario::fill(&fleet, port)?;
-    let mut peaks = Vec::new();
-    for clients in CROWDS {
-        output::progress(format_args!("{clients} clients, nobody in the way"));
-        peaks.push(scenario::peak(&fleet, port, clients, times.before)?);
-    }
-    let mut trials = Vec::new();
-    for hazard in HAZARDS {
-        output::progress(format_args!("{MAX_CLIENTS} clients and {hazard}"));
-        trials.push(scenario::run(&fleet, port, MAX_CLIENTS, hazard, times)?);
-    }
-    Ok(Report { peaks, trials })
+/// Good responses a second by number of clients.
+#[derive(Debug, Serialize)]
+struct Peak {
+    clients: usize,
+    goodput: f64,
 }
 
-impl Report {
-    /// Everything that must not be.
+/// The effect of one kind of abuse.
+#[derive(Debug, Serialize)]
+struct Trial {
+    #[serde(rename = "hazard")]
+    abuse: Abuse,
+    /// Good responses a second.
+    #[serde(rename = "before")]
+    goodput_before: f64,
+    #[serde(rename = "with")]
+    goodput_during: f64,
+    /// From the end of the abuse until the goodput recovered.
+    recovered_ms: Option<u128>,
+    /// What the abusive clients got.
+    #[serde(rename = "got")]
+    abuser_results: ResultCounts,
+    #[serde(rename = "foreign_seen")]
+    leaks: u64,
+    errors: BTreeMap<String, InvalidResponse>,
+}
+
+impl Trial {
+    /// The share of the goodput that remains during abuse.
+    fn goodput_share(&self) -> f64 {
+        self.goodput_during / self.goodput_before
+    }
+}
+
+/// Measures the first server of a cluster, with `seconds` of each kind of abuse.
+pub(super) fn run(state: &State, seconds: u64) -> Result<OverloadReport> {
+    let port = state.replicas.first().context("a server")?.port;
+    let tenants = Tenants::new(tenants::load(&state.dir)?.0);
+    output::progress("filling the memories");
+    fill(&tenants, port)?;
+    let mut peaks = Vec::new();
+    for clients in CLIENT_COUNTS {
+        output::progress(format_args!("{clients} clients, no abuse"));
+        peaks.push(measure_peak(&tenants, port, clients)?);
+    }
+    let mut trials = Vec::new();
+    for abuse in ABUSES {
+        output::progress(format_args!("{MAX_CLIENTS} clients and {abuse}"));
+        trials.push(run_trial(&tenants, port, abuse, Duration::from_secs(seconds))?);
+    }
+    Ok(OverloadReport { peaks, trials })
+}
+
+/// Writes memories for every tenant.
+fn fill(tenants: &Tenants, port: u16) -> Result<()> {
+    let deadline = Instant::now() + FILL_TIMEOUT;
+    let is_full = |state: &TenantState| state.lock().ledger.len() >= MEMORIES_PER_TENANT;
+    thread::scope(|scope| {
+        for number in 0..FILL_CLIENTS_PER_TENANT * tenants.len() {
+            scope.spawn(move || {
+                let mut client = Client::new(tenants, FIRST_FILL_CLIENT + number, port);
+                let state = tenants.for_client(number);
+                while !is_full(state) && Instant::now() < deadline {
+                    client.capture();
+                }
+            });
+        }
+    });
+    ensure!(tenants.iter().all(is_full), "the memories are not filled in {FILL_TIMEOUT:?}");
+    Ok(())
+}
+
+/// Measures the goodput without abuse.
+fn measure_peak(tenants: &Tenants, port: u16, clients: usize) -> Result<Peak> {
+    let (meter, stop) = (GoodputMeter::new(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let group = spawn_clients(scope, tenants, port, 0..clients, &meter, &stop);
+        thread::sleep(WARM_UP + BASELINE_DURATION);
+        stop.store(true, Ordering::Relaxed);
+        join_clients(group)
+    })?;
+    Ok(Peak { clients, goodput: meter.rate(WARM_UP, WARM_UP + BASELINE_DURATION) })
+}
+
+/// Measures the goodput before, during and after `abuse`.
+fn run_trial(tenants: &Tenants, port: u16, abuse: Abuse, duration: Duration) -> Result<Trial> {
+    let meter = GoodputMeter::new();
+    let (stop, stop_abuse) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (counters, abuser_results, during, end) = thread::scope(|scope| {
+        let group = spawn_clients(scope, tenants, port, 0..MAX_CLIENTS, &meter, &stop);
+        thread::sleep(WARM_UP + BASELINE_DURATION);
+        let (ready, started) = mpsc::channel();
+        let (meter, stop_abuse) = (&meter, &stop_abuse);
+        let abusers = scope.spawn(move || {
+            // The receiver waits until this is sent or dropped.
+            let on_ready = move || {
+                let _ = ready.send(());
+            };
+            match abuse {
+                Abuse::TenfoldClients => {
+                    let numbers = MAX_CLIENTS..10 * MAX_CLIENTS;
+                    on_ready();
+                    let counters = thread::scope(|scope| {
+                        let group = spawn_clients(scope, tenants, port, numbers, meter, stop_abuse);
+                        join_clients(group)
+                    });
+                    counters.map(|counters| client_results(&counters))
+                }
+                Abuse::SlowReaders => abuse::slow_readers(tenants, port, on_ready, stop_abuse),
+                Abuse::IdleConnections => abuse::idle_connections(port, on_ready, stop_abuse),
+                Abuse::LargeBodies => {
+                    on_ready();
+                    abuse::large_bodies(tenants, port, stop_abuse)
+                }
+            }
+        });
+        // An error means that the abuse could not start; joining it returns why.
+        let _ = started.recv();
+        let abuse_start = meter.elapsed();
+        thread::sleep(duration);
+        let abuse_end = meter.elapsed();
+        stop_abuse.store(true, Ordering::Relaxed);
+        let results = abusers.join().map_err(|_| anyhow!("an abusive client panicked"));
+        let since_end = meter.elapsed().saturating_sub(abuse_end);
+        thread::sleep(RECOVERY_DURATION.saturating_sub(since_end));
+        stop.store(true, Ordering::Relaxed);
+        let counters = join_clients(group);
+        (counters, results, abuse_start..abuse_end, abuse_end + RECOVERY_DURATION)
+    });
+    let (counters, abuser_results) = (counters?, abuser_results??);
+    let goodput_before = meter.rate(WARM_UP, WARM_UP + BASELINE_DURATION);
+    let recovered = meter.time_to_reach(goodput_before * RECOVERED_SHARE, during.end, end);
+    Ok(Trial {
+        abuse,
+        goodput_before,
+        goodput_during: meter.rate(during.start, during.end),
+        recovered_ms: recovered.map(|time| time.as_millis()),
+        abuser_results,
+        leaks: counters.leaks,
+        errors: counters.errors,
+    })
+}
+
+/// Starts clients that run until `stop` and add their good responses to `meter`.
+fn spawn_clients<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    tenants: &'env Tenants,
+    port: u16,
+    numbers: std::ops::Range<usize>,
+    meter: &'env GoodputMeter,
+    stop: &'env AtomicBool,
+) -> Vec<ScopedJoinHandle<'scope, Counters>> {
+    let clients = numbers.map(|number| {
+        scope.spawn(move || {
+            let mut client = Client::new(tenants, number, port);
+            let mut counted = 0;
+            while !stop.load(Ordering::Relaxed) {
+                client.step();
+                let good = client.api.counters.good_responses();
+                meter.add(good - counted);
+                counted = good;
+            }
+            client.api.counters
+        })
+    });
+    clients.collect()
+}
+
+/// What superfluous clients got.
+fn client_results(counters: &Counters) -> ResultCounts {
+    let mut results = counters.responses.clone();
+    results.insert("resets".to_owned(), counters.resets);
+    results.insert("timeouts".to_owned(), counters.timeouts);
+    results
+}
+
+/// Good responses by the time they arrived.
+#[derive(Debug)]
+struct GoodputMeter {
+    start: Instant,
+    slots: Vec<AtomicU64>,
+}
+
+impl GoodputMeter {
+    fn new() -> Self {
+        let slots = (0..METER_SLOTS).map(|_| AtomicU64::new(0)).collect();
+        Self { start: Instant::now(), slots }
+    }
+
+    /// Counts responses that arrived now.
+    fn add(&self, responses: u64) {
+        self.add_at(self.elapsed(), responses);
+    }
+
+    fn add_at(&self, at: Duration, responses: u64) {
+        if let Some(slot) = self.slots.get(slot_index(at)) {
+            slot.fetch_add(responses, Ordering::Relaxed);
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Responses a second between two times.
+    fn rate(&self, from: Duration, to: Duration) -> f64 {
+        let (from, to) = (slot_index(from), slot_index(to).min(METER_SLOTS));
+        if from >= to {
+            return 0.0;
+        }
+        to_f64(self.count(from, to)) / (to_f64((to - from) as u64) * SLOT_DURATION.as_secs_f64())
+    }
+
+    /// How long after `since` the rate reached `rate`, if it did until `end`.
+    fn time_to_reach(&self, rate: f64, since: Duration, end: Duration) -> Option<Duration> {
+        let enough = rate * SLOT_DURATION.as_secs_f64() * to_f64(WINDOW_SLOTS as u64);
+        let first = slot_index(since) + 1;
+        let last = slot_index(end).min(METER_SLOTS).checked_sub(WINDOW_SLOTS)?;
+        let is_enough = |from: &usize| to_f64(self.count(*from, from + WINDOW_SLOTS)) >= enough;
+        let reached = (first..=last).find(is_enough)?;
+        Some(SLOT_DURATION * u32::try_from(reached - first).ok()?)
+    }
+
+    fn count(&self, from: usize, to: usize) -> u64 {
+        self.slots[from..to].iter().map(|slot| slot.load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+fn slot_index(at: Duration) -> usize {
+    usize::try_from(at.as_millis() / SLOT_DURATION.as_millis()).unwrap_or(usize::MAX)
+}
+
+impl OverloadReport {
+    /// Everything that fails the run.
     pub(super) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         for trial in &self.trials {
-            let (hazard, share) = (&trial.hazard, trial.share());
-            if share < GOODPUT {
-                findings.push(format!("{hazard}: {:.0} % of the goodput stays", share * 100.0));
+            let (abuse, share) = (&trial.abuse, trial.goodput_share());
+            if share < MIN_GOODPUT_SHARE {
+                findings.push(format!("{abuse}: {:.0} % of the goodput stays", share * 100.0));
             }
-            if trial.recovered_ms.is_none_or(|recovered| recovered > RECOVERY_MS) {
-                findings.push(format!("{hazard}: back after {:?} ms", trial.recovered_ms));
+            if trial.recovered_ms.is_none_or(|recovered| recovered > MAX_RECOVERY_MS) {
+                findings.push(format!("{abuse}: back after {:?} ms", trial.recovered_ms));
             }
-            if trial.foreign_seen > 0 {
-                findings.push(format!("{hazard}: words of other tenants were seen"));
+            if trial.leaks > 0 {
+                findings.push(format!("{abuse}: words of other tenants were seen"));
             }
-            for (what, fault) in &trial.errors {
+            for (what, error) in &trial.errors {
                 findings
-                    .push(format!("{hazard}: {what} ({} times): {}", fault.times, fault.example));
+                    .push(format!("{abuse}: {what} ({} times): {}", error.count, error.example));
             }
         }
         findings
     }
 
     pub(super) fn table(&self) -> String {
-        let mut text = String::from("| clients, nobody in the way | answers a second |\n|--:|--:|");
+        let mut text = String::from("| clients, no abuse | answers a second |\n|--:|--:|");
         for Peak { clients, goodput } in &self.peaks {
             let _ = write!(text, "\n| {clients} | {goodput:.0} |");
         }
         text.push_str(
-            "\n\n| with | before, a second | with it | share | back after | those in the way got |\n\
+            "\n\n| with | before, a second | with it | share | back after | the abusive clients got |\n\
              |---|--:|--:|--:|--:|---|",
         );
         for trial in &self.trials {
-            let Trial { hazard, before, with, recovered_ms, got, .. } = trial;
+            let Trial { abuse, goodput_before, goodput_during, recovered_ms, .. } = trial;
             let recovered = recovered_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms} ms"));
-            let got: Vec<String> =
-                got.iter().map(|(what, count)| format!("{what}: {count}")).collect();
+            let results = trial.abuser_results.iter();
+            let results: Vec<String> =
+                results.map(|(what, count)| format!("{what}: {count}")).collect();
             let _ = write!(
                 text,
-                "\n| {hazard} | {before:.0} | {with:.0} | {:.0} % | {recovered} | {} |",
-                trial.share() * 100.0,
-                got.join(", ")
+                "\n| {abuse} | {goodput_before:.0} | {goodput_during:.0} | {:.0} % | {recovered} | {} |",
+                trial.goodput_share() * 100.0,
+                results.join(", ")
             );
         }
         text
@@ -108,21 +351,21 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
-    fn good() -> Report {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn good() -> OverloadReport {
         let trial = Trial {
-            hazard: Abuse::TenTimes,
-            before: 1000.0,
-            with: 800.0,
+            abuse: Abuse::TenfoldClients,
+            goodput_before: 1000.0,
+            goodput_during: 800.0,
             recovered_ms: Some(2000),
-            got: BTreeMap::from([("429".to_owned(), 7)]),
-            foreign_seen: 0,
+            abuser_results: BTreeMap::from([("429".to_owned(), 7)]),
+            leaks: 0,
             errors: BTreeMap::new(),
         };
-        Report { peaks: vec![Peak { clients: 8, goodput: 999.6 }], trials: vec![trial] }
+        OverloadReport { peaks: vec![Peak { clients: 8, goodput: 999.6 }], trials: vec![trial] }
     }
 
     #[test]
@@ -133,15 +376,34 @@ mod tests {
         assert!(table.ends_with(row), "{table}");
         assert!(good().findings().is_empty(), "{:?}", good().findings());
         let broken: [fn(&mut Trial); 4] = [
-            |trial| trial.with = 799.0,
+            |trial| trial.goodput_during = 799.0,
             |trial| trial.recovered_ms = Some(2001),
             |trial| trial.recovered_ms = None,
-            |trial| trial.foreign_seen = 1,
+            |trial| trial.leaks = 1,
         ];
         for breaks in broken {
             let mut report = good();
             breaks(&mut report.trials[0]);
             assert_eq!(report.findings().len(), 1);
         }
+    }
+
+    #[test]
+    fn a_rate_belongs_to_its_time_and_a_gap_is_measured() {
+        let meter = GoodputMeter::new();
+        // Ten responses a slot, but for the time from two to three seconds.
+        for slot in (0..40).chain(60..100) {
+            meter.add_at(SLOT_DURATION * slot, 10);
+        }
+        let near = |one: f64, other: f64| (one - other).abs() < 1e-6;
+        assert!(near(meter.rate(Duration::ZERO, 2 * SECOND), 200.0));
+        assert!(near(meter.rate(2 * SECOND, 3 * SECOND), 0.0));
+        assert!(near(meter.rate(SECOND, 3 * SECOND), 100.0));
+        assert!(near(meter.rate(SECOND, SECOND), 0.0));
+        let gap = meter.time_to_reach(200.0, 2 * SECOND, 5 * SECOND);
+        assert_eq!(gap, Some(Duration::from_millis(950)));
+        assert_eq!(meter.time_to_reach(200.0, SECOND, 5 * SECOND), Some(Duration::ZERO));
+        assert_eq!(meter.time_to_reach(201.0, 2 * SECOND, 5 * SECOND), None);
+        assert_eq!(meter.time_to_reach(100.0, 2 * SECOND, 3 * SECOND), None);
     }
 }

@@ -1,57 +1,173 @@
-//! Report: what a run of a cluster came to, as a table and as a verdict.
+//! The counters of clients, and the report of a run as a table and as findings.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use serde::Serialize;
 
-use super::counters::Counters;
-use super::kill::{Killed, Kills};
-use super::tenant_state::Written;
-use super::verify::Found;
+use super::api_client::Classification;
+use super::http_client::RequestError;
+use super::kill::{Kills, Recovery};
+use super::tenants::WriteCounts;
+use super::workload::Verification;
 
-/// A server works again so soon after an engine does.
-const RECOVERY_MS: u128 = 2000;
+/// How soon servers must work again after PostgreSQL or S3 does.
+const MAX_RECOVERY_MS: u128 = 2000;
+/// Words of an error message that are at least this long and contain a digit are ids.
+const MIN_ID_LEN: usize = 16;
 
-/// What a run came to. What was not part of it is not there.
+/// What clients count, each for itself; summed up at the end.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Counters {
+    pub(super) calls: u64,
+    /// Responses of servers by status, with the kind where the status is ambiguous.
+    #[serde(rename = "answers")]
+    pub(super) responses: BTreeMap<String, u64>,
+    /// Responses of the balancer itself, by status.
+    #[serde(rename = "balancer")]
+    pub(super) balancer_responses: BTreeMap<u16, u64>,
+    pub(super) resets: u64,
+    pub(super) refused: u64,
+    pub(super) timeouts: u64,
+    /// Requests for objects of another tenant.
+    #[serde(rename = "foreign_asked")]
+    pub(super) foreign_requests: u64,
+    /// Canaries of other tenants in responses.
+    #[serde(rename = "foreign_seen")]
+    pub(super) leaks: u64,
+    /// Results that were offloaded.
+    #[serde(rename = "stored")]
+    pub(super) offloaded: u64,
+    /// Results of which only the beginning came.
+    pub(super) truncated: u64,
+    /// Responses that no server should send, by request and response.
+    pub(super) errors: BTreeMap<String, InvalidResponse>,
+}
+
+/// A response that no server should send.
+#[derive(Debug, Serialize)]
+pub(super) struct InvalidResponse {
+    #[serde(rename = "times")]
+    pub(super) count: u64,
+    /// An excerpt of the first one.
+    pub(super) example: String,
+}
+
+impl Counters {
+    pub(super) fn count_response(&mut self, status: u16, classification: &Classification) {
+        let kind = match classification {
+            Classification::Balancer(status) => {
+                *self.balancer_responses.entry(*status).or_default() += 1;
+                return;
+            }
+            Classification::Unavailable { kind, .. } if *kind == status.to_string() => {
+                format!("{kind}, asked to come back")
+            }
+            Classification::Unavailable { kind, .. } => format!("{status}, {kind}"),
+            Classification::UnknownOutcome => format!("{status}, may be there or not"),
+            // A JSON-RPC error has the status of a success.
+            Classification::Denied(_) if status == 200 => "200, refused".to_owned(),
+            _ => status.to_string(),
+        };
+        *self.responses.entry(kind).or_default() += 1;
+    }
+
+    /// How many requests succeeded or were denied.
+    pub(super) fn good_responses(&self) -> u64 {
+        let is_good = |kind: &str| {
+            matches!(kind, "200, refused" | "404") || kind.len() == 3 && kind.starts_with('2')
+        };
+        self.responses.iter().filter(|(kind, _)| is_good(kind)).map(|(_, count)| count).sum()
+    }
+
+    /// Counts a request without a response.
+    pub(super) fn count_failure(&mut self, what: &str, error: RequestError) {
+        match error {
+            RequestError::Reset => self.resets += 1,
+            RequestError::Refused => self.refused += 1,
+            RequestError::Timeout => self.timeouts += 1,
+            RequestError::Malformed(reason) => self.record_error(what, "no HTTP", reason),
+        }
+    }
+
+    /// Records a response to `what` that no server should send.
+    pub(super) fn record_error(&mut self, what: &str, message: &str, example: String) {
+        let error = self.errors.entry(format!("{what}: {}", without_ids(message)));
+        error.or_insert(InvalidResponse { count: 0, example }).count += 1;
+    }
+
+    /// Adds the counters of another client.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.resets += other.resets;
+        self.refused += other.refused;
+        self.timeouts += other.timeouts;
+        self.foreign_requests += other.foreign_requests;
+        self.leaks += other.leaks;
+        self.offloaded += other.offloaded;
+        self.truncated += other.truncated;
+        for (kind, count) in other.responses {
+            *self.responses.entry(kind).or_default() += count;
+        }
+        for (status, count) in other.balancer_responses {
+            *self.balancer_responses.entry(status).or_default() += count;
+        }
+        for (kind, error) in other.errors {
+            match self.errors.get_mut(&kind) {
+                Some(own) => own.count += error.count,
+                None => drop(self.errors.insert(kind, error)),
+            }
+        }
+    }
+}
+
+/// Replaces ids, so that messages about different objects count as one.
+fn without_ids(message: &str) -> String {
+    let is_id =
+        |word: &str| word.len() >= MIN_ID_LEN && word.contains(|c: char| c.is_ascii_digit());
+    let words = message.split(' ').map(|word| if is_id(word) { "…" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The report of a run; phases that were not part of it are `None`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) seconds: u64,
     #[serde(flatten)]
-    pub(super) written: Written,
+    pub(super) writes: WriteCounts,
     pub(super) load: Option<Counters>,
     pub(super) kills: Option<Kills>,
-    pub(super) found: Option<Found>,
+    #[serde(rename = "found")]
+    pub(super) verification: Option<Verification>,
 }
 
 impl Report {
-    /// Everything that must not be.
+    /// Everything that fails the run.
     pub(super) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         if let Some(load) = &self.load {
-            if load.foreign_seen > 0 {
-                findings.push(format!("{} words of other tenants were seen", load.foreign_seen));
+            if load.leaks > 0 {
+                findings.push(format!("{} words of other tenants were seen", load.leaks));
             }
-            for (what, fault) in &load.errors {
-                findings.push(format!("{what} ({} times): {}", fault.times, fault.example));
-            }
-        }
-        if let Some(found) = &self.found {
-            if found.lost > 0 {
-                findings.push(format!("{} acknowledged memories are lost", found.lost));
-            }
-            if found.returned > 0 {
-                findings.push(format!("{} removed memories are there", found.returned));
-            }
-            if found.unexplained > 0 {
-                findings.push(format!(
-                    "{} memories are there of writes that failed",
-                    found.unexplained
-                ));
+            for (what, error) in &load.errors {
+                findings.push(format!("{what} ({} times): {}", error.count, error.example));
             }
         }
-        for (name, killed) in self.engines() {
-            if let Some(worst) = Kills::worst_recovery(killed).filter(|worst| *worst > RECOVERY_MS)
-            {
+        if let Some(verification) = &self.verification {
+            let Verification { lost, reappeared, unexplained, .. } = verification;
+            if *lost > 0 {
+                findings.push(format!("{lost} acknowledged memories are lost"));
+            }
+            if *reappeared > 0 {
+                findings.push(format!("{reappeared} removed memories are there"));
+            }
+            if *unexplained > 0 {
+                findings.push(format!("{unexplained} memories are there of writes that failed"));
+            }
+        }
+        for (name, recoveries) in self.engines() {
+            let worst = Kills::worst_recovery(recoveries);
+            if let Some(worst) = worst.filter(|worst| *worst > MAX_RECOVERY_MS) {
                 findings
                     .push(format!("servers worked again {worst} ms after {name} at the latest"));
             }
@@ -59,7 +175,7 @@ impl Report {
         findings
     }
 
-    fn engines(&self) -> Vec<(&'static str, &[Killed])> {
+    fn engines(&self) -> Vec<(&'static str, &[Recovery])> {
         let kills = self.kills.as_ref();
         kills.map_or_else(Vec::new, |kills| {
             vec![("PostgreSQL", &*kills.postgres), ("S3", &*kills.s3)]
@@ -69,34 +185,34 @@ impl Report {
     pub(super) fn table(&self) -> String {
         let mut table = Table::new();
         if let Some(load) = &self.load {
-            let speed = load.calls / self.seconds.max(1);
-            table.row("calls", format_args!("{} ({speed} a second)", load.calls));
-            table.row("acknowledged writes", self.written.acknowledged);
-            table.row("acknowledged removals", self.written.removed);
+            let rate = load.calls / self.seconds.max(1);
+            table.row("calls", format_args!("{} ({rate} a second)", load.calls));
+            table.row("acknowledged writes", self.writes.acknowledged);
+            table.row("acknowledged removals", self.writes.removed);
         }
-        if let Some(found) = &self.found {
-            table.row("read back and equal", found.verified);
-            table.row("lost", found.lost);
-            table.row("removed, and there again", found.returned);
-            table.row("there in all", found.there);
-            table.row("there without an explanation", found.unexplained);
+        if let Some(verification) = &self.verification {
+            table.row("read back and equal", verification.verified);
+            table.row("lost", verification.lost);
+            table.row("removed, and there again", verification.reappeared);
+            table.row("there in all", verification.total);
+            table.row("there without an explanation", verification.unexplained);
         }
         if let Some(load) = &self.load {
-            table.row("writes and removals of which nobody knows", self.written.unsure);
-            table.row("asked for what is another tenant's", load.foreign_asked);
-            table.row("words of another tenant's seen", load.foreign_seen);
-            table.row("results stored", load.stored);
+            table.row("writes and removals with an unknown outcome", self.writes.unknown_outcomes);
+            table.row("requests for objects of another tenant", load.foreign_requests);
+            table.row("words of another tenant's seen", load.leaks);
+            table.row("results stored", load.offloaded);
             table.row("results cut since they could not be stored", load.truncated);
-            for (kind, count) in &load.answers {
+            for (kind, count) in &load.responses {
                 table.row(format_args!("answer {kind}"), count);
             }
-            for (status, count) in &load.balancer {
+            for (status, count) in &load.balancer_responses {
                 table.row(format_args!("balancer's own {status}"), count);
             }
             table.row("connections reset", load.resets);
             table.row("connections refused", load.refused);
             table.row("timeouts", load.timeouts);
-            let errors: u64 = load.errors.values().map(|fault| fault.times).sum();
+            let errors: u64 = load.errors.values().map(|error| error.count).sum();
             table.row("answers that should not be", errors);
         }
         if let Some(kills) = &self.kills {
@@ -107,8 +223,8 @@ impl Report {
                 table.row("a server ready after its start, worst", format_args!("{worst} ms"));
             }
         }
-        for (name, killed) in self.engines() {
-            if let Some(worst) = Kills::worst_recovery(killed) {
+        for (name, recoveries) in self.engines() {
+            if let Some(worst) = Kills::worst_recovery(recoveries) {
                 let what = format_args!("servers work again after {name} does, worst");
                 table.row(what, format_args!("{worst} ms"));
             }
@@ -117,7 +233,7 @@ impl Report {
     }
 }
 
-/// Two columns.
+/// A Markdown table of two columns.
 struct Table(String);
 
 impl Table {
@@ -132,29 +248,69 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+
     use super::*;
-    use crate::cluster::classify::Classification;
-    use crate::cluster::http_client::RequestError;
+
+    #[test]
+    fn what_two_counted_is_added_and_the_first_example_stays() {
+        let mut one = Counters { calls: 3, leaks: 1, ..Counters::default() };
+        let busy = |kind: &str| Classification::Unavailable {
+            kind: kind.to_owned(),
+            delay: Duration::ZERO,
+        };
+        one.count_response(200, &Classification::Success(Value::Null));
+        one.count_response(503, &busy("503"));
+        one.count_response(200, &busy("tool error, unavailable"));
+        one.record_error("read", "404 there is no 01ARZ3NDEKTSV4RRFFQ69G5FAV", "first".to_owned());
+        let mut two = Counters { calls: 4, ..Counters::default() };
+        two.count_response(200, &Classification::Success(Value::Null));
+        two.count_response(200, &Classification::Denied("error -32602: no".to_owned()));
+        two.count_response(502, &Classification::Balancer(502));
+        two.record_error("read", "404 there is no 01BX5ZZKBKACTAV9WEVGEMMVRZ", "second".to_owned());
+        two.count_failure("read", RequestError::Reset);
+        two.count_failure("read", RequestError::Malformed("odd".to_owned()));
+        one.merge(two);
+        assert_eq!((one.calls, one.resets, one.leaks), (7, 1, 1));
+        assert_eq!(one.balancer_responses, [(502, 1)].into());
+        let responses: Vec<(&str, u64)> = one.responses.iter().map(|(k, n)| (&**k, *n)).collect();
+        assert_eq!(
+            responses,
+            [
+                ("200", 2),
+                ("200, refused", 1),
+                ("200, tool error, unavailable", 1),
+                ("503, asked to come back", 1),
+            ]
+        );
+        let error = &one.errors["read: 404 there is no …"];
+        assert_eq!((error.count, &*error.example), (2, "first"));
+        assert_eq!(one.errors["read: no HTTP"].example, "odd");
+    }
 
     fn good() -> Report {
-        let mut load = Counters { calls: 1000, foreign_asked: 30, ..Counters::default() };
-        load.answered(201, &Classification::Given(serde_json::Value::Null));
-        load.answered(502, &Classification::Balancer(502));
-        load.broke("x", RequestError::Reset);
-        let killed =
-            |recovered_ms: &[u128]| Killed { started_ms: 300, recovered_ms: recovered_ms.to_vec() };
-        let kills = Kills {
-            servers: vec![killed(&[])],
-            postgres: vec![killed(&[20, 2000])],
-            s3: vec![killed(&[5])],
+        let mut load = Counters { calls: 1000, foreign_requests: 30, ..Counters::default() };
+        load.count_response(201, &Classification::Success(Value::Null));
+        load.count_response(502, &Classification::Balancer(502));
+        load.count_failure("x", RequestError::Reset);
+        let recovery = |recovered_ms: &[u128]| Recovery {
+            started_ms: 300,
+            recovered_ms: recovered_ms.to_vec(),
         };
-        let found = Found { verified: 9, there: 10, ..Found::default() };
+        let kills = Kills {
+            servers: vec![recovery(&[])],
+            postgres: vec![recovery(&[20, 2000])],
+            s3: vec![recovery(&[5])],
+        };
+        let verification = Verification { verified: 9, total: 10, ..Verification::default() };
         Report {
             seconds: 10,
-            written: Written { acknowledged: 12, removed: 3, unsure: 2 },
+            writes: WriteCounts { acknowledged: 12, removed: 3, unknown_outcomes: 2 },
             load: Some(load),
             kills: Some(kills),
-            found: Some(found),
+            verification: Some(verification),
         }
     }
 
@@ -183,17 +339,28 @@ mod tests {
     fn whatever_must_not_be_is_a_finding() {
         assert!(good().findings().is_empty(), "{:?}", good().findings());
         let broken: [fn(&mut Report); 6] = [
-            |report| report.found.as_mut().unwrap().returned = 1,
-            |report| report.found.as_mut().unwrap().lost = 1,
-            |report| report.found.as_mut().unwrap().unexplained = 1,
-            |report| report.load.as_mut().unwrap().foreign_seen = 1,
-            |report| report.load.as_mut().unwrap().error("read", "500", "500 x".to_owned()),
+            |report| report.verification.as_mut().unwrap().reappeared = 1,
+            |report| report.verification.as_mut().unwrap().lost = 1,
+            |report| report.verification.as_mut().unwrap().unexplained = 1,
+            |report| report.load.as_mut().unwrap().leaks = 1,
+            |report| report.load.as_mut().unwrap().record_error("read", "500", "500 x".to_owned()),
             |report| report.kills.as_mut().unwrap().s3[0].recovered_ms.push(2001),
         ];
         for breaks in broken {
             let mut report = good();
             breaks(&mut report);
             assert_eq!(report.findings().len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_record_keeps_its_field_names() {
+        let record = serde_json::to_value(good()).unwrap();
+        assert_eq!((&record["unsure"], &record["found"]["there"]), (&2.into(), &10.into()));
+        assert_eq!(record["found"]["returned"], 0);
+        let load = &record["load"];
+        for name in ["answers", "balancer", "foreign_asked", "foreign_seen", "stored"] {
+            assert!(!load[name].is_null(), "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: foreign bytes at every parser of them, kept as records under `bench/runs/`.
+//! `cargo loadtest fuzz`: fuzzes every parser of untrusted bytes, with records under `bench/runs/`.
 
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use crate::run_record::RunRecord;
 use xtask::output;
 use xtask::repository::Repository;
 
-/// One program of `fuzz/fuzz_targets/`.
+/// A program in `fuzz/fuzz_targets/`.
 struct Target {
     name: &'static str,
     shows: &'static str,
@@ -43,7 +43,7 @@ const TARGETS: &[Target] = &[
     },
     Target {
         name: "token",
-        shows: "a token lets in whom it names if it was signed and every claim is right, and no other text lets anybody in",
+        shows: "a token authenticates its subject if it is signed and every claim is valid, and no other text does",
     },
     Target {
         name: "cursor",
@@ -59,7 +59,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// What one target came to.
+/// The result of one target.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct FuzzResult {
     name: &'static str,
@@ -69,12 +69,12 @@ struct FuzzResult {
     exit_status: Option<i32>,
     seconds: f64,
     #[serde(flatten)]
-    told: Told,
+    stats: FuzzStats,
 }
 
-/// What the fuzzer said about its run.
+/// The statistics of libFuzzer.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Told {
+struct FuzzStats {
     executions: u64,
     /// Edges of the program that some input reached.
     coverage: u64,
@@ -89,7 +89,7 @@ pub(crate) fn names() -> PossibleValuesParser {
 
 /// Runs one target or all, one after the other, and writes the record.
 pub(crate) fn run(repository: &Repository, args: &FuzzArgs) -> Result<bool> {
-    ready(repository)?;
+    check_tools(repository)?;
     let chosen = args.name.as_deref();
     let (name, mut command) = match chosen {
         Some(name) => (format!("fuzz-{name}"), format!("cargo xtask fuzz {name}")),
@@ -106,8 +106,8 @@ pub(crate) fn run(repository: &Repository, args: &FuzzArgs) -> Result<bool> {
     Ok(record.results().iter().all(|result| result.passed))
 }
 
-/// Says what to install, before anything is built.
-fn ready(repository: &Repository) -> Result<()> {
+/// Fails with what to install, before anything is built.
+fn check_tools(repository: &Repository) -> Result<()> {
     let works = |args: &[&str]| {
         let mut command = repository.cargo(args);
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -124,8 +124,7 @@ fn ready(repository: &Repository) -> Result<()> {
 
 impl Target {
     fn command(&self, repository: &Repository, seconds: u32) -> Command {
-        // No code of ours is unsafe: what a sanitizer would take of the time is better spent on
-        // inputs.
+        // Our code has no `unsafe`: the time of a sanitizer is better spent on inputs.
         let mut command = repository.cargo(&["+nightly", "fuzz", "run", "--sanitizer", "none"]);
         command.args([self.name, "--", "-print_final_stats=1", "-timeout=25"]);
         command.arg(format!("-max_total_time={seconds}"));
@@ -135,42 +134,42 @@ impl Target {
     fn run(&self, repository: &Repository, seconds: u32) -> Result<FuzzResult> {
         output::progress(format_args!("fuzz {}: {seconds} seconds", self.name));
         let mut command = self.command(repository, seconds);
-        let written = format!("{command:?}").replace('"', "");
+        let typed = format!("{command:?}").replace('"', "");
         let started = Instant::now();
         let mut child = command.stderr(Stdio::piped()).spawn().context("starting cargo fuzz")?;
         let stderr = child.stderr.take().context("the child has a piped stderr")?;
-        let mut told = Told::default();
+        let mut stats = FuzzStats::default();
         for line in BufReader::new(stderr).split(b'\n') {
-            // The input that failed is shown as it is, and need not be text.
+            // The output contains the failing input, which need not be UTF-8.
             let line = line?;
             let line = String::from_utf8_lossy(&line);
             output::progress(&line);
-            told.listen(&line);
+            stats.parse_line(&line);
         }
         let status = child.wait()?;
         Ok(FuzzResult {
             name: self.name,
             shows: self.shows,
-            command: written,
+            command: typed,
             passed: status.success(),
             exit_status: status.code(),
             seconds: started.elapsed().as_secs_f64(),
-            told,
+            stats,
         })
     }
 }
 
-impl Told {
-    fn listen(&mut self, line: &str) {
-        let behind = |mark: &str| line.split_once(mark).map(|(_, rest)| rest.trim_start());
-        let number = |mark: &str| behind(mark)?.split_whitespace().next()?.parse().ok();
+impl FuzzStats {
+    fn parse_line(&mut self, line: &str) {
+        let after = |mark: &str| line.split_once(mark).map(|(_, rest)| rest.trim_start());
+        let number = |mark: &str| after(mark)?.split_whitespace().next()?.parse().ok();
         if let Some(executions) = number("stat::number_of_executed_units:") {
             self.executions = executions;
         }
         if let Some(coverage) = number(" cov: ") {
             self.coverage = coverage;
         }
-        if let Some(file) = behind("Test unit written to ") {
+        if let Some(file) = after("Test unit written to ") {
             self.crashes.push(file.to_owned());
         }
     }
@@ -180,9 +179,9 @@ fn table(results: &[FuzzResult]) -> String {
     let mut text = String::from(
         "| target | shows | executions | edges | result | seconds |\n|---|---|--:|--:|---|--:|",
     );
-    for FuzzResult { name, shows, told, passed, seconds, .. } in results {
+    for FuzzResult { name, shows, stats, passed, seconds, .. } in results {
         let verdict = if *passed { "passed" } else { "FAILED" };
-        let Told { executions, coverage, .. } = told;
+        let FuzzStats { executions, coverage, .. } = stats;
         let _ = write!(
             text,
             "\n| {name} | {shows} | {executions} | {coverage} | {verdict} | {seconds:.0} |"
@@ -210,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn the_fuzzers_own_words_are_understood() {
-        let mut told = Told::default();
+    fn the_fuzzers_output_is_parsed() {
+        let mut stats = FuzzStats::default();
         for line in [
             "#2\tINITED cov: 231 ft: 232 corp: 1/1b exec/s: 0 rss: 44Mb",
             "#524288\tpulse  cov: 1054 ft: 5100 corp: 1135/30Kb lim: 1000 exec/s: 8738 rss: 90Mb",
@@ -219,9 +218,9 @@ mod tests {
             "stat::number_of_executed_units: 600011",
             "stat::average_exec_per_sec:     1000",
         ] {
-            told.listen(line);
+            stats.parse_line(line);
         }
         let crashes = vec!["fuzz/artifacts/range/crash-1".to_owned()];
-        assert_eq!(told, Told { executions: 600_011, coverage: 1054, crashes });
+        assert_eq!(stats, FuzzStats { executions: 600_011, coverage: 1054, crashes });
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: the code that decides who sees what, broken in every small way that a tool can
-//! think of, and whether a test notices; kept as records under `bench/runs/`.
+//! `cargo loadtest mutants`: mutation tests of the code that decides who sees what, with records under
+//! `bench/runs/`.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::run_record::RunRecord;
 use xtask::output;
 use xtask::repository::Repository;
 
-/// Files of one package, and those of its tests that must notice a change in them.
+/// Files of one package, and the tests that must catch mutants in them.
 struct Area {
     name: &'static str,
     package: &'static str,
     files: &'static [&'static str],
-    /// A nextest filter expression: tests of other things would take time and notice nothing.
+    /// A nextest filter expression: other tests would take time and catch nothing.
     tests: &'static str,
 }
 
@@ -84,21 +84,21 @@ const AREAS: &[Area] = &[
     },
 ];
 
-/// Changes that no test notices, and why none need: the file and what was changed, without the line.
+/// Mutants that no test has to catch, with reasons: the file and the mutation, without the line.
 const EXPLAINED: &[(&str, &str)] = &[
     (
         "crates/atlatl-server/src/auth/strict_json.rs: replace <impl Visitor<'de> for Names>::expecting -> \
          fmt::Result with Ok(Default::default())",
-        "the words are for an error that nobody is told: a text is an object or it is none",
+        "the text is for an error that is never reported: input is an object or it is none",
     ),
     (
-        "crates/atlatl-server/src/quota.rs: replace < with <= in Room::take",
+        "crates/atlatl-server/src/quota.rs: replace < with <= in MemoryQuota::take",
         "it is about one instant of the system's clock, which no test can meet",
     ),
     (
         "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for Only>::tenant -> \
          Result<Option<Tenant>, StoreError> with Ok(None)",
-        "nobody asks it, since its tenant is always known",
+        "no code calls it, since its tenant is always known",
     ),
     (
         "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for Only>::ready -> \
@@ -107,28 +107,28 @@ const EXPLAINED: &[(&str, &str)] = &[
     ),
 ];
 
-/// What one area came to.
+/// The result of one area.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct MutantsResult {
     name: &'static str,
     passed: bool,
     seconds: f64,
     #[serde(flatten)]
-    outcome: Outcome,
+    counts: MutantCounts,
 }
 
-/// What became of the changes.
+/// The mutants of an area by counts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Outcome {
+struct MutantCounts {
     /// A test failed.
     caught: usize,
-    /// The tests did not come to an end.
+    /// The tests did not end.
     timeout: usize,
-    /// It was no program.
+    /// It did not compile.
     unviable: usize,
-    /// No test noticed, and why none needs to.
+    /// No test failed, and none has to.
     explained: Vec<(String, &'static str)>,
-    /// No test noticed.
+    /// No test failed.
     missed: Vec<String>,
 }
 
@@ -169,44 +169,44 @@ impl Area {
         output::progress(format_args!("mutants of {}", self.name));
         let out = tempfile::tempdir()?;
         let started = Instant::now();
-        // Its exit status tells what its files tell in words, and also that it could not begin.
+        // The exit status says the same as the files, and also that it could not start.
         let status = self.command(repository, out.path()).status().context("cargo mutants")?;
         let out = out.path().join("mutants.out");
         if !out.join("caught.txt").is_file() || !matches!(status.code(), Some(0 | 2 | 3)) {
-            bail!("cargo mutants came to nothing: {status}");
+            bail!("cargo mutants failed: {status}");
         }
-        let outcome = Outcome::read(&out)?;
+        let counts = MutantCounts::read(&out)?;
         let seconds = started.elapsed().as_secs_f64();
-        let passed = outcome.missed.is_empty() && outcome.caught > 0;
-        Ok(MutantsResult { name: self.name, passed, seconds, outcome })
+        let passed = counts.missed.is_empty() && counts.caught > 0;
+        Ok(MutantsResult { name: self.name, passed, seconds, counts })
     }
 }
 
-impl Outcome {
+impl MutantCounts {
     fn read(out: &Path) -> Result<Self> {
         let lines = |name: &str| {
             let text = fs::read_to_string(out.join(name)).with_context(|| name.to_owned())?;
             Ok::<_, anyhow::Error>(text.lines().map(str::to_owned).collect::<Vec<_>>())
         };
-        let mut outcome = Self {
+        let mut counts = Self {
             caught: lines("caught.txt")?.len(),
             timeout: lines("timeout.txt")?.len(),
             unviable: lines("unviable.txt")?.len(),
             ..Self::default()
         };
         for missed in lines("missed.txt")? {
-            let named = without_place(&missed);
+            let named = without_position(&missed);
             match EXPLAINED.iter().find(|(change, _)| *change == named) {
-                Some((_, why)) => outcome.explained.push((missed, why)),
-                None => outcome.missed.push(missed),
+                Some((_, why)) => counts.explained.push((missed, why)),
+                None => counts.missed.push(missed),
             }
         }
-        Ok(outcome)
+        Ok(counts)
     }
 }
 
 /// `file:line:column: change` without the line and the column, which move.
-fn without_place(mutant: &str) -> String {
+fn without_position(mutant: &str) -> String {
     let mut parts = mutant.splitn(4, ':');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(file), Some(_), Some(_), Some(change)) => format!("{file}:{change}"),
@@ -219,15 +219,15 @@ fn table(results: &[MutantsResult]) -> String {
         "| code | caught | never ended | no program | explained | missed | seconds |\n\
          |---|--:|--:|--:|--:|--:|--:|",
     );
-    for MutantsResult { name, seconds, outcome, .. } in results {
-        let Outcome { caught, timeout, unviable, explained, missed } = outcome;
+    for MutantsResult { name, seconds, counts, .. } in results {
+        let MutantCounts { caught, timeout, unviable, explained, missed } = counts;
         let (explained, missed) = (explained.len(), missed.len());
         let _ = write!(
             text,
             "\n| {name} | {caught} | {timeout} | {unviable} | {explained} | {missed} | {seconds:.0} |"
         );
     }
-    for missed in results.iter().flat_map(|result| &result.outcome.missed) {
+    for missed in results.iter().flat_map(|result| &result.counts.missed) {
         let _ = write!(text, "\nmissed: {missed}");
     }
     text
@@ -238,15 +238,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_an_area_is_there() {
+    fn every_file_of_an_area_exists() {
         let repository = Repository::open().unwrap();
         let files = repository.files().unwrap();
         for named in AREAS.iter().flat_map(|area| area.files) {
-            let there = match named.strip_suffix("*.rs") {
+            let exists = match named.strip_suffix("*.rs") {
                 Some(folder) => files.iter().any(|file| file.starts_with(folder)),
                 None => files.iter().any(|file| file == named),
             };
-            assert!(there, "{named}");
+            assert!(exists, "{named}");
         }
     }
 
@@ -261,10 +261,13 @@ mod tests {
         ] {
             fs::write(out.path().join(name), text).unwrap();
         }
-        let outcome = Outcome::read(out.path()).unwrap();
+        let counts = MutantCounts::read(out.path()).unwrap();
         let missed = vec!["src/a.rs:1:22: replace a::b -> bool with true".to_owned()];
-        assert_eq!(outcome, Outcome { caught: 2, unviable: 1, missed, ..Outcome::default() });
-        let named = without_place(&outcome.missed[0]);
+        assert_eq!(
+            counts,
+            MutantCounts { caught: 2, unviable: 1, missed, ..MutantCounts::default() }
+        );
+        let named = without_position(&counts.missed[0]);
         assert_eq!(named, "src/a.rs: replace a::b -> bool with true");
     }
 }

@@ -1,4 +1,4 @@
-//! The clause table: what it says, and how it is printed.
+//! The clause table, its consistency checks and its output.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::evidence::{Outcome, Run};
+use super::{Outcome, Run};
 use crate::repository::Repository;
 use crate::test_list::TestName;
 
@@ -34,7 +34,7 @@ pub(crate) struct Clause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Tests show all of it.
-    Shown,
+    Covered,
     /// Tests show some of it.
     Partial,
     /// Nothing shows it yet.
@@ -52,7 +52,7 @@ impl Clause {
         match (self.tests.is_empty(), &self.partial) {
             (true, _) => Status::Planned,
             (false, Some(_)) => Status::Partial,
-            (false, None) => Status::Shown,
+            (false, None) => Status::Covered,
         }
     }
 
@@ -128,7 +128,7 @@ pub(super) fn is_id(text: &str) -> bool {
 }
 
 /// One line per clause: id, level, status after the run, tests.
-pub(super) fn of_run(table: &ClauseTable, run: &Run) -> Vec<String> {
+pub(super) fn run_rows(table: &ClauseTable, run: &Run) -> Vec<String> {
     table
         .iter()
         .map(|clause| {
@@ -146,7 +146,7 @@ pub(super) fn summary(table: &ClauseTable) -> String {
     format!(
         "{} clauses: {} shown, {} partial, {} planned",
         table.iter().count(),
-        count(Status::Shown),
+        count(Status::Covered),
         count(Status::Partial),
         count(Status::Planned)
     )
@@ -170,7 +170,7 @@ pub(crate) fn reference(table: &ClauseTable) -> String {
 
 fn word(status: Status) -> &'static str {
     match status {
-        Status::Shown => "shown",
+        Status::Covered => "shown",
         Status::Partial => "partial",
         Status::Planned => "planned",
     }
@@ -233,10 +233,10 @@ mod tests {
         let table = ClauseTable::parse(TABLE).unwrap();
         let run = Run::from([(TestName::new("a b"), Outcome::Passed)]);
         assert_eq!(
-            of_run(&table, &run),
+            run_rows(&table, &run),
             ["T4   1  shown    a::b", "V1   –  planned  comes with: extraction"]
         );
-        assert!(of_run(&table, &Run::new())[0].contains("FAILED"));
+        assert!(run_rows(&table, &Run::new())[0].contains("FAILED"));
     }
 
     #[test]

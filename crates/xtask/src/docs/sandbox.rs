@@ -1,4 +1,4 @@
-//! The place where one document's examples run: an own directory, home and environment.
+//! The sandbox for the examples of one document: a directory, a home and an environment of its own.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use snapbox::report::{Palette, write_diff};
 use snapbox::{IntoData, Redactions};
 use tempfile::TempDir;
 
-use super::console::Step;
+use super::Step;
 use crate::atlatl::Atlatl;
 use crate::repository::Repository;
 
@@ -70,7 +70,7 @@ impl Sandbox {
     fn command(&self, args: &[&str]) -> Command {
         let root = self.dir.path();
         let mut command = Command::new("timeout");
-        // Nothing but a home, as most people have it: what a client starts gets no more than that.
+        // Only a home directory, as for a program that a client starts.
         command
             .arg(TIMEOUT_SECONDS)
             .args(args)

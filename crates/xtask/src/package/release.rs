@@ -1,4 +1,4 @@
-//! What is packed: the binary, its version and platform, and the names it goes by.
+//! A release: the binary, its version and platform, and its names in registries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) struct Release {
 
 impl Release {
     /// Takes the binary, which has to be of this checkout's version. What is packed is a copy in
-    /// `stage`: a tool that builds anew must not change it in between.
+    /// `stage`: a tool that builds again must not change it in between.
     pub(super) fn new(repository: &Repository, args: &PackageArgs, stage: &Path) -> Result<Self> {
         if args.bin.file_name().is_none_or(|name| name != "atlatl") {
             bail!("{}: a program called atlatl is packed", args.bin.display());

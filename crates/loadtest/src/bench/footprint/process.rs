@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-/// How long one answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+/// How long one response may take.
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Memory is settled when it has not changed for this long.
-const QUIET: Duration = Duration::from_secs(2);
+const SETTLE_PERIOD: Duration = Duration::from_secs(2);
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -66,7 +66,8 @@ impl Client {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         writeln!(self.input, "{request}")?;
         loop {
-            let line = self.lines.recv_timeout(ANSWER_TIMEOUT).context("waiting for an answer")?;
+            let line =
+                self.lines.recv_timeout(RESPONSE_TIMEOUT).context("waiting for an answer")?;
             let mut message: Value = serde_json::from_slice(&line)?;
             if message["id"] == id && message.get("method").is_none() {
                 ensure!(message.get("error").is_none(), "{method}: {}", message["error"]);
@@ -79,7 +80,7 @@ impl Client {
     pub(super) fn settled_rss(&self) -> Result<(u64, f64)> {
         let began = Instant::now();
         let (mut last, mut since) = (self.status("VmRSS:")?, Instant::now());
-        while since.elapsed() < QUIET && began.elapsed() < SETTLE_TIMEOUT {
+        while since.elapsed() < SETTLE_PERIOD && began.elapsed() < SETTLE_TIMEOUT {
             thread::sleep(POLL_INTERVAL * 20);
             let now = self.status("VmRSS:")?;
             if now != last {

@@ -1,0 +1,274 @@
+//! The services of a cluster: PostgreSQL, S3, the servers and their load balancer. For each: its
+//! configuration, the process that runs it, and a check that it is up.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::http_client::{HttpClient, Request};
+use super::process::{ProcessSpec, Programs, UNPRIVILEGED_UID, User, command, is_root, stdout};
+use super::state::{State, path_str};
+
+/// The role that owns the schema.
+pub(super) const OWNER_ROLE: &str = "memories_owner";
+/// The role that servers use; it owns nothing.
+pub(super) const SERVER_ROLE: &str = "memories";
+pub(super) const DATABASE: &str = "memories";
+const MAX_CONNECTIONS_PER_SERVER: usize = 8;
+
+/// The bucket for results.
+const BUCKET: &str = "results";
+const ACCESS_KEY: &str = "cluster";
+/// Not a secret: the bucket holds test data and listens on the loopback address.
+const SECRET_KEY: &str = "secret-of-the-cluster";
+
+/// Configuration files in the cluster's directory.
+const SERVER_CONFIG: &str = "atlatl.toml";
+const BALANCER_CONFIG: &str = "haproxy.cfg";
+
+/// The data directory of PostgreSQL.
+pub(super) fn postgres_data_dir(state: &State) -> PathBuf {
+    state.postgres_dir.join("data")
+}
+
+/// Creates a directory that the user of PostgreSQL can reach. It gets a copy of the programs when
+/// only root can read the originals.
+pub(super) fn create_postgres_dir(dir: &Path, programs: &mut Programs) -> Result<PathBuf> {
+    if !is_root()? {
+        let created = dir.join("postgres");
+        fs::create_dir(&created)?;
+        return Ok(created);
+    }
+    let created = tempfile::Builder::new().prefix("atlatl-cluster.").tempdir()?.keep();
+    chown(&created, Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID))
+        .context("a directory for the user nobody")?;
+    if let Some((package, bin_dir)) = programs.package() {
+        let copy = created.join("package");
+        // Hard links copy nothing when both are on one file system.
+        let linked = stdout("cp", Command::new("cp").arg("-al").args([package, &copy]));
+        if linked.is_err() {
+            let _ = fs::remove_dir_all(&copy);
+            stdout("cp", Command::new("cp").arg("-a").args([package, &copy]))?;
+        }
+        programs.postgres = copy.join(bin_dir);
+    }
+    Ok(created)
+}
+
+/// Runs `initdb`.
+pub(super) fn init_postgres(state: &State) -> Result<()> {
+    let mut words = User::Unprivileged.command_prefix()?;
+    words.push(path_str(&state.programs.postgres.join("initdb"))?);
+    words.extend(["-D".to_owned(), path_str(&postgres_data_dir(state))?]);
+    let mut initdb = command(&words);
+    initdb.args(["-U", "postgres", "-A", "trust", "--encoding=UTF8", "--locale=C"]);
+    stdout("initdb", &mut initdb).map(drop)
+}
+
+pub(super) fn postgres_process(state: &State) -> Result<ProcessSpec> {
+    let max_connections = (state.replicas.len() * MAX_CONNECTIONS_PER_SERVER + 20).max(100);
+    let args = [
+        "-D".to_owned(),
+        path_str(&postgres_data_dir(state))?,
+        "-p".to_owned(),
+        state.postgres.port.to_string(),
+        "-clisten_addresses=127.0.0.1".to_owned(),
+        // No socket file: its path would exceed the limit of about 100 bytes.
+        "-cunix_socket_directories=".to_owned(),
+        "-cfsync=on".to_owned(),
+        format!("-cmax_connections={max_connections}"),
+    ];
+    Ok(ProcessSpec {
+        name: "postgres".to_owned(),
+        program: state.programs.postgres.join("postgres"),
+        args: args.into(),
+        env: Vec::new(),
+        // Fast shutdown: does not wait for clients to disconnect.
+        stop_signal: "INT",
+        user: User::Unprivileged,
+    })
+}
+
+/// Whether PostgreSQL answers a query.
+pub(super) fn is_postgres_up(state: &State) -> bool {
+    psql(state, "postgres", "SELECT 1").is_ok()
+}
+
+/// Runs statements as the superuser and returns their output.
+pub(super) fn psql(state: &State, database: &str, statements: &str) -> Result<String> {
+    let mut psql = Command::new(state.programs.postgres.join("psql"));
+    psql.env_clear().env("PGCONNECT_TIMEOUT", "2").current_dir("/");
+    psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
+    psql.args(["-U", "postgres", "-p", &state.postgres.port.to_string(), "-d", database]);
+    for statement in statements.split(';') {
+        psql.args(["-c", statement]);
+    }
+    stdout("psql", &mut psql)
+}
+
+/// The connection URL of a role.
+pub(super) fn postgres_url(state: &State, role: &str) -> String {
+    format!("postgres://{role}@127.0.0.1:{}/{DATABASE}", state.postgres.port)
+}
+
+/// Creates the directory of the S3 server, with the bucket.
+pub(super) fn init_s3(state: &State) -> Result<()> {
+    fs::create_dir_all(state.dir.join("s3").join(BUCKET)).context("a bucket")
+}
+
+pub(super) fn s3_process(state: &State) -> Result<ProcessSpec> {
+    let port = state.s3.port.to_string();
+    let args = ["--host", "127.0.0.1", "--port", &port, "--access-key", ACCESS_KEY];
+    let mut args: Vec<String> = args.map(str::to_owned).into();
+    args.extend(["--secret-key".to_owned(), SECRET_KEY.to_owned()]);
+    args.push(path_str(&state.dir.join("s3"))?);
+    Ok(ProcessSpec {
+        name: "s3".to_owned(),
+        program: state.programs.s3.clone(),
+        args,
+        env: Vec::new(),
+        stop_signal: "TERM",
+        user: User::Current,
+    })
+}
+
+/// Whether S3 responds at all; an authentication error is a response.
+pub(super) fn is_s3_up(state: &State) -> bool {
+    let client = HttpClient::new(state.s3.port, Duration::from_secs(2));
+    client.send(&Request::get("/")).is_ok()
+}
+
+/// Writes the configuration that all servers share, and creates a home directory for each.
+pub(super) fn init_servers(state: &State) -> Result<()> {
+    fs::write(state.dir.join(SERVER_CONFIG), server_config(state)).context("the configuration")?;
+    for number in 0..state.replicas.len() {
+        fs::create_dir_all(server_home(state, number).join("tmp"))
+            .context("a home for a server")?;
+    }
+    Ok(())
+}
+
+fn server_config(state: &State) -> String {
+    let (store, balancer) = (postgres_url(state, SERVER_ROLE), state.balancer.port);
+    format!(
+        "[memory]\nstore = \"{store}\"\n\n\
+         [spool]\nurl = \"s3://{BUCKET}/atlatl\"\n\n\
+         [server]\nauth = \"keys\"\npublic_url = \"http://127.0.0.1:{balancer}\"\ndrain_seconds = 1\n"
+    )
+}
+
+pub(super) fn server_process(state: &State, number: usize) -> Result<ProcessSpec> {
+    let port = state.replicas.get(number).context("no such replica")?.port;
+    let home = server_home(state, number);
+    let env = vec![
+        ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", SECRET_KEY.to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("AWS_ENDPOINT", format!("http://127.0.0.1:{}", state.s3.port)),
+        ("AWS_ALLOW_HTTP", "true".to_owned()),
+        ("HOME", path_str(&home)?),
+        ("TMPDIR", path_str(&home.join("tmp"))?),
+    ];
+    let listen = format!("127.0.0.1:{port}");
+    let config = path_str(&state.dir.join(SERVER_CONFIG))?;
+    let args = ["serve", "--http", &listen, "--config", &config];
+    Ok(ProcessSpec {
+        name: server_name(number),
+        program: state.programs.atlatl.clone(),
+        args: args.map(str::to_owned).into(),
+        env,
+        stop_signal: "TERM",
+        user: User::Current,
+    })
+}
+
+/// Whether the server at `port` reports that it is ready.
+pub(super) fn is_ready(port: u16, timeout: Duration) -> bool {
+    let response = HttpClient::new(port, timeout).send(&Request::get("/readyz"));
+    response.is_ok_and(|response| response.status == 200)
+}
+
+/// The name of a server in logs and in the balancer's configuration.
+pub(super) fn server_name(number: usize) -> String {
+    format!("server-{}", number + 1)
+}
+
+fn server_home(state: &State, number: usize) -> PathBuf {
+    state.dir.join(server_name(number))
+}
+
+/// Writes the balancer's configuration.
+pub(super) fn init_balancer(state: &State) -> Result<()> {
+    let ports: Vec<u16> = state.replicas.iter().map(|endpoint| endpoint.port).collect();
+    fs::write(state.dir.join(BALANCER_CONFIG), balancer_config(state.balancer.port, &ports))
+        .context("the balancer's configuration")
+}
+
+/// Round robin over the servers that are ready. No retries: a client must see every failed request,
+/// failed writes above all.
+fn balancer_config(port: u16, replicas: &[u16]) -> String {
+    let mut text = format!(
+        "global
+    maxconn 4096
+
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 20s
+    timeout server 10s
+    timeout queue 1s
+    timeout check 1s
+    timeout http-request 5s
+    timeout http-keep-alive 20s
+    retries 0
+    no option redispatch
+
+frontend clients
+    bind 127.0.0.1:{port}
+    default_backend servers
+
+backend servers
+    balance roundrobin
+    option httpchk
+    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host 127.0.0.1
+    http-check expect status 200
+    default-server check inter 200ms fastinter 200ms downinter 200ms fall 1 rise 1
+"
+    );
+    for (number, port) in replicas.iter().enumerate() {
+        let _ = writeln!(text, "    server {} 127.0.0.1:{port}", server_name(number));
+    }
+    text
+}
+
+pub(super) fn balancer_process(state: &State) -> Result<ProcessSpec> {
+    let args = ["-db".to_owned(), "-f".to_owned(), path_str(&state.dir.join(BALANCER_CONFIG))?];
+    Ok(ProcessSpec {
+        name: "balancer".to_owned(),
+        program: state.programs.balancer.clone(),
+        args: args.into(),
+        env: Vec::new(),
+        stop_signal: "TERM",
+        user: User::Current,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_has_a_health_check_and_no_request_is_retried() {
+        let text = balancer_config(21_002, &[21_003, 21_004]);
+        assert!(text.contains("\n    bind 127.0.0.1:21002\n"), "{text}");
+        assert!(text.ends_with(
+            "rise 1\n    server server-1 127.0.0.1:21003\n    server server-2 127.0.0.1:21004\n"
+        ));
+        assert!(text.contains("\n    retries 0\n    no option redispatch\n"), "{text}");
+    }
+}
