@@ -193,7 +193,12 @@ const MAX_STEPS: usize = 12;
 struct WalkthroughStep<'a> {
     function: &'a str,
     file: &'a str,
+    /// Whether another process or the router calls it, which no source file shows.
+    is_entry: bool,
 }
+
+/// The words that mark such a step.
+const ENTRY_MARK: &str = "**entry**";
 
 /// Reads every walkthrough; each step is a list item that begins with `` `function` (`file`) ``.
 pub(super) fn check_walkthroughs(repository: &Repository) -> Result<Vec<String>> {
@@ -214,11 +219,13 @@ pub(super) fn check_walkthroughs(repository: &Repository) -> Result<Vec<String>>
 fn steps(walkthrough: &str) -> Vec<WalkthroughStep<'_>> {
     let section = walkthrough.split("\n#").next().unwrap_or_default();
     let items = section.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-    let step = |item| match code_spans(item)[..] {
-        [function, file, ..] => Some(WalkthroughStep { function, file }),
-        _ => None,
-    };
-    items.filter_map(step).collect()
+    let mut steps = Vec::new();
+    for item in items {
+        if let [function, file, ..] = code_spans(item)[..] {
+            steps.push(WalkthroughStep { function, file, is_entry: item.contains(ENTRY_MARK) });
+        }
+    }
+    steps
 }
 
 fn chain_findings(
@@ -230,7 +237,7 @@ fn chain_findings(
         findings.push(format!("{} steps, 1 to {MAX_STEPS} are allowed", steps.len()));
     }
     for (step, next) in steps.iter().zip(steps.iter().skip(1).map(Some).chain([None])) {
-        let WalkthroughStep { function, file } = step;
+        let WalkthroughStep { function, file, .. } = step;
         let Ok(code) = read(file) else {
             findings.push(format!("no file {file}"));
             continue;
@@ -238,9 +245,9 @@ fn chain_findings(
         let bodies = bodies(&code, function);
         if bodies.is_empty() {
             findings.push(format!("{file} has no function {function}"));
-        } else if let Some(next) =
-            next.filter(|next| !bodies.iter().any(|b| b.contains(function_name(next.function))))
-        {
+        } else if let Some(next) = next.filter(|next| {
+            !next.is_entry && !bodies.iter().any(|b| b.contains(function_name(next.function)))
+        }) {
             findings.push(format!("{function} ({file}) does not call {}", next.function));
         }
     }

@@ -76,8 +76,8 @@ const CLASS_SOURCES: &[(&str, &str, &str)] = &[
     ("crates/lro-query/src/error.rs", "fn as_str(self)", "\n    }\n"),
     ("crates/lro/src/extract_error.rs", "fn class(&self)", "\n    }\n"),
     ("crates/lro/src/mcp/tools.rs", "fn wrong(", "\n}\n"),
-    ("crates/atlatl-server/src/tool_error.rs", "fn class(&self)", "\n    }\n"),
-    ("crates/lro-proxy/src/reference.rs", "let (class, hint) = match self", "\n        };\n"),
+    ("crates/atlatl-server/src/tools/response.rs", "fn class(&self)", "\n    }\n"),
+    ("crates/lro-proxy/src/relay/reference.rs", "let (class, hint) = match self", "\n        };\n"),
 ];
 
 /// The sources of HTTP responses.
