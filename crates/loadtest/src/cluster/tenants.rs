@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_id_from_many_and_counts_as_written() {
+    fn what_is_removed_is_taken_from_many_and_counts_as_written() {
         let tenant = Tenant { name: String::new(), key: String::new(), canary: String::new() };
         let (tenants, mut random) = (Tenants::new(vec![tenant]), Random::new(1));
         let mut shared = tenants.for_client(0).lock();
