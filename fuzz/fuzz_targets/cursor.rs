@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use atlatl_fuzz::Written;
-use atlatl_memory::{Clash, MemoryStore, SqliteStore};
+use atlatl_memory::{OnConflict, MemoryStore, SqliteStore};
 use atlatl_server::{MemoryServer, Parts, stdio};
 use chrono::DateTime;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use lro::Moment;
+use lro::IdSeed;
 use mif::Memory;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -131,10 +131,10 @@ fuzz_target!(|input: Input<'_>| {
 });
 
 /// A time that stands still, and numbers that are never the same.
-fn clock() -> Moment {
+fn clock() -> IdSeed {
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     let now = DateTime::from_timestamp(1_800_000_000, 0).expect("within range");
-    Moment { now, random: RANDOM.fetch_add(1, Ordering::Relaxed).into() }
+    IdSeed { now, random: RANDOM.fetch_add(1, Ordering::Relaxed).into() }
 }
 
 impl Place {
@@ -146,7 +146,7 @@ impl Place {
         let open = || Arc::new(SqliteStore::open(&file).expect("a store")) as Arc<dyn MemoryStore>;
         let stores = [open(), open()];
         let memories: Vec<Memory> = (0..MEMORIES).map(memory_of).collect();
-        stores[0].put(&memories, Clash::Keep).expect("they are stored");
+        stores[0].put(&memories, OnConflict::Keep).expect("they are stored");
         let servers = stores.map(|store| {
             let estimate = Arc::new(|text: &str| text.len() as u64);
             MemoryServer::new(Parts::new(store, estimate, clock))

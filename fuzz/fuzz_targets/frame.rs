@@ -12,8 +12,8 @@ use std::time::Duration;
 use atlatl_fuzz::{Json, NAMES, Name, Written, object, spaced};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use lro_wire::meta::{self, Era};
-use lro_wire::sse::{Events, Part};
+use lro_wire::meta::{self, ProtocolGeneration};
+use lro_wire::sse::{SseEvents, SsePart};
 use lro_wire::{Failure, Line, Lines, Message, Messages, Object, edit};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Arbitrary)]
 enum Input<'a> {
     Lines { stream: Vec<Piece<'a>>, holding: Holding, turns: Vec<Turn>, skipped: u8 },
-    Events { stream: Vec<Piece<'a>>, cuts: Vec<u8> },
+    SseEvents { stream: Vec<Piece<'a>>, cuts: Vec<u8> },
     Message { written: Written<'a>, batch: bool, members: Vec<(Name<'a>, Json<'a>)>, around: u8 },
     Merge { written: Written<'a>, object: Vec<(Name<'a>, Json<'a>)>, patch: Patch, around: u8 },
 }
@@ -30,7 +30,7 @@ fuzz_target!(|input: Input<'_>| match input {
     Input::Lines { stream, holding, turns, skipped } => {
         lines(&bytes(&stream), &holding, &turns, skipped);
     }
-    Input::Events { stream, cuts } => events(&bytes(&stream), &cuts),
+    Input::SseEvents { stream, cuts } => events(&bytes(&stream), &cuts),
     Input::Message { written, batch, members, around } => {
         let object = object(&members);
         let ours = if batch { format!("[{object}, 7,{object} ]") } else { object };
@@ -219,14 +219,14 @@ fn events(stream: &[u8], cuts: &[u8]) {
 
 /// The events of a stream that arrives in pieces, and the data behind the last.
 fn fed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Plain>, Vec<u8>) {
-    let (mut events, mut all, mut data) = (Events::default(), Vec::new(), Vec::new());
+    let (mut events, mut all, mut data) = (SseEvents::default(), Vec::new(), Vec::new());
     for piece in pieces {
         events.feed(piece, |part| match part {
-            Part::Data(piece) => {
+            SsePart::Data(piece) => {
                 assert!(!piece.is_empty());
                 data.extend_from_slice(piece);
             }
-            Part::End(event) => {
+            SsePart::End(event) => {
                 let data = std::mem::take(&mut data);
                 assert!(event.has_data || data.is_empty());
                 all.push((event.has_data.then_some(data), event.name, event.id, event.retry));
@@ -344,7 +344,7 @@ fn same(message: &Message<'_>, value: Option<&Value>) {
         assert_eq!(answer.id().as_ref(), Some(&id));
         assert_eq!(answer.id().map(|id| id.key()), Some(id.key()));
     }
-    let modern = Era::of_request(message) == Some(Era::Modern);
+    let modern = ProtocolGeneration::of_request(message) == Some(ProtocolGeneration::Modern);
     assert!(!modern || message.method.is_some());
     let _ = (meta::is_proxy(message), meta::progress_token(message));
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use lro::{Extractor, Question, Spools, Wanted};
+use lro::{Extractor, Query, Spools, QueryKind};
 use lro_core::config::Config;
 use lro_core::{OffloadHeader, ResultId};
 use lro_query::{Cancel, Page, read, search};
@@ -269,14 +269,14 @@ impl Place {
             }
         }
         let start = u64::from(input.start);
-        let read = |unit| Wanted::Read { unit, start, end: None, part: 0 };
-        let search = Wanted::Search {
+        let read = |unit| QueryKind::Read { unit, start, end: None, part: 0 };
+        let search = QueryKind::Search {
             pattern: "[a-z]".to_owned(),
             case: search::Case::Ignored,
             most: 5,
             context: 1,
         };
-        let recipe = Wanted::Recipe { number: start % 11, params: Default::default() };
+        let recipe = QueryKind::Recipe { number: start % 11, params: Default::default() };
         for wanted in [
             read(read::Unit::Characters),
             read(read::Unit::Lines),
@@ -284,7 +284,7 @@ impl Place {
             search,
             recipe,
         ] {
-            let question = Question { address: id.into(), wanted, page: Page::ALL };
+            let question = Query { address: id.into(), wanted, page: Page::ALL };
             let answer = self.extractor.extract(&question, now, &Cancel::default());
             if let Ok(reply) = answer {
                 assert!(reply.given <= reply.total.number());

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use lro_core::records::{Content, Envelope, Finder, Found, RecordForm, RecordLines, RecordSet};
+use lro_core::records::{Content, Envelope, Detector, Detected, RecordForm, RecordLines, RecordSet};
 use serde_json::value::RawValue;
 
 /// What JSON and tables are made of: bytes alone would seldom make any.
@@ -115,8 +115,8 @@ impl Input<'_> {
 fuzz_target!(|input: Input<'_>| {
     let payload = input.payload();
     let chunk = usize::from(input.chunk) + 1;
-    let found = Found::detect(&payload);
-    let mut finder = Finder::surveying();
+    let found = Detected::detect(&payload);
+    let mut finder = Detector::surveying();
     payload.chunks(chunk).for_each(|part| finder.feed(part));
     let (streamed, surveyed) = finder.finish_surveyed();
     assert_eq!(streamed, found, "what is found does not depend on how it arrives");

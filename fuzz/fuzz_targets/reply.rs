@@ -11,9 +11,9 @@ use std::time::Duration;
 use chrono::DateTime;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use lro::{Extractor, Question, Reply, Spools, Values, Wanted};
+use lro::{Extractor, Query, Reply, Spools, Values, QueryKind};
 use lro_core::config::Config;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_core::tokens::{self, Measure};
 use lro_core::{Detail, NoTokenizer, O200k, ResultId, Tokenizer, Tokens};
 use lro_query::{Cancel, Page, read, search};
@@ -41,29 +41,29 @@ enum Way {
 }
 
 impl Way {
-    fn wanted(&self) -> Wanted {
+    fn wanted(&self) -> QueryKind {
         let read = |unit, start: u8, length: Option<u64>| {
             let start = u64::from(start);
-            Wanted::Read { unit, start, end: length.map(|length| start + length), part: 0 }
+            QueryKind::Read { unit, start, end: length.map(|length| start + length), part: 0 }
         };
         match *self {
             Self::Recipe(number) => {
-                Wanted::Recipe { number: 1 + u64::from(number % 10), params: Values::new() }
+                QueryKind::Recipe { number: 1 + u64::from(number % 10), params: Values::new() }
             }
-            Self::Search { context } => Wanted::Search {
+            Self::Search { context } => QueryKind::Search {
                 pattern: ".".to_owned(),
                 case: search::Case::Sensitive,
                 most: 1000,
                 context: usize::from(context % 4),
             },
             Self::ReadRecords { start, length } => {
-                read(read::Unit::Records, start, length.map(u64::from))
+                read(read::ReplyUnit::Records, start, length.map(u64::from))
             }
             Self::ReadLines { start, length } => {
-                read(read::Unit::Lines, start, length.map(u64::from))
+                read(read::ReplyUnit::Lines, start, length.map(u64::from))
             }
             Self::ReadCharacters { start, length } => {
-                read(read::Unit::Characters, start, length.map(u64::from))
+                read(read::ReplyUnit::Characters, start, length.map(u64::from))
             }
         }
     }
@@ -100,9 +100,9 @@ fuzz_target!(|input: Input<'_>| {
     };
     let limit = LEAST + u64::from(input.limit) % 4096;
     let (small, large) = (extractor(limit), extractor(u64::MAX));
-    let ask = |extractor: &Extractor, wanted: Wanted, offset| {
+    let ask = |extractor: &Extractor, wanted: QueryKind, offset| {
         let page = Page { offset, limit: u64::MAX };
-        let question = Question { address: address.clone(), wanted, page };
+        let question = Query { address: address.clone(), wanted, page };
         extractor.extract(&question, now(), &Cancel::default()).ok()
     };
     let whole = ask(&large, input.way.wanted(), 0);
@@ -122,7 +122,7 @@ fuzz_target!(|input: Input<'_>| {
     for _ in 0..20 {
         let Some(from) = next else { break };
         let (wanted, offset) = match input.way.wanted() {
-            Wanted::Read { unit, end, .. } => (Wanted::Read { unit, start: from, end, part: 0 }, 0),
+            QueryKind::Read { unit, end, .. } => (QueryKind::Read { unit, start: from, end, part: 0 }, 0),
             other => (other, from),
         };
         let page = ask(&small, wanted.clone(), offset).expect("it worked before");
@@ -145,7 +145,7 @@ fn now() -> DateTime<chrono::Utc> {
 
 fn stored(payload: &[u8]) -> (Arc<dyn Spool>, Address) {
     let spool = MemorySpool::default();
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     let id = ResultId::new(1_800_000_000_000, 1);
     let what = ToStore {
         id,
@@ -188,7 +188,7 @@ fn begins(reply: &Reply, whole: &Reply) {
         assert!(whole.body.starts_with(&reply.body));
     }
     match reply.unit {
-        lro::Unit::Characters => {
+        lro::ReplyUnit::Characters => {
             assert_eq!(reply.body.chars().count() as u64, reply.given);
         }
         _ if line_cut => assert_eq!(reply.given, 1),

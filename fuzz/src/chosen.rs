@@ -3,7 +3,7 @@
 //! What is expected of a token is known from the choices alone: nothing here reads one. The first
 //! choice is the right one everywhere, so that short inputs are good tokens.
 
-use atlatl_server::auth::{KeySet, Scope, Scopes};
+use atlatl_server::auth::{KeySet, AuthScope, Scopes};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, crypto};
@@ -91,7 +91,7 @@ struct Called<'a>(&'a str, bool);
 /// Which scopes, and in which form.
 #[derive(Debug, Arbitrary)]
 enum Granted<'a> {
-    Scope(u8, Vec<&'a str>),
+    AuthScope(u8, Vec<&'a str>),
     Scp(u8, Vec<&'a str>),
     List(u8, Vec<Odd<'a>>),
     /// The one of the standard counts.
@@ -266,12 +266,12 @@ impl Called<'_> {
 
 /// The words of the scopes of `mask`.
 fn words(mask: u8) -> Vec<&'static str> {
-    let chosen = Scope::ALL.into_iter().enumerate().filter(|(n, _)| mask >> n & 1 == 1);
+    let chosen = AuthScope::ALL.into_iter().enumerate().filter(|(n, _)| mask >> n & 1 == 1);
     chosen.map(|(_, scope)| scope.word()).collect()
 }
 
 fn scopes(mask: u8) -> Scopes {
-    Scope::ALL.into_iter().enumerate().filter(|(n, _)| mask >> n & 1 == 1).map(|(_, s)| s).collect()
+    AuthScope::ALL.into_iter().enumerate().filter(|(n, _)| mask >> n & 1 == 1).map(|(_, s)| s).collect()
 }
 
 impl Granted<'_> {
@@ -286,8 +286,8 @@ impl Granted<'_> {
         // A word with a space in it is two.
         let hidden = |more: &[&str]| -> bool { more.iter().any(|word| word.contains("memory:")) };
         match self {
-            Self::Scope(mask, more) | Self::Scp(mask, more) => {
-                let name = if matches!(self, Self::Scope(..)) { "scope" } else { "scp" };
+            Self::AuthScope(mask, more) | Self::Scp(mask, more) => {
+                let name = if matches!(self, Self::AuthScope(..)) { "scope" } else { "scp" };
                 let more: &[&str] = if hidden(more) { &[] } else { more };
                 claims.all.push((name, text(*mask, more)));
                 scopes(*mask)

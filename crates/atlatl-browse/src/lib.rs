@@ -43,14 +43,3 @@ pub use pretty::spread;
 pub use rows::RowContent;
 pub use screen::{ColorMode, HeaderInfo, Screen};
 pub use text::grouped;
-// Former names, until their users are renamed.
-#[doc(hidden)]
-pub use {
-    command::{
-        KeyPress as Key, RowKind as Rows, ScreenCommand as Effect, SqlRequest as Ask,
-        SqlRows as Answer,
-    },
-    lines::RowSource as Source,
-    rows::RowContent as Content,
-    screen::{ColorMode as Look, HeaderInfo as About},
-};

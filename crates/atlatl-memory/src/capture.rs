@@ -83,7 +83,7 @@ impl CaptureService {
 }
 
 fn changed(memory: &Memory, fields: &Map, now: DateTime<Utc>) -> Result<Memory, MifError> {
-    let mut object = memory.at(mif::Detail::Full);
+    let mut object = memory.at(mif::DetailLevel::Full);
     for (name, value) in fields {
         if IMMUTABLE_FIELDS.contains(&name.as_str()) {
             continue;

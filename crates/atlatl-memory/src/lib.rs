@@ -58,16 +58,3 @@ pub use store::{
     BoxError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
     Unembedded, UpdateFn,
 };
-
-// Former names, until every crate of the workspace uses the new ones.
-#[cfg(feature = "postgres")]
-#[doc(hidden)]
-pub use postgres::{
-    KeySummary as ListedKey, TenantLimits as Bounds, TenantRecord as KnownTenant,
-    TenantSummary as ListedTenant,
-};
-#[doc(hidden)]
-pub use {
-    capture::MemoryIdSeed as Moment, search::SearchResults as Found, store::OnConflict as Clash,
-    store::PutOutcome as Put,
-};

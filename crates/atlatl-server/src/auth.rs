@@ -41,10 +41,3 @@ pub use key_set::{KeySet, KeySetError};
 pub use principal::{AuthScope, Principal, PrincipalError, Scopes, is_tenant};
 pub use rate_limit::{RateLimit, TokenBucket};
 pub use token::{TokenError, TokenRules, verify};
-
-// Former names, until every crate of the workspace uses the new ones.
-#[doc(hidden)]
-pub use {
-    authenticator::ApiKeyLookup as Keys, principal::AuthScope as Scope,
-    rate_limit::RateLimit as Limit,
-};

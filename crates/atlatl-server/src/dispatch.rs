@@ -6,9 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use lro::mcp::{Changes, Page};
+use lro::mcp::{ListingOptions, ToolsPage};
 use lro_query::Cancel;
-use lro_wire::meta::{CLIENT_CAPABILITIES, Era, PROTOCOL_VERSION};
+use lro_wire::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::version::{self, MODERN};
 use lro_wire::{
     INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
@@ -43,7 +43,7 @@ pub(crate) fn check_envelope(message: &Message<'_>) -> Result<()> {
 
 /// Checks that a version of the newer generation is supported.
 pub(crate) fn check_version(version: &str) -> Result<()> {
-    if version::is_spoken(version, Era::Modern) {
+    if version::is_spoken(version, ProtocolGeneration::Modern) {
         return Ok(());
     }
     Err(version::unsupported(&MODERN, version))
@@ -98,9 +98,9 @@ impl MemoryServer {
         let method = message.method.as_deref().unwrap_or_default();
         let params = message.params().unwrap_or_default();
         let result = match (client.era, method) {
-            (Era::Legacy, "initialize") => self.initialize(&params, client),
-            (Era::Legacy, "ping") => return Ok("{}".to_owned()),
-            (Era::Modern, "server/discover") => self.discover(),
+            (ProtocolGeneration::Legacy, "initialize") => self.initialize(&params, client),
+            (ProtocolGeneration::Legacy, "ping") => return Ok("{}".to_owned()),
+            (ProtocolGeneration::Modern, "server/discover") => self.discover(),
             (_, "tools/list") => self.tools(client),
             (_, "tools/call") => self.tool_call(&params, message, client, cancel, span)?,
             (_, "resources/list") => in_store_span(span, || self.resources(&params))?,
@@ -111,24 +111,26 @@ impl MemoryServer {
             (_, "prompts/list") => Self::prompts(),
             (_, "prompts/get") => in_store_span(span, || self.prompt(&params))?,
             (_, "completion/complete") => in_store_span(span, || self.complete(&params))?,
-            (Era::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
+            (ProtocolGeneration::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
                 let now = self.0.now();
                 let tasks: Vec<Value> =
                     self.0.tasks.all(now).iter().map(|task| task.legacy()).collect();
                 json!({"tasks": tasks}).to_string()
             }
-            (Era::Legacy, "tasks/get") => {
+            (ProtocolGeneration::Legacy, "tasks/get") => {
                 self.find_task(&params, client, span)?.legacy().to_string()
             }
-            (Era::Legacy, "tasks/result") => self.task_result(&params, client, cancel, span)?,
-            (Era::Legacy, "tasks/cancel") => {
+            (ProtocolGeneration::Legacy, "tasks/result") => {
+                self.task_result(&params, client, cancel, span)?
+            }
+            (ProtocolGeneration::Legacy, "tasks/cancel") => {
                 let task = self.find_task(&params, client, span)?;
                 if !task.cancel(self.0.now()) {
                     return Err(JsonRpcError::new(INVALID_PARAMS, "the task has ended already"));
                 }
                 task.legacy().to_string()
             }
-            (Era::Modern, "tasks/get" | "tasks/update" | "tasks/cancel") => {
+            (ProtocolGeneration::Modern, "tasks/get" | "tasks/update" | "tasks/cancel") => {
                 self.modern_task(method, &params, client, span)?
             }
             _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method")),
@@ -137,8 +139,8 @@ impl MemoryServer {
     }
 
     /// Adds the fields that every result of the newer generation has.
-    fn with_result_fields(&self, result: String, method: &str, era: Era) -> String {
-        if era == Era::Legacy {
+    fn with_result_fields(&self, result: String, method: &str, era: ProtocolGeneration) -> String {
+        if era == ProtocolGeneration::Legacy {
             return result;
         }
         let mut head = json!({"_meta": {"io.modelcontextprotocol/serverInfo": self.info()}});
@@ -174,8 +176,8 @@ impl MemoryServer {
         };
         let own = self.0.extraction_for(client).map(lro::mcp::Tools::definitions);
         let own = own.unwrap_or_default();
-        let changes = Changes::none().appending(&own);
-        let page = Page::parse(tools_listing, changes, |tool| interceptor.may_replace(tool));
+        let changes = ListingOptions::none().appending(&own);
+        let page = ToolsPage::parse(tools_listing, changes, |tool| interceptor.may_replace(tool));
         let Some(listed) = page.and_then(|page| page.json) else {
             return tools_listing.to_owned();
         };
@@ -197,7 +199,7 @@ impl MemoryServer {
         let arguments = params.get("arguments").filter(|arguments| arguments.get() != "null");
         let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
-            && (client.era == Era::Modern || task.is_none())
+            && (client.era == ProtocolGeneration::Modern || task.is_none())
             && let Some(called) = {
                 let _part = tools.has(&name).then(|| span.part("extract"));
                 tools.call(&name, arguments, self.0.now(), cancel)
@@ -217,8 +219,10 @@ impl MemoryServer {
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
         match client.era {
-            Era::Legacy if task.is_some() => self.legacy_task(tool, arguments, client, task, span),
-            Era::Modern if client.tasks && tool.may_be_a_task() => {
+            ProtocolGeneration::Legacy if task.is_some() => {
+                self.legacy_task(tool, arguments, client, task, span)
+            }
+            ProtocolGeneration::Modern if client.tasks && tool.may_be_a_task() => {
                 Ok(self.call_or_task(tool, arguments, client, cancel, span))
             }
             _ => {
@@ -321,7 +325,11 @@ impl MemoryServer {
         let task_json = task.modern().to_string();
         Ok(match task.state() {
             TaskState::Done(result) => {
-                let result = self.with_result_fields(result.to_string(), "tools/call", Era::Modern);
+                let result = self.with_result_fields(
+                    result.to_string(),
+                    "tools/call",
+                    ProtocolGeneration::Modern,
+                );
                 format!(r#"{},"result":{result}}}"#, &task_json[..task_json.len() - 1])
             }
             _ => task_json,
@@ -336,16 +344,16 @@ fn in_store_span<T>(span: &RequestSpan, access: impl FnOnce() -> Result<T>) -> R
 }
 
 /// Returns the server's own tools for `tools/list`, rendered once.
-fn tools_listing(era: Era) -> &'static str {
-    static LEGACY: LazyLock<String> = LazyLock::new(|| render_listing(Era::Legacy));
-    static MODERN: LazyLock<String> = LazyLock::new(|| render_listing(Era::Modern));
+fn tools_listing(era: ProtocolGeneration) -> &'static str {
+    static LEGACY: LazyLock<String> = LazyLock::new(|| render_listing(ProtocolGeneration::Legacy));
+    static MODERN: LazyLock<String> = LazyLock::new(|| render_listing(ProtocolGeneration::Modern));
     match era {
-        Era::Legacy => &LEGACY,
+        ProtocolGeneration::Legacy => &LEGACY,
         _ => &MODERN,
     }
 }
 
-fn render_listing(era: Era) -> String {
+fn render_listing(era: ProtocolGeneration) -> String {
     let definitions: Vec<Value> = Tool::ALL.into_iter().map(|tool| definition(tool, era)).collect();
     json!({"tools": definitions}).to_string()
 }

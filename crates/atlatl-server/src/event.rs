@@ -5,10 +5,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
 
-// Former names, until every crate of the workspace uses the new ones.
-#[doc(hidden)]
-pub use self::{ServerEvent as Event, ServerEventKind as EventKind, ServerEventSink as EventSink};
-
 /// An event of the server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -102,12 +98,12 @@ pub trait ServerEventSink: Send + Sync {
 #[derive(Clone)]
 pub struct EventBus {
     sinks: Vec<Arc<dyn ServerEventSink>>,
-    clock: fn() -> lro::Moment,
+    clock: fn() -> lro::IdSeed,
 }
 
 impl EventBus {
     /// Creates a bus without sinks. `clock` provides times and ids.
-    pub fn new(clock: fn() -> lro::Moment) -> Self {
+    pub fn new(clock: fn() -> lro::IdSeed) -> Self {
         Self { sinks: Vec::new(), clock }
     }
 

@@ -1,6 +1,6 @@
 //! The client of a request, and the responses to `initialize` and `server/discover`.
 
-use lro_wire::meta::{CLIENT_CAPABILITIES, EXTENSION, Era};
+use lro_wire::meta::{CLIENT_CAPABILITIES, EXTENSION, ProtocolGeneration};
 use lro_wire::version::{LEGACY, MODERN};
 use lro_wire::{Message, Object, meta, version};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ pub enum Transport {
 #[non_exhaustive]
 pub struct ClientInfo {
     /// The protocol generation.
-    pub era: Era,
+    pub era: ProtocolGeneration,
     /// Spec P2: the client is a proxy that offloads large results itself. Any client may claim
     /// that, since it only changes the form of a response.
     pub proxy: bool,
@@ -94,7 +94,7 @@ pub struct ClientInfo {
 
 impl ClientInfo {
     /// Creates a client without declared capabilities.
-    pub fn new(era: Era, transport: Transport) -> Self {
+    pub fn new(era: ProtocolGeneration, transport: Transport) -> Self {
         Self { era, proxy: false, transport, tasks: false }
     }
 
@@ -102,7 +102,7 @@ impl ClientInfo {
     pub fn from_request(message: &Message<'_>, transport: Transport) -> Self {
         let capabilities = meta::meta(message).and_then(|meta| meta.at(&[CLIENT_CAPABILITIES]));
         let tasks = capabilities.and_then(|has| has.at(&["extensions", TASKS_EXTENSION])).is_some();
-        Self { era: Era::Modern, proxy: meta::is_proxy(message), transport, tasks }
+        Self { era: ProtocolGeneration::Modern, proxy: meta::is_proxy(message), transport, tasks }
     }
 
     /// Sets whether the client is a proxy.

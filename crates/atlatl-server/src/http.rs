@@ -23,9 +23,10 @@ use axum::routing::{any, get, post};
 use futures_util::FutureExt;
 use lro::Spools;
 pub use lro_http::{
-    AuthError, BearerTokens, Exposure, ListenError, Listener, Stop, Stopped, listen, stop,
+    BearerError, BearerTokens, Exposure, ListenError, Listener, StopHandle, StopSignal, listen,
+    stop,
 };
-use lro_http::{Bounds, Guard, Problem, Route, no_such_method, no_such_path};
+use lro_http::{Guard, Problem, Route, ServeLimits, no_such_method, no_such_path};
 use tokio::sync::Semaphore;
 
 use self::admission::{Authentication, HttpState, SingleTenant};
@@ -111,7 +112,7 @@ pub fn run(
     server: MemoryServer,
     listener: Listener,
     mut options: HttpOptions,
-    stopped: Stopped,
+    stopped: StopSignal,
 ) -> std::io::Result<()> {
     listener.require_identity(options.tokens.is_some())?;
     let name = std::mem::take(&mut options.tenant);
@@ -136,7 +137,7 @@ pub fn run_multi_tenant(
     events: EventBus,
     listener: Listener,
     options: HttpOptions,
-    stopped: Stopped,
+    stopped: StopSignal,
 ) -> std::io::Result<()> {
     let authentication = Authentication::Principals(authenticator);
     serve(tenants, authentication, events, listener, options, stopped)
@@ -148,7 +149,7 @@ fn serve(
     events: EventBus,
     listener: Listener,
     options: HttpOptions,
-    stopped: Stopped,
+    stopped: StopSignal,
 ) -> std::io::Result<()> {
     let stopping = Arc::new(AtomicBool::new(false));
     let (drain, told) = (options.drain, Arc::clone(&stopping));
@@ -172,7 +173,7 @@ fn serve(
     let mut origins = options.allowed_origins;
     origins.extend(listener.origin());
     let guard = Guard { hosts: options.allowed_hosts, origins, tokens: None };
-    let bounds = Bounds::new(options.connections, DRAIN_TIMEOUT);
+    let bounds = ServeLimits::new(options.connections, DRAIN_TIMEOUT);
     lro_http::serve(move || router(state, &Arc::new(guard)), listener, bounds, stop)
 }
 

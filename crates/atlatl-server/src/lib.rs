@@ -24,7 +24,3 @@ pub use handshake::{ClientInfo, Transport};
 pub use server::{MemoryServer, MemoryServerConfig};
 pub use signing::{SignedLinks, SignedUrl};
 pub use tasks::TaskSlots;
-
-// Former names, until every crate of the workspace uses the new ones.
-#[doc(hidden)]
-pub use server::MemoryServerConfig as ServerConfig;

@@ -1,7 +1,7 @@
 //! MCP resources (memories that a user selects in a client), the recall prompt, and completion.
 
 use atlatl_memory::{Filter, Order, RecallRequest, StoreError};
-use lro_wire::meta::Era;
+use lro_wire::meta::ProtocolGeneration;
 use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError, Object};
 use mif::{Memory, MemoryId};
 use serde_json::{Value, json};
@@ -83,13 +83,13 @@ impl MemoryServer {
     pub(crate) fn read_resource(
         &self,
         params: &Object<'_>,
-        era: Era,
+        era: ProtocolGeneration,
     ) -> Result<String, JsonRpcError> {
         let uri = params
             .text("uri")
             .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "uri is missing"))?;
         let missing = || {
-            let code = if era == Era::Legacy { NOT_FOUND } else { INVALID_PARAMS };
+            let code = if era == ProtocolGeneration::Legacy { NOT_FOUND } else { INVALID_PARAMS };
             JsonRpcError::new(code, "there is no such memory").with(json!({"uri": uri}))
         };
         let (id, form) = parse_uri(&uri).ok_or_else(missing)?;

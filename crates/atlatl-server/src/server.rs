@@ -8,7 +8,7 @@ use atlatl_memory::{
     RecallService, SearchService, StoreError, TokenEstimator,
 };
 use chrono::{DateTime, SubsecRound, Utc};
-use lro::Moment;
+use lro::IdSeed;
 use lro::mcp::{Interceptor, Tools};
 
 use super::handshake::{ClientInfo, Transport};
@@ -49,7 +49,7 @@ pub struct MemoryServerConfig {
     /// Receives the events of the server.
     pub events: EventBus,
     /// The clock and the source of randomness.
-    pub clock: fn() -> Moment,
+    pub clock: fn() -> IdSeed,
     /// The version of the program.
     pub version: String,
 }
@@ -59,7 +59,7 @@ impl MemoryServerConfig {
     pub fn new(
         store: Arc<dyn MemoryStore>,
         estimate: TokenEstimator,
-        clock: fn() -> Moment,
+        clock: fn() -> IdSeed,
     ) -> Self {
         Self {
             store,
@@ -99,7 +99,7 @@ pub(crate) struct ServerInner {
     links: bool,
     pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
-    pub(crate) clock: fn() -> Moment,
+    pub(crate) clock: fn() -> IdSeed,
     signer: StoreSigner,
     pub(crate) tasks: Tasks,
     pub(crate) quota: MemoryQuota,
@@ -173,7 +173,7 @@ impl ServerInner {
 
     /// Returns the seed of a new memory's id.
     pub(crate) fn moment(&self) -> atlatl_memory::MemoryIdSeed {
-        let Moment { now, random } = (self.clock)();
+        let IdSeed { now, random } = (self.clock)();
         atlatl_memory::MemoryIdSeed { now, random }
     }
 

@@ -14,7 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit, Mac};
-use lro::Links;
+use lro::LinkProvider;
 use lro_core::ResultId;
 use sha2::Sha256;
 
@@ -178,7 +178,7 @@ impl SignedLinks {
     }
 }
 
-impl Links for SignedLinks {
+impl LinkProvider for SignedLinks {
     fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
         let until = (now + LINK_TTL).timestamp().to_string();
         let signature =

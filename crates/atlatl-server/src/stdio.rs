@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lro_query::Cancel;
-use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
+use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::{
     INTERNAL, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST,
 };
@@ -182,7 +182,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
         // Without a thread nothing can be answered.
         return;
     }
-    let mut client = ClientInfo::new(Era::Legacy, Transport::Stdio);
+    let mut client = ClientInfo::new(ProtocolGeneration::Legacy, Transport::Stdio);
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next() {
         let line = match line {

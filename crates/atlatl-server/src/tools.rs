@@ -4,7 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod handlers;
 pub(crate) mod response;
 
-use lro_wire::meta::Era;
+use lro_wire::meta::ProtocolGeneration;
 use serde_json::{Map, Value, json};
 
 use self::arguments::with_filter;
@@ -112,7 +112,7 @@ const UPDATE_ARGUMENTS: &[&str] = &[
 ];
 
 /// Returns the definition of `tool` for a client of `era`.
-pub(crate) fn definition(tool: Tool, era: Era) -> Value {
+pub(crate) fn definition(tool: Tool, era: ProtocolGeneration) -> Value {
     let mut properties = Map::new();
     for name in tool.arguments() {
         let mut schema = argument(tool, name);
@@ -137,7 +137,7 @@ pub(crate) fn definition(tool: Tool, era: Era) -> Value {
         "annotations": annotations(tool),
     });
     // From 2026-07-28 on the server decides per call, and the definition does not mention tasks.
-    if tool.may_be_a_task() && era == Era::Legacy {
+    if tool.may_be_a_task() && era == ProtocolGeneration::Legacy {
         definition["execution"] = json!({"taskSupport": "optional"});
     }
     definition

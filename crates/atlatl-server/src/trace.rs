@@ -16,10 +16,6 @@ use lro_wire::{
 
 use super::tools::Tool;
 
-// The former name, until every crate of the workspace uses the new one.
-#[doc(hidden)]
-pub use self::TraceParent as Parent;
-
 /// The name of the span around store access.
 pub(crate) const STORE: &str = "store";
 /// The attribute with the form of delivery.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atlatl_server::auth::Fetch;
-use lro_http::{AuthError, BearerTokens, ListenError, Listener, SocketError, local_token, user_id};
+use lro_http::{
+    BearerError, BearerTokens, ListenError, Listener, SocketError, local_token, user_id,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::crypto::ring;
 use ureq::Agent;
@@ -85,7 +87,9 @@ impl HttpEndpoint {
     /// The address for clients: a URL without a path, or `unix:` and a path.
     pub(crate) fn place(&self) -> Result<String, Error> {
         match &self.listener {
-            Listener::Unix(socket) => Ok(format!("{}{}", lro_http::UNIX, socket.path().display())),
+            Listener::Unix(socket) => {
+                Ok(format!("{}{}", lro_http::UNIX_PREFIX, socket.path().display()))
+            }
             Listener::Tcp(_) => self.url(),
         }
     }
@@ -139,11 +143,11 @@ fn token_path(settings: &Settings) -> Result<PathBuf, Error> {
 }
 
 /// An error of a token file, with the command that fixes it.
-fn token_error(error: &AuthError) -> Error {
+fn token_error(error: &BearerError) -> Error {
     let failure = Error::failure(with_causes(error));
     match error {
-        AuthError::NotOurs { path } => failure.with_hint(format!("chmod go-w {path}")),
-        AuthError::OpenToOthers { path } => failure.with_hint(format!("chmod 600 {path}")),
+        BearerError::NotOurs { path } => failure.with_hint(format!("chmod go-w {path}")),
+        BearerError::OpenToOthers { path } => failure.with_hint(format!("chmod 600 {path}")),
         _ => failure,
     }
 }

@@ -31,11 +31,6 @@ pub use self::syntax_tree::{
 pub use self::uninstall::{
     AddedEntry, Journal, RepairOutcome, ReplacedEntry, WrappedEntry, repair, uninstall,
 };
-// Old names.
-pub use self::{
-    CommandFormat as Shape, ConfigScope as Scope, EntryKind as Kind, HomeLayout as Home,
-    InstallOptions as Wish, LaunchSpec as Launch, ServerEntry as Entry, ServerTable as Place,
-};
 
 /// The table of servers in a client's configuration file: where it is, and its format.
 #[derive(Debug, Clone, PartialEq, Eq)]

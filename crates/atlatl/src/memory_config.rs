@@ -7,7 +7,7 @@ use std::{
 
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
-    BackfillEvent, Embedder, EmbeddingBackfill, MemoryStore, Moment, PlainText, Postgres,
+    BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PlainText, Postgres,
     PostgresOptions, SqliteStore, StoreError,
 };
 
@@ -162,9 +162,9 @@ pub(crate) fn start_backfill(
 }
 
 /// The current time with fresh randomness, for a new memory.
-pub(crate) fn moment() -> Moment {
-    let lro::Moment { now, random } = lro::Moment::of_system();
-    Moment { now, random }
+pub(crate) fn moment() -> MemoryIdSeed {
+    let lro::IdSeed { now, random } = lro::IdSeed::of_system();
+    MemoryIdSeed { now, random }
 }
 
 /// The location that `memory.store` names, or the default.

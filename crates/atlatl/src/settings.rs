@@ -22,7 +22,7 @@ mod trust;
 
 use std::collections::BTreeMap;
 
-use lro_core::config::{Config, InvalidValue, Key, Kind, ProjectUse};
+use lro_core::config::{Config, ConfigKey, ConfigValueKind, InvalidValue, ProjectUse};
 use serde_json::{Map, Value};
 
 pub(crate) use self::file::{FileState, Refusal};
@@ -137,7 +137,7 @@ impl Settings {
 /// A key's value, or the value of one entry of a map.
 #[derive(Debug, Clone)]
 pub(crate) struct SettingEntry {
-    pub(crate) key: &'static Key,
+    pub(crate) key: &'static ConfigKey,
     /// The entry's name if the key is a map: for `proxy.policy`, the glob.
     pub(crate) name: Option<String>,
     pub(crate) value: Value,
@@ -179,9 +179,9 @@ impl LayerEntries {
     }
 
     /// Checks and adds the value of a key. A map is split into its entries.
-    fn add_value(&mut self, key: &'static Key, value: Value, origin: Origin) {
+    fn add_value(&mut self, key: &'static ConfigKey, value: Value, origin: Origin) {
         match value {
-            Value::Object(entries) if matches!(key.kind, Kind::Policies) => {
+            Value::Object(entries) if matches!(key.kind, ConfigValueKind::Policies) => {
                 for (name, value) in entries {
                     self.add_entry(key, name, value, origin.clone());
                 }
@@ -194,7 +194,7 @@ impl LayerEntries {
     }
 
     /// Checks and adds one entry of a map.
-    fn add_entry(&mut self, key: &'static Key, name: String, value: Value, origin: Origin) {
+    fn add_entry(&mut self, key: &'static ConfigKey, name: String, value: Value, origin: Origin) {
         match key.check_entry(&name, &value) {
             Ok(()) => self.entries.push(SettingEntry { key, name: Some(name), value, origin }),
             Err(invalid) => self.problems.push(Problem::invalid(origin, invalid)),

@@ -11,7 +11,7 @@ use lro_core::Operation;
 use lro_core::config::ReadableBy;
 use lro_spool::{
     Address, Bucket, DirOnDemand, DirOptions, DirSpool, Foreign, ObjectOptions, ObjectSpool, Quota,
-    Scope, Spool, SpoolError, Swept,
+    Scope, Spool, SpoolError, SweepReport,
 };
 use rustix::fs::{Access, access};
 
@@ -179,8 +179,8 @@ impl Stores {
     }
 
     /// Removes expired results in all scopes and publishes an event for each.
-    pub(crate) fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink) -> Swept {
-        let mut all = Swept::default();
+    pub(crate) fn sweep(&self, now: DateTime<Utc>, events: &dyn EventSink) -> SweepReport {
+        let mut all = SweepReport::default();
         for dir in [&self.memory, &self.other] {
             let failures = dir.sweep(now, events, &mut all);
             all.failures.extend(failures);
@@ -197,7 +197,7 @@ impl Stores {
     pub(crate) fn sweep_if_due(&self, now: DateTime<Utc>, events: &dyn EventSink) {
         for dir in [&self.memory, &self.other].into_iter().chain(&self.alternate) {
             if DirSpool::sweep_is_due(&dir.path, &dir.options, now) {
-                drop(dir.sweep(now, events, &mut Swept::default()));
+                drop(dir.sweep(now, events, &mut SweepReport::default()));
             }
         }
     }
@@ -209,7 +209,7 @@ impl SpoolDir {
         &self,
         now: DateTime<Utc>,
         events: &dyn EventSink,
-        all: &mut Swept,
+        all: &mut SweepReport,
     ) -> Vec<SpoolError> {
         let mut next_expiry = None;
         let failures =

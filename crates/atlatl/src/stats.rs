@@ -69,7 +69,6 @@ pub struct SummaryRow {
 }
 
 // Old name.
-pub use SummaryRow as Row;
 
 impl Summary {
     /// Summarizes `events`, which may be in any order.

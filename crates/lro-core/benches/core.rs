@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use lro_core::records::{Detected, RecordLines};
 use lro_core::{
-    DescriptorOptions, Detail, Extraction, Measure, NoTokenizer, O200k, Operation, Policies,
-    ResultId, Rules, Stored, Threshold, Tokenizer, Tokens, assess, lines,
+    DescriptorInput, DescriptorOptions, Detail, Extraction, Measure, NoTokenizer, O200k, Operation,
+    Policies, ResultId, Rules, Threshold, Tokenizer, Tokens, assess, lines,
 };
 use serde_json::{Value, json};
 
@@ -43,8 +43,8 @@ fn main() {
 /// Payloads of the same size and different formats.
 fn payloads() -> Vec<(&'static str, String)> {
     let memories = testkit::corpus::memories(2000, 42);
-    let full = testkit::corpus::lines(&memories, mif::Detail::Full);
-    let light = testkit::corpus::lines(&memories, mif::Detail::Light);
+    let full = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
+    let light = testkit::corpus::lines(&memories, mif::DetailLevel::Light);
     let pretty: Vec<String> = full
         .iter()
         .map(|line| {
@@ -246,15 +246,15 @@ fn descriptors() -> Vec<Value> {
     let memories = testkit::corpus::memories(500, 42);
     let mut rows = Vec::new();
     for (detail, level) in [
-        (Detail::Light, mif::Detail::Light),
-        (Detail::Medium, mif::Detail::Medium),
-        (Detail::Full, mif::Detail::Full),
+        (Detail::Light, mif::DetailLevel::Light),
+        (Detail::Medium, mif::DetailLevel::Medium),
+        (Detail::Full, mif::DetailLevel::Full),
     ] {
         let records = testkit::corpus::lines(&memories, level);
         let payload = format!(r#"{{"memories":[{}]}}"#, records.join(","));
         let assessment = assess(payload.as_bytes(), "recall_memories", &rules, &O200k);
         let (_, survey) = lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
-        let stored = Stored {
+        let stored = DescriptorInput {
             id,
             place: lro_core::Location::File(path),
             readable_path: true,

@@ -28,7 +28,6 @@ pub use self::key::{ConfigKey, ConfigValueKind, ProjectUse};
 pub use self::key_table::{KEYS, is_section, key, nearest, nearest_section};
 pub use self::values::{InvalidValue, InvalidValues};
 // Former names, until their users are renamed.
-pub use self::key::{ConfigKey as Key, ConfigValueKind as Kind};
 use crate::threshold::Policies;
 
 /// The whole configuration. [`Default`] gives the defaults of [`KEYS`].

@@ -67,10 +67,4 @@ pub use tokens::{Measure, NoTokenizer, Tokenizer, Tokens};
 pub use decide::{
     assess_payload as assess_arrived, payload_record_lines as lines_arrived, record_lines as lines,
 };
-pub use descriptor::{DescriptorInput as Stored, DescriptorOptions as Look};
-pub use guidance::{OptionalFields as Optional, RecipeInput as Input};
-pub use preview::PreviewExtent as Cut;
-pub use reference::{InvalidReference as NotAReference, Location as Place};
 pub use sanitize::{escape_invisible as neutralise, escape_invisible_json as escape_hidden};
-pub use shape::OmittedFields as LeftOut;
-pub use stats::RecordStats as Survey;

@@ -31,7 +31,6 @@ pub struct Node {
 }
 
 // The name before the rename, until its users follow.
-pub use OutlineKind as Form;
 
 /// The kind of a value in an outline.
 #[derive(Debug, Clone, PartialEq, Eq)]

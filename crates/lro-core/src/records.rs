@@ -15,7 +15,7 @@ mod table;
 
 use std::ops::Range;
 
-use lro_json::{Events, Scanner};
+use lro_json::{Scanner, TokenVisitor};
 use serde::{Deserialize, Serialize};
 
 use self::detect::BYTE_ORDER_MARK;
@@ -23,11 +23,6 @@ pub use self::detect::Detector;
 pub use self::lines::{FirstPassStats, PayloadChanged, RecordLines};
 pub use self::table::{Column, Delimiter};
 use crate::tokens::Measure;
-
-// Former names, until their users are renamed.
-pub use self::Detected as Found;
-pub use self::detect::Detector as Finder;
-pub use self::lines::FirstPassStats as Surveyed;
 
 /// The outcome of the first pass over a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +165,7 @@ impl Compact<'_> {
     }
 }
 
-impl Events for Compact<'_> {
+impl TokenVisitor for Compact<'_> {
     fn space(&mut self, start: u64, end: u64) {
         // The text is in memory, so its offsets fit.
         let index = |offset| usize::try_from(offset).unwrap_or(usize::MAX);

@@ -6,7 +6,7 @@
 
 mod builder;
 
-use lro_json::Kind;
+use lro_json::TokenKind;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::builder::ShapeBuilder;
@@ -101,30 +101,30 @@ impl Field {
 struct Kinds(u8);
 
 impl Kinds {
-    const NAMES: [(Kind, &'static str); 7] = [
-        (Kind::Null, "null"),
-        (Kind::Bool, "boolean"),
-        (Kind::Integer, "integer"),
-        (Kind::Number, "number"),
-        (Kind::String, "string"),
-        (Kind::Array, "array"),
-        (Kind::Object, "object"),
+    const NAMES: [(TokenKind, &'static str); 7] = [
+        (TokenKind::Null, "null"),
+        (TokenKind::Bool, "boolean"),
+        (TokenKind::Integer, "integer"),
+        (TokenKind::Number, "number"),
+        (TokenKind::String, "string"),
+        (TokenKind::Array, "array"),
+        (TokenKind::Object, "object"),
     ];
 
-    fn add(&mut self, kind: Kind) {
+    fn add(&mut self, kind: TokenKind) {
         self.0 |= 1 << kind as u8;
     }
 
-    fn has(self, kind: Kind) -> bool {
+    fn has(self, kind: TokenKind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
 
-    fn only(self, kind: Kind) -> bool {
+    fn only(self, kind: TokenKind) -> bool {
         self.0 == 1 << kind as u8
     }
 
-    fn only_or_null(self, kind: Kind) -> bool {
-        self.0 & !(1 << Kind::Null as u8) & !(1 << kind as u8) == 0
+    fn only_or_null(self, kind: TokenKind) -> bool {
+        self.0 & !(1 << TokenKind::Null as u8) & !(1 << kind as u8) == 0
     }
 
     /// The type names of JSON Schema; `number` includes `integer`.
@@ -132,7 +132,7 @@ impl Kinds {
         Self::NAMES
             .into_iter()
             .filter(move |(kind, _)| {
-                self.has(*kind) && !(*kind == Kind::Integer && self.has(Kind::Number))
+                self.has(*kind) && !(*kind == TokenKind::Integer && self.has(TokenKind::Number))
             })
             .map(|(_, name)| name)
     }
@@ -158,7 +158,7 @@ impl Shape {
             .map(|field| {
                 let kinds = self.nodes[field.node].kinds;
                 let mut types: Vec<&str> = kinds.names().collect();
-                if field.objects < record.objects && !kinds.has(Kind::Null) {
+                if field.objects < record.objects && !kinds.has(TokenKind::Null) {
                     types.push("absent");
                 }
                 (field.name.to_string(), types.join("|"))
@@ -179,20 +179,20 @@ impl Shape {
 
     /// Whether the field `path` is a string in every record.
     pub fn string(&self, path: &[&str]) -> Presence {
-        self.presence(path, Kind::String)
+        self.presence(path, TokenKind::String)
     }
 
     /// Whether the field `path` is an array in every record.
     pub fn array(&self, path: &[&str]) -> Presence {
-        self.presence(path, Kind::Array)
+        self.presence(path, TokenKind::Array)
     }
 
     /// Whether the field `path` is an object in every record.
     pub fn object(&self, path: &[&str]) -> Presence {
-        self.presence(path, Kind::Object)
+        self.presence(path, TokenKind::Object)
     }
 
-    fn presence(&self, path: &[&str], kind: Kind) -> Presence {
+    fn presence(&self, path: &[&str], kind: TokenKind) -> Presence {
         let mut index = 0;
         let mut always = true;
         for name in path {
@@ -201,10 +201,10 @@ impl Shape {
                 // An untracked field may be present, with any type.
                 return if node.unlisted > 0 { Presence::Mixed } else { Presence::Never };
             };
-            if !node.kinds.only_or_null(Kind::Object) {
+            if !node.kinds.only_or_null(TokenKind::Object) {
                 return Presence::Mixed;
             }
-            always &= node.kinds.only(Kind::Object) && field.objects == node.objects;
+            always &= node.kinds.only(TokenKind::Object) && field.objects == node.objects;
             index = field.node;
         }
         match self.nodes.get(index) {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use lro_json::{Events, Kind, decode};
+use lro_json::{TokenKind, TokenVisitor, decode};
 
 use super::operation::Detail;
 use super::records::Column;
@@ -79,10 +79,10 @@ impl RecordStatsBuilder {
 
     pub(crate) fn for_table(columns: &[Column], count: u64) -> Self {
         let columns = columns.iter().map(|column| {
-            let kinds: &[Kind] = match (column.numeric, column.gaps) {
-                (false, _) => &[Kind::String],
-                (true, false) => &[Kind::Number],
-                (true, true) => &[Kind::Null, Kind::Number],
+            let kinds: &[TokenKind] = match (column.numeric, column.gaps) {
+                (false, _) => &[TokenKind::String],
+                (true, false) => &[TokenKind::Number],
+                (true, true) => &[TokenKind::Null, TokenKind::Number],
             };
             (column.name.as_str(), kinds)
         });
@@ -153,9 +153,9 @@ pub(crate) fn valid_utf8_prefix(bytes: Vec<u8>) -> String {
     })
 }
 
-impl Events for RecordStatsBuilder {
+impl TokenVisitor for RecordStatsBuilder {
     #[inline]
-    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+    fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
         self.count += u64::from(depth == self.base);
         if let ShapeSource::Records(shape) = &mut self.shape {
             shape.begin(kind, at, depth);
@@ -163,10 +163,10 @@ impl Events for RecordStatsBuilder {
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+    fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         if self.at_namespace && depth == self.base + 1 {
             self.at_namespace = false;
-            if kind == Kind::String
+            if kind == TokenKind::String
                 && let Some(name) = lexeme
             {
                 self.namespaces.count(name);

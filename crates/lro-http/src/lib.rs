@@ -22,9 +22,6 @@ pub use route::{Exposure, Problem, Route, method_not_allowed, path_not_found};
 pub use serve::{ServeLimits, StopHandle, StopSignal, serve, stop_channel};
 
 // Former names, until every crate uses the new ones.
-pub use bearer::BearerError as AuthError;
 pub use listen::{UNIX_PREFIX as UNIX, check_socket_path as checked_socket};
 pub use route::{method_not_allowed as no_such_method, path_not_found as no_such_path};
-pub use serve::{
-    ServeLimits as Bounds, StopHandle as Stop, StopSignal as Stopped, stop_channel as stop,
-};
+pub use serve::stop_channel as stop;

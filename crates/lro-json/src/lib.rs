@@ -47,7 +47,6 @@ pub use unescape::{
 };
 
 // The names before the rename, until their users follow.
-pub use scanner::{TokenKind as Kind, TokenVisitor as Events};
 pub use unescape::LoneSurrogate as NoText;
 
 /// The bytes are not JSON, or not all of it.

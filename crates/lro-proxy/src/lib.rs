@@ -26,7 +26,5 @@ pub mod downstream {
 
 pub use relay::local_tools::LocalToolCall;
 pub use relay::reference::ReferencePassing;
-// Former names, until every crate uses the new ones.
-pub use relay::reference::ReferencePassing as Passing;
 pub use relay::{ClientOutcome, Forward, Relay};
-pub use stub_server::{StubServer, StubServer as Greeting};
+pub use stub_server::StubServer;

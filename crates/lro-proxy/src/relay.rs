@@ -17,7 +17,7 @@ pub(crate) mod reference;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lro::Moment;
+use lro::IdSeed;
 use lro::mcp::{Interceptor, Tools};
 use lro_query::Cancel;
 use lro_spool::Spool;
@@ -69,7 +69,7 @@ pub(crate) struct RelayConfig {
     pub(crate) passing: Option<ReferencePassing>,
     /// The label of the server.
     pub(crate) server: String,
-    clock: Box<dyn Fn() -> Moment + Send + Sync>,
+    clock: Box<dyn Fn() -> IdSeed + Send + Sync>,
 }
 
 /// Tools and tasks of the server, as far as its responses revealed them.
@@ -99,7 +99,7 @@ impl Relay {
     pub fn new(
         interceptor: Interceptor,
         server: impl Into<String>,
-        clock: impl Fn() -> Moment + Send + Sync + 'static,
+        clock: impl Fn() -> IdSeed + Send + Sync + 'static,
     ) -> Self {
         let config = RelayConfig {
             interceptor,
@@ -197,7 +197,7 @@ impl Relay {
         ids.iter().map(|id| error.response(id)).collect()
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> IdSeed {
         (self.config.clock)()
     }
 

@@ -20,7 +20,7 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, WriteMultipart};
 use serde_json::{Value, json};
-use testkit::s3::Server;
+use testkit::s3::S3Server;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -33,7 +33,7 @@ const GOAL: f64 = 1.3;
 const RANGE: u64 = 24_000;
 
 fn main() -> Outcome {
-    let server = Server::start();
+    let server = S3Server::start();
     let url = format!("s3://{}/spool", server.bucket());
     let options = ObjectOptions::new(std::env::temp_dir());
     let bucket = Bucket::from_url(&url, server.settings(), options)?;
@@ -137,7 +137,7 @@ struct Bare {
 }
 
 impl Bare {
-    fn new(url: &str, server: &Server) -> Result<Self, Box<dyn Error>> {
+    fn new(url: &str, server: &S3Server) -> Result<Self, Box<dyn Error>> {
         let mut builder = AmazonS3Builder::new().with_url(url);
         for (name, value) in server.settings() {
             builder = builder.with_config(name.to_ascii_lowercase().parse()?, value);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use lro_core::{Detail, Optional, recipes};
+use lro_core::{Detail, OptionalFields, recipes};
 use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search};
 use lro_spool::{PositionedRead, SpoolError};
@@ -63,7 +63,7 @@ fn main() {
         return searches(&source, &path, others);
     }
     let mut ratios = Vec::new();
-    for recipe in recipes(Detail::Full, Optional::ALWAYS) {
+    for recipe in recipes(Detail::Full, OptionalFields::ALWAYS) {
         let number = RecipeNumber::new(u64::from(recipe.number)).expect("a recipe's number");
         let mut params = RecipeParams::default();
         for (name, value) in CHOSEN {
@@ -83,7 +83,7 @@ fn main() {
         print!("recipe {:2}: {total:6} answers, ", recipe.number);
         print!("{}, {:.0} MB/s", format_cost(ours), megabytes / ours.wall);
         if others {
-            let place = lro_core::Place::File(path.to_str().expect("a path in UTF-8"));
+            let place = lro_core::Location::File(path.to_str().expect("a path in UTF-8"));
             let command = recipe.command(place).command;
             let command = command.replace("keyword", CHOSEN[0].1).replace("TAG", CHOSEN[1].1);
             let jq = best(1, || run(Command::new("sh").arg("-c").arg(&command)));
@@ -177,7 +177,7 @@ fn data() -> PathBuf {
     if !path.exists() {
         fs::create_dir_all(&directory).expect("the directory can be made");
         let memories = testkit::corpus::memories(MEMORIES, 42);
-        let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+        let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
         let mut file = File::create(&path).expect("the data can be written");
         file.write_all(HEADER.as_bytes()).expect("the data can be written");
         file.write_all((lines.join("\n") + "\n").as_bytes()).expect("the data can be written");

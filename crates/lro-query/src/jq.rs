@@ -29,10 +29,6 @@ use crate::worker::{
     Completion, CountBudget, EngineResult, Fault, OpenSource, OutputWriter, ThreadPool, lines,
 };
 
-// The former name, for crates that still use it.
-#[doc(hidden)]
-pub use self::JqQuery as Query;
-
 /// A filter with its parameters.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -59,6 +59,9 @@ pub use lines::Bytes;
 pub use page::{Cancel, Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
+#[doc(hidden)]
+pub use query::Window;
+#[cfg(any(feature = "jq", feature = "sql"))]
 pub use {
     error::{ErrorClass, QueryError, SyntaxProblem},
     limits::{Limits, MemoryLimit},
@@ -66,11 +69,4 @@ pub use {
         Alias, Answer, FailedRecords, InvalidParamName, ParamName, QueryParams, QueryRequest,
         RecordLayout, Source, UnknownField,
     },
-};
-// Former names, for crates that still use them.
-#[cfg(any(feature = "jq", feature = "sql"))]
-#[doc(hidden)]
-pub use {
-    query::InvalidParamName as NotAName, query::QueryParams as Params, query::QueryRequest as Ask,
-    query::Window,
 };

@@ -12,10 +12,6 @@ use memchr::{memchr, memchr_iter};
 use super::characters;
 use super::characters::Part;
 
-// Former names, for crates that still use them.
-#[doc(hidden)]
-pub use self::{ReadRequest as Asked, ReadUnit as Unit};
-
 /// The unit in which a range is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -23,8 +23,6 @@ use std::time::Instant;
 
 pub use error::RecipeError;
 // Former names, for crates that still use them.
-#[doc(hidden)]
-pub use self::{RecipeNumber as Number, RecipeParams as Params, RecipeQuery as Question};
 use lro_core::{Detail, RECIPES};
 use lro_spool::PositionedRead;
 

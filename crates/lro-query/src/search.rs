@@ -15,8 +15,6 @@ use std::time::Instant;
 
 pub use excerpt::{Excerpt, LineEnd};
 // Former names, for crates that still use them.
-#[doc(hidden)]
-pub use self::SearchMatch as Match;
 use lro_spool::{PositionedRead, SpoolError};
 
 use self::hits::{Hit, Hits, LongLine};

@@ -40,10 +40,6 @@ use crate::error::{SyntaxProblem, similar_names};
 use crate::query::{InvalidParamName, ParamName, QueryParams};
 use crate::worker::{Completion, EngineResult, Fault, OpenSource, OutputWriter, ThreadPool};
 
-// The former name, for crates that still use it.
-#[doc(hidden)]
-pub use self::SqlQuery as Query;
-
 /// A statement with its parameters.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]

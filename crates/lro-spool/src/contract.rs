@@ -11,13 +11,11 @@ mod faulty_os;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_core::{Detail, OffloadHeader, Operation, ResultId, Tokens};
 
 pub use self::faulty_os::{FaultDuration, FaultyOs, InjectedFault};
 // Former names, until their users are renamed.
-#[doc(hidden)]
-pub use self::faulty_os::{FaultDuration as Lasting, InjectedFault as Fault};
 use crate::{
     Address, Extension, NewResult, PartNumber, PartRole, PositionedRead, Quota, Spool, SpoolError,
     SpoolLimit, StoreRequest, StoredForm, restore_payload, store,
@@ -285,7 +283,7 @@ fn payloads_come_back(spool: &dyn Spool) {
         b"",
     ];
     for (n, payload) in (1..).zip(same) {
-        let found = Found::detect(payload);
+        let found = Detected::detect(payload);
         let what = StoreRequest {
             id: id(n),
             tool: "export",

@@ -13,9 +13,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::payload::{Payload, Unreadable, each_piece};
 use lro_core::records::{
-    Envelope, Found, PayloadChanged, RecordForm, RecordLines, RecordSet, Surveyed,
+    Detected, Envelope, FirstPassStats, PayloadChanged, RecordForm, RecordLines, RecordSet,
 };
-use lro_core::{Detail, LinesError, OffloadHeader, Operation, ResultId, Survey, Tokens, payload};
+use lro_core::{
+    Detail, LinesError, OffloadHeader, Operation, RecordStats, ResultId, Tokens, payload,
+};
 
 use crate::address::Extension;
 use crate::error::SpoolError;
@@ -52,7 +54,7 @@ pub struct StoreRequest<'a> {
     /// The detail level of the records.
     pub detail: Detail,
     /// The result of content detection, the first pass.
-    pub found: &'a Found,
+    pub found: &'a Detected,
     /// The estimated number of tokens of the payload.
     pub estimated: Tokens,
     /// The current time.
@@ -110,7 +112,7 @@ impl StoreWriter {
     pub fn begin_surveyed(
         spool: &dyn Spool,
         what: StoreRequest<'_>,
-        surveyed: Option<Surveyed>,
+        surveyed: Option<FirstPassStats>,
     ) -> Result<Self, EncodeError> {
         let form = StoredForm::from_content(&what.found.content).ok_or(PayloadChanged)?;
         let records = what.found.records();
@@ -203,12 +205,12 @@ impl StoreWriter {
     }
 
     /// Completes the result. When this returns, it is durable and visible.
-    pub fn finish(self) -> Result<(ResultInfo, Survey), EncodeError> {
+    pub fn finish(self) -> Result<(ResultInfo, RecordStats), EncodeError> {
         self.finish_with(&[])
     }
 
     /// Completes the result, with additional texts of the same tool result.
-    pub fn finish_with(self, texts: &[&str]) -> Result<(ResultInfo, Survey), EncodeError> {
+    pub fn finish_with(self, texts: &[&str]) -> Result<(ResultInfo, RecordStats), EncodeError> {
         self.finish_exact(texts, None)
     }
 
@@ -217,11 +219,11 @@ impl StoreWriter {
         mut self,
         texts: &[&str],
         exact: Option<&dyn Payload>,
-    ) -> Result<(ResultInfo, Survey), EncodeError> {
+    ) -> Result<(ResultInfo, RecordStats), EncodeError> {
         if self.fed != self.expected {
             return Err(PayloadChanged.into());
         }
-        let (mut envelope, mut survey) = (None, Survey::default());
+        let (mut envelope, mut survey) = (None, RecordStats::default());
         if let Some((mut records, lines)) = self.records {
             survey = lines.finish(&mut self.out)?;
             self.lines += self.out.len() as u64;
@@ -258,7 +260,7 @@ pub fn store(
     what: StoreRequest<'_>,
     payload: &[u8],
     texts: &[&str],
-) -> Result<(ResultInfo, Survey), EncodeError> {
+) -> Result<(ResultInfo, RecordStats), EncodeError> {
     store_payload(spool, what, &payload, texts, None)
 }
 
@@ -268,8 +270,8 @@ pub fn store_payload(
     what: StoreRequest<'_>,
     payload: &dyn Payload,
     texts: &[&str],
-    surveyed: Option<Surveyed>,
-) -> Result<(ResultInfo, Survey), EncodeError> {
+    surveyed: Option<FirstPassStats>,
+) -> Result<(ResultInfo, RecordStats), EncodeError> {
     let exact = what.exact.then_some(payload);
     let mut storing = StoreWriter::begin_surveyed(spool, what, surveyed)?;
     each_piece(payload, PIECE_BYTES, |piece| storing.feed(piece))?;

@@ -9,7 +9,7 @@
 //! use std::time::Duration;
 //!
 //! use chrono::DateTime;
-//! use lro_core::{Detail, ResultId, Tokens, records::Found};
+//! use lro_core::{Detail, ResultId, Tokens, records::Detected};
 //! use lro_spool::{
 //!     Address, DirOptions, DirSpool, Quota, Spool, StoreRequest, restore_payload, store,
 //! };
@@ -74,12 +74,7 @@ pub use spool::{
 };
 // Former names, until their users are renamed.
 #[doc(hidden)]
-pub use {
-    encode::{EncodeError as StoreError, store_payload as store_arrived},
-    error::SpoolLimit as Limit,
-    restore::{
-        RestoreError as OriginalError, records_offset as records_begin,
-        restore_part as original_part, restore_payload as original,
-    },
-    spool::{ResultInfo as Listed, SweepReport as Swept},
-};
+pub use encode::store_payload as store_arrived;
+pub use restore::records_offset as records_begin;
+pub use restore::restore_part as original_part;
+pub use restore::restore_payload as original;

@@ -233,6 +233,3 @@ impl Field {
         }
     }
 }
-
-// Former names, until every crate uses the new ones.
-pub use self::{SseEvent as Event, SseEvents as Events, SsePart as Part};

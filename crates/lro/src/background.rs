@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::tokens::{Estimate, Method};
 use lro_core::{Reference, Tokenizer, tokens};
-use lro_spool::{OriginalError, PartNumber, PartRole, StoredResult, original, original_part};
+use lro_spool::{PartNumber, PartRole, RestoreError, StoredResult, original, original_part};
 
 use super::event::{Event, EventKind, EventSink};
 use super::offloader::Offloader;
@@ -88,7 +88,7 @@ fn count(
     spools: &Spools,
     job: &CountJob,
     tokenizer: &dyn Tokenizer,
-) -> Result<Option<Estimate>, OriginalError> {
+) -> Result<Option<Estimate>, RestoreError> {
     let stored = spools.open(&job.result.0.into(), job.stored)?;
     let sidecar = &stored.listed().sidecar;
     let texts = sidecar.parts.iter().filter(|part| part.role == PartRole::Text);
@@ -110,7 +110,7 @@ fn count(
 }
 
 /// The further texts of a result.
-fn further_texts(stored: &dyn StoredResult) -> Result<Vec<String>, OriginalError> {
+fn further_texts(stored: &dyn StoredResult) -> Result<Vec<String>, RestoreError> {
     let parts = stored.listed().sidecar.parts.iter().zip(1..);
     let texts = parts.filter(|(part, _)| part.role == PartRole::Text);
     texts

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use lro_core::threshold::Decision;
 use lro_core::tool_result::{Origin, ToolResult};
 use lro_core::{Detail, ResultId};
-use lro_spool::Listed;
+use lro_spool::ResultInfo;
 
 use crate::truncated::Truncated;
 
@@ -126,7 +126,7 @@ pub struct Offloaded {
     /// The descriptor, as JSON.
     pub descriptor: String,
     /// The entry of the result in the spool.
-    pub listed: Listed,
+    pub listed: ResultInfo,
 }
 
 /// A warning for the client, without any content of a result.

@@ -4,7 +4,7 @@ use lro_core::ResultId;
 use lro_query::recipe::RecipeError;
 use lro_query::search::SearchError;
 #[cfg(any(feature = "jq", feature = "sql"))]
-use lro_query::{NotAName, QueryError};
+use lro_query::{InvalidParamName, QueryError};
 use lro_spool::SpoolError;
 
 /// A query failed.
@@ -29,7 +29,7 @@ pub enum ExtractError {
     /// A parameter or alias has an invalid name.
     #[cfg(any(feature = "jq", feature = "sql"))]
     #[error(transparent)]
-    Name(#[from] NotAName),
+    Name(#[from] InvalidParamName),
     /// Recipes work on memories only.
     #[error("recipes are for memories, and this result has none")]
     NoMemories,

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use lro_core::config::Config;
 use lro_core::{Detail, MIF_SCHEMA_VERSION, NoTokenizer, Tokenizer, Tokens, tokens};
-use lro_query::recipe::{self, Number};
+use lro_query::recipe::{self, RecipeNumber};
 use lro_query::search::Search;
-#[cfg(any(feature = "jq", feature = "sql"))]
-use lro_query::{Ask, Limits, Params, Source, Window, worker::Workers};
 use lro_query::{Cancel, Page, Rest, Total, read};
+#[cfg(any(feature = "jq", feature = "sql"))]
+use lro_query::{Limits, QueryParams, QueryRequest, Source, Window, worker::Workers};
 use lro_spool::{PartNumber, PartRole, PositionedRead, StoredResult, records_begin};
 use serde_json::json;
 
@@ -238,7 +238,7 @@ impl Extractor {
         if header.schema_version != MIF_SCHEMA_VERSION || !has_records(stored) {
             return Err(ExtractError::NoMemories);
         }
-        let mut params = recipe::Params::default();
+        let mut params = recipe::RecipeParams::default();
         for (name, value) in values {
             let text: String =
                 serde_json::from_str(value.get()).map_err(|_| ExtractError::ParamIsNoText)?;
@@ -249,7 +249,8 @@ impl Extractor {
             "medium" => Detail::Medium,
             _ => Detail::Full,
         };
-        let mut recipe = recipe::Question::new(Number::new(number)?, detail, params)?.page(page);
+        let mut recipe =
+            recipe::RecipeQuery::new(RecipeNumber::new(number)?, detail, params)?.page(page);
         if let Some(limit) = self.time_limit {
             recipe = recipe.deadline(Instant::now() + limit);
         }
@@ -279,10 +280,10 @@ impl Extractor {
     ) -> Result<Reply, ExtractError> {
         #[cfg(feature = "jq")]
         if let Some((workers, limits)) = &self.workers {
-            use lro_query::jq::Query;
-            let query = if whole { Query::whole(filter) } else { Query::each(filter) };
+            use lro_query::jq::JqQuery;
+            let query = if whole { JqQuery::whole(filter) } else { JqQuery::each(filter) };
             let query = query.params(params(values)?);
-            let ask = Ask::jq(&query, source(stored)?).window(window(page));
+            let ask = QueryRequest::jq(&query, source(stored)?).window(window(page));
             let answer = workers.run(&ask, limits, cancel)?;
             return Ok(self.worker_reply(&answer, ReplyUnit::Values, page));
         }
@@ -304,8 +305,8 @@ impl Extractor {
     ) -> Result<Reply, ExtractError> {
         #[cfg(feature = "sql")]
         if let Some((workers, limits)) = &self.workers {
-            let query = lro_query::sql::Query::new(statement).params(params(values)?);
-            let mut ask = Ask::sql(&query, source(stored)?).window(window(page));
+            let query = lro_query::sql::SqlQuery::new(statement).params(params(values)?);
+            let mut ask = QueryRequest::sql(&query, source(stored)?).window(window(page));
             for (alias, stored) in with {
                 let alias: lro_query::Alias = alias.parse()?;
                 ask = ask.with(alias, source(&**stored)?);
@@ -382,7 +383,7 @@ impl Extractor {
         &self,
         text: &dyn PositionedRead,
         begin: u64,
-        unit: read::Unit,
+        unit: read::ReadUnit,
         start: u64,
         end: Option<u64>,
     ) -> Result<Reply, ExtractError> {
@@ -391,15 +392,16 @@ impl Extractor {
         let mut max_len = usize::try_from(max_len).unwrap_or(usize::MAX);
         // If each character takes several tokens, read again with a lower limit.
         loop {
-            let piece = read::read(text, begin, &read::Asked::new(unit, start, end, max_len))?;
+            let piece =
+                read::read(text, begin, &read::ReadRequest::new(unit, start, end, max_len))?;
             let fits = cost(&piece.text, budget, &*self.tokenizer).is_some();
             if !fits && max_len > 1 {
                 max_len = max_len.min(piece.text.len()) * 3 / 4;
                 continue;
             }
             let unit = match unit {
-                read::Unit::Characters => ReplyUnit::Characters,
-                read::Unit::Lines => ReplyUnit::Lines,
+                read::ReadUnit::Characters => ReplyUnit::Characters,
+                read::ReadUnit::Lines => ReplyUnit::Lines,
                 _ => ReplyUnit::Records,
             };
             let mut notes = Vec::new();
@@ -458,8 +460,8 @@ fn source(stored: &dyn StoredResult) -> Result<Source<'_>, ExtractError> {
 }
 
 #[cfg(any(feature = "jq", feature = "sql"))]
-fn params(values: &Values) -> Result<Params, ExtractError> {
-    let mut params = Params::default();
+fn params(values: &Values) -> Result<QueryParams, ExtractError> {
+    let mut params = QueryParams::default();
     for (name, value) in values {
         params.insert_raw(name.parse()?, value.clone());
     }

@@ -56,7 +56,4 @@ pub use streaming::{OffloadOutcome, ScannedPayload, SpillBuffer, StreamingOffloa
 pub use truncated::Truncated;
 
 // Former names, until their users are renamed.
-pub use background::TokenCounter as Counter;
-pub use delivery::{IdSeed as Moment, ResultBody as Body, ToolCall as Call};
-pub use query::{LinkProvider as Links, Query as Question, QueryKind as Wanted, ReplyUnit as Unit};
-pub use streaming::ScannedPayload as Scanned;
+pub use delivery::ToolCall as Call;

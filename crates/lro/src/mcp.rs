@@ -18,7 +18,4 @@ pub use lookalike::{NoticeIn, mark_error_lookalike, mark_large_lookalike, mark_l
 pub use tools::{ToolOutput, Tools};
 
 // Former names, until their users are renamed.
-pub use intercept::{RangeEdits as LongChanges, ReplacementResult as Replaced};
-pub use listing::{ListingOptions as Changes, RenamedTool as Renamed, ToolsPage as Page};
 pub use lookalike::mark_large_lookalike as mark_long_lookalike;
-pub use tools::ToolOutput as Called;

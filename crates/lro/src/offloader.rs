@@ -14,7 +14,10 @@ use lro_core::{
     Operation, Policies, RecordStats, Rules, Threshold, Tokenizer, Tokens, assess_detected_result,
     assess_payload, payload_record_lines,
 };
-use lro_spool::{Limit, Listed, Spool, SpoolError, StoreError, StoreRequest, Swept, store_arrived};
+use lro_spool::{
+    EncodeError, ResultInfo, Spool, SpoolError, SpoolLimit, StoreRequest, SweepReport,
+    store_arrived,
+};
 
 use super::delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall, Warning};
 use super::query::LinkProvider;
@@ -230,7 +233,7 @@ impl Offloader {
     }
 
     /// Spec L2: removes expired results, and publishes an event for each.
-    pub fn sweep(&self, now: DateTime<Utc>) -> Result<Swept, SpoolError> {
+    pub fn sweep(&self, now: DateTime<Utc>) -> Result<SweepReport, SpoolError> {
         let swept = self.spool.sweep(now)?;
         for expired in &swept.expired {
             let kind = EventKind::OffloadFileExpired { tool: expired.sidecar.tool.clone() };
@@ -261,7 +264,7 @@ impl Offloader {
         assessment: &Assessment,
         stats: Option<FirstPassStats>,
         seed: IdSeed,
-    ) -> Result<(Offloaded, u64), StoreError> {
+    ) -> Result<(Offloaded, u64), EncodeError> {
         let operation = &Operation::of_tool(call.tool);
         let memory = operation.is_memory();
         let ttl =
@@ -333,7 +336,7 @@ impl Offloader {
         payload: &dyn Payload,
         copies: Copies,
         assessment: &Assessment,
-        error: &StoreError,
+        error: &EncodeError,
         seed: IdSeed,
     ) -> Delivered {
         let kind =
@@ -377,19 +380,19 @@ pub(crate) struct PayloadContext<'a> {
 }
 
 /// What the user can do about a failed write.
-fn advice(error: &StoreError) -> &'static str {
+fn advice(error: &EncodeError) -> &'static str {
     match error {
-        StoreError::Spool(SpoolError::Full { limit: Limit::Device }) => "Free disk space.",
-        StoreError::Spool(SpoolError::Full { limit: Limit::FileSize }) => {
+        EncodeError::Spool(SpoolError::Full { limit: SpoolLimit::Device }) => "Free disk space.",
+        EncodeError::Spool(SpoolError::Full { limit: SpoolLimit::FileSize }) => {
             "Raise the file size limit (ulimit -f)."
         }
-        StoreError::Spool(SpoolError::Full { .. }) => {
+        EncodeError::Spool(SpoolError::Full { .. }) => {
             "Remove stored results or raise the limits in [spool]."
         }
-        StoreError::Spool(SpoolError::NotOurs { .. } | SpoolError::Io { .. }) => {
+        EncodeError::Spool(SpoolError::NotOurs { .. } | SpoolError::Io { .. }) => {
             "Check prompt.offload.output_dir and proxy.dir."
         }
-        StoreError::Spool(SpoolError::Remote { .. }) => {
+        EncodeError::Spool(SpoolError::Remote { .. }) => {
             "Check the URL of the object storage, its credentials and the network."
         }
         _ => "Try again.",
@@ -414,7 +417,7 @@ struct SetFacts {
 }
 
 impl SetFacts {
-    fn from_listed(listed: &Listed) -> Self {
+    fn from_listed(listed: &ResultInfo) -> Self {
         #[derive(serde::Deserialize)]
         struct Set {
             #[serde(default)]

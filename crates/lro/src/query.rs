@@ -70,7 +70,7 @@ pub enum QueryKind {
     /// A read of a range.
     Read {
         /// The unit of the range.
-        unit: read::Unit,
+        unit: read::ReadUnit,
         /// The first unit.
         start: u64,
         /// The end, exclusive.
@@ -273,7 +273,7 @@ impl<'t> ReplyBuilder<'t> {
 }
 
 /// A matching line, as JSON.
-pub(crate) fn match_to_json(matched: &search::Match) -> Value {
+pub(crate) fn match_to_json(matched: &search::SearchMatch) -> Value {
     let text = |excerpt: &search::Excerpt| excerpt.text.clone();
     let mut json =
         json!({"line": matched.line, "column": matched.column, "text": text(&matched.text)});

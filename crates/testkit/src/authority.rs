@@ -16,10 +16,6 @@ use std::{io, thread};
 
 use serde_json::{Value, json};
 
-// Former names, until every crate uses the new ones.
-pub use self::state::{
-    AccessTokenSigner as Signer, AuthorityFault as Fault, AuthorityState as Ledger,
-};
 pub use self::state::{AccessTokenSigner, AuthorityFault, AuthorityState, Counts};
 use crate::http::{HttpServer, ReceivedRequest, reply, reply_json};
 

@@ -22,9 +22,6 @@ pub struct ReceivedRequest {
     pub body: Vec<u8>,
 }
 
-// Former name, until every crate uses the new one.
-pub use self::ReceivedRequest as Asked;
-
 impl ReceivedRequest {
     /// The first header with this lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {

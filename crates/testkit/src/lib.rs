@@ -1,7 +1,7 @@
 //! Shared test support: corpora, hostile payloads, sample texts, fake and real servers. Development only.
 //!
 //! ```
-//! use mif::Detail;
+//! use mif::DetailLevel;
 //!
 //! let memories = testkit::corpus::memories(200, 42);
 //! let lines = testkit::corpus::lines(&memories, Detail::Light);

@@ -11,7 +11,7 @@ enum Step {
     Press(KeyPress),
     Work,
     Resize(u16, u16),
-    Answer(Result<Vec<u8>, String>),
+    SqlRows(Result<Vec<u8>, String>),
 }
 
 fn key() -> impl Strategy<Value = KeyPress> {
@@ -42,8 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
         10 => key().prop_map(Step::Press),
         3 => Just(Step::Work),
         1 => (0_u16..30, 0_u16..12).prop_map(|(width, height)| Step::Resize(width, height)),
-        1 => lines.prop_map(|lines| Step::Answer(Ok(lines.into_bytes()))),
-        1 => Just(Step::Answer(Err("no such column".to_owned()))),
+        1 => lines.prop_map(|lines| Step::SqlRows(Ok(lines.into_bytes()))),
+        1 => Just(Step::SqlRows(Err("no such column".to_owned()))),
     ]
 }
 
@@ -81,7 +81,7 @@ proptest! {
                     size = (width, height);
                     screen.resize(width, height);
                 }
-                Step::Answer(answer) => {
+                Step::SqlRows(answer) => {
                     screen.answered(answer.map(|lines| SqlRows { lines, more: None }));
                 }
             }

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use atlatl_login::{LoginError, LoginRequest, Secret, login};
-use testkit::authority::{Authority, Fault, visit_in_background};
+use testkit::authority::{Authority, AuthorityFault, visit_in_background};
 
 use crate::person::{Person, call, server};
 
@@ -41,7 +41,7 @@ async fn a_login_is_one_private_file_whose_name_tells_nothing() {
 
 #[tokio::test]
 async fn what_is_shown_of_logins_has_no_secret() {
-    let authority = Authority::with(&[Fault::ClientSecrets]);
+    let authority = Authority::with(&[AuthorityFault::ClientSecrets]);
     let person = Person::at(&authority).await;
     let list = person.logins.list().unwrap();
     let login = person.login(&authority);
@@ -60,7 +60,7 @@ async fn what_is_shown_of_logins_has_no_secret() {
 
 #[tokio::test]
 async fn the_secret_of_a_registration_is_kept_and_used() {
-    let authority = Authority::with(&[Fault::ClientSecrets]);
+    let authority = Authority::with(&[AuthorityFault::ClientSecrets]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let bearer = person.login(&authority).bearer().await.unwrap().unwrap();
@@ -70,7 +70,7 @@ async fn the_secret_of_a_registration_is_kept_and_used() {
 
 #[tokio::test]
 async fn a_known_client_does_not_register() {
-    let authority = Authority::with(&[Fault::ClientSecrets]);
+    let authority = Authority::with(&[AuthorityFault::ClientSecrets]);
     let person = Person::new();
     let mut request = LoginRequest::new(server(&authority));
     request.client_id = Some("known".to_owned());
@@ -95,7 +95,7 @@ async fn a_known_client_does_not_register() {
 
 #[tokio::test]
 async fn a_person_who_says_no_is_not_logged_in_and_no_words_become_markup() {
-    let authority = Authority::with(&[Fault::PersonSaysNo]);
+    let authority = Authority::with(&[AuthorityFault::PersonSaysNo]);
     let person = Person::new();
     let page = std::sync::Mutex::new(None);
     let request = LoginRequest::new(server(&authority));
@@ -154,7 +154,7 @@ async fn a_new_login_takes_the_place_of_one_by_another_issuer() {
 #[tokio::test]
 async fn a_document_about_the_client_takes_the_place_of_a_registration() {
     let document = "https://client.example/atlatl.json";
-    let authority = Authority::with(&[Fault::ClientDocuments]);
+    let authority = Authority::with(&[AuthorityFault::ClientDocuments]);
     let person = Person::new();
     let mut request = LoginRequest::new(server(&authority));
     request.client_metadata_url = Some(document.to_owned());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use atlatl_login::Logins;
-use testkit::authority::{Authority, Fault};
+use testkit::authority::{Authority, AuthorityFault};
 
 use crate::person::{Person, call};
 
@@ -55,7 +55,7 @@ fn until(mut happened: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn f40_sixteen_processes_refresh_once() {
-    let authority = Authority::with(&[Fault::SlowRefresh(Duration::from_millis(400))]);
+    let authority = Authority::with(&[AuthorityFault::SlowRefresh(Duration::from_millis(400))]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let signs = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ async fn f40_sixteen_processes_refresh_once() {
 
 #[tokio::test]
 async fn f40_a_process_killed_during_its_refresh_blocks_no_other() {
-    let authority = Authority::with(&[Fault::SlowRefresh(Duration::from_mins(1))]);
+    let authority = Authority::with(&[AuthorityFault::SlowRefresh(Duration::from_mins(1))]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let signs = tempfile::tempdir().unwrap();

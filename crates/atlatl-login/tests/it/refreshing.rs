@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use atlatl_login::LoginError;
-use testkit::authority::{Authority, Fault};
+use testkit::authority::{Authority, AuthorityFault};
 
 use crate::person::{Person, call};
 
@@ -32,7 +32,7 @@ async fn a_token_with_more_than_a_minute_is_not_refreshed() {
 
 #[tokio::test]
 async fn many_tasks_of_one_process_refresh_once() {
-    let authority = Authority::with(&[Fault::SlowRefresh(Duration::from_millis(200))]);
+    let authority = Authority::with(&[AuthorityFault::SlowRefresh(Duration::from_millis(200))]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let tasks: Vec<_> = (0..32)
@@ -49,7 +49,7 @@ async fn many_tasks_of_one_process_refresh_once() {
 
 #[tokio::test]
 async fn a_refresh_token_that_is_not_replaced_stays() {
-    let authority = Authority::with(&[Fault::NoRotation]);
+    let authority = Authority::with(&[AuthorityFault::NoRotation]);
     let person = Person::at(&authority).await;
     for _ in 0..3 {
         person.age(3600);
@@ -61,7 +61,7 @@ async fn a_refresh_token_that_is_not_replaced_stays() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_during_a_refresh_does_not_lose_the_login() {
-    let authority = Authority::with(&[Fault::SlowRefresh(Duration::from_millis(300))]);
+    let authority = Authority::with(&[AuthorityFault::SlowRefresh(Duration::from_millis(300))]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let login = person.login(&authority);
@@ -74,7 +74,7 @@ async fn a_caller_that_goes_away_during_a_refresh_does_not_lose_the_login() {
 
 #[tokio::test]
 async fn a_rejected_refresh_ends_the_login_and_says_what_to_run() {
-    let authority = Authority::with(&[Fault::RefuseRefresh("invalid_grant")]);
+    let authority = Authority::with(&[AuthorityFault::RefuseRefresh("invalid_grant")]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let error = person.login(&authority).bearer().await.unwrap_err();
@@ -90,7 +90,8 @@ async fn a_rejected_refresh_ends_the_login_and_says_what_to_run() {
 
 #[tokio::test]
 async fn a_failure_without_a_verdict_keeps_the_login() {
-    for fault in [Fault::TokenEndpointDown, Fault::RefuseRefresh("server_error")] {
+    for fault in [AuthorityFault::TokenEndpointDown, AuthorityFault::RefuseRefresh("server_error")]
+    {
         let authority = Authority::start();
         let person = Person::at(&authority).await;
         authority.ledger().faults = vec![fault];
@@ -121,7 +122,7 @@ async fn an_authority_that_is_gone_keeps_the_login_and_the_token_to_its_last_sec
 
 #[tokio::test]
 async fn without_a_refresh_token_a_login_ends_with_its_token() {
-    let authority = Authority::with(&[Fault::NoRefreshToken]);
+    let authority = Authority::with(&[AuthorityFault::NoRefreshToken]);
     let person = Person::at(&authority).await;
     person.age(3590);
     assert!(person.login(&authority).bearer().await.unwrap().is_some());
@@ -132,7 +133,7 @@ async fn without_a_refresh_token_a_login_ends_with_its_token() {
 
 #[tokio::test]
 async fn an_unknown_client_needs_a_new_login() {
-    let authority = Authority::with(&[Fault::RefuseRefresh("invalid_client")]);
+    let authority = Authority::with(&[AuthorityFault::RefuseRefresh("invalid_client")]);
     let person = Person::at(&authority).await;
     person.age(3600);
     let error = person.login(&authority).bearer().await.unwrap_err();
@@ -158,7 +159,7 @@ async fn a_refresh_token_is_not_carried_on_by_a_redirect() {
     });
     let authority = Authority::start();
     let person = Person::at(&authority).await;
-    authority.ledger().faults = vec![Fault::RedirectToken(elsewhere.url("/token"))];
+    authority.ledger().faults = vec![AuthorityFault::RedirectToken(elsewhere.url("/token"))];
     person.age(3600);
     let error = person.login(&authority).bearer().await.unwrap_err();
     assert!(matches!(error, LoginError::Unreachable { .. }), "{error}");

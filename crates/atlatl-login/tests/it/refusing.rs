@@ -1,7 +1,7 @@
 //! A server that refuses the token.
 
 use atlatl_login::LoginError;
-use testkit::authority::{Authority, Fault};
+use testkit::authority::{Authority, AuthorityFault};
 
 use crate::person::{Person, call};
 
@@ -46,7 +46,8 @@ async fn a_login_that_was_ended_at_the_authority_needs_a_person() {
 
 #[tokio::test]
 async fn a_token_for_another_audience_is_refused_by_the_server_and_not_refreshed_for_ever() {
-    let authority = Authority::with(&[Fault::Audience("https://other.example/mcp".to_owned())]);
+    let authority =
+        Authority::with(&[AuthorityFault::Audience("https://other.example/mcp".to_owned())]);
     let person = Person::at(&authority).await;
     let login = person.login(&authority);
     let mut sent = login.bearer().await.unwrap().unwrap();

@@ -1,13 +1,13 @@
 //! Authorization servers that violate one rule each.
 
 use atlatl_login::{LoginError, LoginRequest, Rule, login};
-use testkit::authority::{Authority, Fault, visit_in_background};
+use testkit::authority::{Authority, AuthorityFault, visit_in_background};
 
 use crate::person::{Person, server};
 
 /// The rule that a login at an authority with `fault` breaks, what is said of it, and whether a
 /// person was sent to a browser.
-async fn broken(fault: Fault) -> (Rule, String, bool) {
+async fn broken(fault: AuthorityFault) -> (Rule, String, bool) {
     let authority = Authority::with(&[fault]);
     let person = Person::new();
     let mut opened = false;
@@ -30,27 +30,27 @@ async fn broken(fault: Fault) -> (Rule, String, bool) {
 #[tokio::test]
 async fn another_issuer_in_the_metadata_is_refused() {
     let evil = "https://evil.example/\u{1b}[2J\u{202e}";
-    let (rule, text, opened) = broken(Fault::IssuerInMetadata(evil.to_owned())).await;
+    let (rule, text, opened) = broken(AuthorityFault::IssuerInMetadata(evil.to_owned())).await;
     assert!(rule == Rule::Issuer && text.contains("evil.example") && !opened, "{text}");
 }
 
 #[tokio::test]
 async fn another_issuer_in_the_callback_is_refused() {
-    let fault = Fault::IssuerInCallback("https://evil.example".to_owned());
+    let fault = AuthorityFault::IssuerInCallback("https://evil.example".to_owned());
     let (rule, text, opened) = broken(fault).await;
     assert!(rule == Rule::Issuer && text.contains("evil.example") && opened, "{text}");
 }
 
 #[tokio::test]
 async fn a_missing_issuer_is_refused_where_it_was_promised() {
-    let (rule, text, opened) = broken(Fault::NoIssuerInCallback).await;
+    let (rule, text, opened) = broken(AuthorityFault::NoIssuerInCallback).await;
     assert!(rule == Rule::Issuer && text.contains("none") && opened, "{text}");
 }
 
 #[tokio::test]
 async fn metadata_about_another_resource_is_refused() {
     for other in ["https://other.example/mcp", "http://127.0.0.1:1/mcp", "mcp", ""] {
-        let (rule, text, opened) = broken(Fault::Resource(other.to_owned())).await;
+        let (rule, text, opened) = broken(AuthorityFault::Resource(other.to_owned())).await;
         assert!(rule == Rule::Resource && text.contains(other) && !opened, "{other}: {text}");
     }
 }
@@ -58,7 +58,7 @@ async fn metadata_about_another_resource_is_refused() {
 #[tokio::test]
 async fn an_authority_without_s256_is_refused() {
     for methods in [Some(vec!["plain".to_owned()]), Some(vec![]), None] {
-        let (rule, text, opened) = broken(Fault::PkceMethods(methods)).await;
+        let (rule, text, opened) = broken(AuthorityFault::PkceMethods(methods)).await;
         assert!(rule == Rule::Pkce && !opened, "{text}");
     }
 }
@@ -66,7 +66,7 @@ async fn an_authority_without_s256_is_refused() {
 #[tokio::test]
 async fn tokens_that_are_no_bearer_tokens_are_refused() {
     for kind in ["DPoP", "mac", ""] {
-        let (rule, text, _) = broken(Fault::TokenType(kind.to_owned())).await;
+        let (rule, text, _) = broken(AuthorityFault::TokenType(kind.to_owned())).await;
         assert!(rule == Rule::Token, "{text}");
     }
 }
@@ -76,7 +76,7 @@ async fn endpoints_without_encryption_are_refused() {
     for field in
         ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
     {
-        let fault = Fault::Metadata(field, "http://as.example.com/x".to_owned());
+        let fault = AuthorityFault::Metadata(field, "http://as.example.com/x".to_owned());
         let (rule, text, opened) = broken(fault).await;
         assert!(rule == Rule::Transport && !opened, "{field}: {text}");
     }
@@ -93,7 +93,7 @@ async fn an_endpoint_with_parameters_that_contradict_ours_is_refused() {
         let authority = Authority::start();
         let endpoint = authority.url(&format!("/authorize?{parameter}"));
         let (rule, text, opened) =
-            broken(Fault::Metadata("authorization_endpoint", endpoint)).await;
+            broken(AuthorityFault::Metadata("authorization_endpoint", endpoint)).await;
         assert!(rule == Rule::Form && !opened, "{parameter}: {text}");
     }
 }
@@ -114,7 +114,7 @@ async fn a_server_without_metadata_is_reported() {
 
 #[tokio::test]
 async fn an_answer_without_measure_is_refused() {
-    let (rule, text, opened) = broken(Fault::HugeMetadata(1 << 20)).await;
+    let (rule, text, opened) = broken(AuthorityFault::HugeMetadata(1 << 20)).await;
     assert!(rule == Rule::Answer && !opened, "{text}");
 }
 
@@ -123,7 +123,8 @@ async fn a_redirect_to_another_origin_is_not_followed() {
     let elsewhere = testkit::http::HttpServer::start(|_, stream| {
         testkit::http::reply(stream, "200 OK", &[], b"{}")
     });
-    let (_, text, opened) = broken(Fault::RedirectMetadata(elsewhere.url("/metadata"))).await;
+    let (_, text, opened) =
+        broken(AuthorityFault::RedirectMetadata(elsewhere.url("/metadata"))).await;
     assert!(!opened, "{text}");
     assert_eq!(elsewhere.asked().len(), 0);
 }
@@ -133,7 +134,7 @@ async fn a_code_is_not_carried_on_by_a_redirect_of_the_token_endpoint() {
     let elsewhere = testkit::http::HttpServer::start(|_, stream| {
         testkit::http::reply(stream, "200 OK", &[], b"{}")
     });
-    let authority = Authority::with(&[Fault::RedirectToken(elsewhere.url("/token"))]);
+    let authority = Authority::with(&[AuthorityFault::RedirectToken(elsewhere.url("/token"))]);
     let person = Person::new();
     let error = person.log_in(&authority).await.unwrap_err();
     assert!(matches!(error, LoginError::Denied { .. }), "{error}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use atlatl_memory::StoreError;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use chrono::{DateTime, Utc};
-use lro::Moment;
+use lro::IdSeed;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -41,7 +41,7 @@ pub struct Authenticator {
     issuer: Option<Issuer>,
     /// The identifier of the server that a token must have as its audience.
     resource: String,
-    clock: fn() -> Moment,
+    clock: fn() -> IdSeed,
     cache: Mutex<PrincipalCache>,
     lookup_permits: Arc<Semaphore>,
 }
@@ -96,7 +96,7 @@ impl AuthError {
 impl Authenticator {
     /// Creates an authenticator for the server with the identifier `resource`. It accepts no
     /// credentials yet.
-    pub fn new(resource: String, clock: fn() -> Moment) -> Self {
+    pub fn new(resource: String, clock: fn() -> IdSeed) -> Self {
         let lookup_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
         Self {
             keys: None,

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lro::Moment;
+use lro::IdSeed;
 use serde::Deserialize;
 
 use super::key_set::KeySet;
@@ -68,7 +68,7 @@ impl Issuer {
     pub fn principal(
         &self,
         token: &str,
-        clock: fn() -> Moment,
+        clock: fn() -> IdSeed,
     ) -> Option<Result<Principal, TokenError>> {
         let due = self.lock().keys.due(clock().now);
         if due {
@@ -93,7 +93,7 @@ impl Issuer {
 
     /// Refreshes the keys. One caller fetches, and no caller that has keys waits for it, so that a
     /// slow authorization server does not slow down requests.
-    fn refresh(&self, clock: fn() -> Moment) {
+    fn refresh(&self, clock: fn() -> IdSeed) {
         {
             let mut known = self.lock();
             if known.fetching {

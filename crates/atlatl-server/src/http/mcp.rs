@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
 use lro_http::header::{SESSION, VERSION, agree, differs, text};
 use lro_query::Cancel;
-use lro_wire::meta::{self, Era, PROTOCOL_VERSION};
+use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::version::{LEGACY, MODERN, unsupported};
 use lro_wire::{
     JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST, Object,
@@ -95,9 +95,12 @@ pub(super) async fn message(
             return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such session"));
         }
     };
-    span.say("atlatl.era", if client.era == Era::Legacy { "legacy" } else { "modern" });
+    span.say(
+        "atlatl.era",
+        if client.era == ProtocolGeneration::Legacy { "legacy" } else { "modern" },
+    );
     let is_initialize =
-        message.method.as_deref() == Some("initialize") && client.era == Era::Legacy;
+        message.method.as_deref() == Some("initialize") && client.era == ProtocolGeneration::Legacy;
     let proxy = is_initialize && meta::is_proxy(&message);
     let cancel = Cancel::default();
     let cancel_guard = CancelOnDrop(cancel.clone());
@@ -193,7 +196,7 @@ fn client(
     if let Some(version) = version.filter(|version| !LEGACY.contains(version)) {
         return Err(unsupported(&LEGACY, version).into());
     }
-    let client = ClientInfo::new(Era::Legacy, Transport::Http);
+    let client = ClientInfo::new(ProtocolGeneration::Legacy, Transport::Http);
     let Some(signer) = signer else {
         return Ok(client.as_proxy(meta::is_proxy(message)));
     };
@@ -225,10 +228,10 @@ fn modern_headers(
 }
 
 /// Returns the HTTP status of an error. Older clients treat anything but 200 as a broken transport.
-fn status(failure: &JsonRpcError, era: Era) -> StatusCode {
+fn status(failure: &JsonRpcError, era: ProtocolGeneration) -> StatusCode {
     match (era, failure.code) {
-        (Era::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-        (Era::Modern, MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,
+        (ProtocolGeneration::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        (ProtocolGeneration::Modern, MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
 }

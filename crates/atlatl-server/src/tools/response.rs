@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use atlatl_memory::{RankedBy, SearchHit, SearchResults, StoreError};
-use lro::mcp::Called;
+use lro::mcp::ToolOutput;
 use mif::{Detail, Memory, MemoryId};
 use serde_json::Value;
 
@@ -151,28 +151,28 @@ impl ToolError {
     }
 
     /// Converts to an MCP tool result.
-    pub(crate) fn to_result(&self) -> Called {
+    pub(crate) fn to_result(&self) -> ToolOutput {
         let class = self.class();
         match self {
-            Self::Arguments(error) => Called::error(class, &error.message, &error.hint),
-            Self::NotFound(id) => Called::error(
+            Self::Arguments(error) => ToolOutput::error(class, &error.message, &error.hint),
+            Self::NotFound(id) => ToolOutput::error(
                 class,
                 &format!("there is no memory {id}"),
                 "recall_memories and list_memories give ids.",
             ),
-            Self::QuotaExceeded(most) => Called::error(
+            Self::QuotaExceeded(most) => ToolOutput::error(
                 class,
                 &format!("there are {most} memories, as many as there may be"),
                 "Delete some, or ask the server's administrator for a larger quota.",
             ),
             Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
-                Called::error(class, &error.to_string(), "Try again in a moment.")
+                ToolOutput::error(class, &error.to_string(), "Try again in a moment.")
             }
             Self::Store(error @ StoreError::Unsure(_)) => {
-                Called::error(class, &error.to_string(), "Look whether it is there first.")
+                ToolOutput::error(class, &error.to_string(), "Look whether it is there first.")
             }
             // The error of an engine may contain paths, so only the top-level message is sent.
-            Self::Store(error) => Called::error(
+            Self::Store(error) => ToolOutput::error(
                 class,
                 &error.to_string(),
                 "Nothing was stored. The server's own output says more.",

@@ -10,7 +10,7 @@ use atlatl_memory::{Embedder, MemoryStore, OnConflict, SqliteStore};
 use atlatl_server::event::{EventBus, ServerEvent, ServerEventSink};
 use atlatl_server::{MemoryServer, MemoryServerConfig, stdio};
 use lro::mcp::{Interceptor, Tools};
-use lro::{Extractor, Moment, Offloader, Spools};
+use lro::{Extractor, IdSeed, Offloader, Spools};
 use lro_core::config::Config;
 use lro_core::{Extraction, O200k};
 use lro_spool::{DirOptions, DirSpool, Spool};
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) config: Config,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) events: Arc<Kept>,
-    pub(crate) clock: fn() -> Moment,
+    pub(crate) clock: fn() -> IdSeed,
 }
 
 /// Records events.
@@ -50,7 +50,7 @@ impl Place {
         let home = tempfile::tempdir().unwrap();
         let store = Arc::new(SqliteStore::open(&home.path().join("memory.db")).unwrap());
         let (config, events) = (Config::default(), Arc::default());
-        Self { home, store, config, embedder: None, events, clock: Moment::of_system }
+        Self { home, store, config, embedder: None, events, clock: IdSeed::of_system }
     }
 
     /// A fixture with these memories.

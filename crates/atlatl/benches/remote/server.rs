@@ -1,7 +1,7 @@
 //! The server that is asked: as little as can be, so that what is measured is the way to it.
 
 use serde_json::{Value, json};
-use testkit::http::{Asked, HttpServer, reply};
+use testkit::http::{HttpServer, ReceivedRequest, reply};
 
 pub(crate) fn start() -> HttpServer {
     HttpServer::start(|asked, stream| {
@@ -19,7 +19,7 @@ pub(crate) fn start() -> HttpServer {
     })
 }
 
-fn is_modern(asked: &Asked) -> bool {
+fn is_modern(asked: &ReceivedRequest) -> bool {
     asked.header("mcp-protocol-version") == Some("2026-07-28")
 }
 

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lro::Moment;
-use lro_core::records::Found;
+use lro::IdSeed;
+use lro_core::records::Detected;
 use lro_core::{Detail, ResultId, Tokens};
 use lro_spool::{DirOptions, DirSpool, Quota, Scope, StoreRequest, store};
 use serde_json::{Value, json};
@@ -55,9 +55,9 @@ impl Home {
         let directory = self.0.join(".local/state/atlatl/results");
         let spool = DirSpool::open(&directory, options).expect("a spool");
         let payload = br#"[{"n":1},{"n":2}]"#;
-        let found = Found::detect(payload);
+        let found = Detected::detect(payload);
         for _ in 0..stored {
-            let at = Moment::of_system();
+            let at = IdSeed::of_system();
             let what = StoreRequest {
                 id: ResultId::new(at.now.timestamp_millis().unsigned_abs(), at.random),
                 tool: "get_rows",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use atlatl_memory::{Clash, MemoryStore, Postgres, SqliteStore};
+use atlatl_memory::{MemoryStore, OnConflict, Postgres, SqliteStore};
 use clap::Subcommand;
 use mif::MemoryId;
 use serde_json::json;
@@ -162,7 +162,7 @@ fn import_sqlite(
     }
     let from = SqliteStore::open(&args.file)?;
     let to = memory_config::open(settings)?;
-    let clash = if args.replace { Clash::Replace } else { Clash::Keep };
+    let clash = if args.replace { OnConflict::Replace } else { OnConflict::Keep };
     let (first, last) = (MemoryId::from_u128(0), MemoryId::from_u128(u128::MAX));
     // The progress bar counts memories: their sizes are known only after reading.
     let progress = Progress::new("importing", || count(&from, &first, &last).unwrap_or_default());

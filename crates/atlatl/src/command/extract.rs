@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lro::{ExtractError, Extractor, Moment, Question, Reply, Spools, Unit, Values, Wanted};
+use lro::{ExtractError, Extractor, IdSeed, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
 use lro_core::{NoTokenizer, Tokens};
 use lro_query::recipe::RecipeError;
 use lro_query::search::SearchError;
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let query = args.query()?;
     let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
     let ledger = Arc::new(LedgerSink::new(&settings));
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let spools = open_spools(&query, &stores, args.reach(), now)?;
     let mut extractor = Extractor::new(spools, &settings.config)
         // The answer goes to a person or a program, so only the limits of the query apply.
@@ -135,13 +135,13 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 
 /// Opens the spools of the results that the query reads, and no others.
 fn open_spools(
-    query: &Question,
+    query: &Query,
     stores: &Stores,
     reach: Reach,
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<Spools, Error> {
     let mut addresses: Vec<&Address> = vec![&query.address];
-    if let Wanted::Sql { with, .. } = &query.wanted {
+    if let QueryKind::Sql { with, .. } = &query.wanted {
         addresses.extend(with.values());
     }
     let mut spools: Vec<Arc<dyn Spool>> = Vec::new();
@@ -191,7 +191,8 @@ pub(crate) fn hint(error: &ExtractError) -> String {
 }
 
 fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
-    let is_text = matches!(reply.unit, Unit::Characters | Unit::Lines | Unit::Records);
+    let is_text =
+        matches!(reply.unit, ReplyUnit::Characters | ReplyUnit::Lines | ReplyUnit::Records);
     match output.format() {
         _ if is_text => output.foreign(reply.body.as_bytes())?,
         OutputFormat::Jsonl => output.bytes(reply.body.as_bytes())?,
@@ -202,7 +203,9 @@ fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
     let unit = reply.unit.as_str();
     let total = reply.total;
     let more = reply.next.map(|next| match reply.unit {
-        Unit::Characters | Unit::Lines | Unit::Records => format!("; goes on at {next}"),
+        ReplyUnit::Characters | ReplyUnit::Lines | ReplyUnit::Records => {
+            format!("; goes on at {next}")
+        }
         _ => format!("; go on with --offset {next}"),
     });
     output.note(format_args!("{} of {total} {unit}{}", reply.given, more.unwrap_or_default()));
@@ -217,23 +220,23 @@ impl Args {
         if self.all { Reach::Everywhere } else { Reach::Here }
     }
 
-    fn query(&self) -> Result<Question, Error> {
+    fn query(&self) -> Result<Query, Error> {
         let address = typed_address(&self.reference)?;
         let page = Page { offset: self.offset.unwrap_or(0), limit: self.limit.unwrap_or(u64::MAX) };
-        Ok(Question { address, wanted: self.query_kind()?, page })
+        Ok(Query { address, wanted: self.query_kind()?, page })
     }
 
-    fn query_kind(&self) -> Result<Wanted, Error> {
+    fn query_kind(&self) -> Result<QueryKind, Error> {
         if let Some(number) = self.recipe {
             // Parameters of a recipe are text, even if they look like JSON.
-            return Ok(Wanted::Recipe { number, params: self.params(|_| None)? });
+            return Ok(QueryKind::Recipe { number, params: self.params(|_| None)? });
         }
         let params = self.params(|value| RawValue::from_string(value.to_owned()).ok())?;
         if let Some(filter) = &self.query {
-            return Ok(Wanted::Jq { filter: filter.clone(), whole: self.whole, params });
+            return Ok(QueryKind::Jq { filter: filter.clone(), whole: self.whole, params });
         }
         if let Some(statement) = &self.sql {
-            return Ok(Wanted::Sql { statement: statement.clone(), with: self.with()?, params });
+            return Ok(QueryKind::Sql { statement: statement.clone(), with: self.with()?, params });
         }
         if let Some(pattern) = &self.search {
             let case =
@@ -241,7 +244,7 @@ impl Args {
             let most =
                 usize::try_from(self.limit.unwrap_or(DEFAULT_MATCH_LIMIT)).unwrap_or(usize::MAX);
             let context = self.context.unwrap_or(0);
-            return Ok(Wanted::Search { pattern: pattern.clone(), case, most, context });
+            return Ok(QueryKind::Search { pattern: pattern.clone(), case, most, context });
         }
         parse_range(self.read.as_deref().unwrap_or_default(), self.part.unwrap_or(0))
     }
@@ -285,12 +288,12 @@ fn split_assignment<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str),
     })
 }
 
-fn parse_range(text: &str, part: u64) -> Result<Wanted, Error> {
+fn parse_range(text: &str, part: u64) -> Result<QueryKind, Error> {
     let (unit, numbers) = match text.split_once(':') {
-        Some(("characters", rest)) => (read::Unit::Characters, rest),
-        Some(("lines", rest)) => (read::Unit::Lines, rest),
-        Some(("records", rest)) => (read::Unit::Records, rest),
-        _ => (read::Unit::Characters, text),
+        Some(("characters", rest)) => (read::ReadUnit::Characters, rest),
+        Some(("lines", rest)) => (read::ReadUnit::Lines, rest),
+        Some(("records", rest)) => (read::ReadUnit::Records, rest),
+        _ => (read::ReadUnit::Characters, text),
     };
     let invalid = || {
         Error::usage(format!("--read {text}: no range"))
@@ -303,7 +306,7 @@ fn parse_range(text: &str, part: u64) -> Result<Wanted, Error> {
     if end.is_some_and(|end| end < start) {
         return Err(invalid());
     }
-    Ok(Wanted::Read { unit, start, end, part })
+    Ok(QueryKind::Read { unit, start, end, part })
 }
 
 #[cfg(test)]
@@ -312,13 +315,13 @@ mod tests {
 
     #[test]
     fn a_range_is_read_as_it_is_written_and_nothing_else_is() {
-        let units = [("", read::Unit::Characters), ("characters:", read::Unit::Characters)];
-        let others = [("lines:", read::Unit::Lines), ("records:", read::Unit::Records)];
+        let units = [("", read::ReadUnit::Characters), ("characters:", read::ReadUnit::Characters)];
+        let others = [("lines:", read::ReadUnit::Lines), ("records:", read::ReadUnit::Records)];
         for (name, unit) in units.into_iter().chain(others) {
             for (from, to) in [(0, Some(0)), (5, None), (7, Some(u64::MAX)), (u64::MAX, None)] {
                 let end = to.map_or_else(String::new, |to| to.to_string());
                 let wanted = parse_range(&format!("{name}{from}..{end}"), 0).ok();
-                let same = matches!(wanted, Some(Wanted::Read { unit: u, start, end, .. })
+                let same = matches!(wanted, Some(QueryKind::Read { unit: u, start, end, .. })
                     if (u, start, end) == (unit, from, to));
                 assert!(same, "{name}{from}..{end}");
             }

@@ -1,7 +1,7 @@
 //! `atlatl keys`: API keys to tenants' memories.
 
-use atlatl_memory::{ListedKey, NewKey};
-use atlatl_server::auth::{ApiKey, Scope, Scopes};
+use atlatl_memory::{KeySummary, NewKey};
+use atlatl_server::auth::{ApiKey, AuthScope, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Subcommand;
 use serde_json::json;
@@ -63,7 +63,7 @@ pub(crate) struct CreateArgs {
         value_parser = parse_scope,
         verbatim_doc_comment
     )]
-    scopes: Vec<Scope>,
+    scopes: Vec<AuthScope>,
     /// How many days it is valid, or never, for a key that
     /// does not expire
     #[arg(
@@ -143,7 +143,7 @@ fn list(tenant: Option<&str>, owner: &SchemaOwner, output: &mut Output) -> Resul
     let now = memory_config::moment().now;
     match output.mode() {
         Mode::Json => {
-            let to_json = |key: &ListedKey| {
+            let to_json = |key: &KeySummary| {
                 json!({
                     "id": key.id,
                     "tenant": key.tenant,
@@ -178,7 +178,7 @@ fn list(tenant: Option<&str>, owner: &SchemaOwner, output: &mut Output) -> Resul
     Ok(Status::Success)
 }
 
-fn state(key: &ListedKey, now: DateTime<Utc>) -> String {
+fn state(key: &KeySummary, now: DateTime<Utc>) -> String {
     match (key.revoked, key.expires) {
         (Some(at), _) => format!("revoked {}", distance(at, now)),
         (None, Some(at)) if at <= now => format!("expired {}", distance(at, now)),
@@ -206,8 +206,8 @@ fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status,
     Ok(Status::Success)
 }
 
-fn parse_scope(word: &str) -> Result<Scope, String> {
-    let scope = Scope::ALL.into_iter().find(|scope| scope.word() == word);
+fn parse_scope(word: &str) -> Result<AuthScope, String> {
+    let scope = AuthScope::ALL.into_iter().find(|scope| scope.word() == word);
     scope.ok_or_else(|| "expected memory:read, memory:write or memory:admin".to_owned())
 }
 

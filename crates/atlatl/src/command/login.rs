@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use atlatl_login::{LoginRequest, Secret, login};
-use lro::Moment;
+use lro::IdSeed;
 use serde_json::json;
 use url::Url;
 
@@ -103,7 +103,7 @@ pub(crate) fn run(
             facts.text("logged in at", entry.server.as_str());
             facts.text("by", &entry.issuer);
             facts.text("for", &entry.scope_list());
-            facts.text("lasts", &entry.validity(Moment::of_system().now));
+            facts.text("lasts", &entry.validity(IdSeed::of_system().now));
             output.facts(&facts)?;
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn run_whoami(
         Mode::Json => output.json(&entries)?,
         Mode::Human if entries.is_empty() => output.note("you are logged in nowhere"),
         Mode::Human => {
-            let now = Moment::of_system().now;
+            let now = IdSeed::of_system().now;
             let mut table = Table::new(["SERVER", "BY", "FOR", "LASTS"]);
             for entry in &entries {
                 table.row([

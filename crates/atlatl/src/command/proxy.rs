@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, mpsc};
 use std::{io, thread};
 
-use lro::Moment;
+use lro::IdSeed;
 use lro_core::config::{ProxyTools, References};
 use lro_http::{Guard, stop};
-use lro_proxy::downstream::http::{self, Behind};
+use lro_proxy::downstream::http::{self, Upstream};
 use lro_proxy::session::EndReason;
 use lro_proxy::upstream::http::Remote;
 use lro_proxy::upstream::stdio::Process;
-use lro_proxy::{Passing, Relay, session};
+use lro_proxy::{ReferencePassing, Relay, session};
 use lro_spool::Scope;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -152,12 +152,12 @@ impl ProxiedServer<'_> {
 /// Builds the relay in front of the server `label`.
 fn relay(stack: &OffloadStack, settings: &Settings, label: String) -> Relay {
     let config = &settings.config.proxy;
-    let mut relay = Relay::new(stack.interceptor(settings), label, Moment::of_system);
+    let mut relay = Relay::new(stack.interceptor(settings), label, IdSeed::of_system);
     if config.tools == ProxyTools::All {
         relay = relay.with_tools(stack.tools(settings));
     }
     if config.references != References::Off {
-        relay = relay.with_passing(Passing::new(
+        relay = relay.with_passing(ReferencePassing::new(
             config.references,
             stack.spools(),
             stack.extractor_for_programs(settings),
@@ -225,11 +225,11 @@ fn listen(
     let endpoint = HttpEndpoint::open(address, settings)?;
     let address = endpoint.place()?;
     let upstream = match server {
-        ProxiedServer::Remote { remote, .. } => Behind::Remote(remote),
+        ProxiedServer::Remote { remote, .. } => Upstream::Remote(remote),
         ProxiedServer::Command(command) => {
             let command = command.to_vec();
             server_command(&command)?;
-            Behind::Process(Box::new(move || {
+            Upstream::Process(Box::new(move || {
                 let command = server_command(&command).map_err(|_| io::ErrorKind::InvalidInput)?;
                 Process::start(command)
             }))

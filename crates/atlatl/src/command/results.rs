@@ -5,8 +5,8 @@ mod show;
 
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
-use lro::Moment;
-use lro_spool::{Address, Listed, Spool as _, SpoolError, Swept};
+use lro::IdSeed;
+use lro_spool::{Address, ResultInfo, Spool as _, SpoolError, SweepReport};
 use serde::Serialize;
 
 use self::show::{ResultEntry, render_table};
@@ -118,7 +118,7 @@ pub(crate) struct ListArgs {
 }
 
 fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let stores = Stores::from_settings(settings, args.scope.as_deref())?;
     let reach = if args.all { Reach::Everywhere } else { Reach::Here };
     let (mut listed, mut failures) = (Vec::new(), Vec::new());
@@ -127,7 +127,7 @@ fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Sta
         Err(error) => failures.push(error),
     });
     failures.extend(more);
-    listed.sort_by_key(Listed::id);
+    listed.sort_by_key(ResultInfo::id);
     let entries: Vec<ResultEntry> =
         listed.iter().map(|listed| ResultEntry::from_listed(listed, now)).collect();
     match output.mode() {
@@ -149,7 +149,7 @@ pub(crate) struct PathArgs {
 }
 
 fn print_path(args: &PathArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
     let address = args.selector.address()?;
     let path = stores
@@ -190,7 +190,7 @@ struct CleanReport {
 }
 
 fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let stores = Stores::from_settings(settings, None)?;
     let mut report = CleanReport { dry_run: args.dry_run, ..CleanReport::default() };
     if args.dry_run {
@@ -223,7 +223,7 @@ impl CleanReport {
         self.add_failures(&failures);
     }
 
-    fn add_swept(&mut self, swept: &Swept, now: DateTime<Utc>) {
+    fn add_swept(&mut self, swept: &SweepReport, now: DateTime<Utc>) {
         self.in_use = swept.in_use;
         self.leftovers = swept.leftovers;
         self.removed.extend(swept.expired.iter().map(|gone| ResultEntry::from_listed(gone, now)));

@@ -11,15 +11,15 @@ use std::{io, thread};
 
 use atlatl_memory::MemoryStore;
 use atlatl_server::event::EventBus;
-use atlatl_server::http::{HttpOptions, Metrics, Stopped};
-use atlatl_server::{MemoryServer, ServerConfig, SignedLinks, http, stdio};
-use lro::Moment;
+use atlatl_server::http::{HttpOptions, Metrics, StopSignal};
+use atlatl_server::{MemoryServer, MemoryServerConfig, SignedLinks, http, stdio};
+use lro::IdSeed;
 use lro_core::config::ProxyTools;
 use lro_core::{O200k, tokens};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::events::{AuditLog, ServerEventSink};
+use self::events::{AuditLog, EventFanOut};
 #[cfg(feature = "otel")]
 use self::traces::Traces;
 use super::proxy::OffloadStack;
@@ -85,8 +85,8 @@ fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<St
     let store = memory_config::served(settings)?;
     let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
-    let mut events = EventBus::new(Moment::of_system)
-        .with(Arc::new(ServerEventSink::new(offload.events())))
+    let mut events = EventBus::new(IdSeed::of_system)
+        .with(Arc::new(EventFanOut::new(offload.events())))
         .with(Arc::clone(&metrics) as _);
     // On stdio there is no authentication to audit.
     if endpoint.is_some()
@@ -143,12 +143,12 @@ fn server_config(
     settings: &Settings,
     store: Arc<dyn MemoryStore>,
     events: EventBus,
-) -> ServerConfig {
+) -> MemoryServerConfig {
     let estimate = |text: &str| {
         let measure = tokens::Measure::from_bytes(text.as_bytes());
         tokens::estimate(measure, &tokens::sample(text), &O200k).tokens.0
     };
-    let mut config = ServerConfig::new(store, Arc::new(estimate), Moment::of_system);
+    let mut config = MemoryServerConfig::new(store, Arc::new(estimate), IdSeed::of_system);
     config.shared_filesystem = settings.config.prompt.offload.shared_filesystem;
     config.events = events;
     env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
@@ -156,7 +156,11 @@ fn server_config(
 }
 
 /// Adds offloading of large results and, if enabled, the extraction tools.
-fn add_offloading(server_config: &mut ServerConfig, settings: &Settings, offload: &OffloadStack) {
+fn add_offloading(
+    server_config: &mut MemoryServerConfig,
+    settings: &Settings,
+    offload: &OffloadStack,
+) {
     let config = &settings.config;
     if config.prompt.offload.enabled {
         server_config.interceptor = Some(offload.interceptor(settings));
@@ -223,7 +227,7 @@ fn http_options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
 fn serve_until_signal(
     endpoint: Door,
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
-    run: impl FnOnce(Door, HttpOptions, Stopped) -> io::Result<()>,
+    run: impl FnOnce(Door, HttpOptions, StopSignal) -> io::Result<()>,
 ) -> Result<Status, Error> {
     #[cfg(feature = "otel")]
     let traces = Traces::from_env();

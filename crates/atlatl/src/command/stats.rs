@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::{fmt, fs, io};
 
 use anstyle::{AnsiColor, Style};
-use atlatl_lro::stats::{Amount, Basis, Row, Summary};
+use atlatl_lro::stats::{Amount, Basis, Summary, SummaryRow};
 use chrono::TimeDelta;
-use lro::{Ledger, Moment};
+use lro::{IdSeed, Ledger};
 use serde::Serialize;
 
 use crate::error::{Error, Status};
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         .ok_or_else(|| Error::usage("ledger.path: there is no home directory to keep it in"))?;
     let since = args.days.and_then(|days| {
         // A start before the earliest date includes everything.
-        Moment::of_system().now.checked_sub_signed(TimeDelta::days(days.into()))
+        IdSeed::of_system().now.checked_sub_signed(TimeDelta::days(days.into()))
     });
     let mut unreadable = 0;
     let mut events = Vec::new();
@@ -236,7 +236,7 @@ fn times(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
-fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
+fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[SummaryRow]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
@@ -248,14 +248,14 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
         (rows, &[][..])
     };
     let visible = || first.iter().chain(last);
-    let name = |row: &Row| truncate(&printable(&row.name), MAX_NAME_CHARS);
+    let name = |row: &SummaryRow| truncate(&printable(&row.name), MAX_NAME_CHARS);
     let names = visible().map(|row| name(row).chars().count()).max().unwrap_or(0);
     let nets = visible().map(|row| signed(row.figures.net_tokens()).chars().count()).max();
     let nets = nets.unwrap_or(0);
     let width = LINE_WIDTH.saturating_sub(names + nets + 6);
     let max = rows.iter().map(|row| row.figures.net_tokens().unsigned_abs()).max();
     let max = max.unwrap_or(0).max(1);
-    let line = |f: &mut Formatter<'_>, row: &Row| {
+    let line = |f: &mut Formatter<'_>, row: &SummaryRow| {
         let net = row.figures.net_tokens();
         let style = if net < 0 { NEGATIVE } else { Style::new() };
         let bar = bar(net.unsigned_abs(), max, width);

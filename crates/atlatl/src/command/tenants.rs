@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use atlatl_memory::{Bounds, ListedTenant, Registry, StoreError};
+use atlatl_memory::{Registry, StoreError, TenantLimits, TenantSummary};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -112,7 +112,7 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
 }
 
 fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
-    let bounds = Bounds { memories: args.memories, per_minute: args.per_minute };
+    let bounds = TenantLimits { memories: args.memories, per_minute: args.per_minute };
     let new = args.owner.registry()?.put_tenant(&args.name, bounds).map_err(tenant_error)?;
     let name = printable(&args.name);
     match output.mode() {
@@ -153,7 +153,7 @@ fn list(owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
     let tenants = owner.registry()?.tenants().map_err(database_error)?;
     match output.mode() {
         Mode::Json => {
-            let to_json = |tenant: &ListedTenant| {
+            let to_json = |tenant: &TenantSummary| {
                 json!({
                     "tenant": tenant.name,
                     "made": tenant.made.to_rfc3339(),

@@ -2,8 +2,8 @@
 
 use std::{io, sync::Arc};
 
-use lro::Moment;
-use lro_proxy::{Greeting, Relay, session};
+use lro::IdSeed;
+use lro_proxy::{Relay, StubServer, session};
 
 use crate::{
     command::proxy::OffloadStack,
@@ -24,10 +24,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
     let stack = OffloadStack::with_scopes(&settings, &args.scopes)?;
-    let relay = Relay::new(stack.interceptor(&settings), "atlatl", Moment::of_system)
+    let relay = Relay::new(stack.interceptor(&settings), "atlatl", IdSeed::of_system)
         .with_tools(stack.tools(&settings));
     stack.clean(&settings);
-    let greeting = Greeting {
+    let greeting = StubServer {
         name: "atlatl".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instructions: "Tools that answer questions about large results which were stored by \

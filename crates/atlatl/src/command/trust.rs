@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lro::Moment;
+use lro::IdSeed;
 use lro_core::neutralise;
 use serde::Serialize;
 use serde_json::Value;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             confirm(&project, output)?;
         }
         store
-            .grant(&project.path, &project.contents, Moment::of_system().now)
+            .grant(&project.path, &project.contents, IdSeed::of_system().now)
             .map_err(|error| Error::failure(format!("trust cannot be recorded: {error}")))?;
     }
     if output.mode() == Mode::Json {

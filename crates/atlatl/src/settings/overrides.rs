@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use lro_core::config::{KEYS, Key, Kind, is_section, key};
+use lro_core::config::{ConfigKey, ConfigValueKind, KEYS, is_section, key};
 use serde_json::Value;
 use toml::de::DeValue;
 
@@ -47,8 +47,8 @@ fn read_variable(variable: &str, value: &str, origin: Origin, entries: &mut Laye
 
 /// The entry name in a variable that sets one entry of a map. It is used as it is: tool names are
 /// case-sensitive and often contain `__`.
-fn map_entry_name<'a>(key: &Key, name: &str, variable: &'a str) -> Option<&'a str> {
-    if !matches!(key.kind, Kind::Policies) {
+fn map_entry_name<'a>(key: &ConfigKey, name: &str, variable: &'a str) -> Option<&'a str> {
+    if !matches!(key.kind, ConfigValueKind::Policies) {
         return None;
     }
     variable.strip_prefix(name)?.strip_prefix("__").filter(|entry| !entry.is_empty())
@@ -73,7 +73,7 @@ fn read_assignment(name: &str, value: &str, entries: &mut LayerEntries) {
         };
         return entries.add_value(key, value, Origin::Flag);
     }
-    let maps = KEYS.iter().filter(|key| matches!(key.kind, Kind::Policies));
+    let maps = KEYS.iter().filter(|key| matches!(key.kind, ConfigValueKind::Policies));
     for map in maps {
         let Some(entry) = name.strip_prefix(map.name).and_then(|rest| rest.strip_prefix('.'))
         else {
@@ -108,10 +108,13 @@ fn split(assignment: &str) -> Option<(&str, &str)> {
 /// Parses `text` as a value of `key`. The kind of the key decides, not the look of the text, so that a
 /// directory called `123` stays text. A text that does not fit is returned as text, and the check
 /// reports it.
-fn parse_value(key: &Key, text: &str) -> Value {
+fn parse_value(key: &ConfigKey, text: &str) -> Value {
     match key.kind {
-        Kind::Text | Kind::Secret | Kind::Choice(_) | Kind::Locator(_) => Value::from(text),
-        Kind::List | Kind::Secrets if !text.trim_start().starts_with('[') => {
+        ConfigValueKind::Text
+        | ConfigValueKind::Secret
+        | ConfigValueKind::Choice(_)
+        | ConfigValueKind::Locator(_) => Value::from(text),
+        ConfigValueKind::List | ConfigValueKind::Secrets if !text.trim_start().starts_with('[') => {
             text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
         }
         _ => parse_toml(text).unwrap_or_else(|| Value::from(text)),

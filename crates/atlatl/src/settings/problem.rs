@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lro_core::config::{InvalidValue, KEYS, Key, key};
+use lro_core::config::{ConfigKey, InvalidValue, KEYS, key};
 
 use super::{Origin, Refusal};
 
@@ -111,7 +111,7 @@ impl Problem {
                 Some("write --set KEY=VALUE, as in --set prompt.offload.enabled=false".to_owned())
             }
             ProblemKind::NoSection { name } => {
-                let inside = |key: &&Key| key.name.starts_with(&format!("{name}."));
+                let inside = |key: &&ConfigKey| key.name.starts_with(&format!("{name}."));
                 let example = KEYS.iter().find(inside)?;
                 Some(format!("name a key in it, such as `{}`", example.name))
             }

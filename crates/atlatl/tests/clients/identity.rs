@@ -103,7 +103,10 @@ fn toml_file() -> impl Strategy<Value = String> {
     })
 }
 
-fn there_and_back(before: &str, place: &atlatl_lro::clients::Place) -> Result<(), TestCaseError> {
+fn there_and_back(
+    before: &str,
+    place: &atlatl_lro::clients::ServerTable,
+) -> Result<(), TestCaseError> {
     let installed = install(before, place, &wish());
     prop_assert!(installed.is_ok(), "{before}: {installed:?}");
     let installed = installed.unwrap();

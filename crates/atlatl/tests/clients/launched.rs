@@ -1,10 +1,10 @@
 //! How clients start servers, beside the command.
 
-use atlatl_lro::clients::{Launch, Place, launches};
+use atlatl_lro::clients::{LaunchSpec, ServerTable, launches};
 
 use crate::{CODEX, OPENCODE, SERVERS};
 
-fn of(text: &str, place: &Place) -> Vec<Launch> {
+fn of(text: &str, place: &ServerTable) -> Vec<LaunchSpec> {
     launches(text, place).unwrap()
 }
 

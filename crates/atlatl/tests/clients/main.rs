@@ -6,42 +6,45 @@ mod identity;
 mod launched;
 mod samples;
 
-use atlatl_lro::clients::{Entry, Kind, Notation, Place, Shape, UrlTransport, Wish, entries};
+use atlatl_lro::clients::{
+    CommandFormat, EntryKind, InstallOptions, Notation, ServerEntry, ServerTable, UrlTransport,
+    entries,
+};
 
-pub(crate) const SERVERS: Place = Place {
+pub(crate) const SERVERS: ServerTable = ServerTable {
     notation: Notation::Json,
     servers: &["mcpServers"],
-    shape: Shape::Separate,
+    shape: CommandFormat::Separate,
     url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
-pub(crate) const CODEX: Place = Place {
+pub(crate) const CODEX: ServerTable = ServerTable {
     notation: Notation::Toml,
     servers: &["mcp_servers"],
-    shape: Shape::Separate,
+    shape: CommandFormat::Separate,
     url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
-pub(crate) const OPENCODE: Place = Place {
+pub(crate) const OPENCODE: ServerTable = ServerTable {
     notation: Notation::Json,
     servers: &["mcp"],
-    shape: Shape::Together,
+    shape: CommandFormat::Together,
     url_transport: UrlTransport::StreamableHttp,
     project: None,
 };
 
 /// All servers behind the proxy, and one that offers the tools.
-pub(crate) fn wish() -> Wish {
-    let mut wish = Wish::new("/usr/local/bin/atlatl");
+pub(crate) fn wish() -> InstallOptions {
+    let mut wish = InstallOptions::new("/usr/local/bin/atlatl");
     wish.flags = vec!["--tools".to_owned(), "none".to_owned()];
     wish.add = vec![("atlatl".to_owned(), vec!["tools".to_owned()])];
     wish
 }
 
 /// The same as this version writes it, from a program that took the place of the other.
-pub(crate) fn wish_with_scopes() -> Wish {
+pub(crate) fn wish_with_scopes() -> InstallOptions {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let mut wish = Wish::with_command(words("uvx atlatl-lro"));
+    let mut wish = InstallOptions::with_command(words("uvx atlatl-lro"));
     wish.flags = words("--tools none");
     wish.flags_with_cwd = words("--scope dir:~");
     wish.add = vec![("atlatl".to_owned(), words("tools --scope dir:. --scope dir:~"))];
@@ -50,9 +53,9 @@ pub(crate) fn wish_with_scopes() -> Wish {
 }
 
 /// What runs, by name.
-pub(crate) fn words(text: &str, place: &Place) -> Vec<(String, Vec<String>)> {
-    let of = |Entry { name, kind }: Entry| match kind {
-        Kind::Program(words) | Kind::Ours(words) => Some((name, words)),
+pub(crate) fn words(text: &str, place: &ServerTable) -> Vec<(String, Vec<String>)> {
+    let of = |ServerEntry { name, kind }: ServerEntry| match kind {
+        EntryKind::Program(words) | EntryKind::Ours(words) => Some((name, words)),
         _ => None,
     };
     entries(text, place).unwrap().into_iter().filter_map(of).collect()

@@ -1,11 +1,13 @@
 //! Files as people have them.
 
-use atlatl_lro::clients::{CLIENTS, Home, Kind, Place, entries, install, repair, uninstall};
+use atlatl_lro::clients::{
+    CLIENTS, EntryKind, HomeLayout, ServerTable, entries, install, repair, uninstall,
+};
 
 use crate::{CODEX, OPENCODE, SERVERS, wish, wish_with_scopes, words};
 
 /// Name, where servers stand, the file, and its servers that are programs.
-const SAMPLES: &[(&str, Place, &str, &[&str])] = &[
+const SAMPLES: &[(&str, ServerTable, &str, &[&str])] = &[
     (
         "one line",
         SERVERS,
@@ -149,17 +151,17 @@ fn only_the_servers_that_were_named_are_wrapped() {
     let installed = install(text, &SERVERS, &wish).unwrap();
     let kinds: Vec<_> =
         entries(&installed.text, &SERVERS).unwrap().into_iter().map(|e| e.kind).collect();
-    assert!(matches!(&kinds[..], [Kind::Program(_), Kind::Ours(_)]), "{kinds:?}");
+    assert!(matches!(&kinds[..], [EntryKind::Program(_), EntryKind::Ours(_)]), "{kinds:?}");
 }
 
 #[test]
 fn every_client_has_its_files_on_both_systems() {
     let paths = |home| CLIENTS.iter().map(move |client| (client.name, client.relative_path(home)));
-    let linux: Vec<_> = paths(Home::Linux).collect();
+    let linux: Vec<_> = paths(HomeLayout::Linux).collect();
     assert!(
         linux.contains(&("claude-desktop", ".config/Claude/claude_desktop_config.json".to_owned()))
     );
-    let mac: Vec<_> = paths(Home::MacOs).collect();
+    let mac: Vec<_> = paths(HomeLayout::MacOs).collect();
     let desktop = "Library/Application Support/Claude/claude_desktop_config.json";
     assert!(mac.contains(&("claude-desktop", desktop.to_owned())));
     assert!(mac.contains(&("zed", ".config/zed/settings.json".to_owned())));

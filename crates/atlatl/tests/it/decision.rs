@@ -1,6 +1,6 @@
 //! `atlatl offload --dry-run`: the decision and its reason, and the usage of the command.
 
-use mif::Detail;
+use mif::DetailLevel;
 use serde_json::json;
 
 use crate::{
@@ -86,7 +86,7 @@ fn f35_a_policy_for_every_tool_includes_the_one_without_a_name() {
 #[test]
 fn f35_offloading_can_be_switched_off() {
     let off = ["--set", "prompt.offload.enabled=false"];
-    insta::assert_snapshot!(decision(&memories(500, Detail::Light), &off), @"
+    insta::assert_snapshot!(decision(&memories(500, DetailLevel::Light), &off), @"
     tool        recall_memories, assumed since these are memories (see --tool)
     decision    inline: offloading is switched off
     decided by  prompt.offload.enabled
@@ -153,7 +153,7 @@ fn t4_memories_are_offloaded_above_1600_tokens_only() {
 
 #[test]
 fn the_tool_says_whether_it_is_a_memory_operation() {
-    let memories = memories(20, Detail::Full);
+    let memories = memories(20, DetailLevel::Full);
     insta::assert_snapshot!(decision(&memories, &[]), @"
     tool          recall_memories, assumed since these are memories (see --tool)
     decision      offload: 2,963 tokens are more than 1,600
@@ -256,7 +256,7 @@ fn a_file_that_cannot_be_read_exits_with_1() {
 
 #[test]
 fn nothing_is_stored_by_a_dry_run() {
-    let memories = memories(50, Detail::Full);
+    let memories = memories(50, DetailLevel::Full);
     let program = Program::new().file("work/result", memories);
     assert_eq!(program.run(&["offload", "--dry-run", "result"]).status, 0);
     assert_eq!(std::fs::read_dir(program.path("tmp")).unwrap().count(), 0);

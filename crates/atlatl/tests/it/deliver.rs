@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path};
 
-use mif::Detail;
+use mif::DetailLevel;
 use serde_json::{Value, json};
 use testkit::recipes::{answers, ask, with_matches};
 
 use crate::program::{Program, Run};
 
-const LEVELS: [(Detail, &str); 3] =
-    [(Detail::Light, "light"), (Detail::Medium, "medium"), (Detail::Full, "full")];
+const LEVELS: [(DetailLevel, &str); 3] =
+    [(DetailLevel::Light, "light"), (DetailLevel::Medium, "medium"), (DetailLevel::Full, "full")];
 
 /// The answer of a memory server, with a score for each memory.
 fn recalled(lines: &[String]) -> String {
@@ -18,7 +18,7 @@ fn recalled(lines: &[String]) -> String {
     format!(r#"{{"count": {count}, "memories": [{memories}], "scores": [{scores}]}}"#)
 }
 
-fn memories(count: usize, detail: Detail) -> Vec<String> {
+fn memories(count: usize, detail: DetailLevel) -> Vec<String> {
     testkit::corpus::lines(&with_matches(testkit::corpus::memories(count, 42)), detail)
 }
 
@@ -41,7 +41,7 @@ fn file(descriptor: &Value) -> &Path {
 #[test]
 fn f5_without_configuration_the_file_is_in_the_temporary_directory() {
     let program = Program::new();
-    let result = recalled(&memories(50, Detail::Full));
+    let result = recalled(&memories(50, DetailLevel::Full));
     let (_, descriptor) = offloaded(&program, &[], result.as_bytes());
     assert_eq!(file(&descriptor).parent().unwrap(), program.path("tmp"));
     assert!(file(&descriptor).is_file());
@@ -66,7 +66,7 @@ fn f5_a_configured_directory_holds_the_file() {
     fs::create_dir(program.path("elsewhere")).unwrap();
     let dir = program.path("elsewhere").display().to_string();
     let set = format!("prompt.offload.output_dir={dir}");
-    let result = recalled(&memories(50, Detail::Full));
+    let result = recalled(&memories(50, DetailLevel::Full));
     let (_, descriptor) = offloaded(&program, &["--set", &set], result.as_bytes());
     assert_eq!(file(&descriptor).parent().unwrap(), Path::new(&dir));
 }
@@ -98,7 +98,7 @@ fn f3_the_file_has_its_header_and_every_memory_whole() {
 fn f6_no_score_is_in_the_file() {
     let program = Program::new();
     let (_, descriptor) =
-        offloaded(&program, &[], recalled(&memories(60, Detail::Full)).as_bytes());
+        offloaded(&program, &[], recalled(&memories(60, DetailLevel::Full)).as_bytes());
     let stored = fs::read_to_string(file(&descriptor)).unwrap();
     assert!(!stored.contains("7531") && !stored.contains("score"));
     assert_eq!(descriptor["summary"]["score_range"], json!([0.000_075_31, 0.005_975_31]));
@@ -148,7 +148,7 @@ fn small_results_are_printed_as_they_are() {
 /// Only the answer is measured, not the text beside it.
 #[test]
 fn l3_remarks_that_cannot_be_printed_do_not_stop_the_answer() {
-    let result = recalled(&memories(80, Detail::Full));
+    let result = recalled(&memories(80, DetailLevel::Full));
     let program = Program::new().file("work/result", result).file("home/.local", "no directory");
     for set in ["prompt.offload.output_dir=/nowhere", "prompt.offload.threshold_tokens=1600"] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -204,7 +204,7 @@ fn a_descriptor_for_a_person_is_the_same_indented() {
 #[test]
 fn l1_the_configured_life_is_recorded() {
     let program = Program::new();
-    let result = recalled(&memories(50, Detail::Full));
+    let result = recalled(&memories(50, DetailLevel::Full));
     for (args, seconds) in [
         (&["--tool", "recall_memories"][..], 3600),
         (&["--tool", "recall_memories", "--set", "prompt.offload.ttl_seconds=77"], 77),
@@ -234,7 +234,7 @@ fn l1_the_configured_life_is_recorded() {
 /// Spec L3, end to end: a missing directory, and a full one.
 #[test]
 fn l3_a_result_that_cannot_be_stored_is_still_answered() {
-    let lines = memories(80, Detail::Full);
+    let lines = memories(80, DetailLevel::Full);
     let result = recalled(&lines);
     let args = ["offload", "--set", "prompt.offload.output_dir=/nowhere/at/all"];
     let run = Program::new().run_with_input(&args, result.as_bytes());

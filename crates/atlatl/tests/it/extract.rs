@@ -13,7 +13,7 @@ use crate::program::{Program, Run};
 
 /// Stores 200 memories and returns the reference.
 fn memories(program: &Program) -> String {
-    let memories = crate::offload::memories(200, mif::Detail::Full);
+    let memories = crate::offload::memories(200, mif::DetailLevel::Full);
     let run = program.run_with_input(&["offload"], memories.as_bytes());
     run.json()["lro"]["ref"].as_str().unwrap().to_owned()
 }

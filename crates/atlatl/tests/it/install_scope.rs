@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
-use atlatl_lro::clients::{CLIENTS, Client, Home, Kind, Place, Scope, entries, launches};
+use atlatl_lro::clients::{
+    CLIENTS, Client, ConfigScope, EntryKind, HomeLayout, ServerTable, entries, launches,
+};
 use serde_json::{Value, json};
 
 use crate::inspector::inspect;
@@ -37,10 +39,10 @@ struct Written {
     cwd: Option<String>,
 }
 
-fn written(text: &str, place: &Place, name: &str) -> Written {
+fn written(text: &str, place: &ServerTable, name: &str) -> Written {
     let entry = entries(text, place).unwrap().into_iter().find(|entry| entry.name == name).unwrap();
     let launch = launches(text, place).unwrap().into_iter().find(|one| one.name == name).unwrap();
-    let Kind::Ours(words) = entry.kind else { panic!("{entry:?}") };
+    let EntryKind::Ours(words) = entry.kind else { panic!("{entry:?}") };
     Written { words, env: launch.env, cwd: launch.cwd }
 }
 
@@ -51,7 +53,7 @@ fn machine() -> Program {
 }
 
 /// Starts the entry `files` as its client does, reads the large file and returns its reference.
-fn stored(program: &Program, text: &str, place: &Place) -> String {
+fn stored(program: &Program, text: &str, place: &ServerTable) -> String {
     let Written { words, env, cwd } = written(text, place, "files");
     // Clients resolve program names with their `PATH`.
     let bin = Path::new(env!("CARGO_BIN_EXE_atlatl")).parent().unwrap();
@@ -68,7 +70,7 @@ fn stored(program: &Program, text: &str, place: &Place) -> String {
 }
 
 /// Reads the end of a result through the entry `atlatl`, with the Inspector.
-fn asked(program: &Program, text: &str, place: &Place, reference: &str) -> Value {
+fn asked(program: &Program, text: &str, place: &ServerTable, reference: &str) -> Value {
     let Written { words, env, cwd } = written(text, place, "atlatl");
     assert!(env.is_empty() && cwd.is_none(), "what is added says neither");
     // The Inspector has its own format, and passes on only a few variables.
@@ -96,7 +98,7 @@ fn assert_read(answer: &Value, who: &str) {
 fn g70_a_server_with_a_directory_of_its_own_and_the_tools_share_a_scope_in_every_client() {
     let server = real_server("mcp-server-filesystem");
     let mut clients: Vec<&Client> =
-        CLIENTS.iter().filter(|client| client.scope == Scope::User).collect();
+        CLIENTS.iter().filter(|client| client.scope == ConfigScope::User).collect();
     clients.dedup_by_key(|client| client.name);
     assert_eq!(clients.len(), 9, "one file of each client");
     std::thread::scope(|scope| {
@@ -109,7 +111,7 @@ fn g70_a_server_with_a_directory_of_its_own_and_the_tools_share_a_scope_in_every
 
 fn shared(client: &Client, server: &str) {
     let program = machine();
-    let name = format!("home/{}", client.relative_path(Home::Linux));
+    let name = format!("home/{}", client.relative_path(HomeLayout::Linux));
     let cwd = program.path("elsewhere");
     let before = sample(client.name, server, cwd.to_str().unwrap());
     let program = program.file(&name, &before);
@@ -122,7 +124,7 @@ fn shared(client: &Client, server: &str) {
     assert_eq!(fs::read_to_string(program.path(&name)).unwrap(), before, "{}", client.name);
 }
 
-fn place(client: &str, scope: Scope) -> Place {
+fn place(client: &str, scope: ConfigScope) -> ServerTable {
     let client = CLIENTS.iter().find(|one| one.name == client && one.scope == scope).unwrap();
     client.place.clone()
 }
@@ -135,7 +137,7 @@ fn g70_a_projects_file_has_the_projects_scope_and_other_projects_do_not_see_it()
     let before = sample("claude-code", &server, cwd.to_str().unwrap());
     let program = program.file("work/.mcp.json", &before).file("other/x", "");
     assert_eq!(program.run(&["install", "--yes"]).status, 0);
-    let place = place("claude-code", Scope::Project);
+    let place = place("claude-code", ConfigScope::Project);
     let text = fs::read_to_string(program.path("work/.mcp.json")).unwrap();
     let reference = stored(&program, &text, &place);
     assert_read(&asked(&program, &text, &place, &reference), "project");
@@ -206,7 +208,7 @@ fn g70_doctor_finds_entries_of_0_1_0_that_do_not_share_a_scope_and_install_repai
     assert!(run.stderr.contains("2 repaired"), "{run}");
     let run = doctor();
     assert!(!run.stdout.contains("cannot read the results"), "{run}");
-    let place = place("cursor", Scope::User);
+    let place = place("cursor", ConfigScope::User);
     let text = fs::read_to_string(program.path("home/.cursor/mcp.json")).unwrap();
     let reference = stored(&program, &text, &place);
     assert_read(&asked(&program, &text, &place, &reference), "repaired");

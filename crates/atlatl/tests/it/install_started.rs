@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use atlatl_lro::clients::{CLIENTS, Client, Home, Kind, Scope, entries};
+use atlatl_lro::clients::{CLIENTS, Client, ConfigScope, EntryKind, HomeLayout, entries};
 use serde_json::json;
 
 use crate::inspector::inspect;
@@ -84,7 +84,7 @@ fn sample(client: &str) -> &'static str {
 fn f35_in_every_format_the_entries_start_and_the_bytes_come_back() {
     let server = real_server("mcp-server-everything");
     let mut formats: Vec<&Client> =
-        CLIENTS.iter().filter(|client| client.scope == Scope::User).collect();
+        CLIENTS.iter().filter(|client| client.scope == ConfigScope::User).collect();
     formats.dedup_by_key(|client| client.name);
     assert_eq!(formats.len(), 9, "one file of each client");
     std::thread::scope(|scope| {
@@ -96,7 +96,7 @@ fn f35_in_every_format_the_entries_start_and_the_bytes_come_back() {
 }
 
 fn started(client: &Client, text: &str) {
-    let name = format!("home/{}", client.relative_path(Home::Linux));
+    let name = format!("home/{}", client.relative_path(HomeLayout::Linux));
     let program = Program::new().file(&name, text);
     let run = program.run(&["install", "--yes", "--client", client.name, "--memory"]);
     assert_eq!(run.status, 0, "{}: {run}", client.name);
@@ -108,7 +108,7 @@ fn started(client: &Client, text: &str) {
     ] {
         let entry = entries(&written, &client.place).unwrap();
         let entry = entry.into_iter().find(|entry| entry.name == name).unwrap();
-        let Kind::Ours(words) = entry.kind else { panic!("{}: {entry:?}", client.name) };
+        let EntryKind::Ours(words) = entry.kind else { panic!("{}: {entry:?}", client.name) };
         // The Inspector has its own format.
         let config = json!({"mcpServers": {name: {"command": words[0], "args": words[1..]}}});
         let file = program.path("inspector.json");

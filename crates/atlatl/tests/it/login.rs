@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testkit::authority::{Authority, Fault, visit};
+use testkit::authority::{Authority, AuthorityFault, visit};
 
 use crate::program::{Program, Run, terminal};
 
@@ -66,7 +66,7 @@ fn assert_no_secret(authority: &Authority, runs: &[&Run]) {
 
 #[test]
 fn a_login_is_made_shown_and_ended_without_a_secret_in_any_output() {
-    let authority = Authority::with(&[Fault::ClientSecrets]);
+    let authority = Authority::with(&[AuthorityFault::ClientSecrets]);
     let program = program();
     let mcp = authority.mcp();
     let made = log_in(&program, &["login", &mcp]);
@@ -127,8 +127,8 @@ fn a_browser_is_opened_on_a_terminal_with_one_argument() {
 fn an_authority_that_breaks_a_rule_is_reported_and_nothing_is_opened_or_kept() {
     let hostile = "http://as.example.com/$(touch was-here)".to_owned();
     for fault in [
-        Fault::IssuerInCallback("https://evil.example/\u{1b}[2J".to_owned()),
-        Fault::Metadata("authorization_endpoint", hostile),
+        AuthorityFault::IssuerInCallback("https://evil.example/\u{1b}[2J".to_owned()),
+        AuthorityFault::Metadata("authorization_endpoint", hostile),
     ] {
         let authority = Authority::with(&[fault]);
         let program = program();

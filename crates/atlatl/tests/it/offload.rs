@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use mif::Detail;
+use mif::DetailLevel;
 use serde_json::{Value, json};
 
 use crate::program::{Program, Run};
@@ -31,14 +31,14 @@ fn rows(count: usize) -> Vec<Value> {
 }
 
 /// `{"count": n, "memories": […]}`, as a memory server writes it.
-pub(crate) fn memories(count: usize, detail: Detail) -> String {
+pub(crate) fn memories(count: usize, detail: DetailLevel) -> String {
     let lines = testkit::corpus::lines(&testkit::corpus::memories(count, 42), detail);
     format!(r#"{{"count":{count},"memories":[{}]}}"#, lines.join(","))
 }
 
 #[test]
 fn f12_memories_given_twice_count_once() {
-    let memories = memories(500, Detail::Full);
+    let memories = memories(500, DetailLevel::Full);
     let mut result = texts(&[&memories]);
     result["structuredContent"] = serde_json::from_str(&memories).unwrap();
     insta::assert_snapshot!(human(result.to_string(), &[]), @"

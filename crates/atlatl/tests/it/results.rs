@@ -157,7 +157,7 @@ fn everything_is_cleaned_when_asked_and_nothing_that_is_not_ours() {
     let program = Program::new()
         .file("tmp/atlatl-recall-01KA2Z3T4V5W6X7Y8Z9A0B1C2D.jsonl", "not our header\n")
         .file("tmp/atlatl-notes.txt", "mine");
-    let memories = crate::offload::memories(50, mif::Detail::Full);
+    let memories = crate::offload::memories(50, mif::DetailLevel::Full);
     let recall = store(&program, &memories, &[]);
     let rows = store(&program, ROWS, &["--tool", "get_rows", "--scope", "review"]);
     let would = program.run(&["results", "clean", "--all", "--dry-run", "--output", "human"]);
@@ -210,7 +210,7 @@ fn looking_makes_and_clears_nothing() {
 #[test]
 fn f25_a_directory_in_our_way_hides_no_other_result() {
     let program = Program::new();
-    let memories = crate::offload::memories(50, mif::Detail::Full);
+    let memories = crate::offload::memories(50, mif::DetailLevel::Full);
     let recall = store(&program, &memories, &[]);
     let root = program.path("home/.local/state/atlatl/results");
     fs::create_dir_all(&root).unwrap();

@@ -42,12 +42,12 @@ fn using(url: &str) -> Program {
 }
 
 /// The same, whose large results go to a bucket of a real S3 server.
-fn storing(program: Program, s3: &s3::Server) -> Program {
+fn storing(program: Program, s3: &s3::S3Server) -> Program {
     storing_at(program, s3, s3.address())
 }
 
 /// The same through another place, which passes everything on.
-fn storing_at(program: Program, s3: &s3::Server, place: SocketAddr) -> Program {
+fn storing_at(program: Program, s3: &s3::S3Server, place: SocketAddr) -> Program {
     let url = format!("s3://{}/atlatl", s3.bucket());
     let program = program.variable("ATLATL_SPOOL__URL", &url);
     s3.settings_at(place)
@@ -57,7 +57,7 @@ fn storing_at(program: Program, s3: &s3::Server, place: SocketAddr) -> Program {
 
 /// Fills the store.
 fn filled(program: &Program, memories: usize) {
-    let lines = testkit::corpus::lines(&harbours(memories), mif::Detail::Full).join("\n");
+    let lines = testkit::corpus::lines(&harbours(memories), mif::DetailLevel::Full).join("\n");
     let run = program.run_with_input(&["memory", "import", "-"], lines.as_bytes());
     assert_eq!(run.status, 0, "{run}");
 }

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use lro_core::config::{KEYS, Key, Kind, ProjectUse, key};
+use lro_core::config::{ConfigKey, ConfigValueKind, KEYS, ProjectUse, key};
 use serde_json::{Value, json};
 
 use crate::program::{Program, Run};
@@ -66,7 +66,7 @@ enum Bait {
 }
 
 /// A value that the key takes, that is not its default, and that would do harm.
-fn harmful(key: &Key, clone: &Path, address: &str, bait: Bait) -> Value {
+fn harmful(key: &ConfigKey, clone: &Path, address: &str, bait: Bait) -> Value {
     let trap = |name: &str| format!("{}/trap/{name}", clone.display());
     let default: Value = serde_json::from_str(key.default).unwrap();
     let by_name = match (key.name, bait) {
@@ -84,20 +84,30 @@ fn harmful(key: &Key, clone: &Path, address: &str, bait: Bait) -> Value {
         return Value::from(value);
     }
     match key.kind {
-        Kind::Bool => Value::from(default == json!(false)),
+        ConfigValueKind::Bool => Value::from(default == json!(false)),
         // Any project may set these; the test itself needs them to stay usable.
-        Kind::U32 { .. } | Kind::U64 { .. } if key.project == ProjectUse::Allowed => {
+        ConfigValueKind::U32 { .. } | ConfigValueKind::U64 { .. }
+            if key.project == ProjectUse::Allowed =>
+        {
             Value::from(default.as_u64().unwrap() + 7)
         }
-        Kind::U32 { min } => Value::from(if default == json!(min) { min + 1 } else { min }),
-        Kind::U64 { min } => Value::from(if default == json!(min) { min + 1 } else { min }),
-        Kind::Text | Kind::Secret | Kind::Locator(_) => Value::from(trap(key.name)),
-        Kind::Choice(values) => {
+        ConfigValueKind::U32 { min } => {
+            Value::from(if default == json!(min) { min + 1 } else { min })
+        }
+        ConfigValueKind::U64 { min } => {
+            Value::from(if default == json!(min) { min + 1 } else { min })
+        }
+        ConfigValueKind::Text | ConfigValueKind::Secret | ConfigValueKind::Locator(_) => {
+            Value::from(trap(key.name))
+        }
+        ConfigValueKind::Choice(values) => {
             Value::from(*values.iter().rev().find(|value| default != **value).unwrap())
         }
-        Kind::List => json!([address]),
-        Kind::Secrets => json!([format!("http://{address} X-Stolen: ${{OPENAI_API_KEY}}")]),
-        Kind::Policies => json!({"*": "offload"}),
+        ConfigValueKind::List => json!([address]),
+        ConfigValueKind::Secrets => {
+            json!([format!("http://{address} X-Stolen: ${{OPENAI_API_KEY}}")])
+        }
+        ConfigValueKind::Policies => json!({"*": "offload"}),
         _ => panic!("{}: a harmful value of this kind is missing", key.name),
     }
 }
@@ -133,7 +143,7 @@ fn person(listener: &Listener) -> Program {
 fn effective(program: &Program) -> BTreeMap<&'static str, Value> {
     let run = program.run(&["config", "show", "--output", "json"]);
     let shown = run.json();
-    let at = |key: &Key| shown.pointer(&format!("/{}", key.name.replace('.', "/"))).cloned();
+    let at = |key: &ConfigKey| shown.pointer(&format!("/{}", key.name.replace('.', "/"))).cloned();
     KEYS.iter().map(|key| (key.name, at(key).unwrap_or_else(|| panic!("{run}")))).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lro_json::{Events, Kind, Scanner, decode, trim_start};
+use lro_json::{Scanner, TokenKind, TokenVisitor, decode, trim_start};
 
 use super::lines::FirstPassStats;
 use super::table::TableSniffer;
@@ -302,13 +302,13 @@ impl<'a, const STATS: bool> Visit<'a, STATS> {
     }
 }
 
-impl<const STATS: bool> Events for Visit<'_, STATS> {
+impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
     #[inline]
-    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+    fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
         if let Some(open) = &mut self.search.open {
             if depth == open.depth + 1 {
                 open.count += 1;
-                open.all_objects &= kind == Kind::Object;
+                open.all_objects &= kind == TokenKind::Object;
             }
             if let Some(stats) = self.stats() {
                 stats.begin(kind, at, depth);
@@ -319,7 +319,7 @@ impl<const STATS: bool> Events for Visit<'_, STATS> {
             self.search.roots += 1;
         }
         match kind {
-            Kind::Array if self.search.too_deep == 0 => {
+            TokenKind::Array if self.search.too_deep == 0 => {
                 let before = self.measure_to(at + 1);
                 self.search.open = Some(OpenArray {
                     depth,
@@ -334,23 +334,27 @@ impl<const STATS: bool> Events for Visit<'_, STATS> {
                         .then(|| Box::new(FirstPassStats::new(depth + 1))),
                 });
             }
-            Kind::Object if self.search.path.len() == MAX_PATH_DEPTH => self.search.too_deep += 1,
-            Kind::Object => self.search.path.push(None),
+            TokenKind::Object if self.search.path.len() == MAX_PATH_DEPTH => {
+                self.search.too_deep += 1
+            }
+            TokenKind::Object => self.search.path.push(None),
             _ => {}
         }
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+    fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         match &self.search.open {
-            Some(open) if depth == open.depth && kind == Kind::Array => self.close(end - 1),
+            Some(open) if depth == open.depth && kind == TokenKind::Array => self.close(end - 1),
             Some(_) => {
                 if let Some(stats) = self.stats() {
                     stats.end(kind, end, depth, lexeme);
                 }
             }
-            None if kind == Kind::Object && self.search.too_deep > 0 => self.search.too_deep -= 1,
-            None if kind == Kind::Object => {
+            None if kind == TokenKind::Object && self.search.too_deep > 0 => {
+                self.search.too_deep -= 1
+            }
+            None if kind == TokenKind::Object => {
                 self.search.path.pop();
             }
             _ => {}

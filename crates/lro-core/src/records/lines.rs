@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use lro_json::{Events, Kind, Scanner};
+use lro_json::{Scanner, TokenKind, TokenVisitor};
 
 use super::table::TableLines;
 use super::{RecordForm, RecordSet};
@@ -174,9 +174,9 @@ impl RecordCopier<'_> {
     }
 }
 
-impl Events for RecordCopier<'_> {
+impl TokenVisitor for RecordCopier<'_> {
     #[inline]
-    fn begin(&mut self, _: Kind, at: u64, depth: usize) {
+    fn begin(&mut self, _: TokenKind, at: u64, depth: usize) {
         if depth == self.base {
             self.copied = self.index(at);
             *self.writing = true;
@@ -184,7 +184,7 @@ impl Events for RecordCopier<'_> {
     }
 
     #[inline]
-    fn end(&mut self, _: Kind, end: u64, depth: usize, _: Option<&[u8]>) {
+    fn end(&mut self, _: TokenKind, end: u64, depth: usize, _: Option<&[u8]>) {
         if depth == self.base {
             self.flush(self.index(end));
             self.out.push(b'\n');
@@ -202,15 +202,15 @@ impl Events for RecordCopier<'_> {
 /// Copies records and collects their statistics.
 struct CopyAndMeasure<'a>(RecordCopier<'a>, &'a mut RecordStatsBuilder);
 
-impl Events for CopyAndMeasure<'_> {
+impl TokenVisitor for CopyAndMeasure<'_> {
     #[inline]
-    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+    fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
         self.0.begin(kind, at, depth);
         self.1.begin(kind, at, depth);
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+    fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         self.1.end(kind, end, depth, lexeme);
         self.0.end(kind, end, depth, lexeme);
     }
@@ -264,9 +264,9 @@ impl std::fmt::Debug for FirstPassStats {
     }
 }
 
-impl Events for FirstPassStats {
+impl TokenVisitor for FirstPassStats {
     #[inline]
-    fn begin(&mut self, kind: Kind, at: u64, depth: usize) {
+    fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
         if depth == self.base {
             self.record_start = at;
         }
@@ -274,7 +274,7 @@ impl Events for FirstPassStats {
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+    fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         self.stats.end(kind, end, depth, lexeme);
         if depth == self.base
             && let Some(lengths) = &mut self.lengths

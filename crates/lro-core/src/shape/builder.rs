@@ -3,7 +3,7 @@
 use super::{
     Field, MAX_FIELDS, MAX_LEVELS, MAX_NAME_CHARS, MAX_NESTED_FIELDS, MAX_NODES, Node, Shape,
 };
-use lro_json::{Container, Events, Kind, decode};
+use lro_json::{Container, TokenKind, TokenVisitor, decode};
 
 /// Infers the shape of records from scanner events.
 #[derive(Debug)]
@@ -111,12 +111,12 @@ impl ShapeBuilder {
     }
 }
 
-impl Events for ShapeBuilder {
+impl TokenVisitor for ShapeBuilder {
     #[inline]
-    fn begin(&mut self, kind: Kind, _: u64, depth: usize) {
+    fn begin(&mut self, kind: TokenKind, _: u64, depth: usize) {
         let container = match kind {
-            Kind::Array => Some(Container::Array),
-            Kind::Object => Some(Container::Object),
+            TokenKind::Array => Some(Container::Array),
+            TokenKind::Object => Some(Container::Object),
             _ => None,
         };
         if self.below > 0 {
@@ -145,8 +145,8 @@ impl Events for ShapeBuilder {
     }
 
     #[inline]
-    fn end(&mut self, kind: Kind, _: u64, _: usize, _: Option<&[u8]>) {
-        let container = matches!(kind, Kind::Array | Kind::Object);
+    fn end(&mut self, kind: TokenKind, _: u64, _: usize, _: Option<&[u8]>) {
+        let container = matches!(kind, TokenKind::Array | TokenKind::Object);
         if self.below > 0 {
             self.below -= usize::from(container);
         } else if container {
@@ -179,11 +179,11 @@ impl Events for ShapeBuilder {
 impl Shape {
     /// The shape of a table with these columns.
     pub(crate) fn from_columns<'a>(
-        columns: impl IntoIterator<Item = (&'a str, &'static [Kind])>,
+        columns: impl IntoIterator<Item = (&'a str, &'static [TokenKind])>,
         count: u64,
     ) -> Self {
         let mut builder = ShapeBuilder::new(0);
-        builder.nodes[0].kinds.add(Kind::Object);
+        builder.nodes[0].kinds.add(TokenKind::Object);
         builder.nodes[0].objects = count;
         for (name, kinds) in columns {
             let Some((_, node)) = builder.field(0, name) else { break };

@@ -248,7 +248,10 @@ fn third_party() -> Vec<(&'static str, String)> {
         ("read_text", "words ".repeat(500)),
         (
             "recall_memories",
-            payload(&testkit::corpus::lines(&testkit::corpus::memories(50, 2), mif::Detail::Full)),
+            payload(&testkit::corpus::lines(
+                &testkit::corpus::memories(50, 2),
+                mif::DetailLevel::Full,
+            )),
         ),
     ]
 }

@@ -10,11 +10,11 @@ use serde_json::Value;
 
 pub(crate) const DETAILS: [Detail; 3] = [Detail::Light, Detail::Medium, Detail::Full];
 
-pub(crate) fn level(detail: Detail) -> mif::Detail {
+pub(crate) fn level(detail: Detail) -> mif::DetailLevel {
     match detail {
-        Detail::Light => mif::Detail::Light,
-        Detail::Medium => mif::Detail::Medium,
-        Detail::Full => mif::Detail::Full,
+        Detail::Light => mif::DetailLevel::Light,
+        Detail::Medium => mif::DetailLevel::Medium,
+        Detail::Full => mif::DetailLevel::Full,
     }
 }
 

@@ -22,13 +22,11 @@ use lro_query::Cancel;
 use lro_wire::sse::SseEvent;
 use lro_wire::{INVALID_REQUEST, JsonRpcError, MAX_IN_MEMORY_LINE_LEN, Message, PARSE_ERROR};
 
-pub use self::Upstream as Behind;
 use self::gateway::Gateway;
 use self::process::{ClientRequestId, restore_id};
 use self::process_host::ProcessHost;
 pub use self::process_host::StartProcess;
 // Former names, until every crate uses the new ones.
-pub use self::process_host::StartProcess as Start;
 use self::streams::{BodyWriter, Outbound, event_stream};
 use crate::relay::Relay;
 use crate::relay::local_tools::LocalToolCall;

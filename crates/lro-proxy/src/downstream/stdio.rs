@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lro::SpillBuffer;
-use lro::mcp::LongChanges;
+use lro::mcp::RangeEdits;
 use lro_core::payload::Payload;
 use lro_wire::{Line, Lines};
 
@@ -60,7 +60,7 @@ impl<W: Write> SharedLineWriter<W> {
     }
 
     /// Writes an oversize message with its changes.
-    pub(crate) fn oversize(&self, message: &SpillBuffer, changes: &LongChanges) -> io::Result<()> {
+    pub(crate) fn oversize(&self, message: &SpillBuffer, changes: &RangeEdits) -> io::Result<()> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = writer.begin()?;
         let (mut at, mut space) = (0, Vec::new());

@@ -1,6 +1,6 @@
 //! Messages from the client to the server.
 
-use lro::mcp::{Renamed, Tools};
+use lro::mcp::{RenamedTool, Tools};
 use lro_wire::edit::Edits;
 use lro_wire::protocol::{CLIENT_CAPABILITIES, CLIENT_INFO, EXTENSION, ProtocolGeneration};
 use lro_wire::{INVALID_PARAMS, Id, JsonRpcError, Message, Messages, Object, protocol};
@@ -101,7 +101,7 @@ impl Relay {
         let mut pending = pending_request(method, message);
         if let PendingRequest::Call(call) = &mut pending
             // Also for a client that has the listing from an earlier session.
-            && let Some(tool) = Renamed::original(&call.tool).map(ToOwned::to_owned)
+            && let Some(tool) = RenamedTool::original(&call.tool).map(ToOwned::to_owned)
             && let Some(name) = message.params().and_then(|params| params.get("name"))
         {
             edits.replace(name.get(), Value::from(tool.as_str()).to_string());

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lro::mcp::{Changes, NoticeIn, Page, Renamed, mark_error_lookalike, mark_lookalike};
+use lro::mcp::{
+    ListingOptions, NoticeIn, RenamedTool, ToolsPage, mark_error_lookalike, mark_lookalike,
+};
 use lro_wire::edit::Edits;
 use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
@@ -200,11 +202,12 @@ impl Relay {
     /// Rewrites a `tools/list` result and records the tools in the catalog.
     fn tool_list(&self, result: &str) -> Option<String> {
         let mut changes =
-            Changes::none().appending(&self.config.tool_definitions).reserving_names();
+            ListingOptions::none().appending(&self.config.tool_definitions).reserving_names();
         if self.config.passing.is_some() {
             changes = changes.with_references();
         }
-        let page = Page::parse(result, changes, |tool| self.config.interceptor.may_replace(tool))?;
+        let page =
+            ToolsPage::parse(result, changes, |tool| self.config.interceptor.may_replace(tool))?;
         let mut catalog = self.catalog();
         for (name, schema) in page.tools {
             catalog.tools.insert(name, schema.map(Arc::from));
@@ -212,7 +215,7 @@ impl Relay {
         let mut renamed = page.renamed;
         renamed.retain(|one| catalog.renamed_tools.insert(one.listed_as.clone()));
         drop(catalog);
-        for Renamed { tool, listed_as, .. } in &renamed {
+        for RenamedTool { tool, listed_as, .. } in &renamed {
             let offloader = self.config.interceptor.offloader("");
             offloader.tool_renamed(&self.config.server, tool, listed_as, self.now().now);
         }
@@ -240,7 +243,7 @@ impl Relay {
     /// Records the tools of a `tools/list` that the proxy itself requested. Returns the cursor of the next
     /// page.
     pub(crate) fn learn_tools(&self, result: &str) -> Option<String> {
-        let page = Page::parse(result, Changes::none(), |_| false)?;
+        let page = ToolsPage::parse(result, ListingOptions::none(), |_| false)?;
         let tools = page.tools.into_iter().map(|(name, schema)| (name, schema.map(Arc::from)));
         self.catalog().tools.extend(tools);
         Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lro::SpillBuffer;
-use lro::mcp::{LongChanges, mark_long_lookalike};
-use lro_core::outline::{Form, Node};
+use lro::mcp::{RangeEdits, mark_long_lookalike};
+use lro_core::outline::{Node, OutlineKind};
 use lro_core::payload;
 use lro_core::payload::Payload;
 use lro_spool::Spool;
@@ -99,7 +99,7 @@ impl Relay {
 
     /// Decides on an oversize line from the server. Returns the replacements of its ranges, or `None` to
     /// drop it.
-    pub fn oversize_from_server(&self, message: &SpillBuffer) -> Option<LongChanges> {
+    pub fn oversize_from_server(&self, message: &SpillBuffer) -> Option<RangeEdits> {
         // Not JSON, and far too long for log output.
         let root = outline(message)?;
         let answers = id(message, &root).filter(|_| root.get("method").is_none());
@@ -122,7 +122,7 @@ impl Relay {
         message: &SpillBuffer,
         root: &Node,
         pending: Option<PendingRequest>,
-    ) -> Option<LongChanges> {
+    ) -> Option<RangeEdits> {
         if let Some(method) = root.text("method") {
             let params = root.get("params")?;
             if method != "notifications/tasks" {
@@ -145,7 +145,7 @@ impl Relay {
         task: &str,
         message: &SpillBuffer,
         result: &Node,
-    ) -> Option<LongChanges> {
+    ) -> Option<RangeEdits> {
         let call = self.catalog().tasks.call_for(task);
         self.oversize_result(&call, message, result)
     }
@@ -155,7 +155,7 @@ impl Relay {
         info: &ToolCallInfo,
         message: &SpillBuffer,
         result: &Node,
-    ) -> Option<LongChanges> {
+    ) -> Option<RangeEdits> {
         let interceptor = &self.config.interceptor;
         let call = info.call(&self.config.server);
         // Spec A4: a page behind a cursor is never offloaded.
@@ -184,7 +184,7 @@ impl OversizeId {
 
 fn outline(message: &SpillBuffer) -> Option<Node> {
     // A read error shows again when the message is written.
-    Node::parse(message, enter).ok().flatten().filter(|root| root.form == Form::Object)
+    Node::parse(message, enter).ok().flatten().filter(|root| root.form == OutlineKind::Object)
 }
 
 fn id(message: &SpillBuffer, root: &Node) -> Option<Id> {

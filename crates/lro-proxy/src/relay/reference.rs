@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use lro::mcp::Called;
-use lro::{Event, EventKind, EventSink, ExtractError, Extractor, Question, Spools, Wanted};
+use lro::mcp::ToolOutput;
+use lro::{Event, EventKind, EventSink, ExtractError, Extractor, Query, QueryKind, Spools};
 use lro_core::Reference;
 use lro_core::config::References;
 use lro_query::{Cancel, Page};
-use lro_spool::{Address, OriginalError, SpoolError, original};
+use lro_spool::{Address, RestoreError, SpoolError, original};
 use lro_wire::edit::Edits;
 use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{Id, Message, Object};
@@ -43,7 +43,7 @@ pub(crate) enum PassingError {
     #[error("the references of this call come to more than {} MiB", MAX_PASSED_LEN >> 20)]
     TooLarge,
     #[error("the result cannot be read back")]
-    Unreadable(#[from] OriginalError),
+    Unreadable(#[from] RestoreError),
     #[error("the result is no text")]
     Binary,
     #[error("the parameter takes JSON, and the result is none")]
@@ -122,12 +122,12 @@ impl ReferencePassing {
             return Err(PassingError::OtherServer);
         }
         if let Some(filter) = filter {
-            let wanted = Wanted::Jq {
+            let wanted = QueryKind::Jq {
                 filter: filter.to_owned(),
                 whole: true,
                 params: std::collections::BTreeMap::new(),
             };
-            let question = Question { address, wanted, page: Page::ALL };
+            let question = Query { address, wanted, page: Page::ALL };
             let reply = self.extractor.extract(&question, now, &Cancel::default())?;
             if reply.next.is_some() {
                 return Err(PassingError::TooLarge);
@@ -198,7 +198,7 @@ impl PassingError {
                 ("arguments", "Pass it where the tool takes text.".to_owned())
             }
         };
-        let mut result = Called::error(class, &self.to_string(), &hint).result();
+        let mut result = ToolOutput::error(class, &self.to_string(), &hint).result();
         if protocol == ProtocolGeneration::Stateless {
             result["resultType"] = "complete".into();
         }

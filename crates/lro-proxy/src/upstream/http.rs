@@ -10,10 +10,10 @@ mod response;
 mod session;
 
 // Former names, until every crate uses the new ones.
-pub use client::CredentialFuture as Presented;
 pub(crate) use client::HttpRequest;
 pub use client::{CredentialFuture, Credentials, Remote, RemoteOptions, UpstreamError};
-pub use endpoint::{EndpointError, UpstreamEndpoint, UpstreamEndpoint as Endpoint};
+pub use endpoint::EndpointError;
+pub use endpoint::UpstreamEndpoint;
 pub(crate) use request::param_headers;
 pub(crate) use response::{BodyFormat, InboundMessage, MessageBuffer, ResponseReader};
 pub(crate) use session::HttpSession;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
 use lro::mcp::{Interceptor, Tools};
-use lro::{Event, EventKind, EventSink, Extractor, Moment, Offloader, Spools};
+use lro::{Event, EventKind, EventSink, Extractor, IdSeed, Offloader, Spools};
 use lro_core::config::{Config, References};
 use lro_core::{Extraction, O200k};
 use lro_proxy::{Forward, ReferencePassing, Relay};
@@ -51,10 +51,10 @@ impl Events {
 pub(crate) const NOW: i64 = 1_800_000_000;
 
 /// A fixed time with a different random part on each call.
-fn clock() -> Moment {
+fn clock() -> IdSeed {
     static TICKS: AtomicU64 = AtomicU64::new(0);
     let tick = TICKS.fetch_add(1, Ordering::Relaxed);
-    Moment { now: DateTime::from_timestamp(NOW, 0).unwrap(), random: u128::from(tick) }
+    IdSeed { now: DateTime::from_timestamp(NOW, 0).unwrap(), random: u128::from(tick) }
 }
 
 impl Fixture {

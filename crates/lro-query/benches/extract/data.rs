@@ -36,7 +36,7 @@ fn make(path: &Path) {
     let unfinished = path.with_extension("unfinished");
     fs::create_dir_all(path.parent().expect("a file in a directory")).expect("it can be made");
     let memories = testkit::corpus::memories(MEMORIES, SEED);
-    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
     let mut file = File::create(&unfinished).expect("the data can be written");
     file.write_all((lines.join("\n") + "\n").as_bytes()).expect("the data can be written");
     fs::rename(&unfinished, path).expect("the data can be named");

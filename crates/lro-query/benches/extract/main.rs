@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lro_core::{Detail, Input, Optional, Recipe, recipes};
+use lro_core::{Detail, OptionalFields, Recipe, RecipeInput, recipes};
 use lro_query::recipe::{RecipeNumber, RecipeParams, RecipeQuery};
 use lro_query::search::{Case, Search};
 use lro_query::worker::{self, Program, Workers};
@@ -112,7 +112,7 @@ impl Bench {
     }
 
     fn recipes(&self) -> Vec<Row<'_>> {
-        let recipes = recipes(Detail::Full, Optional::ALWAYS);
+        let recipes = recipes(Detail::Full, OptionalFields::ALWAYS);
         recipes
             .into_iter()
             .zip(IN_SQL)
@@ -156,7 +156,7 @@ impl Bench {
         let filter = recipe.filter.replace("keyword", KEYWORD).replace("TAG", TAG);
         let (filter, flags) = match (recipe.input, recipe.raw) {
             // Each element is an answer, as in ours.
-            (Input::WholeSet, _) => (format!("{filter} | .[]"), vec!["-s"]),
+            (RecipeInput::WholeSet, _) => (format!("{filter} | .[]"), vec!["-s"]),
             (_, true) => (filter, vec!["-r"]),
             _ => (filter, vec![]),
         };

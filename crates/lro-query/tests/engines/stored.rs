@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::DateTime;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_core::{Detail, ResultId, Tokens};
 use lro_query::{QueryRequest, Source, jq, sql};
 use lro_spool::{
@@ -21,7 +21,7 @@ fn stored(spool: &dyn Spool, payload: &[u8]) -> Box<dyn StoredResult> {
         exact: false,
         query: None,
         detail: Detail::Light,
-        found: &Found::detect(payload),
+        found: &Detected::detect(payload),
         estimated: Tokens(12),
         created_at: now,
         ttl: Duration::from_hours(1),

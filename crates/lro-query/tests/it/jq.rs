@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use lro_core::{Detail, Input, RECIPES, Recipe, recipes};
+use lro_core::{Detail, RECIPES, Recipe, RecipeInput, recipes};
 use lro_query::recipe::RecipeParams;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ fn with_variables(recipe: &Recipe) -> String {
         text = text.replace(placeholder, variable);
     }
     match recipe.input {
-        Input::EachRecord => format!("[.[] | {text}]"),
+        RecipeInput::EachRecord => format!("[.[] | {text}]"),
         _ => text,
     }
 }

@@ -17,7 +17,10 @@ fn question(number: u64, detail: Detail, name: &str, value: &str) -> RecipeQuery
 }
 
 fn some_memories() -> Set {
-    Set::stored(&testkit::corpus::lines(&testkit::corpus::memories(5000, 7), mif::Detail::Full))
+    Set::stored(&testkit::corpus::lines(
+        &testkit::corpus::memories(5000, 7),
+        mif::DetailLevel::Full,
+    ))
 }
 
 #[test]

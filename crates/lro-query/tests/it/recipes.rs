@@ -139,7 +139,7 @@ fn r7_odd_sets_are_answered_as_by_jq() {
 
 fn sparse_memories() -> Set {
     let memories = testkit::corpus::sparse_memories(2300, 42);
-    let set = Set::stored(&testkit::corpus::lines(&memories, mif::Detail::Full));
+    let set = Set::stored(&testkit::corpus::lines(&memories, mif::DetailLevel::Full));
     assert!(set.file().0.len() > 1 << 20, "more than one chunk");
     set
 }

@@ -1,23 +1,23 @@
 //! Sets of unusual records.
 
-use lro_core::Optional;
-use lro_core::records::Found;
+use lro_core::OptionalFields;
+use lro_core::records::Detected;
 use testkit::SplitMix64;
 
 /// A set of records.
 pub(crate) struct Set {
     pub(crate) lines: Vec<String>,
-    pub(crate) optional: Optional,
+    pub(crate) optional: OptionalFields,
 }
 
 impl Set {
     /// The records of a payload, an array, after storing.
     pub(crate) fn stored(records: &[String]) -> Self {
         let payload = format!("[{}]", records.join(","));
-        let found = Found::detect(payload.as_bytes());
+        let found = Detected::detect(payload.as_bytes());
         let (text, survey) = lro_core::lines(payload.as_bytes(), &found, usize::MAX).unwrap();
         let lines = text.lines().map(str::to_owned).collect();
-        Self { lines, optional: Optional::from_shape(&survey.shape) }
+        Self { lines, optional: OptionalFields::from_shape(&survey.shape) }
     }
 
     /// The lines after a header, and their offset.

@@ -187,7 +187,8 @@ fn show(line: &[u8]) -> Vec<char> {
 }
 
 fn records() -> (Vec<u8>, u64) {
-    let lines = testkit::corpus::lines(&testkit::corpus::memories(3000, 42), mif::Detail::Full);
+    let lines =
+        testkit::corpus::lines(&testkit::corpus::memories(3000, 42), mif::DetailLevel::Full);
     let header = "{\"type\":\"lro_header\",\"query\":\"postgres\"}\n";
     (format!("{header}{}\n", lines.join("\n")).into_bytes(), header.len() as u64)
 }

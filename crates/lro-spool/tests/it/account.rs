@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
 use lro_spool::{
     DirOptions, DirSpool, EncodeError, Quota, ResultInfo, Scope, Spool, SpoolError, SpoolLimit,
@@ -32,7 +32,7 @@ fn account(path: &Path) -> PathBuf {
 
 /// Stores a result at a time, counted from noon.
 fn put_at(spool: &DirSpool, n: u64, ms: i64) -> Result<ResultInfo, EncodeError> {
-    let found = Found::detect(ROWS);
+    let found = Detected::detect(ROWS);
     let what = StoreRequest { created_at: at(ms), ..what("list_issues", id(n), &found) };
     store(spool, what, ROWS, &[]).map(|(listed, _)| listed)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lro_core::ResultId;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::os::Os;
 use lro_spool::{
     DirOptions, DirSpool, PartNumber, Quota, Scope, Spool, SpoolError, StoreRequest,
@@ -84,7 +84,7 @@ fn child_that_kills_itself_at_a_step() {
         if n == 4 {
             say(&home, &format!("going {oldest}"));
         }
-        let found = Found::detect(payload);
+        let found = Detected::detect(payload);
         let what = StoreRequest { created_at: at(made), ..what("list_issues", id, &found) };
         store(&spool, what, payload, &[TEXT]).unwrap();
         say(&home, &format!("stored {id}"));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::{
     DirOptions, DirSpool, EncodeError, Quota, Scope, Spool, SpoolError, SpoolLimit, StoreRequest,
     store,
@@ -104,7 +104,7 @@ fn f22_all_scopes_are_swept_and_counted() {
         matches!(full, Err(EncodeError::Spool(SpoolError::Full { limit: SpoolLimit::Files }))),
         "{full:?}"
     );
-    let found = Found::detect(ROWS);
+    let found = Detected::detect(ROWS);
     let later = StoreRequest { created_at: at(3_600_000), ..what("list_issues", id(3), &found) };
     store(&blog, later, ROWS, &[]).unwrap();
     assert!(!path.exists(), "made room in the other scope");
@@ -131,7 +131,7 @@ fn f22_free_space_is_kept() {
 fn f23_only_expired_results_go_and_none_that_is_read() {
     let home = tempfile::tempdir().unwrap();
     let spool = private(&home.path().join("spool"));
-    let found = Found::detect(ROWS);
+    let found = Detected::detect(ROWS);
     let day = StoreRequest { ttl: 24 * HOUR, ..what("list_issues", id(1), &found) };
     store(&spool, day, ROWS, &[]).unwrap();
     put(&spool, id(2), ROWS).unwrap();
@@ -168,7 +168,7 @@ fn f27_names_do_not_collide_within_a_millisecond() {
     let home = tempfile::tempdir().unwrap();
     let spool = private(&home.path().join("spool"));
     let tool = "x".repeat(4000);
-    let found = Found::detect(b"text");
+    let found = Detected::detect(b"text");
     for n in 0..50 {
         store(&spool, what(&tool, id(n), &found), b"text", &[]).unwrap();
     }

@@ -36,7 +36,7 @@ fn scenario(path: &Path, os: Arc<FaultyOs>) -> bool {
 fn prepared(path: &Path) {
     let spool = private(path);
     put(&spool, id(3), ROWS).unwrap();
-    let found = lro_core::records::Found::detect(ROWS);
+    let found = lro_core::records::Detected::detect(ROWS);
     let old = lro_spool::StoreRequest {
         created_at: at(-7_200_000),
         ..crate::fixture::what("old", id_at(-7_200_000, 2), &found)

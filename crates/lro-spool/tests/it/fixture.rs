@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_core::{Detail, ResultId, Tokens};
 use lro_spool::{
     DirOptions, DirSpool, EncodeError, FileName, Quota, ResultInfo, Spool, StoreRequest,
@@ -30,7 +30,7 @@ pub(crate) fn id_at(ms: i64, n: u64) -> ResultId {
     ResultId::new((NOON + ms).unsigned_abs(), u128::from(n))
 }
 
-pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Found) -> StoreRequest<'a> {
+pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Detected) -> StoreRequest<'a> {
     StoreRequest {
         id,
         tool,
@@ -50,7 +50,7 @@ pub(crate) fn put(
     id: ResultId,
     payload: &[u8],
 ) -> Result<ResultInfo, EncodeError> {
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     store(spool, what("list_issues", id, &found), payload, &["a text"]).map(|(listed, _)| listed)
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lro_core::ResultId;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::{
     DirOptions, DirSpool, Quota, ResultInfo, Spool, SpoolError, StoreRequest, restore_payload,
     store,
@@ -34,7 +34,7 @@ fn old() -> ResultId {
 fn meet(path: &Path, act: Act, number: usize, payload: &[u8]) -> usize {
     let context = format!("{act:?}, swept before call {number}");
     let other = private(path);
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     let expired = StoreRequest { created_at: at(-7_200_000), ..what("list_issues", old(), &found) };
     store(&other, expired, payload, &["a text"]).unwrap();
     put(&other, id(2), payload).unwrap();

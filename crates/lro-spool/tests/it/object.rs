@@ -14,7 +14,7 @@ use std::time::Duration;
 use lro_spool::{Bucket, ObjectOptions, ObjectSpool, PositionedRead, Quota, SpoolError, contract};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
-use testkit::s3::Server;
+use testkit::s3::S3Server;
 
 use crate::fixture::fast;
 
@@ -72,7 +72,7 @@ fn object_storage_keeps_the_contract_with_a_grace_period() {
 
 #[test]
 fn object_storage_on_an_s3_server_keeps_the_contract() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     contract::run(|quota| {
         let url = format!("s3://{}/spool", server.bucket());
         let bucket = Bucket::from_url(&url, server.settings(), options()).unwrap();

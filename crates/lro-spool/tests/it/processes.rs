@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Utc};
 use lro_core::ResultId;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::{
     DirOptions, DirSpool, EncodeError, Quota, ResultInfo, Spool, SpoolError, StoreRequest,
     restore_payload, store,
@@ -113,7 +113,7 @@ impl Process {
         };
         let seed = self.random.next_u64();
         let payload = payload(seed);
-        let found = Found::detect(&payload);
+        let found = Detected::detect(&payload);
         let what = StoreRequest { created_at: now, ttl, ..what("list_issues", id, &found) };
         match store(&self.spool, what, &payload, &[]) {
             Ok((listed, _)) => {

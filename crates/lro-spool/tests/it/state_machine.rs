@@ -9,7 +9,7 @@ use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lro_core::ResultId;
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::{
     DirSpool, Spool, SpoolError, StoreRequest, StoreWriter, StoredResult, restore_payload,
 };
@@ -35,7 +35,7 @@ impl Model {
         self.now >= until && self.now >= since
     }
 
-    fn step(&mut self, spool: &mut DirSpool, found: &Found) {
+    fn step(&mut self, spool: &mut DirSpool, found: &Detected) {
         match self.random.below(16) {
             0..=3 => self.begin(spool, found),
             4..=5 => self.end(),
@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    fn begin(&mut self, spool: &DirSpool, found: &Found) {
+    fn begin(&mut self, spool: &DirSpool, found: &Detected) {
         self.next += 1;
         let made = self.now.timestamp_millis().unsigned_abs();
         let id = ResultId::new(made, u128::from(self.next));
@@ -146,7 +146,7 @@ fn whole(reader: &dyn StoredResult) {
 fn run(seed: u64, steps: usize) -> usize {
     let home = tempfile::tempdir_in(fast()).unwrap();
     let mut spool = flat(home.path());
-    let found = Found::detect(ROWS);
+    let found = Detected::detect(ROWS);
     let mut model = Model {
         random: SplitMix64::new(seed),
         now: at(0),

@@ -1,6 +1,6 @@
 //! The stored form: the content of the file, and the way back to the payload.
 
-use lro_core::records::{Found, PayloadChanged};
+use lro_core::records::{Detected, PayloadChanged};
 use lro_core::{Detail, OffloadHeader, Tokens};
 use lro_spool::{
     EncodeError, MemorySpool, Spool, StoreRequest, StoreWriter, StoredForm, restore_payload, store,
@@ -22,7 +22,7 @@ fn lines(spool: &dyn Spool, n: u64) -> Vec<String> {
 fn f1_the_first_line_is_the_header_with_all_its_fields() {
     let spool = MemorySpool::default();
     let payload = br#"{"memories": [{"id": "a"}, {"id": "b"}], "count": 2}"#;
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     for (n, query) in [(1, None), (2, Some("tea\nor \"coffee\"".to_owned()))] {
         let what = StoreRequest {
             query: query.clone(),
@@ -63,7 +63,7 @@ fn f2_the_count_is_the_number_of_lines_or_nothing_is_stored() {
     let home = tempfile::tempdir().unwrap();
     let spool = flat(home.path());
     let payload = br#"[{"a":1},{"a":2},{"a":3}]"#;
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     store(&spool, what("list", id(1), &found), payload, &[]).unwrap();
     let all = lines(&spool, 1);
     let header: OffloadHeader = serde_json::from_str(&all[0]).unwrap();
@@ -84,13 +84,13 @@ fn f3_every_line_is_a_whole_memory_at_its_level() {
     let spool = MemorySpool::default();
     let memories = testkit::corpus::memories(200, 42);
     for (n, level, detail) in [
-        (1, mif::Detail::Light, Detail::Light),
-        (2, mif::Detail::Medium, Detail::Medium),
-        (3, mif::Detail::Full, Detail::Full),
+        (1, mif::DetailLevel::Light, Detail::Light),
+        (2, mif::DetailLevel::Medium, Detail::Medium),
+        (3, mif::DetailLevel::Full, Detail::Full),
     ] {
         let expected = testkit::corpus::lines(&memories, level);
         let payload = format!("{{\"count\": 200, \"memories\": [{}]}}", expected.join(" ,\n"));
-        let found = Found::detect(payload.as_bytes());
+        let found = Detected::detect(payload.as_bytes());
         let what = StoreRequest { detail, ..what("recall_memories", id(n), &found) };
         store(&spool, what, payload.as_bytes(), &[]).unwrap();
         assert_eq!(lines(&spool, n)[1..], expected, "{level:?}");
@@ -102,7 +102,7 @@ fn f6_scores_beside_the_records_do_not_reach_the_file() {
     let spool = MemorySpool::default();
     let payload = br#"{"count": 2, "memories": [{"id": "a"}, {"id": "b"}], "scores": [0.9, 0.1],
         "next_cursor": null}"#;
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     store(&spool, what("search_memories", id(1), &found), payload, &[]).unwrap();
     assert_eq!(lines(&spool, 1)[1..], [r#"{"id":"a"}"#, r#"{"id":"b"}"#]);
     assert!(lines(&spool, 1).iter().all(|line| !line.contains("score")));
@@ -113,7 +113,7 @@ fn f4_the_file_is_in_the_directory_under_the_specified_name() {
     let home = tempfile::tempdir().unwrap();
     let spool = flat(home.path());
     let payload = b"[1, 2]";
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     for (n, tool, operation) in [
         (1, "recall_memories", "recall"),
         (2, "search_memories", "search"),
@@ -139,7 +139,7 @@ fn the_ending_says_what_the_payload_was() {
         (5, b"prose", "txt", StoredForm::Text),
         (6, b"\xff\x00", "bin", StoredForm::Binary),
     ] {
-        let found = Found::detect(payload);
+        let found = Detected::detect(payload);
         let (listed, _) = store(&spool, what("t", id(n), &found), payload, &[]).unwrap();
         assert_eq!(listed.name.extension().as_str(), end);
         assert_eq!(listed.sidecar.content, form);
@@ -153,7 +153,7 @@ fn an_endless_query_or_tool_name_does_not_make_a_result_unreadable() {
     let home = tempfile::tempdir().unwrap();
     let spool = flat(home.path());
     let (payload, tool) = (b"[1, 2]", "t\n".repeat(1 << 20));
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     let what = StoreRequest { query: Some("\u{1}".repeat(2 << 20)), ..what(&tool, id(1), &found) };
     let (listed, _) = store(&spool, what, payload, &[]).unwrap();
     assert_eq!(spool.list().unwrap(), [listed]);
@@ -167,7 +167,7 @@ fn f30_the_decoded_payload_is_stored_and_needs_one_parse() {
     let result = lro_core::tool_result::ToolResult::read(result).unwrap();
     let payload = result.payload().unwrap().payload.as_bytes();
     let spool = MemorySpool::default();
-    let found = Found::detect(payload);
+    let found = Detected::detect(payload);
     store(&spool, what("query", id(1), &found), payload, &[]).unwrap();
     assert_eq!(lines(&spool, 1)[1..], [r#"{"a":1}"#, r#"{"a":2}"#]);
 }
@@ -177,7 +177,7 @@ fn f34_every_byte_is_safe_before_anyone_hears_of_it() {
     let home = tempfile::tempdir().unwrap();
     let spool = private(&home.path().join("spool"));
     let payload = format!("[{}1]", "\"a long record\",".repeat(50_000));
-    let found = Found::detect(payload.as_bytes());
+    let found = Detected::detect(payload.as_bytes());
     let mut storing = StoreWriter::begin(&spool, what("t", id(1), &found)).unwrap();
     for chunk in payload.as_bytes().chunks(10_000) {
         storing.feed(chunk).unwrap();
@@ -194,7 +194,7 @@ fn f34_every_byte_is_safe_before_anyone_hears_of_it() {
 fn a_large_envelope_is_kept_as_the_payload_itself() {
     let head = format!("{{\"head\": \"{}\", \"rows\": [", "x".repeat(2 << 20));
     let payload = format!("{head}{}1]}}", "123456, ".repeat(800_000));
-    let found = Found::detect(payload.as_bytes());
+    let found = Detected::detect(payload.as_bytes());
     let spool = MemorySpool::default();
     let (listed, _) = store(&spool, what("t", id(1), &found), payload.as_bytes(), &[]).unwrap();
     assert_eq!(listed.sidecar.content, StoredForm::Array);
@@ -278,7 +278,7 @@ fn prop_the_original_of_what_was_stored_is_what_came() {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(payload in payload(), seed in any::<u64>())| {
         let spool = MemorySpool::default();
-        let found = Found::detect(&payload);
+        let found = Detected::detect(&payload);
         let mut storing = StoreWriter::begin(&spool, what("t", id(1), &found)).unwrap();
         let (mut random, mut rest) = (SplitMix64::new(seed), &payload[..]);
         while !rest.is_empty() {

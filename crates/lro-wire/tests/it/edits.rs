@@ -56,7 +56,7 @@ fn several_edits_do_not_disturb_each_other() {
 }
 
 #[test]
-#[should_panic(expected = "only a piece of the text itself")]
+#[should_panic(expected = "only a slice of the text itself")]
 fn what_is_not_of_the_text_cannot_be_replaced() {
     Edits::new("{}").replace("elsewhere", "x");
 }

@@ -49,13 +49,14 @@ fn main() {
 /// The result of `recall_memories` with `count` memories.
 fn recalled(count: usize) -> String {
     let memories = testkit::corpus::memories(count, 42);
-    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
     format!(r#"{{"count":{count},"memories":[{}],"next_cursor":null}}"#, lines.join(","))
 }
 
 /// The records of the corpus, repeated, as the member `name`.
 fn records(name: &str, between: &str) -> String {
-    let lines = testkit::corpus::lines(&testkit::corpus::memories(2000, 42), mif::Detail::Full);
+    let lines =
+        testkit::corpus::lines(&testkit::corpus::memories(2000, 42), mif::DetailLevel::Full);
     let mut payload = String::with_capacity(LARGE_BYTES + 4096);
     payload.extend([r#"{"count":1,""#, name, r#"":["#]);
     for line in lines.iter().cycle() {

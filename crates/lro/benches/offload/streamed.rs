@@ -43,7 +43,8 @@ pub(crate) fn row(disk: &Disk, rounds: usize) -> Value {
 
 /// The child process. It generates the payload on the fly, so that only the offloader keeps it.
 pub(crate) fn child(directory: &Path) -> Value {
-    let lines = testkit::corpus::lines(&testkit::corpus::memories(2000, 42), mif::Detail::Full);
+    let lines =
+        testkit::corpus::lines(&testkit::corpus::memories(2000, 42), mif::DetailLevel::Full);
     let spool = DirSpool::open(&directory.join("spool"), DirOptions::private()).expect("a spool");
     let offloader = Offloader::new(Arc::new(spool), &Config::default()).with_tokenizer(O200k);
     let before = peak_kib();

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
 use lro_core::Operation;
-use lro_core::outline::{Form, Node};
+use lro_core::outline::{Node, OutlineKind};
 use lro_core::payload::Payload;
 use lro_core::tokens::Estimate;
 use lro_core::tool_result::ToolResult;
@@ -213,7 +213,7 @@ fn edits(result: &Node, parts: &Parts, json: &str) -> RangeEdits {
     }
     match (result.get("content"), parts.text_blocks.split_first()) {
         // Not a list of blocks.
-        (Some(content), _) if content.form != Form::Array => {
+        (Some(content), _) if content.form != OutlineKind::Array => {
             edits.push((content.range.clone(), format!("[{block}]")));
         }
         (Some(content), Some((first, others))) => {

@@ -6,7 +6,7 @@
 //! notice before it (decision 0025).
 
 use lro_core::is_invisible;
-use lro_core::outline::{Form, Node};
+use lro_core::outline::{Node, OutlineKind};
 use lro_core::payload::{self, Payload};
 use lro_wire::Object;
 use lro_wire::edit::Edits;
@@ -161,7 +161,7 @@ pub fn mark_large_lookalike(
     }
     let mut edits = RangeEdits::new();
     match content {
-        Some(content) if content.form == Form::Array => {
+        Some(content) if content.form == OutlineKind::Array => {
             let at = content.range.start + 1;
             let comma = if content.children.is_empty() { "" } else { "," };
             edits.push((at..at, format!("{}{comma}", notice_block())));
@@ -174,7 +174,7 @@ pub fn mark_large_lookalike(
         }
     }
     if notice_in == NoticeIn::TextAndStructured
-        && let Some(node) = structured.filter(|node| node.form == Form::Object)
+        && let Some(node) = structured.filter(|node| node.form == OutlineKind::Object)
     {
         if let Some(existing) = node.get(NOTICE_MEMBER) {
             edits.push((existing.range.clone(), Value::from(NOTICE).to_string()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lro::{Delivered, EventSink, Offloader, ResultBody, ToolCall};
 use lro_core::config::Config;
-use lro_spool::contract::{Fault, FaultyOs, Lasting};
+use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
 use lro_spool::os::Os;
 use lro_spool::{DirOptions, DirSpool, Quota, Spool};
 use serde_json::Value;
@@ -70,9 +70,15 @@ fn f34_another_partys_result_is_passed_on_whole() {
 #[test]
 fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
     let payload = recalled(200);
-    for fault in [Fault::NoSpace, Fault::Io, Fault::Quota, Fault::Interrupted, Fault::ShortWrite] {
-        for lasting in [Lasting::Once, Lasting::FromThenOn] {
-            if matches!((fault, lasting), (Fault::Interrupted, Lasting::FromThenOn)) {
+    for fault in [
+        InjectedFault::NoSpace,
+        InjectedFault::Io,
+        InjectedFault::Quota,
+        InjectedFault::Interrupted,
+        InjectedFault::ShortWrite,
+    ] {
+        for lasting in [FaultDuration::Once, FaultDuration::FromThenOn] {
+            if matches!((fault, lasting), (InjectedFault::Interrupted, FaultDuration::FromThenOn)) {
                 // A call that is always interrupted never returns.
                 continue;
             }
@@ -111,7 +117,7 @@ fn l3_whichever_call_fails_the_answer_is_valid_and_nothing_partial_stays() {
                     assert_eq!(file.lines().count(), 201, "{fault:?} at {call}");
                 }
                 let expected = usize::from(event == "ResultOffloaded");
-                let as_expected = kept.len() == expected || lasting == Lasting::FromThenOn;
+                let as_expected = kept.len() == expected || lasting == FaultDuration::FromThenOn;
                 assert!(as_expected, "{fault:?} at {call}: {}", kept.len());
                 outcomes += 1;
                 if !os.fired() {

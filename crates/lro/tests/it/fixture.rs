@@ -66,7 +66,7 @@ pub(crate) fn moment() -> IdSeed {
 /// The result of `recall_memories` with `count` memories.
 pub(crate) fn recalled(count: usize) -> String {
     let memories = testkit::corpus::memories(count, 42);
-    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
     let scores: Vec<String> = (0..count).map(|i| format!("0.{:03}", 999 - i)).collect();
     format!(
         r#"{{"count":{count},"total_matches":{},"memories":[{}],"scores":[{}],"next_cursor":null}}"#,

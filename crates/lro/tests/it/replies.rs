@@ -70,7 +70,7 @@ fn recipe(number: u64) -> QueryKind {
 }
 
 fn records(start: u64) -> QueryKind {
-    QueryKind::Read { unit: read::Unit::Records, start, end: None, part: 0 }
+    QueryKind::Read { unit: read::ReadUnit::Records, start, end: None, part: 0 }
 }
 
 /// Words of any script, some of which take a token for each byte.
@@ -146,7 +146,7 @@ fn f31_an_answer_of_odd_text_is_cut_within_the_limit() {
 #[test]
 fn f31_a_read_leaves_room_for_its_first_line_and_notes() {
     let spool = stored(&b" /\xff".repeat(5000));
-    for (unit, limit) in [(read::Unit::Lines, 160), (read::Unit::Characters, 1600)] {
+    for (unit, limit) in [(read::ReadUnit::Lines, 160), (read::ReadUnit::Characters, 1600)] {
         let reply = ask(&spool, limit, QueryKind::Read { unit, start: 0, end: None, part: 0 }, 0);
         assert!(tokens(&reply) <= limit, "{} of {limit}: {}", tokens(&reply), reply.text());
         assert!(

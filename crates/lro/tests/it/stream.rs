@@ -9,7 +9,7 @@ use lro::{
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::payload::{Payload, Unreadable};
-use lro_spool::contract::{Fault, FaultyOs, Lasting};
+use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
 use lro_spool::os::Os;
 use lro_spool::{Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, original};
 use serde_json::Value;
@@ -171,7 +171,7 @@ fn a_small_stream_stays_inline_and_comes_back() {
 fn what_is_set_aside_has_no_name_and_no_reader() {
     let home = tempfile::tempdir().unwrap();
     for unnamed in [true, false] {
-        let os = FaultyOs::new(0, Fault::Io, Lasting::Once);
+        let os = FaultyOs::new(0, InjectedFault::Io, FaultDuration::Once);
         let os = if unnamed { os } else { os.without_unnamed_files() };
         let path = home.path().join(unnamed.to_string());
         let spool = DirSpool::open(&path, DirOptions::private().os(Arc::new(os))).unwrap();
@@ -271,14 +271,23 @@ fn l3_whichever_call_fails_no_byte_of_a_stream_is_lost() {
     let memories = recalled(60);
     let page = "words and words ".repeat(4_000);
     for (tool, payload) in [("recall_memories", &memories), ("read_page", &page)] {
-        for fault in [Fault::NoSpace, Fault::Io, Fault::Interrupted, Fault::ShortWrite] {
-            for lasting in [Lasting::Once, Lasting::FromThenOn] {
-                if matches!((fault, lasting), (Fault::Interrupted, Lasting::FromThenOn)) {
+        for fault in [
+            InjectedFault::NoSpace,
+            InjectedFault::Io,
+            InjectedFault::Interrupted,
+            InjectedFault::ShortWrite,
+        ] {
+            for lasting in [FaultDuration::Once, FaultDuration::FromThenOn] {
+                if matches!(
+                    (fault, lasting),
+                    (InjectedFault::Interrupted, FaultDuration::FromThenOn)
+                ) {
                     // A call that is always interrupted never returns.
                     continue;
                 }
                 // Without unlinked files, one kind of fault is enough.
-                let unnamed = if fault == Fault::NoSpace { &[true, false][..] } else { &[true] };
+                let unnamed =
+                    if fault == InjectedFault::NoSpace { &[true, false][..] } else { &[true] };
                 for unnamed in unnamed {
                     let mut outcomes = 0;
                     for call in 1.. {
@@ -305,7 +314,7 @@ fn f34_a_large_result_is_written_behind_and_whole() {
         (0..60_000).map(|n| format!(r#"{{"n":{n},"text":"{n:0>200}"}}"#)).collect();
     let payload = format!("[{}]", rows.join(","));
     for call in [0, 12, 30, 40, 60] {
-        let os = Arc::new(FaultyOs::new(call, Fault::NoSpace, Lasting::FromThenOn));
+        let os = Arc::new(FaultyOs::new(call, InjectedFault::NoSpace, FaultDuration::FromThenOn));
         let context = format!("no space from {call} on");
         delivered_on(&os, "list_rows", payload.as_bytes(), &context);
     }
@@ -314,7 +323,7 @@ fn f34_a_large_result_is_written_behind_and_whole() {
 #[test]
 fn records_with_and_without_spaces_between_them_are_stored_as_what_a_stream_of_them_is() {
     let memories = testkit::corpus::memories(500, 42);
-    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
     let lines: Vec<&str> = lines.iter().map(String::as_str).cycle().take(15_000).collect();
     // Compact records are copied; others are scanned again.
     for between in [",", ", "] {

@@ -1,7 +1,7 @@
 //! The task on which composing jq failed in the paper: records of a namespace, with a priority of at
 //! least so much, whose content mentions a word. One call each, by SQL and by jq.
 
-use mif::Detail;
+use mif::DetailLevel;
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -63,7 +63,7 @@ fn tasks(records: &[Value]) -> Vec<Task> {
 #[test]
 fn e4_sixty_filters_over_several_fields_are_answered_in_one_call_each() {
     let fixture = Fixture::new();
-    let lines = testkit::corpus::lines(&testkit::corpus::memories(500, 42), Detail::Full);
+    let lines = testkit::corpus::lines(&testkit::corpus::memories(500, 42), DetailLevel::Full);
     let records: Vec<Value> =
         lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let reference =

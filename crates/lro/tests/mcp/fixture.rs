@@ -72,7 +72,7 @@ impl Fixture {
     /// Stores memories at full detail.
     pub(crate) fn memories(&self, count: usize) -> String {
         let memories = testkit::recipes::with_matches(testkit::corpus::memories(count, 42));
-        let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+        let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
         self.store("recall_memories", &format!(r#"{{"memories":[{}]}}"#, lines.join(",")))
     }
 

@@ -32,10 +32,10 @@ fn n1_recipe_query_and_sql_exclude_each_other() {
 fn n2_a_subset_is_returned_without_the_header() {
     let fixture = Fixture::new();
     let memories = testkit::recipes::with_matches(testkit::corpus::memories(40, 42));
-    let lines = testkit::corpus::lines(&memories, mif::Detail::Full);
+    let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
     let reference =
         fixture.store("recall_memories", &format!(r#"{{"memories":[{}]}}"#, lines.join(",")));
-    let expected = &answers(&lines, mif::Detail::Full)[1];
+    let expected = &answers(&lines, mif::DetailLevel::Full)[1];
     assert!(expected.len() > 3);
     let params = json!({"namespace": "_semantic"});
     for arguments in [

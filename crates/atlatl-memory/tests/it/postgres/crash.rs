@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, StoreError, Terms};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::opened;
 
@@ -27,7 +27,7 @@ fn batch(n: u128) -> Vec<Memory> {
 #[test]
 fn f44_acknowledged_is_durable_through_kills_of_the_server() {
     // The server waits for the disk, as it is configured.
-    let server = Server::start(&["fsync=on"]);
+    let server = PostgresServer::start(&["fsync=on"]);
     let (postgres, _) = opened(&server);
     let (mut acknowledged, mut unsure) = (Vec::new(), Vec::new());
     for kill in 0..KILLS {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, SqliteStore, Terms};
 use mif::Memory;
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 use testkit::{SplitMix64, corpus};
 
 use super::opened;
@@ -55,7 +55,7 @@ fn questions(memories: &[Memory]) -> Vec<String> {
 fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     let home = tempfile::tempdir().unwrap();
     let in_a_file = SqliteStore::open(&home.path().join("memory.db")).unwrap();
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let in_a_database = postgres.tenant("a").unwrap();
     let memories = memories();
     in_a_file.put(&memories, OnConflict::Keep).unwrap();
@@ -90,7 +90,7 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
 
 #[test]
 fn the_index_of_words_is_used_below_the_policies() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let mut memories = corpus::memories(3000, 2);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::opened;
 use crate::recall::cases::{self, Place};
 
 fn in_a_database(case: fn(&Place)) {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     case(&Place { store: Arc::new(postgres.tenant("a").unwrap()) });
 }
 

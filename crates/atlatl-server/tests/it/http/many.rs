@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use atlatl_memory::StoreError;
 use atlatl_server::SignedLinks;
 use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
-use atlatl_server::auth::{Authenticator, Fetch, Issuer, Keys};
+use atlatl_server::auth::{ApiKeyLookup, Authenticator, Fetch, Issuer};
 use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use chrono::TimeDelta;
-use lro::{Moment, Spools};
+use lro::{IdSeed, Spools};
 use lro_spool::{
-    Address, Draft, Listed, NewResult, Scratch, Spool, SpoolError, StoredResult, Swept,
+    Address, Draft, NewResult, ResultInfo, Scratch, Spool, SpoolError, StoredResult, SweepReport,
 };
 use mif::Memory;
 use serde_json::{Value, json};
-use testkit::authority::Signer;
+use testkit::authority::AccessTokenSigner;
 use tokio::sync::Semaphore;
 
 use super::served::{Answer, Served};
@@ -48,7 +48,7 @@ struct Known {
     away: AtomicBool,
 }
 
-impl Keys for Known {
+impl ApiKeyLookup for Known {
     fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.away.load(Ordering::SeqCst) {
@@ -80,10 +80,10 @@ impl Tenants for Both {
 
 impl Team {
     fn new() -> Self {
-        Self::at(Moment::of_system)
+        Self::at(IdSeed::of_system)
     }
 
-    fn at(clock: fn() -> Moment) -> Self {
+    fn at(clock: fn() -> IdSeed) -> Self {
         let mut places = BTreeMap::from([("ann", Place::with(&memories())), ("bob", Place::new())]);
         for place in places.values_mut() {
             place.config.prompt.offload.shared_filesystem = true;
@@ -118,7 +118,7 @@ impl Team {
     }
 
     fn serve(self) -> (Served, BTreeMap<&'static str, Place>, Arc<Known>, Arc<Kept>) {
-        let events = EventBus::new(Moment::of_system).with(self.events.clone());
+        let events = EventBus::new(IdSeed::of_system).with(self.events.clone());
         let (tenants, authenticator) = (Arc::new(Both(self.tenants)), Arc::new(self.authenticator));
         let served = Served::for_many(tenants, authenticator, events, HttpOptions::default());
         (served, self.places, self.keys, self.events)
@@ -254,8 +254,8 @@ fn an_unauthenticated_request_gets_a_challenge_and_no_information() {
 
 static AHEAD: AtomicI64 = AtomicI64::new(0);
 
-fn set_clock() -> Moment {
-    let mut moment = Moment::of_system();
+fn set_clock() -> IdSeed {
+    let mut moment = IdSeed::of_system();
     moment.now += TimeDelta::seconds(AHEAD.load(Ordering::SeqCst));
     moment
 }
@@ -407,15 +407,15 @@ impl Spool for Away {
         away()
     }
 
-    fn list(&self) -> Result<Vec<Listed>, SpoolError> {
+    fn list(&self) -> Result<Vec<ResultInfo>, SpoolError> {
         away()
     }
 
-    fn remove(&self, _: &Address) -> Result<Listed, SpoolError> {
+    fn remove(&self, _: &Address) -> Result<ResultInfo, SpoolError> {
         away()
     }
 
-    fn sweep(&self, _: chrono::DateTime<chrono::Utc>) -> Result<Swept, SpoolError> {
+    fn sweep(&self, _: chrono::DateTime<chrono::Utc>) -> Result<SweepReport, SpoolError> {
         away()
     }
 
@@ -450,7 +450,7 @@ fn a_link_works_without_a_token_and_only_as_it_was_signed() {
     assert_eq!(stored["result"]["structuredContent"]["offloaded"], true);
     let name = places["ann"].files()[0].file_name().unwrap().to_string_lossy().into_owned();
     let id = name.trim_end_matches(".jsonl").rsplit('-').next().unwrap().to_owned();
-    let link = lro::Links::link(&*links, id.parse().unwrap(), chrono::Utc::now()).unwrap();
+    let link = lro::LinkProvider::link(&*links, id.parse().unwrap(), chrono::Utc::now()).unwrap();
     let path = link.strip_prefix("https://memory.example").unwrap();
     let answer = served.get(path);
     assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
@@ -472,7 +472,7 @@ fn a_link_works_without_a_token_and_only_as_it_was_signed() {
         served.get(&other).is_problem(404);
     }
     let past = chrono::Utc::now() - TimeDelta::minutes(6);
-    let over = lro::Links::link(&*links, id.parse().unwrap(), past).unwrap();
+    let over = lro::LinkProvider::link(&*links, id.parse().unwrap(), past).unwrap();
     served.get(over.strip_prefix("https://memory.example").unwrap()).is_problem(410);
 }
 
@@ -498,8 +498,8 @@ impl Authority {
 
 static LATER: AtomicI64 = AtomicI64::new(0);
 
-fn later() -> Moment {
-    let mut moment = Moment::of_system();
+fn later() -> IdSeed {
+    let mut moment = IdSeed::of_system();
     moment.now += TimeDelta::seconds(LATER.load(Ordering::SeqCst));
     moment
 }
@@ -513,8 +513,8 @@ fn tokens_are_taken_with_the_keys_that_their_issuer_has_now() {
     team.authenticator = team.authenticator.with_issuer(issuer);
     let key = team.key("bob", "memory:read");
     let (served, ..) = team.serve();
-    let mut signer = Signer::new("ann", RESOURCE);
-    let token = |signer: &Signer, subject: u64| {
+    let mut signer = AccessTokenSigner::new("ann", RESOURCE);
+    let token = |signer: &AccessTokenSigner, subject: u64| {
         let mut claims = signer.claims(ISSUER, "memory:read", 3600 * 24);
         claims["jti"] = subject.into();
         format!("Bearer {}", signer.sign(&claims))

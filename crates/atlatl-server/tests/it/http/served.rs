@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use atlatl_server::auth::Authenticator;
 use atlatl_server::event::EventBus;
-use atlatl_server::http::{self, BearerTokens, HttpOptions, Stop, Tenants};
+use atlatl_server::http::{self, BearerTokens, HttpOptions, StopHandle, Tenants};
 use lro::Spools;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     /// The header of every request without its own token.
     pub(crate) token: Option<&'static str>,
-    stop: Option<Stop>,
+    stop: Option<StopHandle>,
     thread: Option<JoinHandle<()>>,
 }
 

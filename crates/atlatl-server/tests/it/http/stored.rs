@@ -1,7 +1,7 @@
 //! Downloads of stored results: whole, in ranges, and rejected.
 
 use chrono::TimeDelta;
-use lro::Moment;
+use lro::IdSeed;
 use serde_json::json;
 
 use super::served::Served;
@@ -97,8 +97,8 @@ fn what_has_expired_is_gone_and_what_never_was_is_not_found() {
     assert_eq!(served.get(&format!("/v1/offloads/{reference}")).status, 200);
     drop(served);
     place.clock = || {
-        let at = Moment::of_system();
-        Moment { now: at.now + TimeDelta::hours(2), random: at.random }
+        let at = IdSeed::of_system();
+        IdSeed { now: at.now + TimeDelta::hours(2), random: at.random }
     };
     let later = Served::start(&place);
     later.get(&format!("/v1/offloads/{reference}")).is_problem(410);

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use lro_core::config::{KEYS, Key, Kind, ProjectUse};
+use lro_core::config::{ConfigKey, ConfigValueKind, KEYS, ProjectUse};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Status};
@@ -82,7 +82,7 @@ fn reference() -> String {
     text
 }
 
-fn row(text: &mut String, key: &Key) {
+fn row(text: &mut String, key: &ConfigKey) {
     let read_by = format!("`{}`", key.read_by.join("`, `"));
     let project = match key.project {
         ProjectUse::Allowed => "yes",
@@ -100,7 +100,7 @@ fn row(text: &mut String, key: &Key) {
     );
 }
 
-fn default(key: &Key) -> String {
+fn default(key: &ConfigKey) -> String {
     let size =
         key.default.parse().ok().filter(|_| key.name.ends_with("_bytes")).and_then(size_in_units);
     match (key.derived, size) {
@@ -147,7 +147,7 @@ fn object() -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": {} })
 }
 
-fn property(key: &Key) -> Value {
+fn property(key: &ConfigKey) -> Value {
     let mut property = kind_schema(key.kind);
     property.insert("description".to_owned(), description(key).into());
     // A test of the key table checks that the defaults are JSON.
@@ -156,23 +156,27 @@ fn property(key: &Key) -> Value {
     Value::Object(property)
 }
 
-fn description(key: &Key) -> String {
+fn description(key: &ConfigKey) -> String {
     let derived = key.derived.map(|derived| format!("{} means: {derived}.", key.default));
     let sentences = [Some(key.meaning.to_owned()), derived];
     sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn kind_schema(kind: Kind) -> Map<String, Value> {
+fn kind_schema(kind: ConfigValueKind) -> Map<String, Value> {
     let keywords = match kind {
-        Kind::Bool => json!({ "type": "boolean" }),
-        Kind::U32 { min } => json!({ "type": "integer", "minimum": min, "maximum": u32::MAX }),
-        Kind::U64 { min } => json!({ "type": "integer", "minimum": min }),
-        Kind::Choice(values) => json!({ "enum": values }),
-        Kind::Locator(forms) => json!({ "type": "string", "pattern": pattern(forms) }),
-        Kind::List | Kind::Secrets => {
+        ConfigValueKind::Bool => json!({ "type": "boolean" }),
+        ConfigValueKind::U32 { min } => {
+            json!({ "type": "integer", "minimum": min, "maximum": u32::MAX })
+        }
+        ConfigValueKind::U64 { min } => json!({ "type": "integer", "minimum": min }),
+        ConfigValueKind::Choice(values) => json!({ "enum": values }),
+        ConfigValueKind::Locator(forms) => json!({ "type": "string", "pattern": pattern(forms) }),
+        ConfigValueKind::List | ConfigValueKind::Secrets => {
             json!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
         }
-        Kind::Policies => json!({ "type": "object", "additionalProperties": policy_schema() }),
+        ConfigValueKind::Policies => {
+            json!({ "type": "object", "additionalProperties": policy_schema() })
+        }
         // Text, a secret, or a kind of a later version, which only the check can judge.
         _ => json!({ "type": "string" }),
     };
@@ -189,7 +193,7 @@ fn policy_schema() -> Value {
             "type": "object",
             "additionalProperties": false,
             "required": ["threshold_tokens"],
-            "properties": { "threshold_tokens": kind_schema(Kind::U32 { min: 1 }) },
+            "properties": { "threshold_tokens": kind_schema(ConfigValueKind::U32 { min: 1 }) },
         },
     ] })
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use atlatl_login::LoginError;
-use lro::Moment;
-use lro_http::{AuthError, BearerTokens, LOCAL_TOKEN, SocketError, UNIX, checked_socket};
+use lro::IdSeed;
+use lro_http::{BearerError, BearerTokens, LOCAL_TOKEN, SocketError, UNIX, checked_socket};
 
 use super::client_entry::{ClientEntry, EntryCommand, UpstreamSpec};
 use super::report::{Finding, Group, config_fix, quote_path, shell_quote};
@@ -72,7 +72,7 @@ fn login_file_finding(error: &LoginError) -> Finding {
 /// the proxy, otherwise a warning.
 fn expired_login(entry: &Entry, servers: &[ClientEntry]) -> Option<Finding> {
     let end =
-        entry.expires_at.filter(|end| !entry.refreshable && *end <= Moment::of_system().now)?;
+        entry.expires_at.filter(|end| !entry.refreshable && *end <= IdSeed::of_system().now)?;
     let in_use =
         servers.iter().filter(|server| server.launch.enabled).any(|server| match &server.command {
             EntryCommand::Proxy { upstream: UpstreamSpec::Url(url), .. } => {
@@ -122,8 +122,8 @@ fn check_auth(settings: &Settings, auth: &str) -> Option<Finding> {
         )
     };
     let fix = match &error {
-        AuthError::OpenToOthers { .. } => format!("chmod 600 {}", quote_path(path)),
-        AuthError::TooShort { line, .. } => {
+        BearerError::OpenToOthers { .. } => format!("chmod 600 {}", quote_path(path)),
+        BearerError::TooShort { line, .. } => {
             format!("in {}, line {line}, write a token of 32 characters or more", path.display())
         }
         _ => create_token(),
@@ -139,7 +139,7 @@ fn check_local_token(settings: &Settings) -> Option<Finding> {
     let path = settings.surroundings().state_dir.as_ref()?.join("atlatl").join(LOCAL_TOKEN);
     let error = BearerTokens::read(&path, [0; 32]).err().filter(|_| path.exists())?;
     let fix = match &error {
-        AuthError::OpenToOthers { .. } => format!("chmod 600 {}", quote_path(&path)),
+        BearerError::OpenToOthers { .. } => format!("chmod 600 {}", quote_path(&path)),
         // The next server creates a new token.
         _ => format!("rm {}", quote_path(&path)),
     };

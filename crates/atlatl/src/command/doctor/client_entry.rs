@@ -8,7 +8,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use atlatl_lro::clients::{Client, Kind, Launch, Scope, entries, launches, own_arguments};
+use atlatl_lro::clients::{
+    Client, ConfigScope, EntryKind, LaunchSpec, entries, launches, own_arguments,
+};
 use clap::Parser as _;
 use lro_core::config::ProxyTools;
 
@@ -23,7 +25,7 @@ use crate::spool_config::scope_of;
 pub(super) struct ClientEntry {
     pub(super) client: &'static Client,
     pub(super) file: PathBuf,
-    pub(super) launch: Launch,
+    pub(super) launch: LaunchSpec,
     /// Whether the file belongs to the user or to the project.
     pub(super) owner: ConfigOwner,
     /// Atlatl's program as the entry names it: a name or a path.
@@ -99,12 +101,12 @@ pub(super) fn atlatl_entries(
     let surroundings = settings.surroundings();
     let at_home = surroundings.home == surroundings.working_dir;
     let owner = match file.client.scope {
-        Scope::Project if !at_home => ConfigOwner::Project,
+        ConfigScope::Project if !at_home => ConfigOwner::Project,
         _ => ConfigOwner::User,
     };
     pairs
         .filter_map(|(entry, launch)| {
-            let Kind::Ours(words) = entry.kind else { return None };
+            let EntryKind::Ours(words) = entry.kind else { return None };
             let (command, args) = parse_command(own_arguments(&words)?, settings);
             let mut server = ClientEntry {
                 client: file.client,

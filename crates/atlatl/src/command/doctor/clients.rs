@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use atlatl_lro::clients::{Kind, Wish, entries, repair, uninstall};
+use atlatl_lro::clients::{EntryKind, InstallOptions, entries, repair, uninstall};
 
 use super::client_entry::{
     ClientEntry, DEFAULT_PATH, EntryCommand, UpstreamSpec, atlatl_entries, expand_variables,
@@ -267,7 +267,7 @@ pub(super) fn check_installs(settings: &Settings, group: &mut Group) {
 fn legacy_transport(install: &Install) -> Vec<Finding> {
     let text = fs::read_to_string(&install.file).ok();
     let repaired = text.zip(install.place()).and_then(|(text, place)| {
-        repair(&text, &place, &Wish::new("atlatl"), &install.journal).ok()
+        repair(&text, &place, &InstallOptions::new("atlatl"), &install.journal).ok()
     });
     let names = repaired.map(|repaired| repaired.restored).unwrap_or_default();
     let finding = |name: String| {
@@ -305,7 +305,7 @@ fn check_install(install: &Install, installs: &Installs) -> Option<Finding> {
     let left: Vec<String> = entries(&after, &place)
         .ok()?
         .into_iter()
-        .filter(|entry| matches!(entry.kind, Kind::Ours(_)) && names.contains(&&entry.name))
+        .filter(|entry| matches!(entry.kind, EntryKind::Ours(_)) && names.contains(&&entry.name))
         .map(|entry| entry.name)
         .collect();
     (!left.is_empty()).then(|| {

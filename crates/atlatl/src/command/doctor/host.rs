@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use lro::Moment;
+use lro::IdSeed;
 use lro_query::worker::{Program, Workers, files_can_be_closed};
-use lro_query::{Ask, Bytes, Cancel, Limits, Source, jq, sql};
+use lro_query::{Bytes, Cancel, Limits, QueryRequest, Source, jq, sql};
 
 use super::report::{Finding, Group, config_fix, quote_path};
 use super::storage::NewestResult;
@@ -21,7 +21,7 @@ const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 /// Checks the clock, which expiry depends on, against the newest stored result and install journal.
 pub(super) fn check_clock(settings: &Settings, newest: NewestResult) -> Group {
     let mut group = Group::new("clock");
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let state = settings.surroundings().state_dir.as_ref();
     let journals = state.map(|dir| dir.join("atlatl/installs"));
     let journal = journals.as_deref().and_then(newest_in);
@@ -98,8 +98,10 @@ pub(super) fn check_queries(settings: &Settings) -> Group {
     let records = Bytes(b"{\"n\":41}\n");
     let source = Source::lines(&records, 0);
     let (filter, statement) =
-        (jq::Query::each(".n + 1"), sql::Query::new("SELECT n + 1 FROM results"));
-    for (name, ask) in [("jq", Ask::jq(&filter, source)), ("SQL", Ask::sql(&statement, source))] {
+        (jq::JqQuery::each(".n + 1"), sql::SqlQuery::new("SELECT n + 1 FROM results"));
+    for (name, ask) in
+        [("jq", QueryRequest::jq(&filter, source)), ("SQL", QueryRequest::sql(&statement, source))]
+    {
         let answer = workers.run(&ask, &limits, &Cancel::default());
         let failure = match answer {
             Ok(answer) if answer.text().contains("42") => None,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use atlatl_memory::{CaptureService, Clash, MemoryStore, Put};
+use atlatl_memory::{CaptureService, MemoryStore, OnConflict, PutOutcome};
 use mif::{Memory, MifError};
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ pub(super) fn run(
         .map(|path| Ok((&**path, input_kind(path)?)))
         .collect::<Result<_, Error>>()?;
     let store = memory_config::open(settings)?;
-    let clash = if args.replace { Clash::Replace } else { Clash::Keep };
+    let clash = if args.replace { OnConflict::Replace } else { OnConflict::Keep };
     let progress = Progress::new("importing", || paths.iter().map(|path| input_bytes(*path)).sum());
     let mut importer = Importer::new(store, clash, args.strict, progress, output);
     let done = paths.iter().try_for_each(|(path, kind)| read_input(path, *kind, &mut importer));
@@ -179,7 +179,7 @@ const MAX_REPORTED_FAILURES: u64 = 20;
 /// Stores memories in batches and counts the outcomes.
 pub(in crate::command) struct Importer<'a> {
     capture: CaptureService,
-    clash: Clash,
+    clash: OnConflict,
     strict: bool,
     batch: Vec<Memory>,
     batch_bytes: u64,
@@ -202,7 +202,7 @@ struct ImportCounts {
 impl<'a> Importer<'a> {
     pub(in crate::command) fn new(
         store: Arc<dyn MemoryStore>,
-        clash: Clash,
+        clash: OnConflict,
         strict: bool,
         progress: Progress,
         output: &'a mut Output,
@@ -259,9 +259,9 @@ impl<'a> Importer<'a> {
     fn flush(&mut self) -> Result<(), Error> {
         for put in self.capture.import(&self.batch, self.clash)? {
             match put {
-                Put::Stored => self.counts.stored += 1,
-                Put::Replaced => self.counts.replaced += 1,
-                Put::Unchanged => self.counts.unchanged += 1,
+                PutOutcome::Stored => self.counts.stored += 1,
+                PutOutcome::Replaced => self.counts.replaced += 1,
+                PutOutcome::Unchanged => self.counts.unchanged += 1,
                 _ => self.counts.kept += 1,
             }
         }

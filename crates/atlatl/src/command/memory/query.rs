@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use atlatl_memory::{
-    Filter, Found, Order, RankedBy, RecallRequest, RecallService, SearchRequest, SearchService,
+    Filter, Order, RankedBy, RecallRequest, RecallService, SearchRequest, SearchResults,
+    SearchService,
 };
 use chrono::{DateTime, NaiveDate, Utc};
 use mif::{Memory, MemoryType, Namespace, Status as MemoryStatus, UnitInterval};
@@ -84,7 +85,7 @@ impl SearchArgs {
         settings: &Settings,
         limit: usize,
         now: DateTime<Utc>,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<SearchResults>, Error> {
         let Some(store) = memory_config::existing(settings)? else { return Ok(None) };
         let embedder = memory_config::embedder(settings)?;
         let filter = self.selection.filter(Some(MemoryStatus::Active));

@@ -16,12 +16,12 @@ use lro_core::{
     Operation,
     payload::{self, Payload, Unreadable},
 };
-use lro_wire::LINE_IN_MEMORY;
+use lro_wire::MAX_IN_MEMORY_LINE_LEN;
 
 use crate::{error::Error, output::ByteProgress, spool_config::Stores};
 
 /// The largest input in bytes that is read into memory: the same limit as the proxy's.
-const MAX_INPUT_IN_MEMORY: usize = LINE_IN_MEMORY;
+const MAX_INPUT_IN_MEMORY: usize = MAX_IN_MEMORY_LINE_LEN;
 /// The bytes that are read at a time.
 const CHUNK_LEN: usize = 1 << 20;
 

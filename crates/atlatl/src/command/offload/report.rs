@@ -6,11 +6,11 @@ use std::path::Path;
 
 use lro_core::config::{Config, key};
 use lro_core::payload::Payload;
-use lro_core::records::{Content, Found, PayloadChanged, RecordForm};
+use lro_core::records::{Content, Detected, PayloadChanged, RecordForm};
 use lro_core::threshold::{Decision, Delivery, Reason};
 use lro_core::tool_result::{Origin, ToolResult};
 use lro_core::{
-    Assessment, LeftOut, Measure, O200k, Operation, Policy, Rules, Threshold, assess,
+    Assessment, Measure, O200k, OmittedFields, Operation, Policy, Rules, Threshold, assess,
     assess_arrived, assess_result, lines, lines_arrived, payload,
 };
 use serde::Serialize;
@@ -107,7 +107,7 @@ pub(super) struct DecisionReport {
 /// A payload with what was detected in it, and the texts besides it.
 struct DetectedPayload<'a> {
     payload: &'a dyn Payload,
-    detected: Found,
+    detected: Detected,
     further_texts: &'a [&'a str],
     location: Option<PayloadLocation>,
 }
@@ -134,7 +134,7 @@ impl Report {
         });
         let input = DetectedPayload {
             payload: &payload,
-            detected: Found::detect(payload),
+            detected: Detected::detect(payload),
             further_texts: &further_texts,
             location,
         };
@@ -147,7 +147,7 @@ impl Report {
     /// Reports on a payload that does not fit into memory.
     pub(super) fn for_large(
         payload: &dyn Payload,
-        detected: &Found,
+        detected: &Detected,
         location: Option<PayloadLocation>,
         tool: Option<&str>,
         config: &Config,
@@ -221,7 +221,7 @@ impl Report {
                 form: records.form.clone(),
                 fields: survey.shape.fields().into_iter().map(|(k, v)| (k, v.into())).collect(),
                 fields_left_out: match survey.shape.fields_left_out() {
-                    LeftOut::Exactly(more) | LeftOut::AtLeast(more) => more,
+                    OmittedFields::Exactly(more) | OmittedFields::AtLeast(more) => more,
                 },
             }),
             bytes: whole.bytes,
@@ -239,7 +239,7 @@ fn is_table(form: &RecordForm) -> bool {
 }
 
 impl PayloadKind {
-    fn from_detected(detected: &Found, memories: bool) -> Self {
+    fn from_detected(detected: &Detected, memories: bool) -> Self {
         match detected.content {
             _ if detected.measure.bytes == 0 => Self::Nothing,
             Content::Records(_) if memories => Self::Memories,
@@ -261,13 +261,13 @@ impl Tool {
             Some(result) => result.payload().map_or(&[][..], |part| part.payload.as_bytes()),
             None => input,
         };
-        let detected = Found::detect(payload);
+        let detected = Detected::detect(payload);
         let (_, survey) = lines(payload, &detected, 0)?;
         Ok(Self::infer_from_detected(&detected, survey.is_of_memories()))
     }
 
     /// Infers the tool from the records that were detected.
-    pub(super) fn infer_from_detected(detected: &Found, memories: bool) -> Option<Self> {
+    pub(super) fn infer_from_detected(detected: &Detected, memories: bool) -> Option<Self> {
         Self::new(None, PayloadKind::from_detected(detected, memories))
     }
 

@@ -6,8 +6,8 @@ use lro_core::config::{Config, DescriptorForm};
 use lro_core::records::Content;
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
-    Assessment, Extraction, Look, Measure, NoTokenizer, O200k, Operation, ResultId, Stored, Survey,
-    Tokenizer as _, Tokens,
+    Assessment, DescriptorInput, DescriptorOptions, Extraction, Measure, NoTokenizer, O200k,
+    Operation, RecordStats, ResultId, Tokenizer as _, Tokens,
 };
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ impl Descriptor {
         head: &[u8],
         operation: &Operation,
         assessment: &Assessment,
-        survey: &Survey,
+        survey: &RecordStats,
         config: &Config,
         directory: &Path,
     ) -> Self {
@@ -49,9 +49,9 @@ impl Descriptor {
         };
         let name = format!("atlatl-{}-{id}.{suffix}", operation.as_str());
         let path = directory.join(name).display().to_string();
-        let stored = Stored {
+        let stored = DescriptorInput {
             id,
-            place: lro_core::Place::File(&path),
+            place: lro_core::Location::File(&path),
             readable_path: true,
             expires_at: chrono::DateTime::from_timestamp_millis(SAMPLE_TIME_MS.cast_signed())
                 .unwrap_or_default(),
@@ -65,7 +65,7 @@ impl Descriptor {
             further_texts: 0,
         };
         let offload = &config.prompt.offload;
-        let look = Look {
+        let look = DescriptorOptions {
             extraction: Extraction::Shell,
             preview: Tokens(u64::from(offload.preview_tokens)),
         };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lro::mcp::{Interceptor, Tools};
 use lro::{
-    Counter, Event, EventSink, Extractor, Links, MaintenanceTask, Moment, Offloader, Spools,
+    Event, EventSink, Extractor, IdSeed, LinkProvider, MaintenanceTask, Offloader, Spools,
+    TokenCounter,
 };
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_query::worker::Program;
@@ -29,18 +30,18 @@ pub(crate) struct OffloadStack {
     /// The directories of this machine, if it stores results.
     stores: Option<Arc<Stores>>,
     events: Arc<dyn EventSink>,
-    counter: Option<Arc<Counter>>,
+    counter: Option<Arc<TokenCounter>>,
     memory: Arc<dyn Spool>,
     other: Arc<dyn Spool>,
     /// Spools that results are read from and not stored in: further scopes, another directory.
     further: Vec<Arc<dyn Spool>>,
-    links: Option<Arc<dyn Links>>,
+    links: Option<Arc<dyn LinkProvider>>,
 }
 
 /// Sends all events to the ledger, and prints failures.
 struct LedgerAndConsole {
     ledger: Arc<LedgerSink>,
-    counter: Arc<Counter>,
+    counter: Arc<TokenCounter>,
 }
 
 impl OffloadStack {
@@ -71,7 +72,7 @@ impl OffloadStack {
     pub(crate) fn shared(
         settings: &Settings,
         spool: Arc<dyn Spool>,
-        links: Arc<dyn Links>,
+        links: Arc<dyn LinkProvider>,
     ) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, None)?;
         let mut stack = Self::with_spools(settings, stores, spool.clone(), spool)?;
@@ -82,7 +83,7 @@ impl OffloadStack {
     /// Stores results of one tenant in a shared spool, without a ledger of this machine.
     pub(crate) fn of_tenant(
         spool: Arc<dyn Spool>,
-        links: Arc<dyn Links>,
+        links: Arc<dyn LinkProvider>,
         events: Arc<dyn EventSink>,
     ) -> Self {
         let (memory, other) = (spool.clone(), spool);
@@ -98,7 +99,7 @@ impl OffloadStack {
     ) -> Result<Self, Error> {
         let ledger = Arc::new(LedgerSink::new(settings));
         let spools = Spools::new(vec![other.clone(), memory.clone()]);
-        let counter = Arc::new(Counter::start(spools, O200k, ledger.clone())?);
+        let counter = Arc::new(TokenCounter::start(spools, O200k, ledger.clone())?);
         let events = Arc::new(LedgerAndConsole { ledger, counter: counter.clone() });
         Ok(Self {
             stores: Some(Arc::new(stores)),
@@ -177,7 +178,7 @@ impl OffloadStack {
         let interval = Self::interval(settings);
         let Some(stores) = self.stores.clone() else { return };
         let events = self.events.clone();
-        let sweep = move || drop(stores.sweep(Moment::of_system().now, &*events));
+        let sweep = move || drop(stores.sweep(IdSeed::of_system().now, &*events));
         // The task ends with the process: a sweep can be interrupted at any point.
         if let Ok(task) = MaintenanceTask::every(interval, sweep) {
             std::mem::forget(task);

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use atlatl_login::{Bearer, LoginError, ServerLogin};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use lro_proxy::upstream::http::{Credentials, Endpoint, Presented, Remote, RemoteOptions};
+use lro_proxy::upstream::http::{
+    CredentialFuture, Credentials, Remote, RemoteOptions, UpstreamEndpoint,
+};
 use lro_spool::Scope;
 
 use crate::error::{Error, with_causes};
@@ -27,7 +29,8 @@ pub(super) fn remote(
     settings: &Settings,
     sources: &Sources,
 ) -> Result<(Remote, String), Error> {
-    let endpoint = Endpoint::named(url).map_err(|error| Error::usage(format!("--url: {error}")))?;
+    let endpoint =
+        UpstreamEndpoint::named(url).map_err(|error| Error::usage(format!("--url: {error}")))?;
     let config = &settings.config.proxy;
     let mut options = RemoteOptions::default();
     options.headers =
@@ -47,7 +50,7 @@ pub(super) fn remote(
 }
 
 /// The label of a server: its host, and a hash of its URL that distinguishes servers of the same host.
-fn label(endpoint: &Endpoint) -> String {
+fn label(endpoint: &UpstreamEndpoint) -> String {
     if let Some(socket) = endpoint.socket() {
         let hash = Scope::from_fields([socket.as_os_str().as_encoded_bytes()]);
         return format!("localhost:{hash}");
@@ -60,7 +63,7 @@ fn label(endpoint: &Endpoint) -> String {
 /// The headers for `endpoint`: those of the configuration with its origin, then those of the command line.
 /// `variable` looks up environment variables.
 fn headers(
-    endpoint: &Endpoint,
+    endpoint: &UpstreamEndpoint,
     configured: &[String],
     header_args: &[String],
     variable: impl Fn(&str) -> Option<String>,
@@ -69,7 +72,7 @@ fn headers(
     for (n, line) in (1..).zip(configured) {
         let (origin, line) = line.split_once(' ').unwrap_or((line, ""));
         // The message does not quote the entry: it may be the secret itself.
-        let origin = Endpoint::named(origin).map_err(|error| {
+        let origin = UpstreamEndpoint::named(origin).map_err(|error| {
             Error::usage(format!("proxy.headers, entry {n}: its origin: {error}"))
                 .with_hint("\"https://example.com Authorization: Bearer ${TOKEN}\"")
         })?;
@@ -163,7 +166,7 @@ impl LoginCredentials {
 }
 
 impl Credentials for LoginCredentials {
-    fn present(&self) -> Presented<'_, Option<HeaderValue>> {
+    fn present(&self) -> CredentialFuture<'_, Option<HeaderValue>> {
         Box::pin(async {
             let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if let Some((at, header)) = cached
@@ -180,7 +183,7 @@ impl Credentials for LoginCredentials {
         &'a self,
         sent: Option<&'a HeaderValue>,
         challenge: Option<&'a str>,
-    ) -> Presented<'a, HeaderValue> {
+    ) -> CredentialFuture<'a, HeaderValue> {
         Box::pin(async move {
             let sent = sent.and_then(|sent| Bearer::of_header(sent.to_str().ok()?));
             let bearer = self.login.refused(sent.as_ref(), challenge).await;
@@ -195,7 +198,7 @@ mod tests {
     use super::*;
 
     fn parse(configured: &[&str], header_args: &[&str]) -> Result<HeaderMap, Error> {
-        let endpoint = Endpoint::named("https://example.com/mcp").unwrap();
+        let endpoint = UpstreamEndpoint::named("https://example.com/mcp").unwrap();
         let owned = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
         let variable = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
         headers(&endpoint, &owned(configured), &owned(header_args), variable)

@@ -9,8 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use atlatl_browse::{About, Answer, Ask, Content, Effect, Look, Rows, Screen, Source, draw};
-use lro::{Extractor, Moment, Question, Spools, Values, Wanted};
+use atlatl_browse::{
+    ColorMode, HeaderInfo, RowContent, RowKind, RowSource, Screen, ScreenCommand, SqlRequest,
+    SqlRows, draw,
+};
+use lro::{Extractor, IdSeed, Query, QueryKind, Spools, Values};
 use lro_core::config::Config;
 use lro_core::{NoTokenizer, Tokens};
 use lro_query::worker::Program;
@@ -39,7 +42,7 @@ const MAX_PRETTY_BYTES: u64 = 4 << 20;
 /// The bytes of a stored result, which stays readable while it is open, even if it expires.
 struct StoredSource(Box<dyn StoredResult>);
 
-impl Source for StoredSource {
+impl RowSource for StoredSource {
     fn len(&self) -> u64 {
         self.0.len()
     }
@@ -56,7 +59,7 @@ pub(super) fn run(
     mut runner: QueryRunner,
     colours: bool,
 ) -> Result<Status, Error> {
-    let look = if colours { Look::Colour } else { Look::Plain };
+    let look = if colours { ColorMode::Colour } else { ColorMode::Plain };
     let (source, begin, content) = source(stored)?;
     let mut screen = Screen::new(source, begin, content, about(entry), look);
     let signals = PendingSignals::watch()?;
@@ -75,29 +78,29 @@ pub(super) fn run(
 }
 
 /// The lines to show, the offset of the first one, and their kind.
-fn source(stored: Box<dyn StoredResult>) -> Result<(Box<dyn Source>, u64, Content), Error> {
+fn source(stored: Box<dyn StoredResult>) -> Result<(Box<dyn RowSource>, u64, RowContent), Error> {
     let form = stored.listed().sidecar.content;
     if form.has_records() {
         let begin = records_begin(&*stored)?;
-        return Ok((Box::new(StoredSource(stored)), begin, Content::Records));
+        return Ok((Box::new(StoredSource(stored)), begin, RowContent::Records));
     }
     if form == StoredForm::Document && stored.len() <= MAX_PRETTY_BYTES {
         let mut text = Vec::new();
         lro_spool::original(&*stored, &mut text)
             .map_err(|error| Error::failure(with_causes(&error)))?;
         if let Some(spread) = str::from_utf8(&text).ok().and_then(atlatl_browse::spread) {
-            return Ok((Box::new(spread.into_bytes()), 0, Content::Text));
+            return Ok((Box::new(spread.into_bytes()), 0, RowContent::Text));
         }
     }
-    Ok((Box::new(StoredSource(stored)), 0, Content::Text))
+    Ok((Box::new(StoredSource(stored)), 0, RowContent::Text))
 }
 
-fn about(entry: &ResultEntry) -> About {
+fn about(entry: &ResultEntry) -> HeaderInfo {
     let holds = match entry.records {
         Some(records) => counted(records as u64, "record", "records"),
         None => entry.content_summary(),
     };
-    About {
+    HeaderInfo {
         reference: entry.reference.clone(),
         tool: entry.title().to_owned(),
         holds,
@@ -107,7 +110,7 @@ fn about(entry: &ResultEntry) -> About {
 }
 
 fn expires(entry: &ResultEntry) -> String {
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let verb = if entry.expires_at > now { "expires" } else { "expired" };
     format!("{verb} {}", distance(entry.expires_at, now))
 }
@@ -161,9 +164,9 @@ fn show(
             let Some(key) = terminal::key_press(&event::read()?) else { continue };
             dirty = true;
             match screen.update(key) {
-                Some(Effect::Quit) => return Ok(()),
-                Some(Effect::Ask(ask)) => runner.start(ask),
-                Some(Effect::Cancel) => runner.cancel(),
+                Some(ScreenCommand::Quit) => return Ok(()),
+                Some(ScreenCommand::Ask(ask)) => runner.start(ask),
+                Some(ScreenCommand::Cancel) => runner.cancel(),
                 None => {}
             }
         }
@@ -184,7 +187,7 @@ pub(super) struct QueryRunner {
 /// A query that is running in a thread.
 struct RunningQuery {
     cancel: Cancel,
-    answer: Receiver<Result<Answer, String>>,
+    answer: Receiver<Result<SqlRows, String>>,
     thread: JoinHandle<()>,
 }
 
@@ -195,10 +198,10 @@ impl QueryRunner {
     }
 
     /// Starts a query and cancels the previous one.
-    fn start(&mut self, ask: Ask) {
+    fn start(&mut self, ask: SqlRequest) {
         self.cancel();
         let mut config = self.config.clone();
-        if ask.rows == Rows::Numbers {
+        if ask.rows == RowKind::Numbers {
             // Row numbers are not shown, and the records are not part of the output.
             config.query.output_bytes = config.query.output_bytes.max(MAX_ROW_NUMBERS_BYTES);
         }
@@ -222,7 +225,7 @@ impl QueryRunner {
     }
 
     /// The answer, if the query has finished.
-    fn poll_answer(&mut self) -> Option<Result<Answer, String>> {
+    fn poll_answer(&mut self) -> Option<Result<SqlRows, String>> {
         let answer = match self.running.as_ref()?.answer.try_recv() {
             Ok(answer) => answer,
             Err(TryRecvError::Empty) => return None,
@@ -243,9 +246,9 @@ fn run_query(
     spools: Spools,
     address: Address,
     config: &Config,
-    ask: Ask,
+    ask: SqlRequest,
     cancel: &Cancel,
-) -> Result<Answer, String> {
+) -> Result<SqlRows, String> {
     let mut extractor =
         Extractor::new(spools, config).with_reply(Tokens(u64::MAX)).with_tokenizer(NoTokenizer);
     if let Some(program) = Program::itself() {
@@ -253,14 +256,14 @@ fn run_query(
     }
     // No time limit: the user can cancel.
     extractor = extractor.with_time_limit(None);
-    let wanted = Wanted::Sql {
+    let wanted = QueryKind::Sql {
         statement: ask.statement,
         with: std::collections::BTreeMap::new(),
         params: Values::new(),
     };
     let page = Page { offset: 0, limit: u64::MAX };
-    let question = Question { address, wanted, page };
-    let now = Moment::of_system().now;
+    let question = Query { address, wanted, page };
+    let now = IdSeed::of_system().now;
     let reply = extractor
         .extract(&question, now, cancel)
         .map_err(|error| format!("{error}. {}", hint(&error)))?;
@@ -268,5 +271,5 @@ fn run_query(
         Total::Exactly(number) => grouped(number),
         other @ Total::AtLeast(_) => other.to_string(),
     });
-    Ok(Answer { lines: reply.body.into_bytes(), more })
+    Ok(SqlRows { lines: reply.body.into_bytes(), more })
 }

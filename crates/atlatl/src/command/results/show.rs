@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use lro::Moment;
-use lro_core::{Cut, Preview, Tokens};
+use lro::IdSeed;
+use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
-    Extension, FurtherPart, Listed, OriginalError, PartNumber, Spool as _, StoredForm,
+    Extension, FurtherPart, PartNumber, RestoreError, ResultInfo, Spool as _, StoredForm,
     StoredResult, original, original_part, records_begin,
 };
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub(super) fn run(
     term: Option<&str>,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let now = Moment::of_system().now;
+    let now = IdSeed::of_system().now;
     let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
     let address = args.selector.address()?;
     let (store, stored) = stores
@@ -80,7 +80,7 @@ pub(super) fn run(
         return browse::run(stored, &entry, runner, output.has_colours());
     }
     let (preview, preview_cut) = match preview(&*stored)? {
-        Some((preview, cut)) => (Some(preview), cut == Cut::Abridged),
+        Some((preview, cut)) => (Some(preview), cut == PreviewExtent::Abridged),
         None => (None, false),
     };
     match output.mode() {
@@ -132,7 +132,7 @@ fn facts(entry: &ResultEntry, now: DateTime<Utc>) -> Facts {
     facts
 }
 
-fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, Cut)>, Error> {
+fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, PreviewExtent)>, Error> {
     let records = stored.listed().name.extension() == Extension::Jsonl;
     let mut at = if records { records_begin(stored)? } else { 0 };
     let mut head = vec![0; PREVIEW_READ_BYTES];
@@ -172,10 +172,10 @@ fn write_part(
     Ok(Status::Success)
 }
 
-fn write_error(error: OriginalError) -> Error {
+fn write_error(error: RestoreError) -> Error {
     match error {
-        OriginalError::Spool(error) => error.into(),
-        OriginalError::Write(error) => error.into(),
+        RestoreError::Spool(error) => error.into(),
+        RestoreError::Write(error) => error.into(),
         other => Error::failure(other.to_string()).with_hint("atlatl results path REF"),
     }
 }
@@ -209,7 +209,7 @@ pub(super) struct ResultEntry {
 
 impl ResultEntry {
     /// Describes a result at the time `now`.
-    pub(super) fn from_listed(listed: &Listed, now: DateTime<Utc>) -> Self {
+    pub(super) fn from_listed(listed: &ResultInfo, now: DateTime<Utc>) -> Self {
         let sidecar = &listed.sidecar;
         Self {
             reference: listed.id().reference().to_string(),

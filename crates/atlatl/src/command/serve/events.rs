@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use atlatl_server::auth::{Limit, TokenBucket};
-use atlatl_server::event::{Event, EventKind, EventSink};
+use atlatl_server::auth::{RateLimit, TokenBucket};
+use atlatl_server::event::{ServerEvent, ServerEventKind, ServerEventSink};
 use serde_json::json;
 
 use crate::error::Error;
@@ -42,7 +42,7 @@ impl AuditLog {
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(Path::new(path));
         let file =
             opened.map_err(|error| Error::failure(format!("server.audit: {path}: {error}")))?;
-        let bucket = TokenBucket::new(Limit::per_minute(
+        let bucket = TokenBucket::new(RateLimit::per_minute(
             MAX_ANONYMOUS_LINES_PER_MINUTE,
             MAX_ANONYMOUS_LINES_PER_MINUTE,
         ));
@@ -61,17 +61,17 @@ impl AuditLog {
     }
 }
 
-impl EventSink for AuditLog {
-    fn publish(&self, event: &Event) {
+impl ServerEventSink for AuditLog {
+    fn publish(&self, event: &ServerEvent) {
         let mut line = match &event.kind {
-            EventKind::AccessUsed { tenant, subject, action } => {
+            ServerEventKind::AccessUsed { tenant, subject, action } => {
                 json!({"tenant": tenant, "subject": subject, "action": action})
             }
-            EventKind::AccessDenied { reason, tenant: None, .. } => {
+            ServerEventKind::AccessDenied { reason, tenant: None, .. } => {
                 let Some(suppressed) = self.take_anonymous_line() else { return };
                 json!({"reason": reason, "untold": suppressed})
             }
-            EventKind::AccessDenied { reason, tenant, subject } => {
+            ServerEventKind::AccessDenied { reason, tenant, subject } => {
                 json!({"reason": reason, "tenant": tenant, "subject": subject})
             }
             _ => return,
@@ -86,19 +86,19 @@ impl EventSink for AuditLog {
 }
 
 /// Forwards events about stored results to the ledger and reports failures on standard error.
-pub(super) struct ServerEventSink(Arc<dyn lro::EventSink>);
+pub(super) struct EventFanOut(Arc<dyn lro::EventSink>);
 
-impl ServerEventSink {
+impl EventFanOut {
     pub(super) fn new(ledger: Arc<dyn lro::EventSink>) -> Self {
         Self(ledger)
     }
 }
 
-impl EventSink for ServerEventSink {
-    fn publish(&self, event: &Event) {
+impl ServerEventSink for EventFanOut {
+    fn publish(&self, event: &ServerEvent) {
         match &event.kind {
-            EventKind::Offload(event) => self.0.publish(event.clone()),
-            EventKind::CustodialTaskFinished { task, acted_on: None } => {
+            ServerEventKind::Offload(event) => self.0.publish(event.clone()),
+            ServerEventKind::CustodialTaskFinished { task, acted_on: None } => {
                 Output::remark(format_args!("{task} failed; it is tried again"));
             }
             _ => {}

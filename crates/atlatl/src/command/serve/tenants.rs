@@ -5,18 +5,18 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Embedder, EmbeddingBackfill, KnownTenant, Postgres, StoreError};
+use atlatl_memory::{Embedder, EmbeddingBackfill, Postgres, StoreError, TenantRecord};
 use atlatl_server::auth::{
-    Authenticator, Issuer, KeyRecord, Keys, Limit, Scopes, TokenBucket, TokenRules,
+    ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
 };
 use atlatl_server::event::EventBus;
 use atlatl_server::http::{Metrics, Tenant, Tenants, run_for_many};
-use atlatl_server::{MemoryServer, ServerConfig, SignedLinks, TaskSlots};
-use lro::{MaintenanceTask, Moment};
+use atlatl_server::{MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots};
+use lro::{IdSeed, MaintenanceTask};
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
 
-use super::events::{AuditLog, ServerEventSink};
+use super::events::{AuditLog, EventFanOut};
 use crate::access::{Door, Fetched, Principals};
 use crate::command::proxy::OffloadStack;
 use crate::command::serve;
@@ -54,14 +54,14 @@ pub(super) fn serve_tenants(
     let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
     let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings)));
-    let mut events = EventBus::new(Moment::of_system)
-        .with(Arc::new(ServerEventSink::new(ledger)))
+    let mut events = EventBus::new(IdSeed::of_system)
+        .with(Arc::new(EventFanOut::new(ledger)))
         .with(Arc::clone(&metrics) as _);
     if let Some(audit) = AuditLog::open(&config.server.audit)? {
         events = events.with(Arc::new(audit));
     }
     let resource = format!("{base}/mcp");
-    let mut authenticator = Authenticator::new(resource.clone(), Moment::of_system);
+    let mut authenticator = Authenticator::new(resource.clone(), IdSeed::of_system);
     if principals.keys {
         authenticator = authenticator.with_keys(Arc::new(StoredKeys(database.clone())));
     }
@@ -105,7 +105,7 @@ struct TenantRegistry {
 struct CachedTenant {
     until: Instant,
     used: Instant,
-    row: KnownTenant,
+    row: TenantRecord,
     tenant: Tenant,
 }
 
@@ -179,7 +179,7 @@ impl TenantRegistry {
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<Tenant, StoreError> {
         let store = Arc::new(self.database.tenant(name)?);
-        let mut server_config: ServerConfig =
+        let mut server_config: MemoryServerConfig =
             serve::server_config(&self.settings, store.clone(), self.events.clone());
         server_config.embedder = embedder;
         server_config.backfill.clone_from(&self.backfill);
@@ -207,8 +207,9 @@ impl TenantRegistry {
         let per_minute = per_minute.and_then(NonZeroU32::new)?;
         let mut rates = lock(&self.rates);
         // The burst is a whole minute's budget.
-        let new =
-            || Arc::new(Mutex::new(TokenBucket::new(Limit::per_minute(per_minute, per_minute))));
+        let new = || {
+            Arc::new(Mutex::new(TokenBucket::new(RateLimit::per_minute(per_minute, per_minute))))
+        };
         let rate = rates
             .entry(name.to_owned())
             .or_insert_with(|| TenantRate { per_minute, bucket: new() });
@@ -309,7 +310,7 @@ impl lro::EventSink for ReportingLedgerSink {
 /// The API keys in the database.
 struct StoredKeys(Postgres);
 
-impl Keys for StoredKeys {
+impl ApiKeyLookup for StoredKeys {
     fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
         let stored = self.0.key(id)?;
         Ok(stored.and_then(|stored| {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use std::{env, fmt};
 
 use async_trait::async_trait;
-use atlatl_server::trace::{AttrValue, Parent, RequestName, Span, Tracer};
+use atlatl_server::trace::{AttrValue, RequestName, Span, TraceParent, Tracer};
 use chrono::{DateTime, Utc};
 use opentelemetry::trace::{
     SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
@@ -186,7 +186,7 @@ impl fmt::Debug for CollectorClient {
 struct OtelTracer(SdkTracer);
 
 impl Tracer for OtelTracer {
-    fn request(&self, name: RequestName, parent: Option<&Parent>) -> Arc<dyn Span> {
+    fn request(&self, name: RequestName, parent: Option<&TraceParent>) -> Arc<dyn Span> {
         let span_name = match name.tool {
             Some(tool) => format!("{} {tool}", name.method).into(),
             None => name.method.into(),
@@ -199,7 +199,7 @@ impl Tracer for OtelTracer {
     }
 }
 
-fn remote(parent: &Parent) -> SpanContext {
+fn remote(parent: &TraceParent) -> SpanContext {
     // An invalid trace state is dropped; the parent is valid without it.
     let state = parent.state.as_deref().and_then(|state| TraceState::from_str(state).ok());
     SpanContext::new(

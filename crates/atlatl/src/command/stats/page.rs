@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use atlatl_lro::stats::{Row, Summary};
+use atlatl_lro::stats::{Summary, SummaryRow};
 
 use super::{basis_label, milliseconds, per_cent, signed, span};
 use crate::output::{grouped, size};
@@ -125,7 +125,7 @@ fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     writeln!(f, "</table></div>")
 }
 
-fn by_day(f: &mut Formatter<'_>, days: &[Row]) -> fmt::Result {
+fn by_day(f: &mut Formatter<'_>, days: &[SummaryRow]) -> fmt::Result {
     let [first, .., last] = days else { return Ok(()) };
     let max = max_net(days);
     writeln!(f, "<h2>By day</h2>\n<div class=\"days\">")?;
@@ -158,7 +158,7 @@ fn by_day(f: &mut Formatter<'_>, days: &[Row]) -> fmt::Result {
     }
 }
 
-fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
+fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[SummaryRow]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
@@ -192,7 +192,7 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[Row]) -> fmt::Result {
     Ok(())
 }
 
-fn max_net(rows: &[Row]) -> u64 {
+fn max_net(rows: &[SummaryRow]) -> u64 {
     rows.iter().map(|row| row.figures.net_tokens().unsigned_abs()).max().unwrap_or(0).max(1)
 }
 

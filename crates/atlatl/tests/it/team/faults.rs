@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
@@ -27,8 +27,8 @@ fn until(mut wanted: impl FnMut() -> bool) -> Duration {
 
 #[test]
 fn object_storage_that_is_away_costs_a_warning_and_nothing_else() {
-    let s3 = s3::Server::start();
-    let program = storing(team(Server::shared()), &s3);
+    let s3 = s3::S3Server::start();
+    let program = storing(team(PostgresServer::shared()), &s3);
     filled(&program, 300);
     let serving = Serving::start(&program, &[]);
     let stored = list(&serving);
@@ -54,7 +54,7 @@ fn object_storage_that_is_away_costs_a_warning_and_nothing_else() {
 
 #[test]
 fn a_database_that_is_slow_is_waited_for() {
-    let server = Server::start(&["fsync=off"]);
+    let server = PostgresServer::start(&["fsync=off"]);
     let program = team(&server);
     filled(&program, 20);
     let serving = Serving::start(&program, &[]);
@@ -78,7 +78,7 @@ fn a_database_that_is_slow_is_waited_for() {
 
 #[test]
 fn a_database_without_a_connection_to_spare_is_busy_until_there_is_one() {
-    let server = Server::start(&["fsync=off", "max_connections=12"]);
+    let server = PostgresServer::start(&["fsync=off", "max_connections=12"]);
     let program = team(&server);
     filled(&program, 20);
     let sleeping: Vec<Child> = (0..12).map(|_| sleeper(&server)).collect();
@@ -98,7 +98,7 @@ fn a_database_without_a_connection_to_spare_is_busy_until_there_is_one() {
 }
 
 /// A connection that does nothing.
-fn sleeper(server: &Server) -> Child {
+fn sleeper(server: &PostgresServer) -> Child {
     let mut command = Command::new(server.psql());
     command.args(server.connection()).args(["-d", "postgres", "-c", "SELECT pg_sleep(60)"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
@@ -110,7 +110,7 @@ fn a_disk_that_is_full_takes_nothing_and_loses_nothing() {
         eprintln!("a small file system can be mounted by root alone: not tried");
         return;
     }
-    let server = Server::start(&[]);
+    let server = PostgresServer::start(&[]);
     let disk = Disk::mounted(&server, 48);
     let (program, database) = stranger(&server);
     server.sql("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", disk.path()));
@@ -170,7 +170,7 @@ fn noise(length: usize) -> String {
 struct Disk(String);
 
 impl Disk {
-    fn mounted(server: &Server, megabytes: u32) -> Self {
+    fn mounted(server: &PostgresServer, megabytes: u32) -> Self {
         let path = server.home().join("small");
         std::fs::create_dir(&path).unwrap();
         let path = path.to_str().unwrap().to_owned();
@@ -210,7 +210,7 @@ fn threads(serving: &Serving) -> usize {
 #[test]
 fn g31_abandoned_requests_on_a_database_that_is_paused_leave_no_trace() {
     const BATCH: usize = 25;
-    let server = Server::start(&["fsync=off"]);
+    let server = PostgresServer::start(&["fsync=off"]);
     let program = team(&server);
     filled(&program, 20);
     let serving = Serving::start(&program, &[]);

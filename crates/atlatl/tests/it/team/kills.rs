@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
@@ -25,7 +25,7 @@ struct Ledger {
 #[test]
 fn acknowledged_writes_outlive_kills_of_the_database() {
     let kills = std::env::var("ATLATL_SOAK_CASES").map_or(6, |cases| cases.parse().unwrap());
-    let server = Server::start(&["fsync=on"]);
+    let server = PostgresServer::start(&["fsync=on"]);
     let program = team(&server);
     let replicas = [Serving::start(&program, &[]), Serving::start(&program, &[])];
     let urls: Vec<String> = replicas.iter().map(|replica| replica.url.clone()).collect();

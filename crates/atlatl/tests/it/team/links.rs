@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn path_of<'a>(serving: &Serving, link: &'a str) -> &'a str {
 
 #[test]
 fn a_result_that_one_process_stored_is_asked_and_fetched_from_another() {
-    let program = storing(team(Server::shared()), s3::Server::shared());
+    let program = storing(team(PostgresServer::shared()), s3::S3Server::shared());
     filled(&program, 700);
     let (one, other) = (Serving::start(&program, &[]), Serving::start(&program, &[]));
     let descriptor = described(&one, "list_memories", &json!({"detail": "full"}));
@@ -83,7 +83,7 @@ fn a_result_that_one_process_stored_is_asked_and_fetched_from_another() {
 
 #[test]
 fn a_link_is_for_reading_one_result_and_no_other() {
-    let (postgres, s3) = (Server::shared(), s3::Server::shared());
+    let (postgres, s3) = (PostgresServer::shared(), s3::S3Server::shared());
     let program = storing(team(postgres), s3).file("work/tokens", "t".repeat(40) + "\n");
     shell(&format!("chmod 600 {}", program.path("work/tokens").display()));
     filled(&program, 300);
@@ -124,7 +124,7 @@ fn a_link_is_for_reading_one_result_and_no_other() {
 
 #[test]
 fn what_has_expired_is_gone_for_all_and_from_the_bucket() {
-    let (postgres, s3) = (Server::shared(), s3::Server::shared());
+    let (postgres, s3) = (PostgresServer::shared(), s3::S3Server::shared());
     let program = storing(team(postgres), s3);
     filled(&program, 300);
     let serving = Serving::start(&program, &["--set", "prompt.offload.ttl_seconds=2"]);
@@ -141,7 +141,7 @@ fn what_has_expired_is_gone_for_all_and_from_the_bucket() {
 
 #[test]
 fn a_proxy_gets_it_whole_and_a_shared_file_system_a_path() {
-    let (postgres, s3) = (Server::shared(), s3::Server::shared());
+    let (postgres, s3) = (PostgresServer::shared(), s3::S3Server::shared());
     let program = storing(team(postgres), s3);
     filled(&program, 300);
     let serving = Serving::start(&program, &[]);

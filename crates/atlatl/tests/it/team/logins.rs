@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use testkit::authority::{Authority, Signer};
-use testkit::postgres::Server;
+use testkit::authority::{AccessTokenSigner, Authority};
+use testkit::postgres::PostgresServer;
 
 use super::*;
 use crate::login::log_in;
@@ -11,7 +11,7 @@ use crate::proxied::Proxied;
 
 /// A server of many tenants that takes the tokens of `authority`, and its tenant "acme".
 fn served(authority: &Authority, more: &[&str]) -> (Program, Serving) {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (_, database) = stranger(server);
     let program =
         crate::login::program().variable("ATLATL_MEMORY__STORE", &server.url(APP, &database));
@@ -23,7 +23,7 @@ fn served(authority: &Authority, more: &[&str]) -> (Program, Serving) {
     let auth = format!("server.auth=keys,oauth:{}", authority.url(""));
     let serving = Serving::start(&program, &[&["--set", &auth], more].concat());
     let resource = format!("{}/mcp", serving.url);
-    authority.ledger().signer = Some(Signer::new("acme", &resource));
+    authority.ledger().signer = Some(AccessTokenSigner::new("acme", &resource));
     (program, serving)
 }
 
@@ -76,10 +76,11 @@ fn keys_that_an_authority_changes_are_fetched_and_old_ones_forgotten() {
     let (_, serving) = served(&authority, &[]);
     let signer = authority.ledger().signer.clone().unwrap();
     let issuer = authority.url("");
-    let token = |signer: &Signer| signer.sign(&signer.claims(&issuer, "memory:read", 600));
+    let token =
+        |signer: &AccessTokenSigner| signer.sign(&signer.claims(&issuer, "memory:read", 600));
     assert_eq!(bearer(&serving, &token(&signer)).status, 200);
     // A new key is fetched when a token names it, and the old one is no longer accepted.
-    let new = Signer { key: 1, ..signer.clone() };
+    let new = AccessTokenSigner { key: 1, ..signer.clone() };
     authority.ledger().signer = Some(new.clone());
     assert_eq!(bearer(&serving, &token(&new)).status, 200);
     let later = signer.sign(&signer.claims(&issuer, "memory:read", 601));
@@ -88,7 +89,7 @@ fn keys_that_an_authority_changes_are_fetched_and_old_ones_forgotten() {
     let asked = || authority.asked().iter().filter(|asked| asked.path() == "/keys").count();
     let before = asked();
     for n in 0..20 {
-        let odd = Signer { key: 2 + n, ..new.clone() };
+        let odd = AccessTokenSigner { key: 2 + n, ..new.clone() };
         assert_eq!(bearer(&serving, &token(&odd)).status, 401);
     }
     assert_eq!(asked(), before);
@@ -110,7 +111,7 @@ fn no_token_that_is_not_for_this_server_is_taken_and_none_is_written_down() {
         change(&mut claims);
         signer.sign(&claims)
     };
-    let other = Signer { key: 1, ..signer.clone() };
+    let other = AccessTokenSigner { key: 1, ..signer.clone() };
     let (head, rest) = token.split_once('.').unwrap();
     let (payload, signature) = rest.split_once('.').unwrap();
     let wrong: Vec<(&str, String)> = vec![

@@ -1,12 +1,12 @@
 //! Two processes on one database: what one began, the other goes on with.
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
 #[test]
 fn a_page_walk_begun_on_one_process_ends_on_another() {
-    let program = team(Server::shared());
+    let program = team(PostgresServer::shared());
     filled(&program, 333);
     let replicas = [Serving::start(&program, &[]), Serving::start(&program, &[])];
     for (tool, arguments) in [
@@ -38,7 +38,7 @@ fn a_page_walk_begun_on_one_process_ends_on_another() {
 
 #[test]
 fn what_one_process_acknowledged_another_finds_at_once() {
-    let program = team(Server::shared());
+    let program = team(PostgresServer::shared());
     let (one, other) = (Serving::start(&program, &[]), Serving::start(&program, &[]));
     for n in 0..10 {
         let id = capture(&one, &format!("Berth {n} of the old harbour."));
@@ -50,7 +50,7 @@ fn what_one_process_acknowledged_another_finds_at_once() {
 
 #[test]
 fn a_task_started_on_one_process_is_fetched_from_another() {
-    let program = team(Server::shared());
+    let program = team(PostgresServer::shared());
     filled(&program, 120);
     let (one, other) = (Serving::start(&program, &[]), Serving::start(&program, &[]));
     let arguments = json!({"query": "ships in the harbour", "limit": 7});

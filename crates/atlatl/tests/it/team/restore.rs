@@ -75,7 +75,7 @@ fn fill(url: &str, key: &str, n: usize, seed: u64) -> Acknowledged {
         // Nothing is over while the test runs.
         memory.temporal = None;
     }
-    for line in corpus::lines(&memories, mif::Detail::Full) {
+    for line in corpus::lines(&memories, mif::DetailLevel::Full) {
         keep_all(url, key, &line, &mut kept);
     }
     let (words, last) = ("large words ".repeat(mif::MAX_CONTENT_BYTES / 12 + 1), "the last words");
@@ -348,7 +348,7 @@ fn a_dump_by_the_owner_fails_and_with_row_security_on_it_has_no_memory() {
 
 #[test]
 fn a_result_whose_bucket_was_not_copied_is_gone_and_one_that_was_is_answered() {
-    let s3 = s3::Server::shared();
+    let s3 = s3::S3Server::shared();
     let [old_bucket, new_bucket] = [s3.bucket(), s3.bucket()];
     let with = |mut house: House, bucket: &str| {
         let url = format!("s3://{bucket}/atlatl");

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
@@ -15,7 +15,7 @@ pub(super) struct House {
 
 impl House {
     pub(super) fn new() -> Self {
-        let server = Server::shared();
+        let server = PostgresServer::shared();
         let house = Self::of(server, &server.database());
         let run = house.run(&["db", "migrate"]);
         assert_eq!(run.status, 0, "{run}");
@@ -23,8 +23,8 @@ impl House {
     }
 
     /// The same on a database, whatever is in it.
-    pub(super) fn of(server: &Server, database: &str) -> Self {
-        let program = storing(using(&server.url(APP, database)), s3::Server::shared());
+    pub(super) fn of(server: &PostgresServer, database: &str) -> Self {
+        let program = storing(using(&server.url(APP, database)), s3::S3Server::shared());
         let program = program.variable("ATLATL_SERVER__AUTH", "keys");
         Self { program, owner: server.url(OWNER, database) }
     }
@@ -83,7 +83,7 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     assert_eq!(listed.json().as_array().unwrap().len(), 2, "{listed}");
     let secret = ann.rsplit('_').next().unwrap();
     assert!(!listed.to_string().contains(secret), "{listed}");
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = house.owner.rsplit('/').next().unwrap();
     let kept = server.sql(database, "SELECT string_agg(k::text, ' ') FROM atlatl.access_key k");
     assert!(!kept.contains(secret), "{kept}");
@@ -164,7 +164,7 @@ fn g08_a_key_expires_after_90_days_unless_it_is_created_otherwise() {
     let days = |more: &[&str]| {
         let expires = house.key("ann", more)["expires"].as_str()?.to_owned();
         let expires: DateTime<Utc> = expires.parse().unwrap();
-        Some(((expires - lro::Moment::of_system().now).num_minutes() + 60) / (24 * 60))
+        Some(((expires - lro::IdSeed::of_system().now).num_minutes() + 60) / (24 * 60))
     };
     assert_eq!(days(&[]), Some(90));
     assert_eq!(days(&["--expires", "7"]), Some(7));
@@ -398,7 +398,7 @@ fn limits_of_one_tenant_do_not_affect_others() {
     assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
     let again = house.run(&["tenants", "remove", "bob", "--yes"]);
     assert_eq!(again.status, 1, "{again}");
-    let counted = Server::shared().sql(
+    let counted = PostgresServer::shared().sql(
         house.owner.rsplit('/').next().unwrap(),
         "SELECT count(*) FROM atlatl.memory WHERE tenant = 'bob'",
     );

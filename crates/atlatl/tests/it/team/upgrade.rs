@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
@@ -135,7 +135,7 @@ fn an_upgrade_across_a_migration_under_load_fails_no_request_and_loses_nothing()
 }
 
 fn upgrade(old_program: &std::ffi::OsStr) -> Seen {
-    let server = Server::start(&["fsync=on"]);
+    let server = PostgresServer::start(&["fsync=on"]);
     let database = server.database();
     let url = server.url(APP, &database);
     let (old, new) = (using(&url).executable(old_program), using(&url));

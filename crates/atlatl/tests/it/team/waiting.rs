@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::postgres::Server;
+use testkit::postgres::PostgresServer;
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn ready_after(serving: &Serving, wanted: bool) -> Duration {
 
 #[test]
 fn a_database_that_is_down_at_the_start_is_waited_for_and_the_server_says_so() {
-    let server = Server::start(&[]);
+    let server = PostgresServer::start(&[]);
     let program = team(&server);
     server.kill();
     let serving = Serving::start(&program, &[]);
@@ -57,7 +57,7 @@ fn a_database_that_is_down_at_the_start_is_waited_for_and_the_server_says_so() {
 
 #[test]
 fn a_server_that_shuts_down_keeps_answering_while_it_is_not_ready() {
-    let program = team(Server::shared());
+    let program = team(PostgresServer::shared());
     let mut serving = Serving::start(&program, &["--set", "server.drain_seconds=2"]);
     assert_eq!(get(&serving, "/readyz").status, 200);
     let (url, began) = (serving.url.clone(), Instant::now());

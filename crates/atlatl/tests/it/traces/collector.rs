@@ -36,7 +36,7 @@ impl Collector {
     /// Path, kind of body, and the header called `name` of all that came.
     pub(super) fn heads(&self, name: &str) -> Vec<(String, String, Option<String>)> {
         let asked = self.0.asked();
-        let head = |asked: &testkit::http::Asked| {
+        let head = |asked: &testkit::http::ReceivedRequest| {
             let kind = asked.header("content-type").unwrap_or_default().to_owned();
             (asked.path().to_owned(), kind, asked.header(name).map(str::to_owned))
         };

@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use lro::SpillBuffer;
-use lro::mcp::LongChanges;
+use lro::mcp::RangeEdits;
 use lro_wire::IdKey;
 use lro_wire::sse::SseEvent;
 use tokio::sync::mpsc::{self, Sender};
@@ -40,7 +40,7 @@ pub(super) enum Outbound {
     /// The complete message.
     Text(Bytes),
     /// An oversize message with its changes.
-    Oversize(SpillBuffer, LongChanges),
+    Oversize(SpillBuffer, RangeEdits),
 }
 
 impl BodyWriter {
@@ -102,7 +102,7 @@ impl BodyWriter {
     }
 
     /// Writes an oversize message.
-    fn oversize(&self, message: &SpillBuffer, changes: &LongChanges) -> Result<(), BodyClosed> {
+    fn oversize(&self, message: &SpillBuffer, changes: &RangeEdits) -> Result<(), BodyClosed> {
         let chunks = ChunkWriter { sender: self.0.clone(), chunk: Vec::new() };
         let writer = SharedLineWriter::new(chunks);
         tokio::task::block_in_place(|| writer.oversize(message, changes)).map_err(|_| BodyClosed)

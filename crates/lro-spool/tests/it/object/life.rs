@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::{
     Address, Bucket, Draft, EncodeError, Extension, NewResult, ObjectSpool, Quota, ResultInfo,
     Spool, SpoolError, StoreRequest, StoredForm, store,
@@ -43,7 +43,7 @@ fn clock() -> DateTime<Utc> {
 fn put_expired(spool: &ObjectSpool, n: u64, now: DateTime<Utc>) -> lro_core::ResultId {
     let created_at = now - 2 * HOUR;
     let id = lro_core::ResultId::new(created_at.timestamp_millis().unsigned_abs(), u128::from(n));
-    let found = Found::detect(b"[1]");
+    let found = Detected::detect(b"[1]");
     let new = StoreRequest { created_at, ..what("list_issues", id, &found) };
     store(spool, new, b"[1]", &[]).unwrap();
     id

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lro_spool::{
     Bucket, Damage, EncodeError, ObjectOptions, ObjectSpool, Quota, Spool, SpoolError,
 };
-use testkit::s3::Server;
+use testkit::s3::S3Server;
 
 use super::proxy::{Proxy, Wire};
 use super::{all, options, text};
@@ -27,7 +27,7 @@ struct Way {
     bucket: String,
 }
 
-fn way(server: &Server) -> Way {
+fn way(server: &S3Server) -> Way {
     let (proxy, bucket) = (Proxy::start(server.address()), server.bucket());
     let url = format!("s3://{bucket}/spool");
     let spool = |settings| {
@@ -43,7 +43,7 @@ fn remote<T>(stored: &Result<T, EncodeError>) -> bool {
 }
 
 /// The objects of the bucket, as files of the server.
-fn objects(server: &Server, bucket: &str) -> Vec<String> {
+fn objects(server: &S3Server, bucket: &str) -> Vec<String> {
     let (mut all, mut todo) = (Vec::new(), vec![server.path(bucket)]);
     while let Some(dir) = todo.pop() {
         for entry in std::fs::read_dir(dir).unwrap().flatten() {
@@ -59,7 +59,7 @@ fn objects(server: &Server, bucket: &str) -> Vec<String> {
 
 #[test]
 fn large_results_go_in_parts_and_come_back_through_a_restart() {
-    let server = Server::start();
+    let server = S3Server::start();
     let Way { spool, direct, .. } = way(&server);
     let payload = text(23 * MIB + 11);
     put(&spool, id(1), &payload).unwrap();
@@ -75,7 +75,7 @@ fn large_results_go_in_parts_and_come_back_through_a_restart() {
 
 #[test]
 fn a_range_transfers_only_its_blocks() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let Way { proxy, spool, .. } = way(server);
     let payload = text(16 * MIB);
     put(&spool, id(1), &payload).unwrap();
@@ -91,7 +91,7 @@ fn a_range_transfers_only_its_blocks() {
 
 #[test]
 fn a_server_that_fails_a_few_times_is_asked_again_and_one_that_always_does_is_given_up() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let Way { proxy, spool, direct, .. } = way(server);
     let payload = text(12 * MIB);
     for (n, line) in ["PUT", "POST", "partNumber", "GET", "list-type"].into_iter().enumerate() {
@@ -115,7 +115,7 @@ fn a_server_that_fails_a_few_times_is_asked_again_and_one_that_always_does_is_gi
 
 #[test]
 fn a_connection_cut_in_an_upload_leaves_nothing() {
-    let server = Server::start();
+    let server = S3Server::start();
     let Way { proxy, spool, direct, bucket } = way(&server);
     let payload = text(12 * MIB);
     // A few times: each part is sent again.
@@ -151,7 +151,7 @@ fn a_connection_cut_in_an_upload_leaves_nothing() {
 
 #[test]
 fn an_entry_whose_answer_is_cut_off_is_found_to_be_ours() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let Way { proxy, spool, direct, .. } = way(server);
     proxy.set(Wire::CutFrom(10), "PUT /", 3);
     put(&spool, id(1), b"[1,2]").unwrap();
@@ -161,7 +161,7 @@ fn an_entry_whose_answer_is_cut_off_is_found_to_be_ours() {
 
 #[test]
 fn a_body_cut_off_or_changed_on_the_way_is_never_taken_for_whole() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let Way { proxy, spool, .. } = way(server);
     let payload = text(6 * MIB);
     put(&spool, id(1), &payload).unwrap();
@@ -184,7 +184,7 @@ fn a_body_cut_off_or_changed_on_the_way_is_never_taken_for_whole() {
 
 #[test]
 fn a_slow_server_is_waited_for_up_to_the_limit() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let Way { proxy, spool, .. } = way(server);
     put(&spool, id(1), b"[1,2]").unwrap();
     proxy.set(Wire::Slow(Duration::from_millis(300)), "", FOR_EVER);
@@ -199,7 +199,7 @@ fn a_slow_server_is_waited_for_up_to_the_limit() {
 
 #[test]
 fn a_server_killed_in_the_middle_of_uploads_has_whole_results_or_none() {
-    let server = Server::start();
+    let server = S3Server::start();
     let Way { direct, bucket, .. } = way(&server);
     let payload = text(11 * MIB);
     let mut stored = Vec::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lro_spool::{
     Bucket, InvalidTenant, ObjectOptions, ObjectSpool, Quota, RemoteKind, Spool, SpoolError,
 };
-use testkit::s3::Server;
+use testkit::s3::S3Server;
 
 use super::options;
 use super::store::Faulty;
@@ -14,7 +14,7 @@ use crate::fixture::{at, fast, id, put, whole};
 
 #[test]
 fn tenants_of_one_bucket_see_nothing_of_each_other() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let url = format!("s3://{}/spool", server.bucket());
     let bucket = Bucket::from_url(&url, server.settings(), options()).unwrap();
     let names = ["ann", "ann/", "../t-ann", "..", ".", "Ann", "ann\0", "t-ann/index", "\u{e9}\n"];
@@ -57,7 +57,7 @@ fn everything_is_below_the_prefix_and_the_tenant() {
 
 #[test]
 fn a_wrong_secret_is_refused_and_said_so_without_it() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let url = format!("s3://{}/spool", server.bucket());
     let mut settings = server.settings();
     settings[1].1 = "not-the-secret".to_owned();
@@ -101,7 +101,7 @@ fn urls_that_cannot_be_used_are_refused_at_once() {
 
 #[test]
 fn a_clear_connection_needs_to_be_allowed() {
-    let server = Server::shared();
+    let server = S3Server::shared();
     let url = format!("s3://{}/spool", server.bucket());
     let settings: Vec<_> =
         server.settings().into_iter().filter(|(name, _)| name != "AWS_ALLOW_HTTP").collect();

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use lro_core::records::Found;
+use lro_core::records::Detected;
 use lro_spool::store;
 
 use crate::fixture::{id, private, what};
@@ -44,7 +44,7 @@ struct Seen {
 impl Canary {
     pub(super) fn new(folder: PathBuf, open: Open) -> Self {
         let spool = private(&folder);
-        let found = Found::detect(PAYLOAD);
+        let found = Detected::detect(PAYLOAD);
         // Its tool's name puts the token into the sidecar too.
         store(&spool, what(TOKEN, id(u64::MAX), &found), PAYLOAD, &[TOKEN]).unwrap();
         if open == Open::ToAll {

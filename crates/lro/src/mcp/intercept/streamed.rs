@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use lro_core::outline::{Form, Node};
+use lro_core::outline::{Node, OutlineKind};
 use lro_core::payload::{Payload, Unreadable};
 use lro_core::{NoText, Unescape, payload};
 
@@ -74,7 +74,7 @@ impl Parts {
         }
         let blocks = result.get("content").map_or(&[][..], |content| &content.children);
         let text = |block: &Node| match (block.text("type"), block.get("text")) {
-            (Some("text"), Some(text)) if matches!(text.form, Form::String(_)) => {
+            (Some("text"), Some(text)) if matches!(text.form, OutlineKind::String(_)) => {
                 Some((block.range.clone(), text.range.clone()))
             }
             _ => None,
@@ -92,7 +92,7 @@ impl Parts {
             };
         let structured = match result.get("structuredContent") {
             // Null counts as missing.
-            Some(Node { form: Form::Other, .. }) => None,
+            Some(Node { form: OutlineKind::Other, .. }) => None,
             Some(structured) if !repeats_blocks(structured)? => Some(structured),
             _ => None,
         };
@@ -140,7 +140,7 @@ fn structured_payload(
     // f30: a wrapper around one string that is also the text block. One serializer writes both, so
     // the escapes are the same.
     if let ([only], [text], false) = (&*structured.children, &**strings, structured.cut)
-        && matches!(only.form, Form::String(_))
+        && matches!(only.form, OutlineKind::String(_))
         && same_bytes(message, &only.range, text)?
     {
         return Ok(Main::Text(strings.remove(0)));
@@ -396,7 +396,7 @@ fn count_blocks(root: &Node) -> Option<(usize, usize)> {
     let Some(content) = root.get("content") else { return Some((0, 0)) };
     let is_text = |block: &Node| {
         block.text("type") == Some("text")
-            && block.get("text").is_some_and(|text| matches!(text.form, Form::String(_)))
+            && block.get("text").is_some_and(|text| matches!(text.form, OutlineKind::String(_)))
     };
     let is_block = |block: &Node| {
         // A text block without a text, or with two, is not a block.
@@ -404,7 +404,7 @@ fn count_blocks(root: &Node) -> Option<(usize, usize)> {
         let kind = block.text("type");
         kind.is_some() && (is_text(block) && names.count() == 2 || kind != Some("text"))
     };
-    if content.form != Form::Array || content.cut || !content.children.iter().all(is_block) {
+    if content.form != OutlineKind::Array || content.cut || !content.children.iter().all(is_block) {
         return None;
     }
     let texts = content.children.iter().filter(|block| is_text(block)).count();

@@ -194,11 +194,14 @@ pub(super) fn read(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
     }
     let mut open_start = None;
     let (unit, end) = match unit {
-        Some(Unit::Lines) => (read::Unit::Lines, end),
-        Some(Unit::Records) => (read::Unit::Records, end),
+        Some(Unit::Lines) => (read::ReadUnit::Lines, end),
+        Some(Unit::Records) => (read::ReadUnit::Records, end),
         Some(Unit::Characters) | None => {
             open_start = end.is_none().then_some(start);
-            (read::Unit::Characters, Some(end.unwrap_or(start.saturating_add(DEFAULT_READ_CHARS))))
+            (
+                read::ReadUnit::Characters,
+                Some(end.unwrap_or(start.saturating_add(DEFAULT_READ_CHARS))),
+            )
         }
     };
     let mut parsed = ParsedArguments::new(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{io, panic};
 
-use atlatl_browse::Key;
+use atlatl_browse::KeyPress;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{
@@ -144,29 +144,29 @@ impl PendingSignals {
 }
 
 /// Translates a terminal event to a key of the browser; `None` if it has no meaning.
-pub(super) fn key_press(event: &Event) -> Option<Key> {
+pub(super) fn key_press(event: &Event) -> Option<KeyPress> {
     let Event::Key(event) = event else { return None };
     if event.kind == KeyEventKind::Release {
         return None;
     }
     Some(match event.code {
         KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
-            Key::Ctrl(c.to_ascii_lowercase())
+            KeyPress::Ctrl(c.to_ascii_lowercase())
         }
         KeyCode::Char(_) if event.modifiers.contains(KeyModifiers::ALT) => return None,
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Esc,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Delete => Key::Delete,
+        KeyCode::Char(c) => KeyPress::Char(c),
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::Left => KeyPress::Left,
+        KeyCode::Right => KeyPress::Right,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Esc => KeyPress::Esc,
+        KeyCode::Backspace => KeyPress::Backspace,
+        KeyCode::Delete => KeyPress::Delete,
         _ => return None,
     })
 }
