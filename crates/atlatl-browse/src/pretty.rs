@@ -50,7 +50,7 @@ impl Rows {
 
     fn json(&mut self, json: &str) {
         // The same value, without characters that control the terminal.
-        let json = lro_core::escape_hidden(json);
+        let json = lro_core::escape_invisible_json(json);
         for token in PrettyTokens::new(&json) {
             if self.done.len() >= MAX_ROWS {
                 break;

@@ -13,7 +13,7 @@ const MAX_COMBINING_MARKS: usize = 3;
 
 /// Escapes everything that would control the terminal, reorder the text, or break the line.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let shown = lro_core::neutralise(text);
+    let shown = lro_core::escape_invisible(text);
     let breaks = |c: char| matches!(c, '\n' | '\t' | '\r');
     if shown.is_ascii() && !shown.contains(breaks) {
         return shown;

@@ -8,7 +8,7 @@ use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresOptions, 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::SplitMix64;
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 const MODEL: &str = "m";
 const QUESTIONS: usize = 200;
@@ -52,7 +52,7 @@ fn asked(
 fn main() {
     let mut sizes = std::env::args().skip(1).map(|n| n.parse::<usize>().expect("a number"));
     let (vectors, dimensions) = (sizes.next().unwrap_or(30_000), sizes.next().unwrap_or(384));
-    let server = Server::start(&["shared_buffers=512MB"]);
+    let server = PostgresServer::start(&["shared_buffers=512MB"]);
     let database = server.database();
     let options =
         |role| PostgresOptions::new(server.url(role, &database)).for_role(String::from(APP));

@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use lro::mcp::{ListingOptions, ToolsPage};
 use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, ProtocolGeneration};
-use lro_wire::version::{self, MODERN};
+use lro_wire::version::STATELESS_VERSIONS;
 use lro_wire::{
-    INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
-    meta,
+    INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message,
+    Object, meta, version,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -43,10 +43,10 @@ pub(crate) fn check_envelope(message: &Message<'_>) -> Result<()> {
 
 /// Checks that a version of the newer generation is supported.
 pub(crate) fn check_version(version: &str) -> Result<()> {
-    if version::is_spoken(version, ProtocolGeneration::Modern) {
+    if version::is_supported(version, ProtocolGeneration::Stateless) {
         return Ok(());
     }
-    Err(version::unsupported(&MODERN, version))
+    Err(version::unsupported(&STATELESS_VERSIONS, version))
 }
 
 /// Returns whether the response needs neither the store nor a disk, so that it is faster to answer
@@ -84,7 +84,7 @@ impl MemoryServer {
         let answer = || self.dispatch(message, client, cancel, span);
         catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
             span.fail("panic");
-            Err(JsonRpcError::new(INTERNAL, "internal error"))
+            Err(JsonRpcError::new(INTERNAL_ERROR, "internal error"))
         })
     }
 
@@ -98,9 +98,9 @@ impl MemoryServer {
         let method = message.method.as_deref().unwrap_or_default();
         let params = message.params().unwrap_or_default();
         let result = match (client.era, method) {
-            (ProtocolGeneration::Legacy, "initialize") => self.initialize(&params, client),
-            (ProtocolGeneration::Legacy, "ping") => return Ok("{}".to_owned()),
-            (ProtocolGeneration::Modern, "server/discover") => self.discover(),
+            (ProtocolGeneration::Sessions, "initialize") => self.initialize(&params, client),
+            (ProtocolGeneration::Sessions, "ping") => return Ok("{}".to_owned()),
+            (ProtocolGeneration::Stateless, "server/discover") => self.discover(),
             (_, "tools/list") => self.tools(client),
             (_, "tools/call") => self.tool_call(&params, message, client, cancel, span)?,
             (_, "resources/list") => in_store_span(span, || self.resources(&params))?,
@@ -111,26 +111,28 @@ impl MemoryServer {
             (_, "prompts/list") => Self::prompts(),
             (_, "prompts/get") => in_store_span(span, || self.prompt(&params))?,
             (_, "completion/complete") => in_store_span(span, || self.complete(&params))?,
-            (ProtocolGeneration::Legacy, "tasks/list") if client.transport == Transport::Stdio => {
+            (ProtocolGeneration::Sessions, "tasks/list")
+                if client.transport == Transport::Stdio =>
+            {
                 let now = self.0.now();
                 let tasks: Vec<Value> =
                     self.0.tasks.all(now).iter().map(|task| task.legacy()).collect();
                 json!({"tasks": tasks}).to_string()
             }
-            (ProtocolGeneration::Legacy, "tasks/get") => {
+            (ProtocolGeneration::Sessions, "tasks/get") => {
                 self.find_task(&params, client, span)?.legacy().to_string()
             }
-            (ProtocolGeneration::Legacy, "tasks/result") => {
+            (ProtocolGeneration::Sessions, "tasks/result") => {
                 self.task_result(&params, client, cancel, span)?
             }
-            (ProtocolGeneration::Legacy, "tasks/cancel") => {
+            (ProtocolGeneration::Sessions, "tasks/cancel") => {
                 let task = self.find_task(&params, client, span)?;
                 if !task.cancel(self.0.now()) {
                     return Err(JsonRpcError::new(INVALID_PARAMS, "the task has ended already"));
                 }
                 task.legacy().to_string()
             }
-            (ProtocolGeneration::Modern, "tasks/get" | "tasks/update" | "tasks/cancel") => {
+            (ProtocolGeneration::Stateless, "tasks/get" | "tasks/update" | "tasks/cancel") => {
                 self.modern_task(method, &params, client, span)?
             }
             _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method")),
@@ -140,7 +142,7 @@ impl MemoryServer {
 
     /// Adds the fields that every result of the newer generation has.
     fn with_result_fields(&self, result: String, method: &str, era: ProtocolGeneration) -> String {
-        if era == ProtocolGeneration::Legacy {
+        if era == ProtocolGeneration::Sessions {
             return result;
         }
         let mut head = json!({"_meta": {"io.modelcontextprotocol/serverInfo": self.info()}});
@@ -199,7 +201,7 @@ impl MemoryServer {
         let arguments = params.get("arguments").filter(|arguments| arguments.get() != "null");
         let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
-            && (client.era == ProtocolGeneration::Modern || task.is_none())
+            && (client.era == ProtocolGeneration::Stateless || task.is_none())
             && let Some(called) = {
                 let _part = tools.has(&name).then(|| span.part("extract"));
                 tools.call(&name, arguments, self.0.now(), cancel)
@@ -214,15 +216,15 @@ impl MemoryServer {
             return Err(JsonRpcError::new(METHOD_NOT_FOUND, "this tool does not run as a task"));
         }
         let tool = Tool::from_name(&name).ok_or_else(|| {
-            let name: String = lro_core::neutralise(&name).chars().take(60).collect();
+            let name: String = lro_core::escape_invisible(&name).chars().take(60).collect();
             JsonRpcError::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
         match client.era {
-            ProtocolGeneration::Legacy if task.is_some() => {
+            ProtocolGeneration::Sessions if task.is_some() => {
                 self.legacy_task(tool, arguments, client, task, span)
             }
-            ProtocolGeneration::Modern if client.tasks && tool.may_be_a_task() => {
+            ProtocolGeneration::Stateless if client.tasks && tool.may_be_a_task() => {
                 Ok(self.call_or_task(tool, arguments, client, cancel, span))
             }
             _ => {
@@ -328,7 +330,7 @@ impl MemoryServer {
                 let result = self.with_result_fields(
                     result.to_string(),
                     "tools/call",
-                    ProtocolGeneration::Modern,
+                    ProtocolGeneration::Stateless,
                 );
                 format!(r#"{},"result":{result}}}"#, &task_json[..task_json.len() - 1])
             }
@@ -345,11 +347,13 @@ fn in_store_span<T>(span: &RequestSpan, access: impl FnOnce() -> Result<T>) -> R
 
 /// Returns the server's own tools for `tools/list`, rendered once.
 fn tools_listing(era: ProtocolGeneration) -> &'static str {
-    static LEGACY: LazyLock<String> = LazyLock::new(|| render_listing(ProtocolGeneration::Legacy));
-    static MODERN: LazyLock<String> = LazyLock::new(|| render_listing(ProtocolGeneration::Modern));
+    static SESSIONS: LazyLock<String> =
+        LazyLock::new(|| render_listing(ProtocolGeneration::Sessions));
+    static STATELESS: LazyLock<String> =
+        LazyLock::new(|| render_listing(ProtocolGeneration::Stateless));
     match era {
-        ProtocolGeneration::Legacy => &LEGACY,
-        _ => &MODERN,
+        ProtocolGeneration::Sessions => &SESSIONS,
+        _ => &STATELESS,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The client of a request, and the responses to `initialize` and `server/discover`.
 
 use lro_wire::meta::{CLIENT_CAPABILITIES, EXTENSION, ProtocolGeneration};
-use lro_wire::version::{LEGACY, MODERN};
+use lro_wire::version::{SESSION_VERSIONS, STATELESS_VERSIONS};
 use lro_wire::{Message, Object, meta, version};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl MemoryServer {
 
     pub(crate) fn initialize(&self, params: &Object<'_>, client: ClientInfo) -> String {
         let asked = params.text("protocolVersion");
-        let version = version::negotiated(asked.as_deref());
+        let version = version::negotiate(asked.as_deref());
         let mut capabilities = json!({
             "tools": {},
             "resources": {},
@@ -34,7 +34,7 @@ impl MemoryServer {
             "completions": {},
             "experimental": {EXTENSION: self.extension_capability()},
         });
-        if version == LEGACY[0] {
+        if version == SESSION_VERSIONS[0] {
             let mut tasks = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
             // Over HTTP the owner of a task is unknown.
             if client.transport == Transport::Stdio {
@@ -53,7 +53,7 @@ impl MemoryServer {
 
     pub(crate) fn discover(&self) -> String {
         json!({
-            "supportedVersions": MODERN,
+            "supportedVersions": STATELESS_VERSIONS,
             "capabilities": {
                 "tools": {},
                 "resources": {},
@@ -102,7 +102,12 @@ impl ClientInfo {
     pub fn from_request(message: &Message<'_>, transport: Transport) -> Self {
         let capabilities = meta::meta(message).and_then(|meta| meta.at(&[CLIENT_CAPABILITIES]));
         let tasks = capabilities.and_then(|has| has.at(&["extensions", TASKS_EXTENSION])).is_some();
-        Self { era: ProtocolGeneration::Modern, proxy: meta::is_proxy(message), transport, tasks }
+        Self {
+            era: ProtocolGeneration::Stateless,
+            proxy: meta::is_proxy(message),
+            transport,
+            tasks,
+        }
     }
 
     /// Sets whether the client is a proxy.

@@ -24,17 +24,14 @@ use futures_util::FutureExt;
 use lro::Spools;
 pub use lro_http::{
     BearerError, BearerTokens, Exposure, ListenError, Listener, StopHandle, StopSignal, listen,
-    stop,
+    stop_channel,
 };
-use lro_http::{Guard, Problem, Route, ServeLimits, no_such_method, no_such_path};
+use lro_http::{Guard, Problem, Route, ServeLimits, method_not_allowed, path_not_found};
 use tokio::sync::Semaphore;
 
 use self::admission::{Authentication, HttpState, SingleTenant};
 pub use self::admission::{Tenant, Tenants};
 pub use self::metrics::Metrics;
-// The former name, until every crate of the workspace uses the new one.
-#[doc(hidden)]
-pub use self::run_multi_tenant as run_for_many;
 use super::limits;
 use super::signing::SignedLinks;
 use crate::auth::{Authenticator, Principal};
@@ -215,8 +212,8 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
         .merge(of(Exposure::SignedLink))
         .layer(from_fn_with_state(state.clone(), admission::limit_concurrency))
         .merge(of(Exposure::Public))
-        .fallback(any(no_such_path))
-        .method_not_allowed_fallback(no_such_method);
+        .fallback(any(path_not_found))
+        .method_not_allowed_fallback(method_not_allowed);
     guard
         .around(asked)
         .layer(from_fn(catch_panic))

@@ -2,7 +2,7 @@
 
 use atlatl_memory::{Filter, Order, RecallRequest, StoreError};
 use lro_wire::meta::ProtocolGeneration;
-use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError, Object};
+use lro_wire::{INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError, Object};
 use mif::{Memory, MemoryId};
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ impl MemoryServer {
             .text("uri")
             .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "uri is missing"))?;
         let missing = || {
-            let code = if era == ProtocolGeneration::Legacy { NOT_FOUND } else { INVALID_PARAMS };
+            let code = if era == ProtocolGeneration::Sessions { NOT_FOUND } else { INVALID_PARAMS };
             JsonRpcError::new(code, "there is no such memory").with(json!({"uri": uri}))
         };
         let (id, form) = parse_uri(&uri).ok_or_else(missing)?;
@@ -125,7 +125,7 @@ fn resource(memory: &Memory) -> Value {
 
 /// The error of an engine may contain paths, so only the top-level message is sent.
 pub(crate) fn internal_error(error: &StoreError) -> JsonRpcError {
-    JsonRpcError::new(INTERNAL, error.to_string())
+    JsonRpcError::new(INTERNAL_ERROR, error.to_string())
 }
 
 impl MemoryServer {

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use lro_query::Cancel;
 use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::{
-    INTERNAL, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages, NO_JSON, NO_REQUEST,
+    INTERNAL_ERROR, INVALID_REQUEST, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages,
+    PARSE_ERROR,
 };
 
 use super::handshake::{ClientInfo, Transport};
@@ -182,14 +183,15 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
         // Without a thread nothing can be answered.
         return;
     }
-    let mut client = ClientInfo::new(ProtocolGeneration::Legacy, Transport::Stdio);
+    let mut client = ClientInfo::new(ProtocolGeneration::Sessions, Transport::Stdio);
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next() {
         let line = match line {
             Line::Whole(line) => line,
             Line::Long(_) => {
                 // No valid request is that long. The next line may be one.
-                connection.say(JsonRpcError::new(NO_REQUEST, "the line is too long").without_id());
+                connection
+                    .say(JsonRpcError::new(INVALID_REQUEST, "the line is too long").without_id());
                 continue;
             }
         };
@@ -197,7 +199,7 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             Ok(text) if text.trim().is_empty() => continue,
             Ok(text) => text,
             Err(_) => {
-                connection.say(JsonRpcError::new(NO_JSON, "the line is no UTF-8").without_id());
+                connection.say(JsonRpcError::new(PARSE_ERROR, "the line is no UTF-8").without_id());
                 continue;
             }
         };
@@ -210,7 +212,8 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
                     }
                 }
             }
-            _ => connection.say(JsonRpcError::new(NO_JSON, "the line is no JSON-RPC").without_id()),
+            _ => connection
+                .say(JsonRpcError::new(PARSE_ERROR, "the line is no JSON-RPC").without_id()),
         }
     }
     connection.requests.wait(Instant::now() + SHUTDOWN_TIMEOUT);
@@ -250,7 +253,8 @@ impl<W: Write + Send + 'static> Connection<W> {
             Submission::Run(request) => self.run(request),
             Submission::Queued => {}
             Submission::Refused(request) => {
-                let failure = JsonRpcError::new(INTERNAL, "server is at capacity; retry later");
+                let failure =
+                    JsonRpcError::new(INTERNAL_ERROR, "server is at capacity; retry later");
                 self.say(failure.response(&request.id));
             }
         }
@@ -276,7 +280,7 @@ impl<W: Write + Send + 'static> Connection<W> {
         if spawned.is_err() {
             // Nothing is queued, because fewer threads are running than allowed.
             drop(self.requests.finish(&id.key()));
-            self.say(JsonRpcError::new(INTERNAL, "no thread could be started").response(&id));
+            self.say(JsonRpcError::new(INTERNAL_ERROR, "no thread could be started").response(&id));
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use atlatl_memory::StoreError;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use lro_query::Cancel;
-use lro_wire::{INTERNAL, INVALID_PARAMS, JsonRpcError};
+use lro_wire::{INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ impl Tasks {
             || by_id.len() >= MAX_TASKS
             || result_bytes >= MAX_RESULT_BYTES;
         let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
-            return Err(JsonRpcError::new(INTERNAL, "too many tasks: try again in a moment"));
+            return Err(JsonRpcError::new(INTERNAL_ERROR, "too many tasks: try again in a moment"));
         };
         by_id.insert(task.id.clone(), Arc::clone(task));
         Ok(slot)
@@ -248,7 +248,7 @@ impl Task {
 }
 
 fn store_error(error: &StoreError) -> JsonRpcError {
-    JsonRpcError::new(INTERNAL, error.to_string())
+    JsonRpcError::new(INTERNAL_ERROR, error.to_string())
 }
 
 fn format_time(time: DateTime<Utc>) -> String {
@@ -342,7 +342,7 @@ impl MemoryServer {
         });
         if started.is_err() {
             self.0.tasks.remove(&task.id);
-            return Err(JsonRpcError::new(INTERNAL, "the task could not be started"));
+            return Err(JsonRpcError::new(INTERNAL_ERROR, "the task could not be started"));
         }
         Ok(task)
     }

@@ -137,7 +137,7 @@ pub(crate) fn definition(tool: Tool, era: ProtocolGeneration) -> Value {
         "annotations": annotations(tool),
     });
     // From 2026-07-28 on the server decides per call, and the definition does not mention tasks.
-    if tool.may_be_a_task() && era == ProtocolGeneration::Legacy {
+    if tool.may_be_a_task() && era == ProtocolGeneration::Sessions {
         definition["execution"] = json!({"taskSupport": "optional"});
     }
     definition

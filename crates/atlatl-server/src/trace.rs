@@ -10,8 +10,8 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use lro::mcp::Tools;
 use lro_wire::{
-    HEADER_MISMATCH, INTERNAL, INVALID_PARAMS, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY,
-    Message, NO_JSON, NO_REQUEST, UNSUPPORTED_VERSION,
+    HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, JsonRpcError,
+    METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
 
 use super::tools::Tool;
@@ -183,11 +183,11 @@ pub(crate) fn tool(from_name: &str) -> Option<&'static str> {
 /// Returns the error code as text.
 pub(crate) fn code(failure: &JsonRpcError) -> &'static str {
     match failure.code {
-        NO_JSON => "-32700",
-        NO_REQUEST => "-32600",
+        PARSE_ERROR => "-32700",
+        INVALID_REQUEST => "-32600",
         METHOD_NOT_FOUND => "-32601",
         INVALID_PARAMS => "-32602",
-        INTERNAL => "-32603",
+        INTERNAL_ERROR => "-32603",
         HEADER_MISMATCH => "-32020",
         MISSING_CAPABILITY => "-32021",
         UNSUPPORTED_VERSION => "-32022",
@@ -259,11 +259,11 @@ mod tests {
     #[test]
     fn a_code_is_written_as_it_is_sent() {
         for number in [
-            NO_JSON,
-            NO_REQUEST,
+            PARSE_ERROR,
+            INVALID_REQUEST,
             METHOD_NOT_FOUND,
             INVALID_PARAMS,
-            INTERNAL,
+            INTERNAL_ERROR,
             HEADER_MISMATCH,
             MISSING_CAPABILITY,
             UNSUPPORTED_VERSION,

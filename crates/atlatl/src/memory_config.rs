@@ -215,10 +215,3 @@ pub(crate) fn invalid_url(name: &str, error: &StoreError) -> Error {
     };
     Error::usage(format!("{name}: {error}")).with_hint(hint)
 }
-
-// Old names.
-pub(crate) use {
-    StoreLocation as Place, check_database as waited_for, open_existing as existing,
-    open_for_server as served, open_required as expected, start_backfill as backfill,
-    store_location as place,
-};

@@ -130,7 +130,7 @@ impl Output {
     pub(crate) fn json<T: Serialize + ?Sized>(&mut self, data: &T) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(data)?;
         text.push('\n');
-        self.bytes(lro_core::escape_hidden(&text).as_bytes())
+        self.bytes(lro_core::escape_invisible_json(&text).as_bytes())
     }
 
     /// Prints JSON text indented, without changing its literals. Parsing and serializing it again could
@@ -138,7 +138,7 @@ impl Output {
     pub(crate) fn lexemes(&mut self, json: &str) -> io::Result<()> {
         let mut text = indent(json);
         text.push('\n');
-        self.bytes(lro_core::escape_hidden(&text).as_bytes())
+        self.bytes(lro_core::escape_invisible_json(&text).as_bytes())
     }
 
     /// Asks a yes/no question on the terminal. Any answer but yes is no. `None` if there is no terminal.
@@ -158,7 +158,7 @@ impl Output {
     pub(crate) fn foreign(&mut self, bytes: &[u8]) -> io::Result<()> {
         match str::from_utf8(bytes) {
             Ok(text) if io::stdout().is_terminal() => {
-                self.bytes(lro_core::neutralise(text).as_bytes())
+                self.bytes(lro_core::escape_invisible(text).as_bytes())
             }
             _ => self.bytes(bytes),
         }
@@ -180,12 +180,12 @@ impl Output {
                 _ => rest.len(),
             };
             let text = String::from_utf8_lossy(&rest[..end]);
-            self.bytes(lro_core::neutralise(&text).as_bytes())?;
+            self.bytes(lro_core::escape_invisible(&text).as_bytes())?;
             rest.drain(..end);
             Ok::<_, PayloadOutputError>(())
         })
         .map_err(|PayloadOutputError(error)| error)?;
-        self.bytes(lro_core::neutralise(&String::from_utf8_lossy(&rest)).as_bytes())
+        self.bytes(lro_core::escape_invisible(&String::from_utf8_lossy(&rest)).as_bytes())
     }
 
     /// A writer for data that is too large for memory.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use lro_core::records::{Detected, RecordLines};
 use lro_core::{
     DescriptorInput, DescriptorOptions, Detail, Extraction, Measure, NoTokenizer, O200k, Operation,
-    Policies, ResultId, Rules, Threshold, Tokenizer, Tokens, assess, lines,
+    Policies, ResultId, Rules, Threshold, Tokenizer, Tokens, assess, record_lines,
 };
 use serde_json::{Value, json};
 
@@ -253,7 +253,8 @@ fn descriptors() -> Vec<Value> {
         let records = testkit::corpus::lines(&memories, level);
         let payload = format!(r#"{{"memories":[{}]}}"#, records.join(","));
         let assessment = assess(payload.as_bytes(), "recall_memories", &rules, &O200k);
-        let (_, survey) = lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
+        let (_, survey) =
+            record_lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
         let stored = DescriptorInput {
             id,
             place: lro_core::Location::File(path),

@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 pub use self::key::{ConfigKey, ConfigValueKind, ProjectUse};
 pub use self::key_table::{KEYS, is_section, key, nearest, nearest_section};
 pub use self::values::{InvalidValue, InvalidValues};
-// Former names, until their users are renamed.
 use crate::threshold::Policies;
 
 /// The whole configuration. [`Default`] gives the defaults of [`KEYS`].

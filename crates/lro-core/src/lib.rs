@@ -45,7 +45,7 @@ pub use descriptor::{
     OffloadResponse, OffloadSummary,
 };
 pub use guidance::{Extraction, JqRecipe, OptionalFields, RECIPES, Recipe, RecipeInput, recipes};
-pub use lro_json::{NoText, Unescape};
+pub use lro_json::{LoneSurrogate, Unescape};
 pub use operation::{
     Detail, INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult, Operation,
     Slug,
@@ -62,9 +62,3 @@ pub use threshold::{
 #[cfg(feature = "tokenizer")]
 pub use tokens::O200k;
 pub use tokens::{Measure, NoTokenizer, Tokenizer, Tokens};
-
-// Former names, until their users are renamed.
-pub use decide::{
-    assess_payload as assess_arrived, payload_record_lines as lines_arrived, record_lines as lines,
-};
-pub use sanitize::{escape_invisible as neutralise, escape_invisible_json as escape_hidden};

@@ -7,9 +7,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-// The former name, until `preview::truncate` is renamed.
-pub(crate) use self::escape_invisible as neutralise;
-
 /// Whether `text` contains no invisible characters. Line breaks and tabs are allowed.
 pub fn is_visible(text: &str) -> bool {
     !text.char_indices().any(|(i, c)| is_invisible(c) && !is_line_break(text, i))

@@ -104,12 +104,6 @@ pub fn mismatch(name: &HeaderName) -> JsonRpcError {
     JsonRpcError::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
 }
 
-// Former names, until every crate uses the new ones.
-pub use self::{
-    check as agree, decode as decoded, encode as encoded, mirror as mirrored, mismatch as differs,
-    single as one,
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,8 +20,3 @@ pub use listen::{
 pub use origin_guard::Guard;
 pub use route::{Exposure, Problem, Route, method_not_allowed, path_not_found};
 pub use serve::{ServeLimits, StopHandle, StopSignal, serve, stop_channel};
-
-// Former names, until every crate uses the new ones.
-pub use listen::{UNIX_PREFIX as UNIX, check_socket_path as checked_socket};
-pub use route::{method_not_allowed as no_such_method, path_not_found as no_such_path};
-pub use serve::stop_channel as stop;

@@ -47,7 +47,6 @@ pub use unescape::{
 };
 
 // The names before the rename, until their users follow.
-pub use unescape::LoneSurrogate as NoText;
 
 /// The bytes are not JSON, or not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -21,7 +21,6 @@ use crate::relay::oversize::spill_line;
 use crate::relay::{Forward, Relay};
 pub use crate::stub_server::run_stub;
 // Former name, until every crate uses the new one.
-pub use crate::stub_server::run_stub as run_alone;
 use crate::upstream::http::{HttpSession, InboundMessage, Remote};
 use crate::upstream::process::{Process, exit_code};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use lro_core::{excerpt, neutralise};
+use lro_core::{escape_invisible, excerpt};
 use lro_spool::SpoolError;
 use serde::{Deserialize, Serialize};
 
@@ -253,7 +253,7 @@ pub(crate) fn similar_names<'n>(
     // The sort is stable: equally similar names keep their order.
     near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     near.dedup_by(|(_, a), (_, b)| a == b);
-    let label = |name: &String| neutralise(name).chars().take(MAX_LABEL_CHARS).collect();
+    let label = |name: &String| escape_invisible(name).chars().take(MAX_LABEL_CHARS).collect();
     near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| label(name)).collect()
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use lro_spool::{PositionedRead, SpoolError, StoredResult, records_begin};
+use lro_spool::{PositionedRead, SpoolError, StoredResult, records_offset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -93,7 +93,7 @@ impl<'a> Source<'a> {
     /// The records of a stored result, without its header.
     pub fn stored(result: &'a dyn StoredResult) -> Result<Self, SpoolError> {
         Ok(if result.listed().sidecar.content.has_records() {
-            Self::lines(result, records_begin(result)?)
+            Self::lines(result, records_offset(result)?)
         } else {
             Self::document(result)
         })

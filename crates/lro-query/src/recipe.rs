@@ -22,7 +22,6 @@ use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 pub use error::RecipeError;
-// Former names, for crates that still use them.
 use lro_core::{Detail, RECIPES};
 use lro_spool::PositionedRead;
 

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use excerpt::{Excerpt, LineEnd};
-// Former names, for crates that still use them.
 use lro_spool::{PositionedRead, SpoolError};
 
 use self::hits::{Hit, Hits, LongLine};

@@ -24,9 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use sandbox::landlock_available;
-// The former name, for crates that still use it.
-#[doc(hidden)]
-pub use sandbox::landlock_available as files_can_be_closed;
 
 #[cfg(feature = "jq")]
 pub(crate) use self::child::CountBudget;

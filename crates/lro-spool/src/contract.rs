@@ -15,7 +15,6 @@ use lro_core::records::Detected;
 use lro_core::{Detail, OffloadHeader, Operation, ResultId, Tokens};
 
 pub use self::faulty_os::{FaultDuration, FaultyOs, InjectedFault};
-// Former names, until their users are renamed.
 use crate::{
     Address, Extension, NewResult, PartNumber, PartRole, PositionedRead, Quota, Spool, SpoolError,
     SpoolLimit, StoreRequest, StoredForm, restore_payload, store,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
-use lro_core::neutralise;
+use lro_core::escape_invisible;
 
 use crate::address::FileName;
 
@@ -221,7 +221,7 @@ impl RemoteError {
     pub(crate) fn new(kind: RemoteKind, text: &str) -> Self {
         let short: String = text.chars().take(MAX_REMOTE_TEXT_CHARS).collect();
         // One line, because it follows a colon.
-        let text = neutralise(&short).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = escape_invisible(&short).split_whitespace().collect::<Vec<_>>().join(" ");
         Self { kind, text }
     }
 

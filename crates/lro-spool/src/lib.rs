@@ -72,9 +72,3 @@ pub use spool::{
     Draft, NewResult, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult,
     SweepReport,
 };
-// Former names, until their users are renamed.
-#[doc(hidden)]
-pub use encode::store_payload as store_arrived;
-pub use restore::records_offset as records_begin;
-pub use restore::restore_part as original_part;
-pub use restore::restore_payload as original;

@@ -32,11 +32,6 @@ pub use message::{
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Id, IdKey, JsonRpcError,
     METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Messages, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
-
 // Former names, until every crate uses the new ones.
-pub use line::MAX_IN_MEMORY_LINE_LEN as LINE_IN_MEMORY;
-pub use message::{
-    INTERNAL_ERROR as INTERNAL, INVALID_REQUEST as NO_REQUEST, PARSE_ERROR as NO_JSON,
-};
 pub use protocol as meta;
 pub use protocol as version;

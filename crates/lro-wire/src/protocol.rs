@@ -107,12 +107,6 @@ pub fn tool<'a>(message: &Message<'a>) -> Option<Cow<'a, str>> {
     message.params()?.text("name")
 }
 
-// Former names, until every crate uses the new ones.
-pub use self::SESSION_VERSIONS as LEGACY;
-pub use self::STATELESS_VERSIONS as MODERN;
-pub use self::is_supported as is_spoken;
-pub use self::negotiate as negotiated;
-
 #[doc(hidden)]
 #[expect(non_upper_case_globals, reason = "former names of the variants")]
 impl ProtocolGeneration {

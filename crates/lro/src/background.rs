@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::tokens::{Estimate, Method};
 use lro_core::{Reference, Tokenizer, tokens};
-use lro_spool::{PartNumber, PartRole, RestoreError, StoredResult, original, original_part};
+use lro_spool::{PartNumber, PartRole, RestoreError, StoredResult, restore_part, restore_payload};
 
 use super::event::{Event, EventKind, EventSink};
 use super::offloader::Offloader;
@@ -97,7 +97,7 @@ fn count(
         return Ok(None);
     }
     let mut payload = Vec::new();
-    original(&*stored, &mut payload)?;
+    restore_payload(&*stored, &mut payload)?;
     let Ok(payload) = String::from_utf8(payload) else { return Ok(None) };
     let mut all = tokens::count_all(&payload, tokenizer);
     if job.all_texts {
@@ -116,7 +116,7 @@ fn further_texts(stored: &dyn StoredResult) -> Result<Vec<String>, RestoreError>
     texts
         .map(|(_, number)| {
             let mut text = Vec::new();
-            original_part(stored, PartNumber(number), &mut text)?;
+            restore_part(stored, PartNumber(number), &mut text)?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         })
         .collect()

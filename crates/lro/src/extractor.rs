@@ -12,7 +12,7 @@ use lro_query::search::Search;
 use lro_query::{Cancel, Page, Rest, Total, read};
 #[cfg(any(feature = "jq", feature = "sql"))]
 use lro_query::{Limits, QueryParams, QueryRequest, Source, Window, worker::Workers};
-use lro_spool::{PartNumber, PartRole, PositionedRead, StoredResult, records_begin};
+use lro_spool::{PartNumber, PartRole, PositionedRead, StoredResult, records_offset};
 use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
@@ -175,7 +175,7 @@ impl Extractor {
             }
             QueryKind::Read { unit, start, end, part } => match *part {
                 0 => {
-                    let begin = if has_records(&*stored) { records_begin(&*stored)? } else { 0 };
+                    let begin = if has_records(&*stored) { records_offset(&*stored)? } else { 0 };
                     self.read(&*stored, begin, *unit, *start, *end)
                 }
                 // A further text has no header line.
@@ -255,7 +255,7 @@ impl Extractor {
             recipe = recipe.deadline(Instant::now() + limit);
         }
         let mut reply = self.reply_builder();
-        let outcome = recipe.run(stored, records_begin(stored)?, &mut |answer| {
+        let outcome = recipe.run(stored, records_offset(stored)?, &mut |answer| {
             if reply.add(answer) {
                 ControlFlow::Continue(())
             } else {
@@ -363,7 +363,7 @@ impl Extractor {
     }
 
     fn search(&self, stored: &dyn StoredResult, search: &Search) -> Result<Reply, ExtractError> {
-        let begin = if has_records(stored) { records_begin(stored)? } else { 0 };
+        let begin = if has_records(stored) { records_offset(stored)? } else { 0 };
         let outcome = search.run(stored, begin)?;
         let mut reply = self.reply_builder();
         for matched in &outcome.matches {

@@ -54,6 +54,3 @@ pub use offloader::Offloader;
 pub use query::{LinkProvider, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
 pub use streaming::{OffloadOutcome, ScannedPayload, SpillBuffer, StreamingOffload, WhiteSpace};
 pub use truncated::Truncated;
-
-// Former names, until their users are renamed.
-pub use delivery::ToolCall as Call;

@@ -16,6 +16,3 @@ pub use intercept::{
 pub use listing::{ListingOptions, RenamedTool, ToolsPage};
 pub use lookalike::{NoticeIn, mark_error_lookalike, mark_large_lookalike, mark_lookalike};
 pub use tools::{ToolOutput, Tools};
-
-// Former names, until their users are renamed.
-pub use lookalike::mark_large_lookalike as mark_long_lookalike;

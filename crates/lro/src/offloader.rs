@@ -16,7 +16,7 @@ use lro_core::{
 };
 use lro_spool::{
     EncodeError, ResultInfo, Spool, SpoolError, SpoolLimit, StoreRequest, SweepReport,
-    store_arrived,
+    store_payload,
 };
 
 use super::delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall, Warning};
@@ -291,7 +291,7 @@ impl Offloader {
             // The header contains the level and is written before the lines that show it.
             request.detail = detail(&payload_record_lines(payload, &assessment.found, 0)?.1);
         }
-        let (listed, stats) = store_arrived(&*self.spool, request, payload, further_texts, stats)?;
+        let (listed, stats) = store_payload(&*self.spool, request, payload, further_texts, stats)?;
         let detail = detail(&stats);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         // f06: the client may see the directory under another path.

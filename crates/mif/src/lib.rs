@@ -59,9 +59,6 @@ pub use classification::{MemoryType, Namespace, Status};
 pub use error::{MemoryFormat, MifError, TextPosition};
 pub use id::MemoryId;
 pub use markdown::{title_from, title_or_untitled, wiki_links_in};
-// The former name, until its users are renamed.
-#[doc(hidden)]
-pub use memory::DetailLevel as Detail;
 pub use memory::{DetailLevel, MAX_CONTENT_BYTES, MAX_SUMMARY_CHARS, Memory};
 pub use provenance::{Citation, EmbeddingInfo, Provenance, SourceType, TrustLevel, UnitInterval};
 pub use relationship::{Entity, EntityType, NodeReference, Relationship, RelationshipType};

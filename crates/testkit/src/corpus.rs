@@ -2,8 +2,8 @@
 
 use chrono::DateTime;
 use mif::{
-    Detail, Memory, MemoryId, MemoryType, Namespace, Provenance, SourceType, Status, Timestamp,
-    TrustLevel, UnitInterval,
+    DetailLevel, Memory, MemoryId, MemoryType, Namespace, Provenance, SourceType, Status,
+    Timestamp, TrustLevel, UnitInterval,
 };
 use serde_json::json;
 
@@ -58,7 +58,7 @@ pub fn sparse_memories(n: usize, seed: u64) -> Vec<Memory> {
 }
 
 /// Writes each memory at a level as one line of compact JSON, without line breaks.
-pub fn lines(memories: &[Memory], detail: Detail) -> Vec<String> {
+pub fn lines(memories: &[Memory], detail: DetailLevel) -> Vec<String> {
     memories.iter().map(|memory| memory.to_line(detail)).collect()
 }
 
@@ -343,16 +343,19 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_bytes() {
         assert_eq!(
-            lines(&memories(100, 42), Detail::Full),
-            lines(&memories(100, 42), Detail::Full)
+            lines(&memories(100, 42), DetailLevel::Full),
+            lines(&memories(100, 42), DetailLevel::Full)
         );
-        assert_ne!(lines(&memories(9, 42), Detail::Full), lines(&memories(9, 43), Detail::Full));
+        assert_ne!(
+            lines(&memories(9, 42), DetailLevel::Full),
+            lines(&memories(9, 43), DetailLevel::Full)
+        );
     }
 
     /// A change of the corpus changes every published measurement: it must be meant.
     #[test]
     fn the_benchmark_corpus_is_pinned() {
-        let text = lines(&memories(500, 42), Detail::Full).join("\n");
+        let text = lines(&memories(500, 42), DetailLevel::Full).join("\n");
         let fnv = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -372,7 +375,7 @@ mod tests {
             assert_eq!(Memory::from_json(&memory.to_json()).as_ref(), Ok(memory));
         }
         let characters: usize =
-            lines(&memories, Detail::Full).iter().map(|line| line.chars().count()).sum();
+            lines(&memories, DetailLevel::Full).iter().map(|line| line.chars().count()).sum();
         let mean = characters / memories.len();
         assert!((590..=650).contains(&mean), "{mean} characters of JSON on average");
     }

@@ -35,9 +35,7 @@ pub use tool::file_system;
 
 // Former paths, until every crate uses the new ones.
 /// Former path of [`tool::built_program`].
-pub mod built {
-    pub use crate::tool::built_program as program;
-}
+pub mod built {}
 /// Former path of [`http::TokenRelay`].
 pub mod relay {
     pub use crate::http::TokenRelay;

@@ -37,7 +37,6 @@ pub struct PostgresServer {
 }
 
 // Former name, until every crate uses the new one.
-pub use self::PostgresServer as Server;
 
 impl PostgresServer {
     /// The shared server of this process. It runs without fsync, because killing a process loses nothing that

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use mif::{Detail, Memory};
+use mif::{DetailLevel, Memory};
 use serde_json::{Value, json};
 
 /// The expected output of each recipe, computed from the record lines.
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// # Panics
 ///
 /// Panics if a line is not JSON.
-pub fn expected_outputs(lines: &[String], detail: Detail) -> Vec<Vec<Value>> {
+pub fn expected_outputs(lines: &[String], detail: DetailLevel) -> Vec<Vec<Value>> {
     let records: Vec<Value> =
         lines.iter().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect();
     let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
@@ -58,7 +58,7 @@ pub fn expected_outputs(lines: &[String], detail: Detail) -> Vec<Vec<Value>> {
     ];
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     match detail {
-        Detail::Light => {
+        DetailLevel::Light => {
             let mut names: Vec<String> =
                 records.iter().filter_map(|r| r["namespace"].as_str()).map(str::to_owned).collect();
             names.sort();
@@ -66,7 +66,7 @@ pub fn expected_outputs(lines: &[String], detail: Detail) -> Vec<Vec<Value>> {
             all.push(vec![json!(names)]);
             all.push(vec![count_by("memory_type")]);
         }
-        Detail::Medium => {
+        DetailLevel::Medium => {
             all.push(vec![sorted(&|r| number(&r["confidence"]))]);
             all.push(select(&|r| contains(text(r, "content"))));
         }
@@ -135,6 +135,3 @@ pub fn with_matches(mut memories: Vec<Memory>) -> Vec<Memory> {
     }
     memories
 }
-
-// Former names, until every crate uses the new ones.
-pub use self::{expected_outputs as answers, run_and_parse as ask};

@@ -66,7 +66,6 @@ impl Shell {
 }
 
 // Former name, until every crate uses the new one.
-pub use self::S3Server as Server;
 
 impl S3Server {
     /// The shared server of this process.

@@ -1,6 +1,6 @@
 //! Sample texts for measuring token estimates: at least 20 KB each, in several scripts and forms.
 
-use mif::{Detail, Value};
+use mif::{DetailLevel, Value};
 
 use super::corpus;
 use super::random::SplitMix64;
@@ -36,7 +36,7 @@ pub fn source_code() -> String {
 
 /// Returns memories as lines of compact JSON.
 pub fn json_lines() -> String {
-    let lines = corpus::lines(&corpus::memories(48, SEED), Detail::Full);
+    let lines = corpus::lines(&corpus::memories(48, SEED), DetailLevel::Full);
     lines.join("\n") + "\n"
 }
 
@@ -44,7 +44,7 @@ pub fn json_lines() -> String {
 pub fn json_pretty() -> String {
     let memories = corpus::memories(48, SEED);
     let records: Value =
-        memories.iter().map(|memory| Value::Object(memory.at(Detail::Full))).collect();
+        memories.iter().map(|memory| Value::Object(memory.at(DetailLevel::Full))).collect();
     format!("{records:#}\n")
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use atlatl_memory::{CaptureService, MemoryIdSeed, MemoryStore, OnConflict, SqliteStore};
-use mif::{Detail, Map, Memory};
+use mif::{DetailLevel, Map, Memory};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ fn batches(store: &dyn MemoryStore, bare: &mut Connection, supply: &mut Supply) 
 
 /// The fields that a client sends.
 fn fields(memory: &Memory) -> Map {
-    let mut fields = memory.at(Detail::Full);
+    let mut fields = memory.at(DetailLevel::Full);
     fields.shift_remove("id");
     fields.shift_remove("created");
     fields

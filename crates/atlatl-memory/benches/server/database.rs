@@ -2,7 +2,7 @@
 
 use atlatl_memory::{Postgres, PostgresOptions};
 use serde_json::{Map, Value};
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 /// The number of connections of either way.
 pub(crate) const CONNECTIONS: usize = 8;
@@ -19,14 +19,14 @@ const SETTINGS: [&str; 6] = [
 ];
 
 pub(crate) struct Database {
-    server: Server,
+    server: PostgresServer,
     name: String,
     pub(crate) postgres: Postgres,
 }
 
 impl Database {
     pub(crate) fn start() -> Self {
-        let server = Server::start(&SETTINGS);
+        let server = PostgresServer::start(&SETTINGS);
         let name = server.database_without_pgvector();
         Postgres::migrate(&options(&server, OWNER, &name)).expect("our schema");
         let postgres = Postgres::open(&options(&server, APP, &name)).expect("a store");
@@ -72,7 +72,7 @@ impl Database {
     }
 }
 
-fn options(server: &Server, role: &str, database: &str) -> PostgresOptions {
+fn options(server: &PostgresServer, role: &str, database: &str) -> PostgresOptions {
     let mut options = PostgresOptions::new(server.url(role, database));
     options.role = String::from(APP);
     options.connections = CONNECTIONS;

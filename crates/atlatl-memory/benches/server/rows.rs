@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use atlatl_memory::{Filter, MemoryIdSeed, MemoryStore, Order, PostgresStore};
-use mif::{Detail, Map, Memory};
+use mif::{DetailLevel, Map, Memory};
 use serde_json::{Value, json};
 use testkit::SplitMix64;
 
@@ -108,7 +108,7 @@ fn read(store: &PostgresStore, ask: Ask) -> Question {
 
 /// The fields that a client sends, and the seed that gives the memory its original id.
 fn capture(memory: &Memory) -> Ask {
-    let mut fields: Map = memory.at(Detail::Full);
+    let mut fields: Map = memory.at(DetailLevel::Full);
     fields.shift_remove("id");
     fields.shift_remove("created");
     let at = MemoryIdSeed { now: memory.created.instant().to_utc(), random: memory.id.as_u128() };

@@ -15,22 +15,22 @@ mod tenants;
 use std::cell::Cell;
 
 use atlatl_memory::{Postgres, PostgresOptions, PostgresStore, contract};
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
-fn options(server: &Server, role: &str, database: &str) -> PostgresOptions {
+fn options(server: &PostgresServer, role: &str, database: &str) -> PostgresOptions {
     let mut options = PostgresOptions::new(server.url(role, database));
     options.role = String::from(APP);
     options
 }
 
 /// A database with the schema.
-fn migrated(server: &Server) -> String {
+fn migrated(server: &PostgresServer) -> String {
     let database = server.database();
     Postgres::migrate(&options(server, OWNER, &database)).unwrap();
     database
 }
 
-fn opened(server: &Server) -> (Postgres, String) {
+fn opened(server: &PostgresServer) -> (Postgres, String) {
     let database = migrated(server);
     (Postgres::open(&options(server, APP, &database)).unwrap(), database)
 }
@@ -46,14 +46,14 @@ fn tenants(postgres: &Postgres) -> impl Fn() -> PostgresStore {
 
 #[test]
 fn postgres_keeps_the_contract() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let tenant = tenants(&postgres);
     contract::run(|| Box::new(tenant()));
 }
 
 #[test]
 fn without_pgvector_the_contract_is_kept_too() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = server.database_without_pgvector();
     Postgres::migrate(&options(server, OWNER, &database)).unwrap();
     let postgres = Postgres::open(&options(server, APP, &database)).unwrap();

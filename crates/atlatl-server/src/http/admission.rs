@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lro::Spools;
-use lro_http::header::one;
+use lro_http::header::single;
 use lro_http::{BearerTokens, Problem, user_id};
 use tokio::sync::Semaphore;
 
@@ -265,7 +265,7 @@ impl Authentication {
                 authenticator.admit(&request.headers, request.uri.query()).await
             }
             Self::Tokens(tokens, tenant) => {
-                let authorization = one(&request.headers, &header::AUTHORIZATION);
+                let authorization = single(&request.headers, &header::AUTHORIZATION);
                 let Some(line) = tokens.verify(authorization) else {
                     let sent = request.headers.contains_key(header::AUTHORIZATION);
                     return Err(if sent { AuthError::Invalid } else { AuthError::Missing });

@@ -12,7 +12,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
-use mif::{Detail, Map, MemoryId, Value};
+use mif::{DetailLevel, Map, MemoryId, Value};
 
 use super::App;
 use super::admission::HttpState;
@@ -74,7 +74,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let arguments = parse_query(query.as_deref().unwrap_or_default())?;
     let (filter, order) = (arguments.filter()?, arguments.order()?);
-    let detail = arguments.detail(Detail::Full)?;
+    let detail = arguments.detail(DetailLevel::Full)?;
     let (limit, offset) = page(&arguments)?;
     super::blocking(move || {
         let inner = &app.server.0;
@@ -94,7 +94,7 @@ pub(super) async fn search(
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let arguments = Arguments::read(text(&body)?, SEARCH_PARAMETERS)?;
-    let detail = arguments.detail(Detail::Full)?;
+    let detail = arguments.detail(DetailLevel::Full)?;
     let (limit, offset) = page(&arguments)?;
     let now = app.server.0.now();
     let mut request = SearchRequest::new(arguments.query()?, now);
@@ -161,7 +161,7 @@ pub(super) async fn replace(
         let inner = &app.server.0;
         let stored = inner.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
         // Fields that the body does not have are removed.
-        let stored = stored.at(Detail::Full);
+        let stored = stored.at(DetailLevel::Full);
         let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
         fields.extend(message);
         let memory = inner.capture.update(&id, &fields, inner.now()).map_err(store_problem)?;

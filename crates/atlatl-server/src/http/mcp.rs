@@ -7,13 +7,13 @@ use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
-use lro_http::header::{SESSION, VERSION, agree, differs, text};
+use lro_http::header::{SESSION, VERSION, check, mismatch, text};
 use lro_query::Cancel;
 use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
-use lro_wire::version::{LEGACY, MODERN, unsupported};
+use lro_wire::version::{SESSION_VERSIONS, STATELESS_VERSIONS, unsupported};
 use lro_wire::{
-    JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, NO_JSON, NO_REQUEST, Object,
-    UNSUPPORTED_VERSION,
+    INVALID_REQUEST, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
+    PARSE_ERROR, UNSUPPORTED_VERSION,
 };
 
 use super::extract::{LimitedBody, store_problem};
@@ -53,28 +53,28 @@ pub(super) async fn message(
         Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, reason).without_id()))
     };
     let Ok(text) = String::from_utf8(body.into()) else {
-        return bad(NO_JSON, "the body is no UTF-8");
+        return bad(PARSE_ERROR, "the body is no UTF-8");
     };
     let Some(message) = Message::read(&text) else {
         if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
-            return bad(NO_JSON, "the body is no JSON");
+            return bad(PARSE_ERROR, "the body is no JSON");
         }
-        return bad(NO_REQUEST, "the body is no single JSON-RPC message");
+        return bad(INVALID_REQUEST, "the body is no single JSON-RPC message");
     };
     let Some(id) = message.id().filter(|_| message.method.is_some()) else {
         if message.method.is_none() && message.id.is_none() {
-            return bad(NO_REQUEST, "the body is no single JSON-RPC message");
+            return bad(INVALID_REQUEST, "the body is no single JSON-RPC message");
         }
         // A request with a null id could not be matched with its response.
         let null = || Object::read(&text).is_some_and(|object| object.get("id").is_some());
         if message.method.is_some() && null() {
-            return bad(NO_REQUEST, "the id is neither text nor a number");
+            return bad(INVALID_REQUEST, "the id is neither text nor a number");
         }
         // Notifications and responses get no answer.
         return Ok(StatusCode::ACCEPTED.into_response());
     };
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-        return bad(NO_REQUEST, "the id is neither text nor a number");
+        return bad(INVALID_REQUEST, "the id is neither text nor a number");
     }
     if let Some((scope, action)) = required_scope(&message)
         && let Err(denied) = app.state.check(&app.principal, scope, || action.to_owned())
@@ -97,10 +97,10 @@ pub(super) async fn message(
     };
     span.say(
         "atlatl.era",
-        if client.era == ProtocolGeneration::Legacy { "legacy" } else { "modern" },
+        if client.era == ProtocolGeneration::Sessions { "legacy" } else { "modern" },
     );
-    let is_initialize =
-        message.method.as_deref() == Some("initialize") && client.era == ProtocolGeneration::Legacy;
+    let is_initialize = message.method.as_deref() == Some("initialize")
+        && client.era == ProtocolGeneration::Sessions;
     let proxy = is_initialize && meta::is_proxy(&message);
     let cancel = Cancel::default();
     let cancel_guard = CancelOnDrop(cancel.clone());
@@ -183,20 +183,20 @@ fn client(
     let version = text(headers, &VERSION);
     // The header occurs twice or is not text: an intermediary may have read another value.
     if version.is_none() && headers.contains_key(&VERSION) {
-        return Err(differs(&VERSION).into());
+        return Err(mismatch(&VERSION).into());
     }
     let in_body = meta::meta(message).and_then(|meta| meta.text(PROTOCOL_VERSION));
     let modern = in_body.is_some()
-        || version.is_some_and(|version| MODERN.contains(&version))
+        || version.is_some_and(|version| STATELESS_VERSIONS.contains(&version))
         || message.method.as_deref() == Some("server/discover");
     if modern {
         modern_headers(message, headers, version, in_body.as_deref())?;
         return Ok(ClientInfo::from_request(message, Transport::Http));
     }
-    if let Some(version) = version.filter(|version| !LEGACY.contains(version)) {
-        return Err(unsupported(&LEGACY, version).into());
+    if let Some(version) = version.filter(|version| !SESSION_VERSIONS.contains(version)) {
+        return Err(unsupported(&SESSION_VERSIONS, version).into());
     }
-    let client = ClientInfo::new(ProtocolGeneration::Legacy, Transport::Http);
+    let client = ClientInfo::new(ProtocolGeneration::Sessions, Transport::Http);
     let Some(signer) = signer else {
         return Ok(client.as_proxy(meta::is_proxy(message)));
     };
@@ -221,17 +221,17 @@ fn modern_headers(
         _ => {}
     }
     if version != in_body {
-        return Err(differs(&VERSION));
+        return Err(mismatch(&VERSION));
     }
     check_version(in_body.unwrap_or_default())?;
-    agree(message, headers)
+    check(message, headers)
 }
 
 /// Returns the HTTP status of an error. Older clients treat anything but 200 as a broken transport.
 fn status(failure: &JsonRpcError, era: ProtocolGeneration) -> StatusCode {
     match (era, failure.code) {
-        (ProtocolGeneration::Modern, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-        (ProtocolGeneration::Modern, MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,
+        (ProtocolGeneration::Stateless, METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        (ProtocolGeneration::Stateless, MISSING_CAPABILITY) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
 }

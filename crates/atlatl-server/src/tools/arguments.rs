@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use atlatl_memory::{Filter, Mode, Order};
 use chrono::{DateTime, Utc};
-use mif::{Detail, Map, MemoryId, Timestamp, Value};
+use mif::{DetailLevel, Map, MemoryId, Timestamp, Value};
 
 /// The maximum length of a query.
 const MAX_QUERY_LEN: usize = 8192;
@@ -188,7 +188,7 @@ impl Arguments {
         })
     }
 
-    pub(crate) fn detail(&self, default: Detail) -> Result<Detail> {
+    pub(crate) fn detail(&self, default: DetailLevel) -> Result<DetailLevel> {
         Ok(self.parse_text("detail", "light, medium or full")?.unwrap_or(default))
     }
 

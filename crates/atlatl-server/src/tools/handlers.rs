@@ -4,10 +4,10 @@ use atlatl_memory::{
     Filter, MAX_HITS, RankPosition, RecallRequest, SearchRequest, SearchResults, StoreError,
 };
 use chrono::{DateTime, Utc};
-use lro::Call;
+use lro::ToolCall;
 use lro::mcp::Disposition;
 use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
-use mif::{Detail, Memory, MemoryId, Status};
+use mif::{DetailLevel, Memory, MemoryId, Status};
 
 use super::response::ToolError;
 use crate::cursor::{self, CursorPosition};
@@ -30,7 +30,7 @@ const SHORTENED_NOTE: &str = "stored whole; get_memory returns the fields left o
 struct CallInfo {
     tool: Tool,
     query: Option<String>,
-    detail: Detail,
+    detail: DetailLevel,
     /// The arguments that a cursor is bound to.
     cursor_scope: String,
     page: PageKind,
@@ -81,10 +81,10 @@ impl ServerInner {
     ) -> Result<(ToolResponse, CallInfo), ToolError> {
         let arguments = Arguments::read(json, tool.arguments())?;
         let detail = match tool {
-            Tool::Get => arguments.detail(Detail::Full)?,
-            Tool::Inject => arguments.detail(Detail::Medium)?,
-            Tool::List | Tool::Recall | Tool::Search => arguments.detail(Detail::Light)?,
-            _ => Detail::Full,
+            Tool::Get => arguments.detail(DetailLevel::Full)?,
+            Tool::Inject => arguments.detail(DetailLevel::Medium)?,
+            Tool::List | Tool::Recall | Tool::Search => arguments.detail(DetailLevel::Light)?,
+            _ => DetailLevel::Full,
         };
         let cursor = arguments.text("cursor").ok().flatten();
         let info = CallInfo {
@@ -128,10 +128,10 @@ impl ServerInner {
         span: &RequestSpan,
     ) -> String {
         let delivery = self.delivery(client);
-        let call = Call {
+        let call = ToolCall {
             query: info.query.as_deref(),
             detail: Some(detail_level(info.detail)),
-            ..Call::new(tool.name())
+            ..ToolCall::new(tool.name())
         };
         let intercepted = |result: &str| {
             let interceptor =
@@ -237,7 +237,7 @@ impl ServerInner {
         }
         let tool = info.tool.name();
         let lines = memories.map(|memory| memory.to_line(info.detail));
-        interceptor.offloader(tool).inline_prefix(Call::new(tool), lines).max(1).min(all)
+        interceptor.offloader(tool).inline_prefix(ToolCall::new(tool), lines).max(1).min(all)
     }
 
     fn place(
@@ -351,7 +351,7 @@ impl ServerInner {
         Ok(self.write_response("captured", &memory))
     }
 
-    fn get(&self, arguments: &Arguments, detail: Detail) -> Result<ToolResponse, ToolError> {
+    fn get(&self, arguments: &Arguments, detail: DetailLevel) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
         let memory = self.memory(&id)?.ok_or(ToolError::NotFound(id))?;
         let (id, status) = (&memory.id, status(&memory));
@@ -379,13 +379,13 @@ impl ServerInner {
             0 => DEFAULT_OFFLOAD_THRESHOLD_TOKENS as u64,
             tokens => u64::from(tokens),
         };
-        let full = format!(r#"{head},"memory":{}}}"#, memory.to_line(Detail::Full));
+        let full = format!(r#"{head},"memory":{}}}"#, memory.to_line(DetailLevel::Full));
         if (self.estimate)(&full) <= threshold {
             return ToolResponse::WriteResult(full);
         }
         let light = format!(
             r#"{head},"detail":"light","note":"{SHORTENED_NOTE}","memory":{}}}"#,
-            memory.to_line(Detail::Light)
+            memory.to_line(DetailLevel::Light)
         );
         if (self.estimate)(&light) <= threshold {
             return ToolResponse::WriteResult(light);
@@ -421,7 +421,7 @@ impl ServerInner {
 }
 
 /// Builds the response of a search at `now`, with the position of the next page.
-fn search_response(found: &SearchResults, detail: Detail, now: DateTime<Utc>) -> ToolResponse {
+fn search_response(found: &SearchResults, detail: DetailLevel, now: DateTime<Utc>) -> ToolResponse {
     let mut set = MemorySet::from_results(found, detail);
     set.next = found.hits.last().filter(|_| found.more).map(|last| {
         let position = RankPosition { score: last.score, id: last.memory.id.clone() };
@@ -435,10 +435,10 @@ fn status(memory: &Memory) -> Status {
     memory.status.unwrap_or(Status::Active)
 }
 
-fn detail_level(detail: Detail) -> lro_core::Detail {
+fn detail_level(detail: DetailLevel) -> lro_core::Detail {
     match detail {
-        Detail::Light => lro_core::Detail::Light,
-        Detail::Medium => lro_core::Detail::Medium,
+        DetailLevel::Light => lro_core::Detail::Light,
+        DetailLevel::Medium => lro_core::Detail::Medium,
         _ => lro_core::Detail::Full,
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use atlatl_memory::{RankedBy, SearchHit, SearchResults, StoreError};
 use lro::mcp::ToolOutput;
-use mif::{Detail, Memory, MemoryId};
+use mif::{DetailLevel, Memory, MemoryId};
 use serde_json::Value;
 
 use super::arguments::ArgumentError;
@@ -27,7 +27,7 @@ pub(crate) enum ToolResponse {
 #[derive(Debug)]
 pub(crate) struct MemorySet {
     pub(crate) total_matches: u64,
-    pub(crate) detail: Detail,
+    pub(crate) detail: DetailLevel,
     pub(crate) lines: Vec<String>,
     /// Empty if there was no query.
     pub(crate) scores: Vec<f64>,
@@ -39,7 +39,11 @@ pub(crate) struct MemorySet {
 
 impl MemorySet {
     /// Creates a set from a listing.
-    pub(crate) fn from_listing(memories: &[Memory], total_matches: u64, detail: Detail) -> Self {
+    pub(crate) fn from_listing(
+        memories: &[Memory],
+        total_matches: u64,
+        detail: DetailLevel,
+    ) -> Self {
         Self {
             total_matches,
             detail,
@@ -52,7 +56,7 @@ impl MemorySet {
     }
 
     /// Creates a set from search results.
-    pub(crate) fn from_results(results: &SearchResults, detail: Detail) -> Self {
+    pub(crate) fn from_results(results: &SearchResults, detail: DetailLevel) -> Self {
         let line = |hit: &SearchHit| hit.memory.to_line(detail);
         let ranked = results.ranked_by != RankedBy::Time;
         let scores = || results.hits.iter().map(|hit| hit.score).collect();

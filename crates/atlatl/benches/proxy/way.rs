@@ -1,9 +1,8 @@
 //! Ways: how a client may reach the server, and where that takes place.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use crate::bare_relay;
 use crate::chain::Chain;
@@ -51,7 +50,7 @@ impl Ways {
         for name in ["work", "tmp", "home"] {
             fs::create_dir(directory.join(name)).expect("a directory");
         }
-        let server = testkit::built::program("fixture-server", "testkit");
+        let server = testkit::tool::built_program("fixture-server", "testkit");
         let server = server.to_str().expect("a path that is text").to_owned();
         let cache = env::var_os("ATLATL_CACHE").map(PathBuf::from).unwrap_or_default();
         Self { server: [server, "--list".to_owned()], directory: directory.to_owned(), cache }

@@ -156,7 +156,7 @@ fn main() {
     let none = Home::new(directory.path().join("none"), 0);
     let many = Home::new(directory.path().join("many"), STORED);
     let command = row("`atlatl offload`", || none.offload(), || many.offload());
-    let server = testkit::built::program("fixture-server", "testkit");
+    let server = testkit::tool::built_program("fixture-server", "testkit");
     let (mut with_none, mut with_many) =
         (Proxy::start(&none, &server), Proxy::start(&many, &server));
     let proxy =

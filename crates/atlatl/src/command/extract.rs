@@ -15,7 +15,7 @@ use lro_query::{Cancel, Page, QueryError, read, search};
 use lro_spool::{Address, Spool};
 use serde_json::value::RawValue;
 
-use super::results::typed_address;
+use super::results::parse_address;
 use crate::error::{Error, Status};
 use crate::ledger_sink::LedgerSink;
 use crate::output::{Output, OutputFormat, Spinner};
@@ -221,7 +221,7 @@ impl Args {
     }
 
     fn query(&self) -> Result<Query, Error> {
-        let address = typed_address(&self.reference)?;
+        let address = parse_address(&self.reference)?;
         let page = Page { offset: self.offset.unwrap_or(0), limit: self.limit.unwrap_or(u64::MAX) };
         Ok(Query { address, wanted: self.query_kind()?, page })
     }
@@ -268,7 +268,7 @@ impl Args {
             .iter()
             .map(|with| {
                 let (alias, reference) = split_assignment("--with", with)?;
-                Ok((alias.to_owned(), typed_address(reference)?))
+                Ok((alias.to_owned(), parse_address(reference)?))
             })
             .collect()
     }

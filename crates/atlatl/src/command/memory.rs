@@ -87,7 +87,7 @@ pub(crate) fn run(
 
 /// Runs `atlatl memory repair`: rebuilds missing index entries and removes orphaned ones.
 fn repair(settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let repaired = memory_config::expected(settings)?.repair()?;
+    let repaired = memory_config::open_required(settings)?.repair()?;
     let (missing, orphaned) = (repaired.missing, repaired.orphaned);
     match output.mode() {
         Mode::Json => output.json(&json!({"missing": missing, "orphaned": orphaned}))?,

@@ -13,7 +13,7 @@ use std::{io, thread};
 
 use lro::IdSeed;
 use lro_core::config::{ProxyTools, References};
-use lro_http::{Guard, stop};
+use lro_http::{Guard, stop_channel};
 use lro_proxy::downstream::http::{self, Upstream};
 use lro_proxy::session::EndReason;
 use lro_proxy::upstream::http::Remote;
@@ -235,7 +235,7 @@ fn listen(
             }))
         }
     };
-    let (stop, stopped) = stop();
+    let (stop, stopped) = stop_channel();
     thread::spawn(move || {
         if end_receiver.recv().is_ok() {
             stop.now();

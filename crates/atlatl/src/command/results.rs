@@ -76,9 +76,6 @@ pub(super) fn parse_address(text: &str) -> Result<Address, Error> {
         .map_err(|error| Error::usage(format!("{text}: {error}")).with_hint("atlatl results list"))
 }
 
-/// The former name of [`parse_address`].
-pub(super) use self::parse_address as typed_address;
-
 /// Runs a subcommand.
 pub(crate) fn run(
     command: &Command,

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
 
 /// Serves the memories of one tenant.
 fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<Status, Error> {
-    let store = memory_config::served(settings)?;
+    let store = memory_config::open_for_server(settings)?;
     let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let mut events = EventBus::new(IdSeed::of_system)
@@ -98,7 +98,7 @@ fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<St
     let mut server_config = server_config(settings, store, events);
     server_config.embedder = memory_config::embedder(settings)?;
     server_config.backfill =
-        server_config.embedder.as_ref().and_then(|one| memory_config::backfill(one, 1));
+        server_config.embedder.as_ref().and_then(|one| memory_config::start_backfill(one, 1));
     add_offloading(&mut server_config, settings, &offload);
     server_config.links = links.is_some();
     server_config.cleanup = links.is_some().then(|| OffloadStack::interval(settings));
@@ -238,7 +238,7 @@ fn serve_until_signal(
 
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
-    let (stop, stopped) = http::stop();
+    let (stop, stopped) = http::stop_channel();
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             stop.now();

@@ -1,15 +1,14 @@
 //! `atlatl tools`: the extraction tools as a separate MCP server.
 
-use std::{io, sync::Arc};
+use std::io;
+use std::sync::Arc;
 
 use lro::IdSeed;
 use lro_proxy::{Relay, StubServer, session};
 
-use crate::{
-    command::proxy::OffloadStack,
-    error::{Error, Status},
-    settings::{Settings, Sources},
-};
+use crate::command::proxy::OffloadStack;
+use crate::error::{Error, Status};
+use crate::settings::{Settings, Sources};
 
 /// Arguments of `atlatl tools`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +33,6 @@ pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
                        reference (lro:…) instead of being returned."
             .to_owned(),
     };
-    session::run_alone(&Arc::new(relay), &greeting, (io::stdin(), io::stdout()));
+    session::run_stub(&Arc::new(relay), &greeting, (io::stdin(), io::stdout()));
     Ok(Status::Success)
 }

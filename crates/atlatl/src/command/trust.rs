@@ -3,17 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use lro::IdSeed;
-use lro_core::neutralise;
+use lro_core::escape_invisible;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    error::{Error, Status},
-    output::{Mode, Output, Table, pluralize},
-    settings::{
-        PROJECT_FILE, ProjectError, ProjectFile, SettingEntry, Sources, TrustRecord, TrustStore,
-        canonical_path, key_list,
-    },
+use crate::error::{Error, Status};
+use crate::output::{Mode, Output, Table, pluralize};
+use crate::settings::{
+    PROJECT_FILE, ProjectError, ProjectFile, SettingEntry, Sources, TrustRecord, TrustStore,
+    canonical_path, key_list,
 };
 
 /// Examples for the long help.
@@ -129,7 +127,7 @@ fn table(entries: &[SettingEntry]) -> Table {
     let mut table = Table::new(["NEEDS TRUST", "VALUE", "ORIGIN"]);
     for entry in entries {
         // Not redacted: the user has to review the value, which comes from the project.
-        let value = neutralise(&entry.value.to_string()).into_owned();
+        let value = escape_invisible(&entry.value.to_string()).into_owned();
         table.row([entry.full_name(), value, entry.origin.to_string()]);
     }
     table

@@ -158,7 +158,7 @@ pub(crate) fn distance(time: DateTime<Utc>, now: DateTime<Utc>) -> String {
 /// Escapes control and bidirectional characters, so that `text` cannot control the terminal or reorder
 /// what it shows. Keys, values and paths come from files that another user may have written.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let escaped = lro_core::neutralise(text);
+    let escaped = lro_core::escape_invisible(text);
     if escaped.contains(['\n', '\t']) {
         return Cow::Owned(escaped.replace('\n', "\\n").replace('\t', "\\t"));
     }

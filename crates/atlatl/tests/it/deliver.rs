@@ -1,10 +1,11 @@
 //! `atlatl offload`: the stored result, and the descriptor that is printed instead of it.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use mif::DetailLevel;
 use serde_json::{Value, json};
-use testkit::recipes::{answers, ask, with_matches};
+use testkit::recipes::{expected_outputs, run_and_parse, with_matches};
 
 use crate::program::{Program, Run};
 
@@ -113,12 +114,12 @@ fn r7_every_recipe_of_a_real_descriptor_answers_right() {
             let lines = testkit::corpus::lines(&corpus, detail);
             let (_, descriptor) = offloaded(&program, &[], recalled(&lines).as_bytes());
             let recipes = descriptor["jq_recipes"].as_array().unwrap();
-            let expected = answers(&lines, detail);
+            let expected = expected_outputs(&lines, detail);
             assert_eq!((recipes.len(), expected.len()), (10, 10));
             for (i, (recipe, expected)) in recipes.iter().zip(&expected).enumerate() {
                 let command = recipe["command"].as_str().unwrap();
                 for shell in ["bash", "dash"] {
-                    let answer = ask(shell, command, Path::new("/"), i + 1);
+                    let answer = run_and_parse(shell, command, Path::new("/"), i + 1);
                     assert!(answer == *expected, "{} at {level} in {shell}: {command}", i + 1);
                     assert!(!answer.is_empty(), "a recipe that matches nothing shows nothing");
                 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 use crate::program::Program;
 
@@ -204,7 +204,7 @@ fn g30_sqlite_every_memory_has_its_vector_after_an_outage_of_the_endpoint() {
 
 #[test]
 fn g30_postgres_every_memory_has_its_vector_after_an_outage_of_the_endpoint() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = server.database();
     let program = Program::new().variable("ATLATL_MEMORY__STORE", &server.url(APP, &database));
     let run = program.run(&["db", "migrate", "--as", &server.url(OWNER, &database)]);

@@ -25,7 +25,7 @@ pub(crate) struct Proxied {
 
 /// The server for faults.
 pub(crate) fn fixture_server() -> String {
-    testkit::built::program("fixture-server", "testkit").to_str().unwrap().to_owned()
+    testkit::tool::built_program("fixture-server", "testkit").to_str().unwrap().to_owned()
 }
 
 /// A server of the cache that `.ci/npm` fills.

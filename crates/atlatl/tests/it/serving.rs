@@ -7,14 +7,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, Mutex};
 use std::thread;
 
-use mif::{Detail, Memory, Status};
+use mif::{DetailLevel, Memory, Status};
 use testkit::corpus;
 
 use crate::program::Program;
 
 /// A program whose store has these memories.
 pub(crate) fn remembering(memories: &[Memory]) -> Program {
-    let lines = corpus::lines(memories, Detail::Full).join("\n");
+    let lines = corpus::lines(memories, DetailLevel::Full).join("\n");
     let program = Program::new().file("work/memories.jsonl", lines);
     let run = program.run(&["memory", "import", "memories.jsonl"]);
     assert_eq!((run.status, &run.json()["stored"]), (0, &memories.len().into()), "{run}");

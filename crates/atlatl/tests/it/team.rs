@@ -16,14 +16,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 use testkit::s3;
 
 use crate::program::Program;
 use crate::serving::{Serving, authorization, harbours};
 
 /// A program whose memories are in a database that has our schema.
-fn team(server: &Server) -> Program {
+fn team(server: &PostgresServer) -> Program {
     let (program, database) = stranger(server);
     let owner = server.url(OWNER, &database);
     let run = program.run(&["db", "migrate", "--as", &owner]);
@@ -32,7 +32,7 @@ fn team(server: &Server) -> Program {
 }
 
 /// The same before it was migrated, with the name of the database.
-fn stranger(server: &Server) -> (Program, String) {
+fn stranger(server: &PostgresServer) -> (Program, String) {
     let database = server.database();
     (using(&server.url(APP, &database)), database)
 }

@@ -353,7 +353,7 @@ impl CompactLines {
 #[cfg(test)]
 mod tests {
     use super::super::{Content, Detected, Detector, PayloadChanged, RecordLines};
-    use crate::{RecordStats, lines};
+    use crate::{RecordStats, record_lines};
 
     fn detect(payload: &str, chunk: usize) -> (Detected, Option<super::FirstPassStats>) {
         let mut detector = Detector::surveying();
@@ -392,7 +392,7 @@ mod tests {
             (format!("[{}]", join(",").replace(":[", ": [")), false),
         ] {
             let (expected, survey) =
-                lines(payload.as_bytes(), &Detected::detect(payload.as_bytes()), usize::MAX)
+                record_lines(payload.as_bytes(), &Detected::detect(payload.as_bytes()), usize::MAX)
                     .unwrap();
             for chunk in [1, 7, 1000, usize::MAX] {
                 let ours = written(&payload, chunk).unwrap();

@@ -4,7 +4,7 @@ use lro_core::records::Detected;
 use lro_core::{
     CompactDescriptor, DescriptorInput, DescriptorOptions, Detail, Extraction, FullDescriptor,
     NoTokenizer, Operation, Policies, RecordStats, ResultId, Rules, Threshold, Tokens, assess,
-    lines,
+    record_lines,
 };
 use serde_json::Value;
 
@@ -47,7 +47,8 @@ impl Offloaded {
         let policies = Policies::default();
         let rules = Rules { enabled: true, threshold: Threshold::Above(1600), policies: &policies };
         let assessment = assess(payload.as_bytes(), tool, &rules, &NoTokenizer);
-        let (text, survey) = lines(payload.as_bytes(), &assessment.found, usize::MAX).unwrap();
+        let (text, survey) =
+            record_lines(payload.as_bytes(), &assessment.found, usize::MAX).unwrap();
         Self {
             lines: text.lines().map(str::to_owned).collect(),
             survey,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lro_core::{Detail, Extraction, RECIPES};
-use testkit::recipes::{answers, ask, run, with_matches};
+use testkit::recipes::{expected_outputs, run, run_and_parse, with_matches};
 
 use crate::memories::{DETAILS, Offloaded, level};
 
@@ -12,13 +12,13 @@ fn check(memories: &[mif::Memory], detail: Detail, directory: &Path, shells: &[&
     let path = directory.join("atlatl-recall-01KA35ZK000J6HB7H9NF6YV4D3.jsonl");
     std::fs::write(&path, offloaded.file(detail)).unwrap();
     let descriptor = offloaded.full(path.to_str().unwrap(), detail, Extraction::Shell, 0);
-    let expected = answers(&offloaded.lines, level(detail));
+    let expected = expected_outputs(&offloaded.lines, level(detail));
     assert_eq!(descriptor.response.jq_recipes.len(), RECIPES);
     for (i, (recipe, expected)) in descriptor.response.jq_recipes.iter().zip(&expected).enumerate()
     {
         for shell in shells {
             assert!(
-                ask(shell, &recipe.command, directory, i + 1) == *expected,
+                run_and_parse(shell, &recipe.command, directory, i + 1) == *expected,
                 "recipe {} at {detail} in {shell}: {}",
                 i + 1,
                 recipe.command

@@ -1,6 +1,6 @@
 //! Detection of the format of a payload.
 
-use lro_core::lines;
+use lro_core::record_lines;
 use lro_core::records::{
     Content, Delimiter, Detected, Detector, Envelope, PayloadChanged, RecordForm,
 };
@@ -9,9 +9,9 @@ fn content(payload: &str) -> Content {
     Detected::detect(payload.as_bytes()).content
 }
 
-fn record_lines(payload: &str) -> Vec<String> {
+fn lines_of(payload: &str) -> Vec<String> {
     let found = Detected::detect(payload.as_bytes());
-    let (lines, _) = lines(payload.as_bytes(), &found, usize::MAX).unwrap();
+    let (lines, _) = record_lines(payload.as_bytes(), &found, usize::MAX).unwrap();
     lines.lines().map(str::to_owned).collect()
 }
 
@@ -33,10 +33,7 @@ fn the_record_array_is_found_wherever_members_lead() {
         assert_eq!((found, records.count), (path.iter().map(|s| (*s).to_owned()).collect(), count));
         let inside =
             &payload[usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap()];
-        assert_eq!(
-            inside.matches(',').count(),
-            record_lines(payload).join(",").matches(',').count()
-        );
+        assert_eq!(inside.matches(',').count(), lines_of(payload).join(",").matches(',').count());
     }
 }
 
@@ -60,7 +57,7 @@ fn a_document_without_a_dominant_array_stays_one() {
 #[test]
 fn lines_of_json_are_records() {
     let payload = "{\"a\":1}\n{\"a\":2}\r\n\n[3]\n";
-    assert_eq!(record_lines(payload), [r#"{"a":1}"#, r#"{"a":2}"#, "[3]"]);
+    assert_eq!(lines_of(payload), [r#"{"a":1}"#, r#"{"a":2}"#, "[3]"]);
 }
 
 #[test]
@@ -68,7 +65,7 @@ fn tables_are_records_with_typed_columns() {
     let csv =
         "id,name,score\n1,\"Ann, \"\"A\"\"\",0.50\n2,Bob,\n3,\"two\nlines\",123456789012345\n";
     assert_eq!(
-        record_lines(csv),
+        lines_of(csv),
         [
             r#"{"id":1,"name":"Ann, \"A\"","score":0.50}"#,
             r#"{"id":2,"name":"Bob","score":null}"#,
@@ -76,17 +73,17 @@ fn tables_are_records_with_typed_columns() {
         ]
     );
     // U+FF29 begins with the first byte of a byte order mark.
-    assert_eq!(record_lines("\u{ff29}d,n\n1,a\n2,b\n").len(), 2);
+    assert_eq!(lines_of("\u{ff29}d,n\n1,a\n2,b\n").len(), 2);
     let tsv = "\u{feff}code\tname\r\n007\tx, y\r\n008\tz\r\n";
     let Content::Records(records) = content(tsv) else { panic!() };
     let RecordForm::Table { delimiter, columns, .. } = &records.form else { panic!() };
     assert_eq!((*delimiter, records.count), (Delimiter::Tab, 2));
     let ids = "id,n\n1234567890123456,1\n2,2\n";
     // Sixteen digits are an identifier, which would be rounded as a double.
-    assert_eq!(record_lines(ids)[0], r#"{"id":"1234567890123456","n":1}"#);
+    assert_eq!(lines_of(ids)[0], r#"{"id":"1234567890123456","n":1}"#);
     // 007 is not a JSON number: the column keeps its zeros.
     assert!(!columns[0].numeric);
-    assert_eq!(record_lines(tsv)[0], r#"{"code":"007","name":"x, y"}"#);
+    assert_eq!(lines_of(tsv)[0], r#"{"code":"007","name":"x, y"}"#);
 }
 
 #[test]
@@ -153,7 +150,7 @@ fn a_payload_that_changed_is_noticed() {
         ("a,b\n1,2\n3,4\n", "a,b\n1,2\nx,y\n"),
     ] {
         let found = Detected::detect(first.as_bytes());
-        let outcome = lines(second.as_bytes(), &found, usize::MAX);
+        let outcome = record_lines(second.as_bytes(), &found, usize::MAX);
         assert_eq!(outcome.err(), Some(PayloadChanged), "{first:?} {second:?}");
         let records = found.records().unwrap();
         assert_eq!(Envelope::parse(second.as_bytes(), records).map(|envelope| envelope.json), None);

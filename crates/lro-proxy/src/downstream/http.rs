@@ -26,7 +26,6 @@ use self::gateway::Gateway;
 use self::process::{ClientRequestId, restore_id};
 use self::process_host::ProcessHost;
 pub use self::process_host::StartProcess;
-// Former names, until every crate uses the new ones.
 use self::streams::{BodyWriter, Outbound, event_stream};
 use crate::relay::Relay;
 use crate::relay::local_tools::LocalToolCall;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lro::SpillBuffer;
-use lro::mcp::{RangeEdits, mark_long_lookalike};
+use lro::mcp::{RangeEdits, mark_large_lookalike};
 use lro_core::outline::{Node, OutlineKind};
 use lro_core::payload;
 use lro_core::payload::Payload;
@@ -162,7 +162,7 @@ impl Relay {
         let changes = (!info.continuation)
             .then(|| interceptor.long_result(call, message, result, self.now()))
             .flatten();
-        changes.or_else(|| mark_long_lookalike(message, result, self.notice_in(&info.tool)))
+        changes.or_else(|| mark_large_lookalike(message, result, self.notice_in(&info.tool)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use lro::Call;
+use lro::ToolCall;
 use lro_core::{Detail, Operation};
 use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{Id, IdKey, Message};
@@ -107,12 +107,12 @@ impl ToolCallInfo {
     }
 
     /// The call in the offloader's form.
-    pub(crate) fn call<'a>(&'a self, server: &'a str) -> Call<'a> {
-        Call {
+    pub(crate) fn call<'a>(&'a self, server: &'a str) -> ToolCall<'a> {
+        ToolCall {
             server: Some(server),
             query: self.query.as_deref(),
             detail: self.detail,
-            ..Call::new(&self.tool)
+            ..ToolCall::new(&self.tool)
         }
     }
 }

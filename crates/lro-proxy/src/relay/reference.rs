@@ -13,7 +13,7 @@ use lro::{Event, EventKind, EventSink, ExtractError, Extractor, Query, QueryKind
 use lro_core::Reference;
 use lro_core::config::References;
 use lro_query::{Cancel, Page};
-use lro_spool::{Address, RestoreError, SpoolError, original};
+use lro_spool::{Address, RestoreError, SpoolError, restore_payload};
 use lro_wire::edit::Edits;
 use lro_wire::protocol::ProtocolGeneration;
 use lro_wire::{Id, Message, Object};
@@ -146,7 +146,7 @@ impl ReferencePassing {
             });
         }
         let mut payload = LimitedBuffer(Vec::new());
-        match original(&*stored, &mut payload) {
+        match restore_payload(&*stored, &mut payload) {
             Ok(()) => {}
             Err(_) if payload.0.len() as u64 > MAX_PASSED_LEN => {
                 return Err(PassingError::TooLarge);

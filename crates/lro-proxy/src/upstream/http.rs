@@ -9,11 +9,9 @@ mod request;
 mod response;
 mod session;
 
-// Former names, until every crate uses the new ones.
 pub(crate) use client::HttpRequest;
 pub use client::{CredentialFuture, Credentials, Remote, RemoteOptions, UpstreamError};
-pub use endpoint::EndpointError;
-pub use endpoint::UpstreamEndpoint;
+pub use endpoint::{EndpointError, UpstreamEndpoint};
 pub(crate) use request::param_headers;
 pub(crate) use response::{BodyFormat, InboundMessage, MessageBuffer, ResponseReader};
 pub(crate) use session::HttpSession;

@@ -10,7 +10,7 @@ use lro_core::config::{Config, References};
 use lro_core::{Extraction, O200k};
 use lro_proxy::{Forward, ReferencePassing, Relay};
 use lro_query::worker::Program;
-use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, original};
+use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, restore_payload};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -100,7 +100,7 @@ impl Fixture {
                 .with_extraction(Extraction::Native)
         };
         let extractor = || {
-            let worker = testkit::built::program("lro-worker", "lro-query");
+            let worker = testkit::tool::built_program("lro-worker", "lro-query");
             Extractor::new(Spools::new(vec![spool.clone()]), config)
                 .with_events(events.clone())
                 .with_program(Program::at(worker))
@@ -162,7 +162,7 @@ impl Fixture {
         let address: Address = reference.parse().unwrap();
         let stored = self.spool.open(&address, DateTime::from_timestamp(NOW, 0).unwrap()).unwrap();
         let mut payload = Vec::new();
-        original(&*stored, &mut payload).unwrap();
+        restore_payload(&*stored, &mut payload).unwrap();
         String::from_utf8(payload).unwrap()
     }
 

@@ -15,7 +15,8 @@ impl Set {
     pub(crate) fn stored(records: &[String]) -> Self {
         let payload = format!("[{}]", records.join(","));
         let found = Detected::detect(payload.as_bytes());
-        let (text, survey) = lro_core::lines(payload.as_bytes(), &found, usize::MAX).unwrap();
+        let (text, survey) =
+            lro_core::record_lines(payload.as_bytes(), &found, usize::MAX).unwrap();
         let lines = text.lines().map(str::to_owned).collect();
         Self { lines, optional: OptionalFields::from_shape(&survey.shape) }
     }

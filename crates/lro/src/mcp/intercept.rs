@@ -163,7 +163,7 @@ impl Interceptor {
         }
         let mut parts = Parts::parse(message, result).ok()??;
         let outcome = match receive(offloader, call, message, &parts, seed) {
-            Err(PartError::NoText) => {
+            Err(PartError::LoneSurrogate) => {
                 // A lone surrogate has no UTF-8, so the string itself is the content.
                 let Main::Text(string) = parts.main else { return None };
                 parts.main = Main::Json(string);

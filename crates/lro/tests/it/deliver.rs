@@ -10,7 +10,7 @@ use lro::{
 use lro_core::Extraction;
 use lro_core::config::Config;
 use lro_core::tool_result::ToolResult;
-use lro_spool::{Address, DirOptions, DirSpool, Spool, original};
+use lro_spool::{Address, DirOptions, DirSpool, Spool, restore_payload};
 use serde_json::Value;
 
 use crate::fixture::{Fixture, moment, recalled};
@@ -81,7 +81,7 @@ fn f30_the_decoded_payload_is_stored_with_what_else_was_said() {
     let address = Address::from(offloaded.listed.id());
     let reader = fixture.offloader.spool().open(&address, moment().now).unwrap();
     let mut whole = Vec::new();
-    original(&*reader, &mut whole).unwrap();
+    restore_payload(&*reader, &mut whole).unwrap();
     assert_eq!(whole, text.as_bytes());
     assert_eq!(reader.listed().sidecar.parts.len(), 1);
     // The result of another server gets the compact form.
@@ -190,7 +190,7 @@ fn f28_what_a_descriptor_names_is_found_after_a_restart() {
     for named in [&descriptor["lro"]["ref"], &descriptor["file_path"]] {
         let address: Address = named.as_str().unwrap().parse().unwrap();
         let mut whole = Vec::new();
-        original(&*restarted.open(&address, moment().now).unwrap(), &mut whole).unwrap();
+        restore_payload(&*restarted.open(&address, moment().now).unwrap(), &mut whole).unwrap();
         assert_eq!(String::from_utf8(whole).unwrap(), payload, "{named}");
     }
 }
@@ -202,8 +202,11 @@ impl EventSink for ReadOnEvent {
     fn publish(&self, event: Event) {
         let spool = DirSpool::open(&self.0, DirOptions::private()).unwrap();
         let mut whole = Vec::new();
-        original(&*spool.open(&event.result.unwrap().0.into(), event.time).unwrap(), &mut whole)
-            .unwrap();
+        restore_payload(
+            &*spool.open(&event.result.unwrap().0.into(), event.time).unwrap(),
+            &mut whole,
+        )
+        .unwrap();
         self.1.lock().unwrap().push(whole);
     }
 }

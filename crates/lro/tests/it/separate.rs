@@ -1,7 +1,7 @@
 //! Our own text is separate from the data, never part of it.
 
 use lro::{Delivered, ResultBody, ToolCall};
-use lro_spool::{Address, DirOptions, Quota, StoredForm, original};
+use lro_spool::{Address, DirOptions, Quota, StoredForm, restore_payload};
 use serde_json::{Map, Value};
 
 use crate::fixture::{Fixture, moment, recalled};
@@ -123,7 +123,7 @@ fn f05_a_descriptor_is_one_object_and_what_is_stored_holds_nothing_of_ours() {
             let address = Address::from(offloaded.listed.id());
             let reader = fixture.offloader.spool().open(&address, moment().now).unwrap();
             let mut back = Vec::new();
-            original(&*reader, &mut back).unwrap();
+            restore_payload(&*reader, &mut back).unwrap();
             let back = String::from_utf8(back).unwrap();
             match reader.listed().sidecar.content {
                 StoredForm::Lines => assert_eq!(lines(&back), lines(&payload.text), "{context}"),

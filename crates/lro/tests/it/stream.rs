@@ -11,7 +11,7 @@ use lro_core::config::Config;
 use lro_core::payload::{Payload, Unreadable};
 use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
 use lro_spool::os::Os;
-use lro_spool::{Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, original};
+use lro_spool::{Address, DirOptions, DirSpool, MemorySpool, Quota, Spool, restore_payload};
 use serde_json::Value;
 use testkit::SplitMix64;
 
@@ -81,7 +81,7 @@ fn stored(spool: &dyn Spool) -> Vec<Vec<u8>> {
     let mut data = vec![0; usize::try_from(reader.len()).unwrap()];
     reader.read_at(0, &mut data).unwrap();
     let mut back = Vec::new();
-    original(&*reader, &mut back).unwrap();
+    restore_payload(&*reader, &mut back).unwrap();
     vec![data, back, serde_json::to_vec(&listed.sidecar).unwrap()]
 }
 
@@ -239,7 +239,7 @@ fn delivered_on(os: &Arc<FaultyOs>, tool: &str, payload: &[u8], context: &str) -
             let reader = DirSpool::open(&path, DirOptions::private()).unwrap();
             let reader = reader.open(&offloaded.listed.id().into(), moment().now).unwrap();
             let mut back = Vec::new();
-            original(&*reader, &mut back).unwrap();
+            restore_payload(&*reader, &mut back).unwrap();
             assert!(back == payload, "{context}: what was promised");
             "ResultOffloaded"
         }

@@ -36,7 +36,7 @@ impl Fixture {
         let options = DirOptions::private().quota(Quota::NONE);
         let spool: Arc<dyn Spool> =
             Arc::new(DirSpool::open(&home.path().join("spool"), options).unwrap());
-        let worker = testkit::built::program("lro-worker", "lro-query");
+        let worker = testkit::tool::built_program("lro-worker", "lro-query");
         let extractor = Extractor::new(Spools::new(vec![spool.clone()]), &config)
             .with_tokenizer(O200k)
             .with_program(Program::at(worker));

@@ -148,7 +148,7 @@ fn queries(other: &str) -> Vec<(&'static str, Value)> {
 fn opened(path: &Path, fixture: &Fixture) -> Option<Tools> {
     let options = DirOptions::private().quota(Quota::NONE);
     let spool: Arc<dyn Spool> = Arc::new(DirSpool::open(path, options).ok()?);
-    let worker = testkit::built::program("lro-worker", "lro-query");
+    let worker = testkit::tool::built_program("lro-worker", "lro-query");
     let extractor =
         Extractor::new(Spools::new(vec![spool]), &fixture.config).with_program(Program::at(worker));
     Some(Tools::new(Arc::new(extractor)))

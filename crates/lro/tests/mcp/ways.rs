@@ -1,7 +1,7 @@
 //! The kinds of queries.
 
 use serde_json::{Value, json};
-use testkit::recipes::answers;
+use testkit::recipes::expected_outputs;
 
 use crate::fixture::Fixture;
 
@@ -35,7 +35,7 @@ fn n2_a_subset_is_returned_without_the_header() {
     let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full);
     let reference =
         fixture.store("recall_memories", &format!(r#"{{"memories":[{}]}}"#, lines.join(",")));
-    let expected = &answers(&lines, mif::DetailLevel::Full)[1];
+    let expected = &expected_outputs(&lines, mif::DetailLevel::Full)[1];
     assert!(expected.len() > 3);
     let params = json!({"namespace": "_semantic"});
     for arguments in [

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::process::Command;
 
-use mif::{Detail, Memory};
+use mif::{DetailLevel, Memory};
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::corpus;
@@ -20,7 +20,7 @@ impl Home {
     fn with(memories: &[Memory]) -> Self {
         let home = Self(TempDir::new().unwrap());
         let file = home.0.path().join("memories.jsonl");
-        fs::write(&file, corpus::lines(memories, Detail::Full).join("\n")).unwrap();
+        fs::write(&file, corpus::lines(memories, DetailLevel::Full).join("\n")).unwrap();
         let imported =
             home.command(&["memory", "import", file.to_str().unwrap()]).output().unwrap();
         assert!(imported.status.success(), "{imported:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use atlatl_memory::{MemoryStore, OnConflict, Postgres, PutOutcome, StoreError};
 use testkit::corpus;
-use testkit::postgres::{APP, Server};
+use testkit::postgres::{APP, PostgresServer};
 
 use super::{migrated, options};
 
@@ -69,7 +69,7 @@ fn pass(mut client: TcpStream, mut server: UnixStream, fault: &AtomicU8) {
 
 #[test]
 fn a_change_whose_end_was_not_heard_is_looked_up() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let fault = Arc::new(AtomicU8::new(PASS));
     let port = relay(server.socket(), Arc::clone(&fault));

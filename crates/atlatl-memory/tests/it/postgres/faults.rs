@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use atlatl_memory::{MemoryStore, OnConflict, Postgres, PostgresOptions, StoreError};
 use mif::Memory;
 use testkit::corpus;
-use testkit::postgres::{APP, Server};
+use testkit::postgres::{APP, PostgresServer};
 
 use super::{migrated, opened, options};
 
@@ -34,7 +34,7 @@ fn impatient(url: &str) -> PostgresOptions {
 
 #[test]
 fn a_wrong_password_and_an_unreachable_host_fail_at_once() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = closed.local_addr().unwrap().port();
@@ -62,7 +62,7 @@ fn a_place_that_takes_connections_and_never_answers_is_given_up() {
 
 #[test]
 fn a_writer_that_waits_too_long_for_another_fails_and_nothing_is_written() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let options = impatient(&server.url(APP, &database));
     let patient = Postgres::open(&super::options(server, APP, &database)).unwrap();
@@ -102,7 +102,7 @@ fn a_writer_that_waits_too_long_for_another_fails_and_nothing_is_written() {
 
 #[test]
 fn where_all_connections_are_in_use_a_request_fails_in_time() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = impatient(&server.url(APP, &database));
     options.connections = 1;
@@ -120,7 +120,7 @@ fn where_all_connections_are_in_use_a_request_fails_in_time() {
 
 #[test]
 fn a_panic_in_a_change_holds_no_lock_and_no_connection() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = impatient(&server.url(APP, &database));
     options.connections = 1;
@@ -140,7 +140,7 @@ fn a_panic_in_a_change_holds_no_lock_and_no_connection() {
 
 #[test]
 fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     drop(postgres);
@@ -168,7 +168,7 @@ fn it_is_called_and_dropped_on_the_threads_of_a_runtime() {
 
 #[test]
 fn connections_that_broke_while_idle_are_replaced() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let memories = corpus::memories(4, 1);

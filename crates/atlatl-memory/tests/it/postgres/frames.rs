@@ -9,13 +9,13 @@ use atlatl_memory::{
 };
 use mif::Memory;
 use testkit::corpus;
-use testkit::postgres::{APP, Server};
+use testkit::postgres::{APP, PostgresServer};
 
 use super::{migrated, opened, options, tenants};
 
 #[test]
 fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
     options.connections = 1;
@@ -51,7 +51,7 @@ fn one_connection_goes_from_tenant_to_tenant_and_from_failures_to_answers() {
 
 #[test]
 fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_the_same() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
     options.connections = 1;
@@ -74,7 +74,7 @@ fn on_one_connection_with_prepared_statements_the_contract_and_the_borders_are_t
 
 #[test]
 fn every_batch_of_a_large_put_reports_its_outcomes() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let store = postgres.tenant("many").unwrap();
     let mut memories = corpus::memories(400, 4);
     let first: Vec<_> = memories.iter().step_by(3).cloned().collect();
@@ -106,7 +106,7 @@ fn every_batch_of_a_large_put_reports_its_outcomes() {
 
 #[test]
 fn a_recall_is_two_statements_and_a_put_of_new_memories_one_for_each_batch() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let store = postgres.tenant("recorded").unwrap();
     let memories = corpus::memories(130, 5);
     let (put, sent) = record_statements(|| store.put(&memories, OnConflict::Keep));
@@ -124,7 +124,7 @@ fn a_recall_is_two_statements_and_a_put_of_new_memories_one_for_each_batch() {
 
 #[test]
 fn more_kinds_of_statements_than_are_kept_are_all_answered() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
     options.connections = 1;

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, Timestamp};
 use testkit::SplitMix64;
 use testkit::corpus;
-use testkit::postgres::{APP, Server};
+use testkit::postgres::{APP, PostgresServer};
 
 use super::{migrated, options};
 
@@ -32,12 +32,12 @@ fn any() -> Filter {
     any
 }
 
-fn opened(server: &Server) -> (Postgres, String) {
+fn opened(server: &PostgresServer) -> (Postgres, String) {
     let database = migrated(server);
     (opened_again(server, &database), database)
 }
 
-fn opened_again(server: &Server, database: &str) -> Postgres {
+fn opened_again(server: &PostgresServer, database: &str) -> Postgres {
     let mut options = options(server, APP, database);
     options.index_from = FROM;
     Postgres::open(&options).unwrap()
@@ -136,14 +136,14 @@ fn recall(store: &PostgresStore, known: &Known, filter: &Filter, questions: usiz
     100 * found / wanted
 }
 
-fn rows(server: &Server, database: &str) -> String {
+fn rows(server: &PostgresServer, database: &str) -> String {
     let table = server.sql(database, "SELECT relation FROM atlatl.near");
     server.sql(database, &format!("SELECT count(*) FROM atlatl.\"{table}\""))
 }
 
 #[test]
 fn a_large_tenant_is_answered_by_its_index_and_a_small_one_by_comparison() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let (large, small) = (postgres.tenant("large").unwrap(), postgres.tenant("small").unwrap());
     let (many, few) = (filled(&large, 2000, 1), filled(&small, FROM - 1, 2));
@@ -168,7 +168,7 @@ fn a_large_tenant_is_answered_by_its_index_and_a_small_one_by_comparison() {
 
 #[test]
 fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let mut known = filled(&store, 1000, 3);
@@ -224,7 +224,7 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
 
 #[test]
 fn a_filter_has_all_its_answers_however_few_it_lets_through() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, _) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, 1500, 4);
@@ -247,7 +247,7 @@ fn a_filter_has_all_its_answers_however_few_it_lets_through() {
 
 #[test]
 fn an_index_goes_when_few_vectors_are_left() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let mut known = filled(&store, FROM, 5);

@@ -5,7 +5,7 @@ use atlatl_memory::{
 };
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::corpus;
-use testkit::postgres::{APP, Server};
+use testkit::postgres::{APP, PostgresServer};
 
 use super::{migrated, opened, options};
 
@@ -32,7 +32,7 @@ fn found(store: &PostgresStore, words: &str) -> Vec<u128> {
 
 #[test]
 fn the_largest_memories_are_kept_and_found_by_their_last_words() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let store = postgres.tenant("a").unwrap();
     let mib = 1 << 20;
     let distinct: Vec<String> = (0..200_000).map(|n| format!("{n:x}")).collect();
@@ -66,7 +66,7 @@ fn the_largest_memories_are_kept_and_found_by_their_last_words() {
 
 #[test]
 fn a_tag_may_have_any_character() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let store = postgres.tenant("a").unwrap();
     let tags = ["a\0b", "a\\0b", "{\"x\",NULL}", "NULL", "", "a,b", "日本", "\n\t'"];
     for (n, tag) in (1..).zip(tags) {
@@ -85,7 +85,7 @@ fn a_tag_may_have_any_character() {
 
 #[test]
 fn processes_that_put_the_same_memories_agree_and_none_waits_for_ever() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (first, database) = opened(server);
     let second = Postgres::open(&options(server, APP, &database)).unwrap();
     let memories = corpus::memories(400, 1);
@@ -117,7 +117,7 @@ fn processes_that_put_the_same_memories_agree_and_none_waits_for_ever() {
 
 #[test]
 fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let other = postgres.tenant("b").unwrap();
@@ -145,7 +145,7 @@ fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
 
 #[test]
 fn vectors_that_cannot_be_compared_spoil_no_question() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     let store = postgres.tenant("a").unwrap();
     store.put(&[1, 2, 3, 4].map(|n| memory(n, "one")), OnConflict::Keep).unwrap();
     let waiting = store.unembedded("m", 0, 9).unwrap();
@@ -162,7 +162,7 @@ fn vectors_that_cannot_be_compared_spoil_no_question() {
 
 #[test]
 fn g39_a_store_can_be_asked_on_a_thread_of_any_runtime() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let runtimes = [
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),

@@ -10,7 +10,7 @@ use atlatl_memory::{
 };
 use mif::Memory;
 use testkit::corpus;
-use testkit::postgres::{APP, Server};
+use testkit::postgres::{APP, PostgresServer};
 
 use super::{migrated, options};
 
@@ -118,7 +118,7 @@ fn sees_its_own(tenant: usize, store: &PostgresStore, memories: &[Memory]) {
 
 #[test]
 fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
     options.connections = 1;
@@ -144,7 +144,7 @@ fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
 
 #[test]
 fn a_session_that_is_cancelled_or_terminated_leaves_nothing_to_the_next() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut options = options(server, APP, &database);
     options.connections = 3;

@@ -1,13 +1,13 @@
 //! Migrations, and databases with too old or too new a schema.
 
 use atlatl_memory::{MemoryStore as _, OnConflict, Postgres, Registry, StoreError};
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 use super::{migrated, options};
 
 #[test]
 fn a_migration_runs_once_however_many_want_it() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = server.database();
     let owner = options(server, OWNER, &database);
     let applied: Vec<Vec<String>> = std::thread::scope(|scope| {
@@ -24,7 +24,7 @@ fn a_migration_runs_once_however_many_want_it() {
 
 #[test]
 fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = server.database();
     let open = |database: &str| Postgres::open(&options(server, APP, database)).unwrap_err();
     let refused = open(&database);
@@ -51,7 +51,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 
 #[test]
 fn a_role_without_access_is_reported() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     server.sql(&database, "CREATE ROLE stranger LOGIN; GRANT stranger TO app");
     let mut options = options(server, APP, &database);
@@ -66,7 +66,7 @@ fn a_role_without_access_is_reported() {
 
 #[test]
 fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let owner = options(server, OWNER, &database);
     let open = || Postgres::open(&options(server, APP, &database));
@@ -99,7 +99,7 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
 
 #[test]
 fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let store =
         Postgres::open(&options(server, APP, &database)).unwrap().tenant("a tenant").unwrap();

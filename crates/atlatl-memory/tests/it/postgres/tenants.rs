@@ -5,7 +5,7 @@ use atlatl_memory::{
 };
 use mif::Memory;
 use testkit::corpus;
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 use super::{migrated, opened, options};
 
@@ -30,7 +30,7 @@ fn stored(postgres: &Postgres, name: &str, memories: &[Memory]) -> PostgresStore
 
 #[test]
 fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let memories = corpus::memories(60, 1);
     let a = stored(&postgres, "a", &memories[..20]);
@@ -74,7 +74,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
 
 #[test]
 fn sql_that_names_no_tenant_sees_and_writes_nothing() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     stored(&postgres, "a", &corpus::memories(20, 1));
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
@@ -98,7 +98,7 @@ fn sql_that_names_no_tenant_sees_and_writes_nothing() {
 
 #[test]
 fn every_table_is_bound_by_its_policies() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let loose = "SELECT count(*), count(*) FILTER (WHERE NOT relrowsecurity OR NOT relforcerowsecurity) \
                  FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p') \
@@ -115,7 +115,7 @@ fn every_table_is_bound_by_its_policies() {
 
 #[test]
 fn a_role_that_policies_do_not_bind_is_refused() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = migrated(server);
     let mut as_owner = options(server, OWNER, &database);
     as_owner.role = OWNER.to_owned();
@@ -130,7 +130,7 @@ fn a_role_that_policies_do_not_bind_is_refused() {
 
 #[test]
 fn a_tenant_has_a_name() {
-    let (postgres, _) = opened(Server::shared());
+    let (postgres, _) = opened(PostgresServer::shared());
     for name in ["", "a\0b", "a\nb", &"x".repeat(129)] {
         let refused = postgres.tenant(name).unwrap_err();
         assert!(matches!(refused, StoreError::NotAStore { .. }), "{name:?}");

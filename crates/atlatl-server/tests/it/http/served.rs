@@ -94,7 +94,7 @@ impl Served {
         options.tokens.get_or_insert_with(tokens);
         options.spools = Some(Spools::new(vec![place.spool()]));
         let server = place.server();
-        let (stop, stopped) = http::stop();
+        let (stop, stopped) = http::stop_channel();
         let thread =
             std::thread::spawn(move || http::run(server, listener, options, stopped).unwrap());
         Self { address, token, stop: Some(stop), thread: Some(thread) }
@@ -109,7 +109,7 @@ impl Served {
     ) -> Self {
         let listener = http::listen("127.0.0.1:0", true).unwrap();
         let address = listener.address().unwrap().unwrap();
-        let (stop, stopped) = http::stop();
+        let (stop, stopped) = http::stop_channel();
         let thread = std::thread::spawn(move || {
             http::run_multi_tenant(tenants, authenticator, events, listener, options, stopped)
                 .unwrap();

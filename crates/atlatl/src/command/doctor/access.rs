@@ -5,7 +5,9 @@ use std::path::Path;
 
 use atlatl_login::LoginError;
 use lro::IdSeed;
-use lro_http::{BearerError, BearerTokens, LOCAL_TOKEN, SocketError, UNIX, checked_socket};
+use lro_http::{
+    BearerError, BearerTokens, LOCAL_TOKEN, SocketError, UNIX_PREFIX, check_socket_path,
+};
 
 use super::client_entry::{ClientEntry, EntryCommand, UpstreamSpec};
 use super::report::{Finding, Group, config_fix, quote_path, shell_quote};
@@ -133,7 +135,7 @@ fn check_auth(settings: &Settings, auth: &str) -> Option<Finding> {
 
 /// Checks the local token of this user, which a server on a TCP port creates and requires.
 fn check_local_token(settings: &Settings) -> Option<Finding> {
-    if settings.config.server.listen.starts_with(UNIX) {
+    if settings.config.server.listen.starts_with(UNIX_PREFIX) {
         return None;
     }
     let path = settings.surroundings().state_dir.as_ref()?.join("atlatl").join(LOCAL_TOKEN);
@@ -148,7 +150,7 @@ fn check_local_token(settings: &Settings) -> Option<Finding> {
 
 /// Reports a socket that another user could replace.
 fn check_socket(path: &str) -> Option<Finding> {
-    let error = checked_socket(Path::new(path)).err()?;
+    let error = check_socket_path(Path::new(path)).err()?;
     let fix = if let SocketError::OpenDirectory { path } = &error {
         format!("chmod go-w {}", quote_path(path))
     } else {
@@ -162,7 +164,7 @@ fn check_socket(path: &str) -> Option<Finding> {
 /// resolved.
 fn check_listen(settings: &Settings) -> Option<Finding> {
     let server = &settings.config.server;
-    if let Some(path) = server.listen.strip_prefix(UNIX) {
+    if let Some(path) = server.listen.strip_prefix(UNIX_PREFIX) {
         return check_socket(path);
     }
     let address = server.listen.parse::<SocketAddr>().ok()?;

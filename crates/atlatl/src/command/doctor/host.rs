@@ -5,7 +5,7 @@ use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lro::IdSeed;
-use lro_query::worker::{Program, Workers, files_can_be_closed};
+use lro_query::worker::{Program, Workers, landlock_available};
 use lro_query::{Bytes, Cancel, Limits, QueryRequest, Source, jq, sql};
 
 use super::report::{Finding, Group, config_fix, quote_path};
@@ -113,7 +113,7 @@ pub(super) fn check_queries(settings: &Settings) -> Group {
     }
     // Landlock exists on Linux only.
     if cfg!(target_os = "linux") {
-        let available = files_can_be_closed();
+        let available = landlock_available();
         group.record(
             "query-files",
             landlock_finding(available),

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 pub(super) fn check_memories(settings: &Settings) -> Group {
     let mut group = Group::new("memories");
     let embedder = check_embedder(settings);
-    let path = match memory_config::place(settings) {
+    let path = match memory_config::store_location(settings) {
         Ok(Place::File(path)) => path,
         Ok(Place::Database(database)) => {
             let vectors = settings.config.memory.embedder != "none";

@@ -156,7 +156,7 @@ impl ProbeSession<'_> {
     fn handshake(&mut self) -> Result<ServerInfo, ProbeError> {
         let client_info = json!({"name": "atlatl-doctor", "version": env!("CARGO_PKG_VERSION")});
         let initialize_params = json!({
-            "protocolVersion": version::LEGACY[0], "capabilities": {}, "clientInfo": client_info
+            "protocolVersion": version::SESSION_VERSIONS[0], "capabilities": {}, "clientInfo": client_info
         });
         let (result, list_params) = match self.request("initialize", &initialize_params) {
             Ok(result) => {
@@ -165,7 +165,7 @@ impl ProbeSession<'_> {
             }
             Err(ProbeError::Rejected(message)) => {
                 let modern = json!({"_meta": {
-                    meta::PROTOCOL_VERSION: version::MODERN[0],
+                    meta::PROTOCOL_VERSION: version::STATELESS_VERSIONS[0],
                     meta::CLIENT_INFO: client_info,
                     meta::CLIENT_CAPABILITIES: {}
                 }});
@@ -266,7 +266,7 @@ fn protocol_version(result: &Value) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let supported = all.iter().find(|version| version::MODERN.contains(version));
+    let supported = all.iter().find(|version| version::STATELESS_VERSIONS.contains(version));
     supported.or(all.first()).map_or_else(|| "none".to_owned(), |version| (*version).to_owned())
 }
 

@@ -248,7 +248,7 @@ fn start_finding(
 }
 
 fn unknown_version(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
-    let supported = || version::LEGACY.iter().chain(&version::MODERN);
+    let supported = || version::SESSION_VERSIONS.iter().chain(&version::STATELESS_VERSIONS);
     if supported().any(|version| *version == info.version) {
         return None;
     }

@@ -35,7 +35,7 @@ pub(super) fn show(
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let store = memory_config::expected(settings)?;
+    let store = memory_config::open_required(settings)?;
     let id = resolve_id(&args.id, &*store)?;
     let memory = store.get(&id)?.ok_or_else(|| unknown_id(&args.id))?;
     let form = args.form.or((output.mode() == Mode::Json).then_some(ShowFormat::Json));
@@ -76,7 +76,7 @@ pub(super) fn forget(
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let store = memory_config::expected(settings)?;
+    let store = memory_config::open_required(settings)?;
     // Resolves all ids before the first deletion, so that a mistyped id deletes nothing.
     let mut ids: Vec<MemoryId> =
         args.ids.iter().map(|text| resolve_id(text, &*store)).collect::<Result<_, _>>()?;

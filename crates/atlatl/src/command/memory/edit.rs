@@ -8,7 +8,8 @@ use std::{fs, io};
 
 use atlatl_memory::CaptureService;
 use mif::{
-    Detail, MAX_CONTENT_BYTES, Map, Memory, MemoryType, Namespace, Status as MemoryStatus, Value,
+    DetailLevel, MAX_CONTENT_BYTES, Map, Memory, MemoryType, Namespace, Status as MemoryStatus,
+    Value,
 };
 use tempfile::NamedTempFile;
 
@@ -137,7 +138,7 @@ pub(super) fn edit(
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let store = memory_config::expected(settings)?;
+    let store = memory_config::open_required(settings)?;
     let id = by_id::resolve_id(&args.id, &*store)?;
     let before = store.get(&id)?.ok_or_else(|| by_id::unknown_id(&args.id))?;
     let mut fields = args.to_fields()?;
@@ -202,7 +203,7 @@ fn changed_fields(before: &Memory, after: &Memory) -> Result<Map, String> {
     if (after.id != before.id) || (after.created != before.created) {
         return Err("a memory keeps its id and its time of creation".to_owned());
     }
-    let (before, after) = (before.at(Detail::Full), after.at(Detail::Full));
+    let (before, after) = (before.at(DetailLevel::Full), after.at(DetailLevel::Full));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
     let mut changes: Map = gone.map(|name| (name.clone(), Value::Null)).collect();
     let differ = after.into_iter().filter(|(name, value)| before.get(name) != Some(value));

@@ -65,7 +65,7 @@ pub(super) fn run(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let export = MemoryExport {
-        store: memory_config::existing(settings)?,
+        store: memory_config::open_existing(settings)?,
         filter: args.selection.filter(None),
         now: memory_config::moment().now,
     };
@@ -116,14 +116,14 @@ impl MemoryExport {
     fn write(&self, form: ExportFormat, to: &mut impl Write) -> Result<u64, Error> {
         if form == ExportFormat::Jsonl {
             return self.for_each(|memory| {
-                Ok(writeln!(to, "{}", lro_core::escape_hidden(&memory.to_json()))?)
+                Ok(writeln!(to, "{}", lro_core::escape_invisible_json(&memory.to_json()))?)
             });
         }
         write!(to, "{{\"@graph\":[")?;
         let mut between = "\n";
         let count = self.for_each(|memory| {
             let document = memory.to_json_ld_value().to_string();
-            write!(to, "{between}{}", lro_core::escape_hidden(&document))?;
+            write!(to, "{between}{}", lro_core::escape_invisible_json(&document))?;
             between = ",\n";
             Ok(())
         })?;

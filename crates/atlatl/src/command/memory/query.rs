@@ -86,7 +86,7 @@ impl SearchArgs {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Option<SearchResults>, Error> {
-        let Some(store) = memory_config::existing(settings)? else { return Ok(None) };
+        let Some(store) = memory_config::open_existing(settings)? else { return Ok(None) };
         let embedder = memory_config::embedder(settings)?;
         let filter = self.selection.filter(Some(MemoryStatus::Active));
         let results = if self.all_words {
@@ -128,7 +128,7 @@ pub(super) fn list(
 ) -> Result<Status, Error> {
     let now = memory_config::moment().now;
     let filter = args.selection.filter(Some(MemoryStatus::Active));
-    let (memories, total) = match memory_config::existing(settings)? {
+    let (memories, total) = match memory_config::open_existing(settings)? {
         None => (Vec::new(), 0),
         Some(store) => {
             let listed = store

@@ -11,7 +11,7 @@ use lro_core::threshold::{Decision, Delivery, Reason};
 use lro_core::tool_result::{Origin, ToolResult};
 use lro_core::{
     Assessment, Measure, O200k, OmittedFields, Operation, Policy, Rules, Threshold, assess,
-    assess_arrived, assess_result, lines, lines_arrived, payload,
+    assess_payload, assess_result, payload, payload_record_lines, record_lines,
 };
 use serde::Serialize;
 
@@ -156,7 +156,7 @@ impl Report {
         let input =
             DetectedPayload { payload, detected: detected.clone(), further_texts: &[], location };
         Self::for_detected(input, tool, config, directory, |name, rules| {
-            assess_arrived(payload, detected.clone(), name, rules, &O200k)
+            assess_payload(payload, detected.clone(), name, rules, &O200k)
         })
     }
 
@@ -169,8 +169,8 @@ impl Report {
     ) -> Result<Self, PayloadChanged> {
         let DetectedPayload { payload, detected, further_texts, location } = input;
         let part = |bytes| payload::part(payload, 0..bytes).map_err(|_| PayloadChanged);
-        let (lines, survey) =
-            lines_arrived(payload, &detected, MAX_COUNTED_BYTES).map_err(|_| PayloadChanged)?;
+        let (lines, survey) = payload_record_lines(payload, &detected, MAX_COUNTED_BYTES)
+            .map_err(|_| PayloadChanged)?;
         let kind = PayloadKind::from_detected(&detected, survey.is_of_memories());
         let tool = Tool::new(tool, kind);
         let name = tool.as_ref().map_or("", |tool| &tool.name);
@@ -262,7 +262,7 @@ impl Tool {
             None => input,
         };
         let detected = Detected::detect(payload);
-        let (_, survey) = lines(payload, &detected, 0)?;
+        let (_, survey) = record_lines(payload, &detected, 0)?;
         Ok(Self::infer_from_detected(&detected, survey.is_of_memories()))
     }
 

@@ -18,7 +18,7 @@ use lro_core::config::Config;
 use lro_core::{NoTokenizer, Tokens};
 use lro_query::worker::Program;
 use lro_query::{Cancel, Page, Total};
-use lro_spool::{Address, Spool, StoredForm, StoredResult, records_begin};
+use lro_spool::{Address, Spool, StoredForm, StoredResult, records_offset};
 use ratatui::crossterm::event;
 
 use self::terminal::{PendingSignals, TerminalGuard};
@@ -81,12 +81,12 @@ pub(super) fn run(
 fn source(stored: Box<dyn StoredResult>) -> Result<(Box<dyn RowSource>, u64, RowContent), Error> {
     let form = stored.listed().sidecar.content;
     if form.has_records() {
-        let begin = records_begin(&*stored)?;
+        let begin = records_offset(&*stored)?;
         return Ok((Box::new(StoredSource(stored)), begin, RowContent::Records));
     }
     if form == StoredForm::Document && stored.len() <= MAX_PRETTY_BYTES {
         let mut text = Vec::new();
-        lro_spool::original(&*stored, &mut text)
+        lro_spool::restore_payload(&*stored, &mut text)
             .map_err(|error| Error::failure(with_causes(&error)))?;
         if let Some(spread) = str::from_utf8(&text).ok().and_then(atlatl_browse::spread) {
             return Ok((Box::new(spread.into_bytes()), 0, RowContent::Text));

@@ -8,7 +8,7 @@ use lro::IdSeed;
 use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
     Extension, FurtherPart, PartNumber, RestoreError, ResultInfo, Spool as _, StoredForm,
-    StoredResult, original, original_part, records_begin,
+    StoredResult, records_offset, restore_part, restore_payload,
 };
 use serde::Serialize;
 
@@ -134,7 +134,7 @@ fn facts(entry: &ResultEntry, now: DateTime<Utc>) -> Facts {
 
 fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, PreviewExtent)>, Error> {
     let records = stored.listed().name.extension() == Extension::Jsonl;
-    let mut at = if records { records_begin(stored)? } else { 0 };
+    let mut at = if records { records_offset(stored)? } else { 0 };
     let mut head = vec![0; PREVIEW_READ_BYTES];
     let mut filled = 0;
     while filled < head.len() {
@@ -156,7 +156,7 @@ fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, PreviewExtent)>
 
 fn write_original(stored: &dyn StoredResult, output: &mut Output) -> Result<Status, Error> {
     let mut out = output.writer();
-    original(stored, &mut out).map_err(write_error)?;
+    restore_payload(stored, &mut out).map_err(write_error)?;
     out.flush()?;
     Ok(Status::Success)
 }
@@ -167,7 +167,7 @@ fn write_part(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let mut out = output.writer();
-    original_part(stored, PartNumber(number), &mut out).map_err(write_error)?;
+    restore_part(stored, PartNumber(number), &mut out).map_err(write_error)?;
     out.flush()?;
     Ok(Status::Success)
 }

@@ -10,7 +10,7 @@ use atlatl_server::auth::{
     ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
 };
 use atlatl_server::event::EventBus;
-use atlatl_server::http::{Metrics, Tenant, Tenants, run_for_many};
+use atlatl_server::http::{Metrics, Tenant, Tenants, run_multi_tenant};
 use atlatl_server::{MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots};
 use lro::{IdSeed, MaintenanceTask};
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
@@ -45,11 +45,11 @@ pub(super) fn serve_tenants(
     principals: &Principals,
     endpoint: Door,
 ) -> Result<Status, Error> {
-    let Place::Database(database) = memory_config::place(settings)? else {
+    let Place::Database(database) = memory_config::store_location(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };
-    memory_config::waited_for(&database)?;
+    memory_config::check_database(&database)?;
     let config = &settings.config;
     let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
@@ -76,7 +76,7 @@ pub(super) fn serve_tenants(
     let options = serve::http_options(settings, metrics);
     let served =
         serve::serve_until_signal(endpoint, options, |Door { listener, .. }, options, stopped| {
-            run_for_many(registry, Arc::new(authenticator), events, listener, options, stopped)
+            run_multi_tenant(registry, Arc::new(authenticator), events, listener, options, stopped)
         });
     // Not joined: maintenance can be interrupted at any step, and ends with the process.
     std::mem::forget(maintenance);
@@ -128,7 +128,7 @@ impl TenantRegistry {
         Ok(Self {
             backfill: embedder
                 .as_ref()
-                .and_then(|one| memory_config::backfill(one, EMBEDDING_THREADS)),
+                .and_then(|one| memory_config::start_backfill(one, EMBEDDING_THREADS)),
             embedder,
             task_slots: TaskSlots::default(),
             settings: settings.clone(),

@@ -204,7 +204,7 @@ fn share(part: u64, whole: u64) -> String {
 
 fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in lro_core::neutralise(text).chars() {
+    for c in lro_core::escape_invisible(text).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),

@@ -1,13 +1,13 @@
 //! `atlatl db`, and memories on the command line that lie in a database.
 
-use testkit::postgres::{APP, OWNER, PASSWORD, Server};
+use testkit::postgres::{APP, OWNER, PASSWORD, PostgresServer};
 
 use super::*;
 use crate::serving::{harbours, remembering};
 
 #[test]
 fn a_database_is_made_once_and_says_what_it_is() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (program, database) = stranger(server);
     let unmade = program.run(&["memory", "list"]);
     assert_eq!(unmade.status, 1, "{unmade}");
@@ -36,7 +36,7 @@ fn a_database_is_made_once_and_says_what_it_is() {
 
 #[test]
 fn whoever_owns_the_schema_cannot_use_it_and_a_file_is_no_database() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (_, database) = stranger(server);
     let owner = server.url(OWNER, &database);
     let program = using(&owner);
@@ -52,7 +52,7 @@ fn whoever_owns_the_schema_cannot_use_it_and_a_file_is_no_database() {
 
 #[test]
 fn a_password_may_come_from_where_others_look_for_it() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let program = team(server);
     let run = program.run(&["db", "check"]);
     let database = run.json()["place"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
@@ -68,7 +68,7 @@ fn a_password_may_come_from_where_others_look_for_it() {
 
 #[test]
 fn the_memories_of_a_file_move_into_a_database_and_stay_what_they_are() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let mut memories = harbours(1203);
     memories[7].status = Some(mif::Status::Deleted);
     memories[8].status = Some(mif::Status::Archived);
@@ -96,7 +96,7 @@ fn the_memories_of_a_file_move_into_a_database_and_stay_what_they_are() {
 
 #[test]
 fn tenants_of_one_database_see_their_own() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let program = team(server);
     let of = |tenant: &str| format!("memory.tenant={tenant}");
     for tenant in ["ann", "bea"] {

@@ -1,6 +1,6 @@
 //! What `atlatl doctor` says of a database.
 
-use testkit::postgres::{APP, OWNER, Server};
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn finding(program: &Program, check: &str) -> Option<Value> {
 
 #[test]
 fn doctor_follows_memories_into_a_database() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (program, database) = stranger(server);
     let unmade = finding(&program, "memory-store").unwrap();
     assert!(unmade["fix"].as_str().unwrap().starts_with("atlatl db migrate"), "{unmade}");
@@ -29,7 +29,7 @@ fn doctor_follows_memories_into_a_database() {
 
 #[test]
 fn that_pgvector_is_missing_is_said_where_vectors_are_wanted() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = server.database_without_pgvector();
     let program = using(&server.url(APP, &database));
     assert_eq!(program.run(&["db", "migrate", "--as", &server.url(OWNER, &database)]).status, 0);

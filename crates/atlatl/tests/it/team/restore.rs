@@ -28,12 +28,12 @@ fn database(house: &House) -> &str {
 fn dumped_by(role: &str, house: &House, more: &[&str]) -> Result<PathBuf, String> {
     let file = house.program.path("work/memories.dump");
     let args = ["-Fc", "-f", file.to_str().unwrap(), database(house)];
-    Server::shared().program("pg_dump", role, &[&args, more].concat())?;
+    PostgresServer::shared().program("pg_dump", role, &[&args, more].concat())?;
     Ok(file)
 }
 
 fn dumped(house: &House) -> PathBuf {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let role = format!(
         "CREATE ROLE {BACKUP} LOGIN BYPASSRLS PASSWORD '{PASSWORD}' IN ROLE pg_read_all_data"
     );
@@ -45,16 +45,22 @@ fn dumped(house: &House) -> PathBuf {
 }
 
 /// Another server, with the roles and nothing else.
-fn empty_cluster() -> Server {
-    Server::start(&["fsync=off", "full_page_writes=off"])
+fn empty_cluster() -> PostgresServer {
+    PostgresServer::start(&["fsync=off", "full_page_writes=off"])
 }
 
-fn restored_by(server: &Server, role: &str, into: &str, dump: &Path, more: &[&str]) -> bool {
+fn restored_by(
+    server: &PostgresServer,
+    role: &str,
+    into: &str,
+    dump: &Path,
+    more: &[&str],
+) -> bool {
     let args = [more, &["-d", into, dump.to_str().unwrap()]].concat();
     server.program("pg_restore", role, &args).is_ok()
 }
 
-fn restored(server: &Server, dump: &Path) -> House {
+fn restored(server: &PostgresServer, dump: &Path) -> House {
     let into = server.database_without_pgvector();
     assert!(restored_by(server, "postgres", &into, dump, &WHOLE));
     House::of(server, &into)
@@ -229,7 +235,7 @@ fn a_dump_of_a_cluster_at_work_restores_what_was_acknowledged_and_gives_the_same
 
 /// As in every database: by the server, by its role, and by plain SQL.
 fn tenants_are_kept_apart(
-    cluster: &Server,
+    cluster: &PostgresServer,
     house: &House,
     url: &str,
     [ann, bob]: [&str; 2],

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use lro_core::outline::{Node, OutlineKind};
 use lro_core::payload::{Payload, Unreadable};
-use lro_core::{NoText, Unescape, payload};
+use lro_core::{LoneSurrogate, Unescape, payload};
 
 /// The total size of further texts, which are kept in memory.
 const MAX_FURTHER_TEXT_BYTES: u64 = 16 << 20;
@@ -43,7 +43,7 @@ pub(super) enum Main {
 #[derive(Debug)]
 pub(super) enum PartError {
     Unreadable(Unreadable),
-    NoText,
+    LoneSurrogate,
 }
 
 impl From<Unreadable> for PartError {
@@ -52,9 +52,9 @@ impl From<Unreadable> for PartError {
     }
 }
 
-impl From<NoText> for PartError {
-    fn from(_: NoText) -> Self {
-        Self::NoText
+impl From<LoneSurrogate> for PartError {
+    fn from(_: LoneSurrogate) -> Self {
+        Self::LoneSurrogate
     }
 }
 
@@ -231,7 +231,7 @@ fn same_json(
         let a = one.bytes(message)?;
         let b = match other.bytes(message) {
             // A string that is not text is not JSON either.
-            Err(PartError::NoText) => return Ok(false),
+            Err(PartError::LoneSurrogate) => return Ok(false),
             bytes => bytes?,
         };
         let both = a.len().min(b.len());
@@ -365,7 +365,7 @@ impl LargeFile {
             Ok(Some(Parts { main, further_texts, .. })) if further_texts.is_empty() => {
                 Ok(Self::ToolResult(LargePayload { main, other_blocks }))
             }
-            Ok(_) | Err(PartError::NoText) => Ok(Self::Undecided),
+            Ok(_) | Err(PartError::LoneSurrogate) => Ok(Self::Undecided),
             Err(PartError::Unreadable(error)) => Err(error),
         }
     }
@@ -385,7 +385,7 @@ impl LargePayload {
     pub fn decode(&self, file: &dyn Payload, feed: impl FnMut(&[u8])) -> Result<bool, Unreadable> {
         match self.main.each(file, feed) {
             Ok(()) => Ok(true),
-            Err(PartError::NoText) => Ok(false),
+            Err(PartError::LoneSurrogate) => Ok(false),
             Err(PartError::Unreadable(error)) => Err(error),
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn an_index_is_its_tenants_alone_also_by_plain_sql() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let (a, b) = (postgres.tenant("a").unwrap(), postgres.tenant("b'; --\\").unwrap());
     // The same ids and vectors are different memories in another tenant.
@@ -71,7 +71,7 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
 
 #[test]
 fn without_pgvector_there_is_no_index_and_with_it_there_is_one_later() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let database = server.database_without_pgvector();
     Postgres::migrate(&options(server, testkit::postgres::OWNER, &database)).unwrap();
     server.sql(&database, "DROP EXTENSION IF EXISTS vector");
@@ -90,7 +90,7 @@ fn without_pgvector_there_is_no_index_and_with_it_there_is_one_later() {
 
 #[test]
 fn a_role_that_gets_access_later_may_use_existing_indexes() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let known = filled(&postgres.tenant("a").unwrap(), FROM, 8);
     advance(&postgres.tenant("a").unwrap());

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_broken_index_hides_nothing_and_is_rebuilt() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, 800, 9);
@@ -45,7 +45,7 @@ fn a_broken_index_hides_nothing_and_is_rebuilt() {
 
 #[test]
 fn a_kill_while_the_index_is_filled_leaves_nothing_broken() {
-    let server = Server::start(&["fsync=on"]);
+    let server = PostgresServer::start(&["fsync=on"]);
     let (postgres, database) = opened(&server);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, 1200, 10);
@@ -73,7 +73,7 @@ fn a_kill_while_the_index_is_filled_leaves_nothing_broken() {
 
 #[test]
 fn a_vector_that_is_written_while_the_index_is_made_is_not_forgotten() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, FROM + 1, 11);
@@ -111,7 +111,7 @@ fn a_vector_that_is_written_while_the_index_is_made_is_not_forgotten() {
 
 #[test]
 fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
-    let server = Server::shared();
+    let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, 900, 12);

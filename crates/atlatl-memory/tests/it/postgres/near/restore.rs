@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
-    let old = Server::shared();
+    let old = PostgresServer::shared();
     let (postgres, database) = opened(old);
     let (half, whole) = (postgres.tenant("half").unwrap(), postgres.tenant("whole").unwrap());
     let known = [filled(&half, FROM + 7, 21), filled(&whole, FROM + 9, 22)];
@@ -21,7 +21,7 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
     let file = dump.to_str().unwrap();
     old.program("pg_dump", "postgres", &["-Fc", "-f", file, &database]).unwrap();
 
-    let new = Server::start(&["fsync=off", "full_page_writes=off"]);
+    let new = PostgresServer::start(&["fsync=off", "full_page_writes=off"]);
     let restored = new.database_without_pgvector();
     let into = ["--exit-on-error", "--single-transaction", "-d", &restored, file];
     new.program("pg_restore", "postgres", &into).unwrap();
