@@ -11,7 +11,7 @@ use atlatl_memory::{Health, Postgres, SqliteStore, StoreError, embed};
 use super::report::{Finding, Group, config_fix, quote_path};
 use crate::error::{Error, with_causes};
 use crate::memory_config;
-use crate::memory_config::{MIGRATE, Place, wants_migration};
+use crate::memory_config::{MIGRATE, StoreLocation, wants_migration};
 use crate::output::{Waiting, counted};
 use crate::settings::Settings;
 
@@ -20,8 +20,8 @@ pub(super) fn check_memories(settings: &Settings) -> Group {
     let mut group = Group::new("memories");
     let embedder = check_embedder(settings);
     let path = match memory_config::store_location(settings) {
-        Ok(Place::File(path)) => path,
-        Ok(Place::Database(database)) => {
+        Ok(StoreLocation::File(path)) => path,
+        Ok(StoreLocation::Database(database)) => {
             let vectors = settings.config.memory.embedder != "none";
             check_database(&mut group, &database, vectors);
             group.record("embedder", embedder.findings, embedder.ok);

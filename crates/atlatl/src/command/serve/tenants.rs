@@ -22,7 +22,7 @@ use crate::command::proxy::OffloadStack;
 use crate::command::serve;
 use crate::error::{Error, Status};
 use crate::ledger_sink::LedgerSink;
-use crate::memory_config::{self, Place};
+use crate::memory_config::{self, StoreLocation};
 use crate::object_store_config;
 use crate::settings::Settings;
 
@@ -45,7 +45,7 @@ pub(super) fn serve_tenants(
     principals: &Principals,
     endpoint: Door,
 ) -> Result<Status, Error> {
-    let Place::Database(database) = memory_config::store_location(settings)? else {
+    let StoreLocation::Database(database) = memory_config::store_location(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };
