@@ -335,7 +335,7 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
                 });
             }
             TokenKind::Object if self.search.path.len() == MAX_PATH_DEPTH => {
-                self.search.too_deep += 1
+                self.search.too_deep += 1;
             }
             TokenKind::Object => self.search.path.push(None),
             _ => {}
@@ -352,7 +352,7 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
                 }
             }
             None if kind == TokenKind::Object && self.search.too_deep > 0 => {
-                self.search.too_deep -= 1
+                self.search.too_deep -= 1;
             }
             None if kind == TokenKind::Object => {
                 self.search.path.pop();
