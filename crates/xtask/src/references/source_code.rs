@@ -214,6 +214,8 @@ fn variables_read(repository: &Repository) -> Result<BTreeSet<String>> {
             );
         }
     }
+    // Cargo sets these for the compiler; `env!` reads them.
+    found.retain(|name| !name.starts_with("CARGO_"));
     Ok(found)
 }
 
