@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use atlatl_fuzz::Written;
 use atlatl_memory::{OnConflict, MemoryStore, SqliteStore};
-use atlatl_server::{MemoryServer, Parts, stdio};
+use atlatl_server::{MemoryServer, MemoryServerConfig, stdio};
 use chrono::DateTime;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -149,7 +149,7 @@ impl Place {
         stores[0].put(&memories, OnConflict::Keep).expect("they are stored");
         let servers = stores.map(|store| {
             let estimate = Arc::new(|text: &str| text.len() as u64);
-            MemoryServer::new(Parts::new(store, estimate, clock))
+            MemoryServer::new(MemoryServerConfig::new(store, estimate, clock))
         });
         let (given, whole, answers) = Default::default();
         let mut place = Self { _home: home, servers, given, whole, answers };

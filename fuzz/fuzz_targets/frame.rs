@@ -12,9 +12,9 @@ use std::time::Duration;
 use atlatl_fuzz::{Json, NAMES, Name, Written, object, spaced};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use lro_wire::meta::{self, ProtocolGeneration};
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::sse::{SseEvents, SsePart};
-use lro_wire::{Failure, Line, Lines, Message, Messages, Object, edit};
+use lro_wire::{JsonRpcError, Line, Lines, Message, Messages, Object, edit};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -161,7 +161,7 @@ fn lines(stream: &[u8], holding: &Holding, turns: &[Turn], skipped: u8) {
         Holding::All => usize::MAX,
     };
     let reader = Reader { left: stream, turns: turns.iter(), slow: (0, 0) };
-    let mut lines = Lines::holding(reader, held);
+    let mut lines = Lines::with_max_in_memory(reader, held);
     let mut expected = stream.split_inclusive(|byte| *byte == b'\n');
     let mut long_ones = 0u8;
     loop {
@@ -182,7 +182,7 @@ fn lines(stream: &[u8], holding: &Holding, turns: &[Turn], skipped: u8) {
                 let skip = skipped > 0 && long_ones.is_multiple_of(skipped);
                 let mut rest = whole;
                 while !skip || rest.len() == whole.len() {
-                    match long.piece() {
+                    match long.next_chunk() {
                         Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                         Ok(None) => break,
                         Ok(Some(piece)) => {
@@ -334,19 +334,19 @@ fn same(message: &Message<'_>, value: Option<&Value>) {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let name =
             params.as_ref().and_then(|params| params.as_object()?.get("name").and_then(text));
-        assert_eq!(meta::tool(message).as_deref(), name.as_deref());
+        assert_eq!(protocol::tool(message).as_deref(), name.as_deref());
         assert_eq!(message.params().is_some(), params.is_some_and(|params| params.is_object()));
     }
     assert_eq!(message.is_request(), message.id.is_some() && message.method.is_some());
     if let Some(id) = message.id() {
-        let failed = Failure::new(-1, "no").response(&id);
+        let failed = JsonRpcError::new(-1, "no").response(&id);
         let answer = Message::read(&failed).expect("a failure is a message");
         assert_eq!(answer.id().as_ref(), Some(&id));
         assert_eq!(answer.id().map(|id| id.key()), Some(id.key()));
     }
-    let modern = ProtocolGeneration::of_request(message) == Some(ProtocolGeneration::Modern);
+    let modern = ProtocolGeneration::from_request(message) == Some(ProtocolGeneration::Modern);
     assert!(!modern || message.method.is_some());
-    let _ = (meta::is_proxy(message), meta::progress_token(message));
+    let _ = (protocol::is_proxy(message), protocol::progress_token(message));
 }
 
 fn parsed(raw: &RawValue) -> Value {

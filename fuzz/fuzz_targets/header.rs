@@ -19,7 +19,7 @@ use lro_core::{OffloadHeader, ResultId};
 use lro_query::{Cancel, Page, read, search};
 use lro_spool::{
     DirOptions, DirSpool, PartNumber, Quota, Sidecar, Spool, SpoolError, StoredForm, StoredResult,
-    original, records_begin,
+    restore_payload, records_offset,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -256,13 +256,13 @@ impl Place {
         assert_eq!(stored.read_at(0, &mut bytes).expect("a file can be read"), data.len());
         assert_eq!(bytes[..data.len()], *data);
         let line = data.split_inclusive(|b| *b == b'\n').next().map_or(0, <[u8]>::len);
-        let begin = records_begin(stored).expect("a file can be read");
+        let begin = records_offset(stored).expect("a file can be read");
         assert_eq!(begin, line as u64);
         assert!(stored.part(PartNumber(input.part)).is_err(), "there is no part");
 
         let sidecar = &stored.listed().sidecar;
         let mut back = Vec::new();
-        if original(stored, &mut back).is_ok() {
+        if restore_payload(stored, &mut back).is_ok() {
             match sidecar.content {
                 StoredForm::Array | StoredForm::Lines => {}
                 _ => assert_eq!(back, data),
