@@ -206,7 +206,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
             .fold(Router::new(), |router, Route { path, methods, .. }| router.route(path, methods))
     };
     let asked = guard
-        .before(of(Exposure::Authenticated))
+        .layer_auth(of(Exposure::Authenticated))
         .layer(from_fn_with_state(state.clone(), admission::admit))
         // The signature of a link is its authentication.
         .merge(of(Exposure::SignedLink))
@@ -215,7 +215,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
         .fallback(any(path_not_found))
         .method_not_allowed_fallback(method_not_allowed);
     guard
-        .around(asked)
+        .layer_origin(asked)
         .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::record_request))
         .with_state(state)

@@ -50,24 +50,6 @@ impl Guard {
         routes.layer(from_fn_with_state(Arc::clone(self), guard_origin))
     }
 
-    /// Former name of [`layer_auth`](Self::layer_auth).
-    #[doc(hidden)]
-    pub fn before<S: Clone + Send + Sync + 'static>(
-        self: &Arc<Self>,
-        routes: Router<S>,
-    ) -> Router<S> {
-        self.layer_auth(routes)
-    }
-
-    /// Former name of [`layer_origin`](Self::layer_origin).
-    #[doc(hidden)]
-    pub fn around<S: Clone + Send + Sync + 'static>(
-        self: &Arc<Self>,
-        routes: Router<S>,
-    ) -> Router<S> {
-        self.layer_origin(routes)
-    }
-
     /// Whether `host` is a name of this machine with any port, or an allowed one. An allowed host
     /// without a port matches every port.
     fn is_allowed_host(&self, host: &str) -> bool {

@@ -13,9 +13,6 @@ pub mod session;
 pub mod upstream {
     pub mod http;
     pub mod process;
-
-    // Former name, until every crate uses the new one.
-    pub use process as stdio;
 }
 
 /// Connections to clients: stdio, or HTTP.

@@ -20,7 +20,6 @@ use crate::relay::local_tools::LocalCallPool;
 use crate::relay::oversize::spill_line;
 use crate::relay::{Forward, Relay};
 pub use crate::stub_server::run_stub;
-// Former name, until every crate uses the new one.
 use crate::upstream::http::{HttpSession, InboundMessage, Remote};
 use crate::upstream::process::{Process, exit_code};
 

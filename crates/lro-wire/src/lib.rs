@@ -32,6 +32,6 @@ pub use message::{
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Id, IdKey, JsonRpcError,
     METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Messages, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
-// Former names, until every crate uses the new ones.
+// Two aspects of one module: the `_meta` members, and the protocol versions.
 pub use protocol as meta;
 pub use protocol as version;

@@ -409,7 +409,7 @@ fn detail(call: ToolCall<'_>, operation: &Operation, stats: &RecordStats) -> Det
     }
 }
 
-/// Facts about a set of memories from the members context them (conformance decision 2).
+/// Facts about a set of memories from the members around them (conformance decision 2).
 #[derive(Debug, Default)]
 struct SetFacts {
     score_range: Option<(f64, f64)>,

@@ -36,8 +36,6 @@ pub struct PostgresServer {
     databases: AtomicUsize,
 }
 
-// Former name, until every crate uses the new one.
-
 impl PostgresServer {
     /// The shared server of this process. It runs without fsync, because killing a process loses nothing that
     /// the kernel has.

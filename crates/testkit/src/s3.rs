@@ -65,8 +65,6 @@ impl Shell {
     }
 }
 
-// Former name, until every crate uses the new one.
-
 impl S3Server {
     /// The shared server of this process.
     pub fn shared() -> &'static Self {

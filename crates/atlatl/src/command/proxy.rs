@@ -17,7 +17,7 @@ use lro_http::{Guard, stop_channel};
 use lro_proxy::downstream::http::{self, Upstream};
 use lro_proxy::session::EndReason;
 use lro_proxy::upstream::http::Remote;
-use lro_proxy::upstream::stdio::Process;
+use lro_proxy::upstream::process::Process;
 use lro_proxy::{ReferencePassing, Relay, session};
 use lro_spool::Scope;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lro_proxy::upstream::stdio::Process;
+use lro_proxy::upstream::process::Process;
 use lro_wire::{meta, version};
 use serde_json::{Value, json};
 

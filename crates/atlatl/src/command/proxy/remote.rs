@@ -30,7 +30,7 @@ pub(super) fn remote(
     sources: &Sources,
 ) -> Result<(Remote, String), Error> {
     let endpoint =
-        UpstreamEndpoint::named(url).map_err(|error| Error::usage(format!("--url: {error}")))?;
+        UpstreamEndpoint::parse(url).map_err(|error| Error::usage(format!("--url: {error}")))?;
     let config = &settings.config.proxy;
     let mut options = RemoteOptions::default();
     options.headers =
@@ -72,7 +72,7 @@ fn headers(
     for (n, line) in (1..).zip(configured) {
         let (origin, line) = line.split_once(' ').unwrap_or((line, ""));
         // The message does not quote the entry: it may be the secret itself.
-        let origin = UpstreamEndpoint::named(origin).map_err(|error| {
+        let origin = UpstreamEndpoint::parse(origin).map_err(|error| {
             Error::usage(format!("proxy.headers, entry {n}: its origin: {error}"))
                 .with_hint("\"https://example.com Authorization: Bearer ${TOKEN}\"")
         })?;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn parse(configured: &[&str], header_args: &[&str]) -> Result<HeaderMap, Error> {
-        let endpoint = UpstreamEndpoint::named("https://example.com/mcp").unwrap();
+        let endpoint = UpstreamEndpoint::parse("https://example.com/mcp").unwrap();
         let owned = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
         let variable = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
         headers(&endpoint, &owned(configured), &owned(header_args), variable)

@@ -60,12 +60,6 @@ impl UpstreamEndpoint {
         Ok(Self { url, socket: None })
     }
 
-    /// Former name of [`parse`](Self::parse).
-    #[doc(hidden)]
-    pub fn named(url: &str) -> Result<Self, EndpointError> {
-        Self::parse(url)
-    }
-
     /// The URL of requests.
     pub fn url(&self) -> &Url {
         &self.url
