@@ -165,9 +165,30 @@ impl CheckedDir {
             Stat { owner, .. } if owner != self.os.user() => Foreign::OtherOwner,
             Stat { links: 0, .. } => return Err(SpoolError::NotFound { asked: name.to_owned() }),
             Stat { links: 2.., .. } => Foreign::MoreLinks,
-            Stat { .. } => return Ok((file, stat)),
+            Stat { .. } => return self.still_named(name, file, stat),
         };
         Err(SpoolError::NotOurs { path: self.at(name), why })
+    }
+
+    /// Checks that `name` is the only link of an open file. A hard link to a foreign file that was removed
+    /// between opening and examining it would otherwise count as our own.
+    fn still_named(
+        &self,
+        name: &str,
+        file: OwnedFd,
+        stat: Stat,
+    ) -> Result<(OwnedFd, Stat), SpoolError> {
+        match retry_interrupted(|| self.os.stat_at(self.fd.as_fd(), name)) {
+            Ok(named) if named.identity == stat.identity && named.links == 1 => Ok((file, stat)),
+            Ok(named) if named.identity == stat.identity => {
+                Err(SpoolError::NotOurs { path: self.at(name), why: Foreign::MoreLinks })
+            }
+            Ok(_) => Err(SpoolError::NotFound { asked: name.to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(SpoolError::NotFound { asked: name.to_owned() })
+            }
+            Err(error) => Err(SpoolError::io("look at", self.at(name), error)),
+        }
     }
 
     /// Opens a result and reads its metadata, if this program wrote it.
