@@ -124,7 +124,7 @@ fn f25_leftovers_that_are_links_or_directories_stay() {
     assert_eq!(fs::read(&target).unwrap(), b"precious");
 }
 
-/// How many files a sweep has looked at by name before it removes each: data, part, sidecar.
+/// How many files a sweep has looked at by name before it removes each: data, both parts, sidecar.
 fn looks_before_removals() -> Vec<usize> {
     let (home, _, _) = shared();
     let looks = Arc::new(AtomicUsize::new(0));
@@ -151,7 +151,7 @@ fn looks_before_removals() -> Vec<usize> {
 #[test]
 fn f25_what_took_our_files_place_before_it_is_removed_stays() {
     let expected = looks_before_removals();
-    for (end, removal) in [("", 0), (".part-1", 1), (".meta.json", 2)] {
+    for (end, removal) in [("", 0), (".part-1", 1), (".meta.json", 3)] {
         let expected = expected[removal];
         let (home, _, ours) = shared();
         let file = home.path().join(format!("{ours}{end}"));
