@@ -180,9 +180,10 @@ impl CheckedDir {
     ) -> Result<(OwnedFd, Stat), SpoolError> {
         match retry_interrupted(|| self.os.stat_at(self.fd.as_fd(), name)) {
             Ok(named) if named.identity == stat.identity && named.links == 1 => Ok((file, stat)),
-            Ok(named) if named.identity == stat.identity => {
+            Ok(named) if named.identity == stat.identity && named.links > 1 => {
                 Err(SpoolError::NotOurs { path: self.at(name), why: Foreign::MoreLinks })
             }
+            // Another file has the name, or it was removed meanwhile.
             Ok(_) => Err(SpoolError::NotFound { asked: name.to_owned() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(SpoolError::NotFound { asked: name.to_owned() })
