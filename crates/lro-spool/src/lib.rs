@@ -26,7 +26,7 @@
 //!     exact: false,
 //!     query: None,
 //!     detail: Detail::Light,
-//!     found: &Found::detect(payload),
+//!     found: &Detected::detect(payload),
 //!     estimated: Tokens(12),
 //!     created_at: now,
 //!     ttl: Duration::from_secs(3600),

@@ -4,9 +4,9 @@
 //! use mif::DetailLevel;
 //!
 //! let memories = testkit::corpus::memories(200, 42);
-//! let lines = testkit::corpus::lines(&memories, Detail::Light);
+//! let lines = testkit::corpus::lines(&memories, DetailLevel::Light);
 //! assert_eq!(lines.len(), 200);
-//! assert_eq!(lines, testkit::corpus::lines(&testkit::corpus::memories(200, 42), Detail::Light));
+//! assert_eq!(lines, testkit::corpus::lines(&testkit::corpus::memories(200, 42), DetailLevel::Light));
 //! ```
 //!
 //! Everything is deterministic: the same arguments give the same bytes on every machine.
