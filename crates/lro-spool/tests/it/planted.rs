@@ -176,3 +176,36 @@ fn f25_what_took_our_files_place_before_it_is_removed_stays() {
         assert_eq!(fs::read_to_string(&file).unwrap(), format!("precious {ours}{end}"));
     }
 }
+
+#[test]
+fn f25_a_hard_link_that_is_removed_while_it_is_examined_is_not_read() {
+    let (home, _, ours) = shared();
+    let sidecar = home.path().join(format!("{ours}.meta.json"));
+    let text = fs::read_to_string(&sidecar).unwrap();
+    assert!(text.contains("list_issues"));
+    fs::remove_file(&sidecar).unwrap();
+    let outside = tempfile::tempdir_in(home.path()).unwrap();
+    let foreign = outside.path().join("precious");
+    fs::write(&foreign, text.replace("list_issues", "foreign")).unwrap();
+    fs::hard_link(&foreign, &sidecar).unwrap();
+    let watch = {
+        // The data file is examined first, then the sidecar.
+        let looks = AtomicUsize::new(0);
+        let sidecar = sidecar.clone();
+        move |step: &str, side: Side| {
+            let look = step == "stat" && side == Side::Before && sidecar.exists();
+            if look && looks.fetch_add(1, Ordering::SeqCst) > 0 {
+                fs::remove_file(&sidecar).unwrap();
+            }
+            Ok(())
+        }
+    };
+    let options = DirOptions::flat().quota(Quota::NONE).os(Arc::new(StepOs(watch)));
+    let spool = DirSpool::open(home.path(), options).unwrap();
+    let mut tools = Vec::new();
+    for _ in 0..4 {
+        tools.extend(spool.list().unwrap().into_iter().map(|info| info.sidecar.tool));
+    }
+    assert!(!sidecar.exists(), "removed while it was examined");
+    assert!(!tools.contains(&"foreign".to_owned()), "{tools:?}");
+}
