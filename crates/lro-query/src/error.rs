@@ -206,7 +206,8 @@ impl SyntaxProblem {
             Self::Text => "Correct the query's syntax.",
             Self::Refused => {
                 "A query only reads records and its parameters: no environment, files, clock, \
-                 chance or writing. Give what it needs, the present time for example, as a parameter."
+                 randomness or writing. Pass anything else, such as the current time, as a \
+                 parameter."
             }
             Self::Variable => "Give the variable a value in the parameters.",
             Self::Function => "Use functions of jq or SQLite that only compute.",

@@ -139,11 +139,11 @@ fn what_is_wrong_is_said_with_a_hint() {
     "#);
     insta::assert_snapshot!(fails(&["--sql", "DROP TABLE results"]), @"
     error: the query cannot be run: a statement only reads
-    hint: A query only reads records and its parameters: no environment, files, clock, chance or writing. Give what it needs, the present time for example, as a parameter.
+    hint: A query only reads records and its parameters: no environment, files, clock, randomness or writing. Pass anything else, such as the current time, as a parameter.
     ");
     insta::assert_snapshot!(fails(&["--query", "$ENV.HOME"]), @"
     error: the query cannot be run: `$ENV` is not offered
-    hint: A query only reads records and its parameters: no environment, files, clock, chance or writing. Give what it needs, the present time for example, as a parameter.
+    hint: A query only reads records and its parameters: no environment, files, clock, randomness or writing. Pass anything else, such as the current time, as a parameter.
     ");
     insta::assert_snapshot!(fails(&["--query", "last(range(1e15))", "--timeout", "0.3"]), @"
     error: the query ran longer than 300 ms

@@ -196,7 +196,7 @@ impl Drop for WorkerProcess {
 }
 
 fn protocol_error(source: io::Error) -> QueryError {
-    QueryError::Worker { doing: "be heard", source }
+    QueryError::Worker { doing: "return a valid answer", source }
 }
 
 /// Whether each of the two pipes is readable.
@@ -249,7 +249,7 @@ impl FrameReader {
                 _ => false,
             };
             if !fits {
-                return Err(protocol_error(io::Error::other("not the answer of a worker")));
+                return Err(protocol_error(io::Error::other("invalid frame")));
             }
             let Some(body) =
                 self.pending.get(at + FRAME_HEADER_LEN..at + FRAME_HEADER_LEN + length)
@@ -342,10 +342,10 @@ fn death_cause(
         },
         (_, Some(EXIT_SETUP_FAILED)) => {
             let source = io::Error::other(sanitize_message(&String::from_utf8_lossy(stderr)));
-            QueryError::Worker { doing: "bound itself", source }
+            QueryError::Worker { doing: "apply its limits or read the query", source }
         }
         _ => QueryError::Worker {
-            doing: "answer: the program is no worker",
+            doing: "answer: the program is not a query worker",
             source: io::ErrorKind::UnexpectedEof.into(),
         },
     }

@@ -222,7 +222,7 @@ fn copy(source: &Source<'_>) -> Result<OwnedFd, QueryError> {
     use rustix::fs::{MemfdFlags, memfd_create};
 
     const CHUNK_LEN: usize = 256 * 1024;
-    let failed = |source| QueryError::Worker { doing: "be handed the records", source };
+    let failed = |source| QueryError::Worker { doing: "receive the records", source };
     let memory =
         memfd_create("lro-records", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let mut memory = File::from(memory);
@@ -241,7 +241,7 @@ fn copy(source: &Source<'_>) -> Result<OwnedFd, QueryError> {
 #[cfg(not(target_os = "linux"))]
 fn copy(_: &Source<'_>) -> Result<OwnedFd, QueryError> {
     Err(QueryError::Worker {
-        doing: "be handed records that are not in a file",
+        doing: "receive records that are not in a file",
         source: io::ErrorKind::Unsupported.into(),
     })
 }
