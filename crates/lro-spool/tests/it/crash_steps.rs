@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -107,14 +107,28 @@ struct Fallen {
     restart: Duration,
 }
 
+/// Held while a child starts and while a spool opens: a child inherits the locks that this process
+/// holds until it executes its program, and a leftover would look as if its writer lived.
+static STARTING: Mutex<()> = Mutex::new(());
+
+fn starting() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn fall(home: &Path, side: Side, number: u64) -> Fallen {
-    let run = Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child
         .args(["--exact", "crash_steps::child_that_kills_itself_at_a_step", "--test-threads=1"])
         .env(CHILD, home)
         .env(KILL, format!("{side:?} {number}"))
         .stdin(Stdio::null())
-        .output()
-        .unwrap();
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = {
+        let _starting = starting();
+        child.spawn().unwrap()
+    };
+    let run = child.wait_with_output().unwrap();
     let said = fs::read_to_string(home.join("said")).unwrap_or_default();
     let of = |word: &str| -> BTreeSet<ResultId> {
         let lines = said.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
@@ -159,9 +173,11 @@ fn fall(home: &Path, side: Side, number: u64) -> Fallen {
     }
     let seen = check(&left);
 
-    let starting = Instant::now();
-    let next = spool(home, Arc::new(lro_spool::os::RealOs));
-    let restart = starting.elapsed();
+    let (next, restart) = {
+        let _starting = starting();
+        let began = Instant::now();
+        (spool(home, Arc::new(lro_spool::os::RealOs)), began.elapsed())
+    };
     assert_eq!(check(&next), seen, "{context}: the next start changes nothing whole");
     let files = entries(next.path());
     let expected: usize = next.list().unwrap().iter().map(|r| 2 + r.sidecar.parts.len()).sum();
@@ -185,9 +201,6 @@ fn whole(spool: &DirSpool, id: ResultId, context: &str) {
 }
 
 /// Kills at call 1, 2, 3 and so on, until a child comes to its end.
-///
-/// No lock on a draft is ever taken here: one that this process held could pass to a child that the
-/// other side is just starting, and a leftover would look as if its writer lived.
 fn each_step(side: Side) -> Vec<Fallen> {
     let homes = tempfile::tempdir_in(fast()).unwrap();
     let mut all = Vec::new();
