@@ -24,9 +24,9 @@ mod values;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::key::{ConfigKey, ConfigValueKind, ProjectUse};
+pub use self::key::{ConfigKey, ConfigValueKind, InvalidValue, ProjectUse};
 pub use self::key_table::{KEYS, is_section, key, nearest, nearest_section};
-pub use self::values::{InvalidValue, InvalidValues};
+pub use self::values::InvalidValues;
 use crate::threshold::Policies;
 
 /// The whole configuration. [`Default`] gives the defaults of [`KEYS`].

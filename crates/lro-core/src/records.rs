@@ -18,11 +18,12 @@ use std::ops::Range;
 use lro_json::{Scanner, TokenVisitor};
 use serde::{Deserialize, Serialize};
 
-use self::detect::BYTE_ORDER_MARK;
 pub use self::detect::Detector;
-pub use self::lines::{FirstPassStats, PayloadChanged, RecordLines};
+pub use self::lines::{FirstPassStats, RecordLines};
 pub use self::table::{Column, Delimiter};
 use crate::tokens::Measure;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The outcome of the first pass over a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +105,11 @@ impl Detected {
         }
     }
 }
+
+/// The bytes of the second pass differ from the bytes of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the payload changed between finding its records and writing them")]
+pub struct PayloadChanged;
 
 /// A payload without its records: valid JSON with an empty array at `at`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::values::InvalidValue;
-
 /// One row of the key table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -200,6 +198,38 @@ impl ConfigValueKind {
             }),
             Self::Policies => value.is_object(),
         }
+    }
+}
+
+/// A value that a key does not accept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}` is {value}, expected {expected}")]
+#[non_exhaustive]
+pub struct InvalidValue {
+    /// The key as written in a file; for an entry of a map, with the name of the entry.
+    pub key: String,
+    /// The value, without secrets and truncated.
+    pub value: String,
+    /// What the key accepts.
+    pub expected: String,
+}
+
+/// Characters of the value in a message: enough to recognise it.
+const MAX_VALUE_CHARS: usize = 80;
+
+impl InvalidValue {
+    /// The error for `key` with `value`, which accepts `expected`.
+    pub fn new(
+        key: impl Into<String>,
+        value: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        let mut value = value.into();
+        if let Some((cut, _)) = value.char_indices().nth(MAX_VALUE_CHARS) {
+            value.truncate(cut);
+            value.push('…');
+        }
+        Self { key: key.into(), value, expected: expected.into() }
     }
 }
 

@@ -1,12 +1,11 @@
-//! Conversion between the typed configuration and values by key name, and the errors of invalid
-//! values.
+//! Conversion between the typed configuration and values by key name.
 
 use std::fmt;
 
 use serde_json::Value;
 
 use super::Config;
-use super::key::ConfigKey;
+use super::key::{ConfigKey, InvalidValue};
 use super::key_table::{KEYS, key};
 
 impl Config {
@@ -96,38 +95,6 @@ impl Config {
 
 fn pointer(key: &ConfigKey) -> String {
     format!("/{}", key.name.replace('.', "/"))
-}
-
-/// A value that a key does not accept.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}` is {value}, expected {expected}")]
-#[non_exhaustive]
-pub struct InvalidValue {
-    /// The key as written in a file; for an entry of a map, with the name of the entry.
-    pub key: String,
-    /// The value, without secrets and truncated.
-    pub value: String,
-    /// What the key accepts.
-    pub expected: String,
-}
-
-/// Characters of the value in a message: enough to recognise it.
-const MAX_VALUE_CHARS: usize = 80;
-
-impl InvalidValue {
-    /// The error for `key` with `value`, which accepts `expected`.
-    pub fn new(
-        key: impl Into<String>,
-        value: impl Into<String>,
-        expected: impl Into<String>,
-    ) -> Self {
-        let mut value = value.into();
-        if let Some((cut, _)) = value.char_indices().nth(MAX_VALUE_CHARS) {
-            value.truncate(cut);
-            value.push('…');
-        }
-        Self { key: key.into(), value, expected: expected.into() }
-    }
 }
 
 /// All invalid values of a configuration; at least one.

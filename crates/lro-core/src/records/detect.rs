@@ -6,7 +6,7 @@ use lro_json::{Scanner, TokenKind, TokenVisitor, decode, trim_start};
 
 use super::lines::FirstPassStats;
 use super::table::TableSniffer;
-use super::{Content, Detected, RecordForm, RecordSet};
+use super::{BYTE_ORDER_MARK, Content, Detected, RecordForm, RecordSet};
 use crate::tokens::Measure;
 
 /// The bytes processed at a time: small enough to stay in the cache for every scan.
@@ -17,8 +17,6 @@ const MAX_PATH_DEPTH: usize = 32;
 
 /// The bytes around an array of objects that makes up less than half of its document.
 const MAX_ENVELOPE_BYTES: u64 = 1024;
-
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Detects the format and the records of a payload that arrives in chunks.
 pub struct Detector {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use lro_json::{Scanner, TokenKind, TokenVisitor};
 
 use super::table::TableLines;
-use super::{RecordForm, RecordSet};
+use super::{PayloadChanged, RecordForm, RecordSet};
 use crate::stats::{RecordStats, RecordStatsBuilder};
 
 /// Writes the record lines of a payload, in a second pass over its bytes.
@@ -38,11 +38,6 @@ enum Source {
     Compact(CompactLines),
     Table(Box<TableLines>),
 }
-
-/// The bytes of the second pass differ from the bytes of the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the payload changed between finding its records and writing them")]
-pub struct PayloadChanged;
 
 impl RecordLines {
     /// Prepares to write the records that [`Detector`](super::Detector) detected.

@@ -11,8 +11,7 @@ use std::collections::HashSet;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde::Serialize;
 
-use super::detect::BYTE_ORDER_MARK;
-use super::{PayloadChanged, RecordForm};
+use super::{BYTE_ORDER_MARK, PayloadChanged, RecordForm};
 use lro_json::encode;
 
 /// The maximum size of the header.
