@@ -21,8 +21,8 @@ use lro_core::{
 
 use crate::address::Extension;
 use crate::error::SpoolError;
-use crate::sidecar::{PartRole, StoredForm};
-use crate::spool::{Draft, NewResult, PartNumber, ResultInfo, Spool};
+use crate::sidecar::{NewResult, PartRole, StoredForm};
+use crate::spool::{Draft, PartNumber, ResultInfo, Spool};
 
 /// The most bytes around a record array that are kept in the sidecar. With more, the payload is
 /// stored unchanged, so that neither memory nor the sidecar grows with it.

@@ -27,9 +27,10 @@ use self::os::{Lock, retry_interrupted};
 use self::usage_log::{PendingOp, UsageLog};
 use crate::address::{Address, DirEntryName, FileName, ResultFile, Scope};
 use crate::error::{Foreign, SpoolError};
+use crate::sidecar::NewResult;
 use crate::spool::{
-    Draft, NewResult, PartNumber, PositionedRead, ResultInfo, Scratch, Spool, StoredResult,
-    SweepReport, Tombstones,
+    Draft, PartNumber, PositionedRead, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
+    Tombstones,
 };
 
 /// A spool in a directory. Clones share it.

@@ -67,8 +67,7 @@ pub use memory::MemorySpool;
 #[cfg(feature = "object")]
 pub use object::{Bucket, InvalidTenant, ObjectOptions, ObjectSpool};
 pub use restore::{RestoreError, records_offset, restore_part, restore_payload};
-pub use sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
+pub use sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
 pub use spool::{
-    Draft, NewResult, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult,
-    SweepReport,
+    Draft, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
 };

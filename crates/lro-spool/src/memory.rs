@@ -10,12 +10,11 @@ use lro_core::records::Envelope;
 use crate::address::Address;
 use crate::address::{Extension, FileName};
 use crate::error::{Foreign, SpoolError, SpoolLimit};
-use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
+use crate::sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
 use crate::spool::{
-    Draft, NewResult, PartNumber, PositionedRead, ResultInfo, Scratch, Spool, StoredResult,
-    SweepReport,
+    Draft, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult,
+    SweepReport, Usage,
 };
-use crate::spool::{Quota, Usage};
 
 /// A spool in memory. Clones share it.
 #[derive(Debug, Clone, Default)]

@@ -23,10 +23,12 @@
 
 mod blocks;
 mod bucket;
+mod digest;
 mod draft;
 mod index;
 mod key;
 mod local_cache;
+mod options;
 mod sweep;
 mod url;
 
@@ -37,18 +39,20 @@ use chrono::{DateTime, Utc};
 use lro_core::ResultId;
 
 use self::blocks::ObjectReader;
+pub use self::bucket::Bucket;
 use self::bucket::StoreClient;
-pub use self::bucket::{Bucket, ObjectOptions};
 use self::draft::ObjectDraft;
 use self::index::{
     EntryCache, IndexEntry, MAX_ENTRY_BYTES, RemovalReason, StoredEntry, Tombstone, UsageCache,
 };
 pub use self::key::InvalidTenant;
 use self::key::{Keys, Nonce};
+pub use self::options::ObjectOptions;
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
+use crate::sidecar::NewResult;
 use crate::spool::{
-    Draft, NewResult, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport, Tombstones,
+    Draft, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport, Tombstones,
 };
 
 /// The results of one tenant in a bucket. Clones share it. Use one per tenant and process: two

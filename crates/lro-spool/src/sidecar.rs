@@ -1,19 +1,47 @@
-//! The sidecar: metadata of a stored result.
+//! The metadata of a new result, and the sidecar, the metadata of a stored result.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lro_core::records::{Content, Envelope, RecordForm};
-use lro_core::{OffloadHeader, ResultId};
+use lro_core::{OffloadHeader, Operation, ResultId};
 use serde::{Deserialize, Serialize};
 
-use crate::spool::NewResult;
+use crate::address::{Extension, FileName};
 
 /// A longer time to live is reduced to this, so that dates stay representable.
 const MAX_TTL: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// The longest tool name that is stored.
 const MAX_TOOL_CHARS: usize = 256;
+
+/// The metadata of a new result.
+#[derive(Debug, Clone)]
+pub struct NewResult {
+    /// The id.
+    pub id: ResultId,
+    /// The operation, part of the file name.
+    pub operation: Operation,
+    /// The name of the tool, as its server spells it.
+    pub tool: String,
+    /// The server that the tool belongs to, if there are several.
+    pub server: Option<String>,
+    /// The content type of the data file.
+    pub extension: Extension,
+    /// The header.
+    pub header: OffloadHeader,
+    /// The current time.
+    pub created_at: DateTime<Utc>,
+    /// The time to live.
+    pub ttl: Duration,
+}
+
+impl NewResult {
+    /// The name of the data file.
+    pub fn name(&self) -> FileName {
+        FileName::new(&self.operation, self.id, self.extension)
+    }
+}
 
 /// The metadata of a stored result, in `<name>.meta.json` beside the data (companion specification
 /// §12).

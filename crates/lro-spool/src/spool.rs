@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use lro_core::ResultId;
 use lro_core::records::Envelope;
-use lro_core::{OffloadHeader, Operation, ResultId};
 
-use crate::address::{Address, Extension, FileName};
+use crate::address::{Address, FileName};
 use crate::error::{SpoolError, SpoolLimit};
-use crate::sidecar::{PartRole, Sidecar, StoredForm};
+use crate::sidecar::{NewResult, PartRole, Sidecar, StoredForm};
 
 /// The most tombstones kept in memory.
 const MAX_TOMBSTONES: usize = 1024;
@@ -28,7 +27,7 @@ const MAX_TOMBSTONES: usize = 1024;
 ///    it can, complete and with its sidecar, also by another process on the same storage. A draft
 ///    that is dropped, or whose commit fails, leaves nothing behind.
 /// 2. **Header first.** [`create`](Self::create) writes the header line of a
-///    [`Jsonl`](Extension::Jsonl) file; the caller's bytes follow it.
+///    [`Jsonl`](crate::Extension::Jsonl) file; the caller's bytes follow it.
 /// 3. **Exclusive names.** A name that is in use is [`Taken`](SpoolError::Taken), at the latest
 ///    when the draft is committed; nothing stored is ever replaced.
 /// 4. **Readers protect.** A result returned by [`open`](Self::open) can be read to its end until
@@ -77,34 +76,6 @@ pub trait Spool: Send + Sync {
 pub trait Scratch: PositionedRead {
     /// Appends all of the bytes or none: after a failure, the earlier bytes are still readable.
     fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError>;
-}
-
-/// The metadata of a new result.
-#[derive(Debug, Clone)]
-pub struct NewResult {
-    /// The id.
-    pub id: ResultId,
-    /// The operation, part of the file name.
-    pub operation: Operation,
-    /// The name of the tool, as its server spells it.
-    pub tool: String,
-    /// The server that the tool belongs to, if there are several.
-    pub server: Option<String>,
-    /// The content type of the data file.
-    pub extension: Extension,
-    /// The header.
-    pub header: OffloadHeader,
-    /// The current time.
-    pub created_at: DateTime<Utc>,
-    /// The time to live.
-    pub ttl: Duration,
-}
-
-impl NewResult {
-    /// The name of the data file.
-    pub fn name(&self) -> FileName {
-        FileName::new(&self.operation, self.id, self.extension)
-    }
 }
 
 /// A result that is being written. Dropping it without a commit leaves nothing behind.

@@ -17,8 +17,8 @@ use super::os::{Lock, Os, retry_interrupted};
 use super::usage_log::PendingOp;
 use crate::address::{Extension, FileName, MAX_PARTS, ResultFile};
 use crate::error::{SpoolError, SpoolLimit};
-use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
-use crate::spool::{Draft, NewResult, PartNumber, PositionedRead, ResultInfo, Scratch};
+use crate::sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
+use crate::spool::{Draft, PartNumber, PositionedRead, ResultInfo, Scratch};
 
 /// The number of bytes between two quota checks.
 const QUOTA_CHECK_BYTES: u64 = 64 << 20;

@@ -11,9 +11,8 @@ use super::DirSpool;
 use super::os::{Os, RealOs};
 use crate::address::{Address, Scope};
 use crate::error::SpoolError;
-use crate::spool::{
-    Draft, NewResult, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
-};
+use crate::sidecar::NewResult;
+use crate::spool::{Draft, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport};
 
 /// The specification's default `ttl_seconds`, for a file whose sidecar is lost.
 const DEFAULT_TTL: Duration = Duration::from_hours(1);

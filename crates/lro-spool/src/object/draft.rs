@@ -16,14 +16,15 @@ use object_store::{MultipartUpload, PutMultipartOptions, PutPayload};
 use tokio::task::JoinSet;
 
 use super::Shared;
-use super::blocks::BlockDigester;
-use super::bucket::{CreateOutcome, ObjectOptions, RequestFailure, RetryBudget, StoreClient};
+use super::bucket::{CreateOutcome, RequestFailure, RetryBudget, StoreClient};
+use super::digest::BlockDigester;
 use super::index::{IndexEntry, MAX_ENTRY_BYTES, StoredEntry};
 use super::key::Nonce;
+use super::options::ObjectOptions;
 use crate::address::{Extension, FileName, MAX_PARTS};
 use crate::error::{SpoolError, SpoolLimit};
-use crate::sidecar::{FurtherPart, PartRole, Sidecar, StoredForm};
-use crate::spool::{Draft, NewResult, PartNumber, ResultInfo};
+use crate::sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
+use crate::spool::{Draft, PartNumber, ResultInfo};
 
 /// The most pieces finished concurrently.
 const MAX_CONCURRENT_PIECES: usize = 4;

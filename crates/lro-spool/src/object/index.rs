@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::blocks::{digests_cover, sha256};
+use super::digest::{digests_cover, sha256};
 use super::key::{KeyKind, Nonce};
 use crate::address::FileName;
 use crate::error::{Damage, SpoolError, SpoolLimit};

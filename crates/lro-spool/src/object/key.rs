@@ -9,7 +9,7 @@ use lro_core::ResultId;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
-use super::blocks::sha256;
+use super::digest::sha256;
 
 /// A longer tenant name is replaced by its digest, because keys are limited in length.
 const MAX_TENANT_LEN: usize = 200;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::bucket::ObjectOptions;
 use super::key::Nonce;
+use super::options::ObjectOptions;
 use crate::error::{SpoolError, SpoolLimit};
 use crate::fs::os::{Os, RealOs, SymlinkPolicy, retry_interrupted};
 use crate::spool::{PositionedRead, Scratch};

@@ -8,7 +8,8 @@ use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::bucket::{Bucket, ObjectOptions};
+use super::bucket::Bucket;
+use super::options::ObjectOptions;
 use crate::error::{RemoteError, RemoteKind, SpoolError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
