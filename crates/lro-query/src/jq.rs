@@ -24,10 +24,10 @@ use jaq_json::{Rc, Val};
 use serde::{Deserialize, Serialize};
 
 use self::compile::{CompiledFilter, ThreadFilter};
-use crate::query::{FailedRecords, InvalidParamName, ParamName, QueryParams, RecordLayout};
-use crate::worker::{
+use crate::engine::{
     Completion, CountBudget, EngineResult, Fault, OpenSource, OutputWriter, ThreadPool, lines,
 };
+use crate::query::{FailedRecords, InvalidParamName, ParamName, QueryParams, RecordLayout};
 
 /// A filter with its parameters.
 #[derive(Debug, Clone, Serialize, Deserialize)]

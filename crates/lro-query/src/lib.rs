@@ -37,6 +37,8 @@
 
 mod characters;
 #[cfg(any(feature = "jq", feature = "sql"))]
+mod engine;
+#[cfg(any(feature = "jq", feature = "sql"))]
 mod error;
 #[cfg(feature = "jq")]
 pub mod jq;
@@ -49,6 +51,8 @@ mod pattern;
 mod query;
 pub mod read;
 pub mod recipe;
+#[cfg(any(feature = "jq", feature = "sql"))]
+mod request;
 pub mod search;
 #[cfg(feature = "sql")]
 pub mod sql;
@@ -60,13 +64,14 @@ pub use page::{Cancel, Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
 #[doc(hidden)]
-pub use query::Window;
+pub use request::Window;
 #[cfg(any(feature = "jq", feature = "sql"))]
 pub use {
     error::{ErrorClass, QueryError, SyntaxProblem},
     limits::{Limits, MemoryLimit},
     query::{
-        Alias, Answer, FailedRecords, InvalidParamName, ParamName, QueryParams, QueryRequest,
-        RecordLayout, Source, UnknownField,
+        Alias, Answer, FailedRecords, InvalidParamName, ParamName, QueryParams, RecordLayout,
+        Source, UnknownField,
     },
+    request::QueryRequest,
 };

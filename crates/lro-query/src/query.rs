@@ -1,8 +1,4 @@
-//! A query request and its answer.
-//!
-//! A [`QueryRequest`] is a jq filter or an SQL statement together with the [`Source`]s it reads and
-//! the [`Page`] of its values to return. [`Workers::run`](crate::worker::Workers::run) turns it into
-//! an [`Answer`].
+//! The sources, the parameters and the answer of a query.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,63 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::page::Page;
-
-/// A query with its sources and the page of its values to return.
-#[derive(Debug, Clone)]
-pub struct QueryRequest<'a> {
-    pub(crate) query: Query,
-    pub(crate) sources: Vec<(Alias, Source<'a>)>,
-    pub(crate) page: Page,
-}
-
-/// A filter or a statement.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Query {
-    #[cfg(feature = "jq")]
-    Jq(crate::jq::JqQuery),
-    #[cfg(feature = "sql")]
-    Sql(crate::sql::SqlQuery),
-}
-
-impl<'a> QueryRequest<'a> {
-    /// Creates a request that applies a filter to `source`.
-    #[cfg(feature = "jq")]
-    pub fn jq(query: &crate::jq::JqQuery, source: Source<'a>) -> Self {
-        Self::new(Query::Jq(query.clone()), source)
-    }
-
-    /// Creates a request that runs a statement over `source`, under the table name `results`.
-    #[cfg(feature = "sql")]
-    pub fn sql(query: &crate::sql::SqlQuery, source: Source<'a>) -> Self {
-        Self::new(Query::Sql(query.clone()), source)
-    }
-
-    fn new(query: Query, source: Source<'a>) -> Self {
-        Self { query, sources: vec![(Alias::results(), source)], page: Page::ALL }
-    }
-
-    /// Adds a source under the table name `alias`, for statements only. A second source with the same
-    /// alias replaces the first.
-    #[cfg(feature = "sql")]
-    pub fn with(mut self, alias: Alias, source: Source<'a>) -> Self {
-        self.sources.retain(|(other, _)| *other != alias);
-        self.sources.push((alias, source));
-        self
-    }
-
-    /// Restricts the answer to one page of the values.
-    pub fn page(mut self, page: Page) -> Self {
-        self.page = page;
-        self
-    }
-
-    /// Restricts the answer to one page of the values; superseded by [`page`](Self::page).
-    #[doc(hidden)]
-    pub fn window(self, window: Window) -> Self {
-        self.page(window.into())
-    }
-}
 
 /// The records that a query reads: an open byte source and where its records begin, never a path.
 #[derive(Clone, Copy)]
@@ -317,22 +256,6 @@ pub struct UnknownField {
     pub name: String,
     /// Similar field names in the data, the most similar first: untrusted data.
     pub near: Vec<String>,
-}
-
-/// A page with an optional limit; superseded by [`Page`].
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Window {
-    /// The number of values to skip.
-    pub offset: u64,
-    /// The maximum number of values to return.
-    pub limit: Option<u64>,
-}
-
-impl From<Window> for Page {
-    fn from(window: Window) -> Self {
-        Self { offset: window.offset, limit: window.limit.unwrap_or(u64::MAX) }
-    }
 }
 
 #[cfg(test)]

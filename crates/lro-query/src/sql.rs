@@ -36,9 +36,9 @@ use self::cell::Kinds;
 use self::columns::Columns;
 use self::database::Database;
 use self::ingest::{LoadOutcome, LoadSummary};
+use crate::engine::{Completion, EngineResult, Fault, OpenSource, OutputWriter, ThreadPool};
 use crate::error::{SyntaxProblem, similar_names};
 use crate::query::{InvalidParamName, ParamName, QueryParams};
-use crate::worker::{Completion, EngineResult, Fault, OpenSource, OutputWriter, ThreadPool};
 
 /// A statement with its parameters.
 #[derive(Debug, Clone, Serialize, Deserialize)]

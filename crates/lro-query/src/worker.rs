@@ -6,12 +6,11 @@
 //! to it becomes an error.
 //!
 //! [`Workers`] runs requests. `parent` drives the process, `child` is its main function, `protocol` is
-//! between the two, `sandbox` and `system_calls` restrict the child, and `records` reads its sources.
+//! between the two, and `sandbox` and `system_calls` restrict the child.
 
 mod child;
 mod parent;
 mod protocol;
-mod records;
 mod sandbox;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod system_calls;
@@ -25,18 +24,14 @@ use std::time::{Duration, Instant};
 
 pub use sandbox::landlock_available;
 
-#[cfg(feature = "jq")]
-pub(crate) use self::child::CountBudget;
-pub(crate) use self::child::{EngineResult, OutputWriter, ThreadPool};
 use self::parent::{AcquireError, Semaphore, WorkerProcess};
-pub(crate) use self::protocol::{Completion, Fault};
 use self::protocol::{Job, MAX_JOB_LEN, MAX_SOURCES, SourceDescriptor, SourceRef};
-pub(crate) use self::records::{OpenSource, lines};
 use self::sandbox::WorkerLimits;
 use crate::error::QueryError;
 use crate::limits::Limits;
 use crate::page::Cancel;
-use crate::query::{Answer, Query, QueryRequest, RecordLayout};
+use crate::query::{Answer, RecordLayout};
+use crate::request::QueryRequest;
 
 /// The process name of a worker, by which the program recognises that it is one.
 const WORKER: &str = "lro-query-worker";
@@ -188,24 +183,4 @@ fn encode_job(
         return Err(QueryError::TooLong { bytes: job.len(), limit: MAX_JOB_LEN });
     }
     Ok(job)
-}
-
-impl Query {
-    fn text(&self) -> &str {
-        match self {
-            #[cfg(feature = "jq")]
-            Self::Jq(query) => &query.filter,
-            #[cfg(feature = "sql")]
-            Self::Sql(query) => &query.statement,
-        }
-    }
-
-    fn benefits_from_threads(&self) -> bool {
-        match self {
-            #[cfg(feature = "jq")]
-            Self::Jq(query) => query.input == crate::jq::FilterInput::EachRecord,
-            #[cfg(feature = "sql")]
-            Self::Sql(_) => true,
-        }
-    }
 }

@@ -2,40 +2,18 @@
 
 use std::collections::HashSet;
 
-use jaq_core::data::HasLut;
 use jaq_core::load::parse::{Def, Term};
 use jaq_core::load::{Arena, File, Loader};
-use jaq_core::{Compiler, Ctx, DataT, Filter, Lut, Vars, load};
+use jaq_core::{Compiler, Ctx, Filter, Vars, load};
 use jaq_json::Val;
 
-use super::natives::RegexCache;
+use super::natives::{FilterData, JaqTypes, RegexCache};
 use super::{allowlist, json, natives, terms};
+use crate::engine::Fault;
 use crate::error::SyntaxProblem;
 use crate::query::QueryParams;
-use crate::worker::Fault;
 
 const PRELUDE: &str = include_str!("prelude.jq");
-
-/// The type parameters of jaq: our values, and the data of a running filter.
-pub(super) struct JaqTypes;
-
-/// The data of a running filter.
-#[derive(Clone, Copy)]
-pub(super) struct FilterData<'a> {
-    lut: &'a Lut<JaqTypes>,
-    pub(super) regexes: &'a RegexCache,
-}
-
-impl DataT for JaqTypes {
-    type V<'a> = Val;
-    type Data<'a> = FilterData<'a>;
-}
-
-impl<'a> HasLut<'a, JaqTypes> for FilterData<'a> {
-    fn lut(&self) -> &'a Lut<JaqTypes> {
-        self.lut
-    }
-}
 
 /// A compiled filter. Each thread has its own regular expressions and variables.
 pub(super) struct CompiledFilter {

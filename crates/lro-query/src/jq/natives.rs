@@ -1,4 +1,4 @@
-//! Native functions that replace or complete those of jaq.
+//! Native functions that replace or complete functions of jaq, and the data that they use.
 //!
 //! - `test` and the functions behind `match`, `scan`, `sub` and others in the prelude: each pattern is
 //!   compiled once per thread. jaq compiles it on every call, that is for every record.
@@ -8,13 +8,34 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
+use jaq_core::data::HasLut;
 use jaq_core::native::{Fun, bome, run, v};
-use jaq_core::{Ctx, Cv, Error};
+use jaq_core::{Ctx, Cv, DataT, Error, Lut};
 use jaq_json::{Map, Num, Rc, Val, ValR};
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-use super::compile::JaqTypes;
 use super::json;
+
+/// The type parameters of jaq: our values, and the data of a running filter.
+pub(super) struct JaqTypes;
+
+/// The data of a running filter.
+#[derive(Clone, Copy)]
+pub(super) struct FilterData<'a> {
+    pub(super) lut: &'a Lut<JaqTypes>,
+    pub(super) regexes: &'a RegexCache,
+}
+
+impl DataT for JaqTypes {
+    type V<'a> = Val;
+    type Data<'a> = FilterData<'a>;
+}
+
+impl<'a> HasLut<'a, JaqTypes> for FilterData<'a> {
+    fn lut(&self) -> &'a Lut<JaqTypes> {
+        self.lut
+    }
+}
 
 /// All native functions of this module.
 pub(super) fn natives() -> impl Iterator<Item = Fun<JaqTypes>> {

@@ -9,9 +9,9 @@ mod keys;
 
 use std::collections::BTreeSet;
 
+use crate::engine::{OpenSource, ThreadPool};
 use crate::error::similar_names;
 use crate::query::UnknownField;
-use crate::worker::{OpenSource, ThreadPool};
 
 /// The maximum size of a source in bytes: a name is unknown only if all records were scanned.
 const MAX_SCANNED_BYTES: u64 = 64 << 20;

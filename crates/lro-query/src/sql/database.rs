@@ -18,9 +18,9 @@ use super::authorizer::Authorizer;
 use super::cell::{Kinds, cell};
 use super::columns::{NUMBER, RECORD, quoted};
 use super::{EngineLimits, Table};
+use crate::engine::Fault;
 use crate::error::SyntaxProblem;
 use crate::query::QueryParams;
-use crate::worker::Fault;
 
 /// A database with an empty table per source.
 pub(super) struct Database(Connection);

@@ -15,8 +15,8 @@ use super::cell::{Cell, Kinds, cell};
 use super::columns::{ColumnUsage, Columns, Field, RECORD, quoted};
 use super::database::Database;
 use super::fields::{Malformed, fields};
+use crate::engine::{Fault, OpenSource, ThreadPool, lines};
 use crate::query::RecordLayout;
-use crate::worker::{Fault, OpenSource, ThreadPool, lines};
 
 /// The outcome of loading.
 pub(super) enum LoadOutcome {

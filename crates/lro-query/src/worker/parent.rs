@@ -16,12 +16,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use super::child::{EXIT_PANICKED, EXIT_SETUP_FAILED};
-use super::protocol::{
+use super::sandbox::WorkerLimits;
+use super::{Program, WORKER, protocol};
+use crate::engine::{
     Completion, FRAME_DONE, FRAME_FAULT, FRAME_HEADER_LEN, FRAME_LINES, Fault, MAX_BODY_LEN,
     parse_frame_header,
 };
-use super::sandbox::WorkerLimits;
-use super::{Program, WORKER, protocol};
 use crate::error::{QueryError, sanitize_message};
 use crate::limits::Limits;
 use crate::page::Cancel;
@@ -404,8 +404,8 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::write_frame;
     use super::*;
+    use crate::engine::write_frame;
 
     #[test]
     fn frames_come_in_any_pieces() {

@@ -6,6 +6,7 @@ use std::io;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::protocol::MAX_SOURCES;
+use crate::engine::THREAD_STACK_LEN;
 
 /// The resource limits of a worker, passed as arguments so that they apply before the job is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +22,6 @@ const MIB: u64 = 1 << 20;
 
 /// Memory for the program, its libraries and the chunks in progress, in bytes.
 const PROGRAM_MEMORY: u64 = 128 * MIB;
-
-/// The stack size of a thread in bytes. It is large because filters recurse.
-pub(super) const THREAD_STACK_LEN: usize = 32 << 20;
 
 /// The address space that the allocator reserves per thread, in bytes. Most of it is never used.
 const ALLOCATOR_ARENA_LEN: u64 = 64 * MIB;
