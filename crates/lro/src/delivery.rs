@@ -9,7 +9,7 @@ use lro_core::tool_result::{Origin, ToolResult};
 use lro_core::{Detail, ResultId};
 use lro_spool::ResultInfo;
 
-use crate::truncated::Truncated;
+use crate::truncated::{Truncated, Warning};
 
 /// A tool call whose result is delivered.
 #[derive(Debug, Clone, Copy)]
@@ -127,14 +127,4 @@ pub struct Offloaded {
     pub descriptor: String,
     /// The entry of the result in the spool.
     pub listed: ResultInfo,
-}
-
-/// A warning for the client, without any content of a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning(pub(crate) String);
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
 }

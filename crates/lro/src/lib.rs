@@ -46,11 +46,11 @@ mod streaming;
 mod truncated;
 
 pub use background::{CLEANUP_INTERVAL, MaintenanceTask, TokenCounter};
-pub use delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall, Warning};
+pub use delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall};
 pub use event::{Event, EventKind, EventSink, Ledger, NoEvents, Reader};
 pub use extract_error::ExtractError;
 pub use extractor::{Extractor, QueryCapabilities};
 pub use offloader::Offloader;
 pub use query::{LinkProvider, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
 pub use streaming::{OffloadOutcome, ScannedPayload, SpillBuffer, StreamingOffload, WhiteSpace};
-pub use truncated::Truncated;
+pub use truncated::{Truncated, Warning};

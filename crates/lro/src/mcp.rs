@@ -10,9 +10,12 @@ mod listing;
 mod lookalike;
 mod tools;
 
-pub use intercept::{
-    Disposition, Interceptor, LargeFile, LargePayload, RangeEdits, ReplacementResult,
-};
+use std::ops::Range;
+
+pub use intercept::{Disposition, Interceptor, LargeFile, LargePayload, ReplacementResult};
 pub use listing::{ListingOptions, RenamedTool, ToolsPage};
 pub use lookalike::{NoticeIn, mark_error_lookalike, mark_large_lookalike, mark_lookalike};
 pub use tools::{ToolOutput, Tools};
+
+/// Edits of a message: ranges in ascending order, each with its replacement.
+pub type RangeEdits = Vec<(Range<u64>, String)>;

@@ -19,15 +19,17 @@ use lro_spool::{
     store_payload,
 };
 
-use super::delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall, Warning};
+use super::delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall};
 use super::query::LinkProvider;
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::extract_error::error_chain;
-use crate::streaming::{DEFAULT_MEMORY_CAP, StreamingOffload};
-use crate::truncated::{Budget, Copies, Truncated};
+use crate::truncated::{Budget, Copies, Truncated, Warning};
 
 /// The bytes of a payload without records that are read for its preview.
 const HEAD_BYTES: u64 = 64 * 1024;
+
+/// The default size up to which a payload stays in memory.
+const DEFAULT_MEMORY_CAP: usize = 64 << 20;
 
 /// Offloads large results into a spool.
 pub struct Offloader {
@@ -179,25 +181,6 @@ impl Offloader {
             rules.decide(call.tool, bytes, |_| estimate).delivery == Delivery::Inline
         };
         lines.into_iter().take_while(|line| fits(line.as_ref())).count()
-    }
-
-    /// Begins a streaming offload of the result of `call`.
-    ///
-    /// ```
-    /// use lro::{Delivered, IdSeed, ToolCall};
-    ///
-    /// # let spool = std::sync::Arc::new(lro_spool::MemorySpool::default());
-    /// # let offloader = lro::Offloader::new(spool, &lro_core::config::Config::default());
-    /// let mut stream = offloader.receive(ToolCall::new("read_log"));
-    /// for line in 0..9 {
-    ///     stream.feed(format!("line {line}\n").as_bytes());
-    /// }
-    /// let outcome = stream.finish(IdSeed::of_system());
-    /// assert!(matches!(outcome.delivered, Delivered::Inline(_)));
-    /// assert!(outcome.payload.whole().unwrap().starts_with(b"line 0\n"));
-    /// ```
-    pub fn receive<'a>(&'a self, call: ToolCall<'a>) -> StreamingOffload<'a> {
-        StreamingOffload::new(self, call)
     }
 
     pub(crate) fn deliver_assessed(

@@ -15,9 +15,6 @@ use super::delivery::{Delivered, IdSeed, ToolCall};
 use super::offloader::{Offloader, PayloadContext};
 use super::truncated::Copies;
 
-/// The default size up to which a payload stays in memory.
-pub(crate) const DEFAULT_MEMORY_CAP: usize = 64 << 20;
-
 /// An offload of a result that arrives in chunks.
 ///
 /// Memory is bounded: beyond 64 MiB the payload spills to an unlinked file in the spool's directory.
@@ -42,7 +39,7 @@ pub struct OffloadOutcome {
 }
 
 impl<'a> StreamingOffload<'a> {
-    pub(crate) fn new(offloader: &'a Offloader, call: ToolCall<'a>) -> Self {
+    fn new(offloader: &'a Offloader, call: ToolCall<'a>) -> Self {
         let payload = SpillBuffer::new(offloader.memory_cap);
         Self { offloader, call, detector: Detector::surveying(), payload }
     }
@@ -285,6 +282,25 @@ impl ScannedPayload {
 }
 
 impl Offloader {
+    /// Begins a streaming offload of the result of `call`.
+    ///
+    /// ```
+    /// use lro::{Delivered, IdSeed, ToolCall};
+    ///
+    /// # let spool = std::sync::Arc::new(lro_spool::MemorySpool::default());
+    /// # let offloader = lro::Offloader::new(spool, &lro_core::config::Config::default());
+    /// let mut stream = offloader.receive(ToolCall::new("read_log"));
+    /// for line in 0..9 {
+    ///     stream.feed(format!("line {line}\n").as_bytes());
+    /// }
+    /// let outcome = stream.finish(IdSeed::of_system());
+    /// assert!(matches!(outcome.delivered, Delivered::Inline(_)));
+    /// assert!(outcome.payload.whole().unwrap().starts_with(b"line 0\n"));
+    /// ```
+    pub fn receive<'a>(&'a self, call: ToolCall<'a>) -> StreamingOffload<'a> {
+        StreamingOffload::new(self, call)
+    }
+
     /// Delivers a payload of which `scanned` is the first pass, as
     /// [`deliver_result`](Self::deliver_result) does.
     pub fn deliver_scanned(

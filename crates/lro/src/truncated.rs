@@ -9,8 +9,6 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::delivery::Warning;
-
 /// A payload outside memory with a larger envelope is not truncated.
 const MAX_ENVELOPE_BYTES: u64 = 64 << 20;
 
@@ -27,6 +25,16 @@ pub struct Truncated {
     pub total: u64,
     /// The warning for the client.
     pub warning: Warning,
+}
+
+/// A warning for the client, without any content of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning(pub(crate) String);
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// How often the response contains the payload.

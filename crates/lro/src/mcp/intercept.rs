@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 
 pub use self::streamed::{LargeFile, LargePayload};
 use self::streamed::{Main, PartError, Parts};
+use super::RangeEdits;
 use super::listing::cost;
 use crate::{Delivered, IdSeed, OffloadOutcome, Offloader, ResultBody, ToolCall, Truncated};
 
@@ -179,9 +180,6 @@ impl Interceptor {
         Some(edits(result, &parts, &json))
     }
 }
-
-/// Edits of a message: ranges in ascending order, each with its replacement.
-pub type RangeEdits = Vec<(Range<u64>, String)>;
 
 fn receive(
     offloader: &Offloader,

@@ -14,7 +14,7 @@ use lro_wire::meta::EXTENSION;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::mcp::intercept::RangeEdits;
+use super::RangeEdits;
 
 /// The member of `structuredContent` that holds the notice.
 pub(crate) const NOTICE_MEMBER: &str = "atlatl_notice";
