@@ -4,29 +4,30 @@
 //! calling thread waits for the end of a stream or a signal, and then shuts everything down within a
 //! second.
 
+mod local_calls;
+
 use std::io::{self, Read, Write};
 use std::process::{ChildStdin, ChildStdout};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lro::SpillBuffer;
 use lro_wire::{JsonRpcError, Line, Lines, PARSE_ERROR};
 
-use crate::downstream::stdio::{
-    SharedLineWriter, ToServer, relay_client_lines, write_final_replies,
-};
-use crate::relay::local_tools::LocalCallPool;
+use self::local_calls::LocalCallPool;
+use crate::downstream::stdio::SharedLineWriter;
 use crate::relay::oversize::spill_line;
 use crate::relay::{Forward, Relay};
-pub use crate::stub_server::run_stub;
+use crate::stub_server::StubServer;
 use crate::upstream::http::{HttpSession, InboundMessage, Remote};
 use crate::upstream::process::{Process, exit_code};
 
 /// How long a server may take to exit after its input was closed.
-pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the last output of a server, or the last replies to a client, may take.
-pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The time limit of the whole shutdown.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(850);
 /// How often the server's process is checked.
@@ -156,6 +157,69 @@ pub fn run(
     }
 }
 
+/// A message on its way to the server.
+enum ToServer<'a> {
+    /// The original line with its line break.
+    Line(&'a [u8]),
+    /// A changed message without a line break.
+    Text(String),
+    /// An oversize message, unchanged.
+    Oversize(&'a SpillBuffer),
+}
+
+impl ToServer<'_> {
+    fn write_to(self, server: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Line(line) => server.write_all(line),
+            Self::Text(mut text) => {
+                text.push('\n');
+                server.write_all(text.as_bytes())
+            }
+            Self::Oversize(message) => message.write_to(server),
+        }
+    }
+}
+
+/// Reads lines from the client and relays them until its stream ends or `send` fails.
+fn relay_client_lines<W: Write + Send + 'static>(
+    relay: &Relay,
+    stream: impl Read,
+    client: &SharedLineWriter<W>,
+    pool: &LocalCallPool<W>,
+    send: impl Fn(ToServer<'_>) -> Result<(), EndReason>,
+) -> EndReason {
+    let mut lines = Lines::new(stream);
+    loop {
+        let sent = match lines.next() {
+            Ok(Some(Line::Whole(line))) => {
+                let outcome = relay.from_client(line);
+                for reply in &outcome.replies {
+                    if client.line(reply).is_err() {
+                        return EndReason::ClientClosed;
+                    }
+                }
+                for call in outcome.calls {
+                    pool.answer(call);
+                }
+                match outcome.forward {
+                    Forward::Unchanged => send(ToServer::Line(line)),
+                    Forward::Changed(text) => send(ToServer::Text(text)),
+                    Forward::Dropped => Ok(()),
+                }
+            }
+            Ok(Some(Line::Long(line))) => {
+                let Some(message) = spill_line(line, relay) else { return EndReason::ClientClosed };
+                relay.oversize_from_client(&message);
+                send(ToServer::Oversize(&message))
+            }
+            Ok(None) | Err(_) => return EndReason::ClientClosed,
+        };
+        if let Err(end) = sent {
+            return end;
+        }
+    }
+}
+
 /// Reads lines from the server and relays them until a stream ends.
 fn relay_server_lines<W: Write>(
     relay: &Relay,
@@ -273,6 +337,55 @@ fn request_body(message: ToServer<'_>) -> Result<Vec<u8>, EndReason> {
             bytes
         }
     })
+}
+
+/// Serves a stdio client from `server` and the relay's extraction tools until the client closes its
+/// stream.
+pub fn run_stub(
+    relay: &Arc<Relay>,
+    server: &StubServer,
+    (from_client, to_client): (impl Read, impl Write + Send + 'static),
+) {
+    let to_client = Arc::new(SharedLineWriter::new(to_client));
+    let pool = LocalCallPool::new(Arc::clone(relay), Arc::clone(&to_client));
+    let mut lines = Lines::new(from_client);
+    // No request to these tools is that long, so an oversize line ends the session.
+    while let Ok(Some(Line::Whole(line))) = lines.next() {
+        let outcome = relay.from_client(line);
+        outcome.calls.into_iter().for_each(|call| pool.answer(call));
+        let request = match outcome.forward {
+            Forward::Unchanged => std::str::from_utf8(line).unwrap_or_default().to_owned(),
+            Forward::Changed(text) => text,
+            Forward::Dropped => continue,
+        };
+        let Some(answer) = server.answer(&request) else { continue };
+        let written = match relay.from_server(answer.as_bytes()) {
+            Forward::Changed(text) => to_client.line(&text),
+            _ => to_client.line(&answer),
+        };
+        if written.is_err() {
+            break;
+        }
+    }
+    pool.finish(Instant::now() + EXIT_TIMEOUT);
+}
+
+/// Writes the last replies to the client. Stops waiting after a timeout, because a client that does not
+/// read must not delay the shutdown.
+fn write_final_replies<W: Write + Send + 'static>(
+    replies: Vec<String>,
+    client: &Arc<SharedLineWriter<W>>,
+) {
+    if replies.is_empty() {
+        return;
+    }
+    let (written, done) = channel();
+    let client = Arc::clone(client);
+    spawn("last", move || {
+        let _ = replies.iter().try_for_each(|reply| client.line(reply));
+        let _ = written.send(());
+    });
+    let _ = done.recv_timeout(DRAIN_TIMEOUT);
 }
 
 /// Starts a named thread.

@@ -3,18 +3,9 @@
 //! It answers only the handshake and `ping`; the relay adds the extraction tools, as it does for any
 //! server without tools.
 
-use std::io::{Read, Write};
-use std::sync::Arc;
-use std::time::Instant;
-
 use lro_wire::protocol::{self, PROTOCOL_VERSION, ProtocolGeneration, STATELESS_VERSIONS};
-use lro_wire::{JsonRpcError, Line, Lines, METHOD_NOT_FOUND, Message, Messages};
+use lro_wire::{JsonRpcError, METHOD_NOT_FOUND, Message, Messages};
 use serde_json::{Value, json};
-
-use crate::downstream::stdio::SharedLineWriter;
-use crate::relay::local_tools::LocalCallPool;
-use crate::relay::{Forward, Relay};
-use crate::session::EXIT_TIMEOUT;
 
 /// The identity of a server without tools, resources or prompts.
 #[derive(Debug, Clone)]
@@ -90,35 +81,4 @@ fn unknown_method(message: &Message<'_>) -> JsonRpcError {
         }
         _ => JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method"),
     }
-}
-
-/// Serves a stdio client from `server` and the relay's extraction tools until the client closes its
-/// stream.
-pub fn run_stub(
-    relay: &Arc<Relay>,
-    server: &StubServer,
-    (from_client, to_client): (impl Read, impl Write + Send + 'static),
-) {
-    let to_client = Arc::new(SharedLineWriter::new(to_client));
-    let pool = LocalCallPool::new(Arc::clone(relay), Arc::clone(&to_client));
-    let mut lines = Lines::new(from_client);
-    // No request to these tools is that long, so an oversize line ends the session.
-    while let Ok(Some(Line::Whole(line))) = lines.next() {
-        let outcome = relay.from_client(line);
-        outcome.calls.into_iter().for_each(|call| pool.answer(call));
-        let request = match outcome.forward {
-            Forward::Unchanged => std::str::from_utf8(line).unwrap_or_default().to_owned(),
-            Forward::Changed(text) => text,
-            Forward::Dropped => continue,
-        };
-        let Some(answer) = server.answer(&request) else { continue };
-        let written = match relay.from_server(answer.as_bytes()) {
-            Forward::Changed(text) => to_client.line(&text),
-            _ => to_client.line(&answer),
-        };
-        if written.is_err() {
-            break;
-        }
-    }
-    pool.finish(Instant::now() + EXIT_TIMEOUT);
 }

@@ -3,6 +3,7 @@
 mod gateway;
 mod process;
 mod process_host;
+mod request_id;
 mod streams;
 
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use lro_wire::sse::SseEvent;
 use lro_wire::{INVALID_REQUEST, JsonRpcError, MAX_IN_MEMORY_LINE_LEN, Message, PARSE_ERROR};
 
 use self::gateway::Gateway;
-use self::process::{ClientRequestId, restore_id};
 use self::process_host::ProcessHost;
 pub use self::process_host::StartProcess;
+use self::request_id::{ClientRequestId, restore_id};
 use self::streams::{BodyWriter, Outbound, event_stream};
 use crate::relay::Relay;
 use crate::relay::local_tools::LocalToolCall;

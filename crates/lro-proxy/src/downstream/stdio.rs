@@ -1,18 +1,12 @@
-//! A client on two streams: the writer of its input, and the loop that reads its output.
+//! Writes messages to the stream of a client.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use lro::SpillBuffer;
 use lro::mcp::RangeEdits;
 use lro_core::payload::Payload;
-use lro_wire::{Line, Lines};
-
-use crate::relay::local_tools::LocalCallPool;
-use crate::relay::oversize::spill_line;
-use crate::relay::{Forward, Relay};
-use crate::session::{DRAIN_TIMEOUT, EndReason, spawn};
 
 /// A writer to the client that several threads share, one message at a time.
 #[derive(Debug)]
@@ -94,85 +88,4 @@ fn copy(
         at += wanted as u64;
     }
     Ok(())
-}
-
-/// A message on its way to the server.
-pub(crate) enum ToServer<'a> {
-    /// The original line with its line break.
-    Line(&'a [u8]),
-    /// A changed message without a line break.
-    Text(String),
-    /// An oversize message, unchanged.
-    Oversize(&'a SpillBuffer),
-}
-
-impl ToServer<'_> {
-    pub(crate) fn write_to(self, server: &mut impl Write) -> io::Result<()> {
-        match self {
-            Self::Line(line) => server.write_all(line),
-            Self::Text(mut text) => {
-                text.push('\n');
-                server.write_all(text.as_bytes())
-            }
-            Self::Oversize(message) => message.write_to(server),
-        }
-    }
-}
-
-/// Reads lines from the client and relays them until its stream ends or `send` fails.
-pub(crate) fn relay_client_lines<W: Write + Send + 'static>(
-    relay: &Relay,
-    stream: impl Read,
-    client: &SharedLineWriter<W>,
-    pool: &LocalCallPool<W>,
-    send: impl Fn(ToServer<'_>) -> Result<(), EndReason>,
-) -> EndReason {
-    let mut lines = Lines::new(stream);
-    loop {
-        let sent = match lines.next() {
-            Ok(Some(Line::Whole(line))) => {
-                let outcome = relay.from_client(line);
-                for reply in &outcome.replies {
-                    if client.line(reply).is_err() {
-                        return EndReason::ClientClosed;
-                    }
-                }
-                for call in outcome.calls {
-                    pool.answer(call);
-                }
-                match outcome.forward {
-                    Forward::Unchanged => send(ToServer::Line(line)),
-                    Forward::Changed(text) => send(ToServer::Text(text)),
-                    Forward::Dropped => Ok(()),
-                }
-            }
-            Ok(Some(Line::Long(line))) => {
-                let Some(message) = spill_line(line, relay) else { return EndReason::ClientClosed };
-                relay.oversize_from_client(&message);
-                send(ToServer::Oversize(&message))
-            }
-            Ok(None) | Err(_) => return EndReason::ClientClosed,
-        };
-        if let Err(end) = sent {
-            return end;
-        }
-    }
-}
-
-/// Writes the last replies to the client. Stops waiting after a timeout, because a client that does not
-/// read must not delay the shutdown.
-pub(crate) fn write_final_replies<W: Write + Send + 'static>(
-    replies: Vec<String>,
-    client: &Arc<SharedLineWriter<W>>,
-) {
-    if replies.is_empty() {
-        return;
-    }
-    let (written, done) = std::sync::mpsc::channel();
-    let client = Arc::clone(client);
-    spawn("last", move || {
-        let _ = replies.iter().try_for_each(|reply| client.line(reply));
-        let _ = written.send(());
-    });
-    let _ = done.recv_timeout(DRAIN_TIMEOUT);
 }

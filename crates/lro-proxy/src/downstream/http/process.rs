@@ -1,7 +1,4 @@
-//! A server process, the streams of its clients, and the mapping of request ids.
-//!
-//! All clients count their requests from 1. If clients share a process, the proxy replaces the id and the
-//! progress token of each request on the way to the server and restores them on the way back.
+//! A server process and the streams of its clients.
 
 use std::io::Write;
 use std::process::{ChildStdin, ChildStdout};
@@ -12,13 +9,12 @@ use std::time::Duration;
 use http::HeaderMap;
 use lro::SpillBuffer;
 use lro_http::header::{VERSION, text};
-use lro_wire::edit::Edits;
 use lro_wire::protocol::{PROTOCOL_VERSION, ProtocolGeneration, is_supported};
-use lro_wire::{INVALID_REQUEST, Id, IdKey, JsonRpcError, Line, Lines, Message, Object, protocol};
+use lro_wire::{INVALID_REQUEST, Id, JsonRpcError, Line, Lines, Message, protocol};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
-use crate::downstream::http::process_host::HostError;
+use crate::downstream::http::request_id::{ClientRequestId, MessageTarget, replace_id, restore_id};
 use crate::downstream::http::streams::{Outbound, Routes, StreamMessage};
 use crate::relay::local_tools::LocalToolCall;
 use crate::relay::oversize::{OversizeId, spill_line};
@@ -27,8 +23,6 @@ use crate::upstream::process::Process;
 
 /// How long a process may take to exit after its input was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// `_meta` key: the request that a notification belongs to (2026-07-28).
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// A server process.
 pub(super) struct ServerProcess {
@@ -41,6 +35,10 @@ pub(super) struct ServerProcess {
     shared: bool,
     ended: AtomicBool,
 }
+
+/// The process has ended.
+#[derive(Debug)]
+pub(super) struct ProcessEnded;
 
 /// Where a request was sent.
 pub(super) enum Dispatch {
@@ -102,7 +100,7 @@ impl ServerProcess {
     }
 
     /// Sends a notification or a response.
-    pub(super) fn notify(&self, text: &str) -> Result<(), HostError> {
+    pub(super) fn notify(&self, text: &str) -> Result<(), ProcessEnded> {
         // A server does not answer a cancelled request, so its stream ends.
         if let Some(message) = Message::read(text)
             && message.method.as_deref() == Some("notifications/cancelled")
@@ -124,7 +122,7 @@ impl ServerProcess {
         request_id: ClientRequestId,
         text: &str,
         to: Sender<StreamMessage>,
-    ) -> Result<Dispatch, HostError> {
+    ) -> Result<Dispatch, ProcessEnded> {
         let shared = self.shared;
         let renumbered = shared.then(|| {
             let number = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -191,13 +189,13 @@ impl ServerProcess {
         *self.routes() = Routes::default();
     }
 
-    fn write(&self, text: &str) -> Result<(), HostError> {
+    fn write(&self, text: &str) -> Result<(), ProcessEnded> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        let input = input.as_mut().ok_or(HostError::Ended)?;
+        let input = input.as_mut().ok_or(ProcessEnded)?;
         // A message is a line, and line breaks in JSON are white space.
         let mut line = text.replace(['\n', '\r'], " ");
         line.push('\n');
-        input.write_all(line.as_bytes()).map_err(|_| HostError::Ended)
+        input.write_all(line.as_bytes()).map_err(|_| ProcessEnded)
     }
 
     fn read(&self, output: ChildStdout) {
@@ -269,7 +267,9 @@ impl Drop for PendingGuard {
         );
         let process = Arc::clone(&self.process);
         // On a thread of its own, because a process that does not read would block.
-        crate::session::spawn("cancel", move || drop(process.notify(&cancelled)));
+        crate::session::spawn("cancel", move || {
+            let _ = process.notify(&cancelled);
+        });
     }
 }
 
@@ -278,82 +278,6 @@ fn id(json: &str) -> Id {
     let raw: Box<RawValue> =
         serde_json::from_str(json).unwrap_or_else(|_| RawValue::NULL.to_owned());
     Id::from_raw(&raw)
-}
-
-/// The client's id of a request, in its original spelling.
-#[derive(Debug, Clone)]
-pub(super) struct ClientRequestId {
-    pub(super) id: Id,
-    /// The progress token.
-    pub(super) token: Option<String>,
-}
-
-impl ClientRequestId {
-    pub(super) fn from_message(message: &Message<'_>) -> Option<Self> {
-        let id = message.id().filter(|_| message.is_request())?;
-        Some(Self { id, token: protocol::progress_token(message).map(str::to_owned) })
-    }
-}
-
-/// Replaces the id and the progress token of a request with `number`.
-fn replace_id(text: &str, number: u64) -> Option<String> {
-    let message = Message::read(text)?;
-    let mut edits = Edits::new(text);
-    edits.replace(message.id?.get(), number.to_string());
-    if let Some(token) = protocol::progress_token(&message) {
-        edits.replace(token, number.to_string());
-    }
-    Some(edits.applied().into_owned())
-}
-
-/// Restores the client's id and progress token in a message of the server.
-pub(super) fn restore_id(text: &str, request_id: &ClientRequestId) -> Option<String> {
-    let message = Message::read(text)?;
-    let mut edits = Edits::new(text);
-    if message.method.is_none() {
-        edits.replace(message.id?.get(), request_id.id.as_json());
-    }
-    if let Some(params) = message.params() {
-        if let (Some(token), Some(original)) = (params.get("progressToken"), &request_id.token) {
-            edits.replace(token.get(), original.as_str());
-        }
-        let meta = params.at(&["_meta"]);
-        if let Some(id) = meta.and_then(|meta| meta.get(SUBSCRIPTION)) {
-            edits.replace(id.get(), request_id.id.as_json());
-        }
-    }
-    // The result of a subscription contains its id.
-    let result = message.result.and_then(|result| Object::read(result.get()));
-    let meta = result.and_then(|result| result.at(&["_meta"]));
-    if let Some(id) = meta.and_then(|meta| meta.get(SUBSCRIPTION)) {
-        edits.replace(id.get(), request_id.id.as_json());
-    }
-    Some(edits.applied().into_owned())
-}
-
-/// The request that a message of the server belongs to. Clients choose ids and progress tokens
-/// independently, so an id may equal a token.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum MessageTarget {
-    /// The request with this id.
-    Request(IdKey),
-    /// The request with this progress token.
-    Progress(IdKey),
-}
-
-impl MessageTarget {
-    /// The target of `message`, if it names one.
-    pub(super) fn from_message(message: &Message<'_>) -> Option<Self> {
-        let key = |raw: &RawValue| Id::from_raw(raw).key();
-        if message.method.is_none() {
-            return message.id.map(key).map(Self::Request);
-        }
-        let params = message.params()?;
-        if message.method.as_deref() == Some("notifications/progress") {
-            return params.get("progressToken").map(key).map(Self::Progress);
-        }
-        params.at(&["_meta"])?.get(SUBSCRIPTION).map(key).map(Self::Request)
-    }
 }
 
 /// Whether a request is stateless, by its body or its headers, so that one process can serve all of its
@@ -365,38 +289,4 @@ pub(super) fn is_stateless(message: &Message<'_>, headers: &HeaderMap) -> bool {
     has_version
         || message.method.as_deref() == Some("server/discover")
         || version.is_some_and(|version| is_supported(version, ProtocolGeneration::Stateless))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_numbered_and_its_messages_are_named_again() {
-        let text = r#"{"jsonrpc":"2.0","id":"a\"1","method":"tools/call","params":{"name":"id","_meta":{"progressToken":7.0}}}"#;
-        let request_id = ClientRequestId::from_message(&Message::read(text).unwrap()).unwrap();
-        assert_eq!(
-            replace_id(text, 42).unwrap(),
-            r#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"id","_meta":{"progressToken":42}}}"#
-        );
-        for (came, goes) in [
-            (r#"{"id":42,"result":{"id":42}}"#, r#"{"id":"a\"1","result":{"id":42}}"#),
-            (
-                r#"{"method":"notifications/progress","params":{"progressToken":42,"progress":1}}"#,
-                r#"{"method":"notifications/progress","params":{"progressToken":7.0,"progress":1}}"#,
-            ),
-            (
-                r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":42}}}"#,
-                r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a\"1"}}}"#,
-            ),
-        ] {
-            let message = Message::read(came).unwrap();
-            let forty_two: Box<RawValue> = serde_json::from_str("42").unwrap();
-            let key = Id::from_raw(&forty_two).key();
-            let (MessageTarget::Request(belongs) | MessageTarget::Progress(belongs)) =
-                MessageTarget::from_message(&message).unwrap();
-            assert_eq!(belongs, key, "{came}");
-            assert_eq!(restore_id(came, &request_id).unwrap(), goes);
-        }
-    }
 }

@@ -21,7 +21,8 @@ use lro_wire::{
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, timeout};
 
-use crate::downstream::http::process::{ClientRequestId, Dispatch, ServerProcess, is_stateless};
+use crate::downstream::http::process::{Dispatch, ProcessEnded, ServerProcess, is_stateless};
+use crate::downstream::http::request_id::ClientRequestId;
 use crate::downstream::http::streams::{
     BodyClosed, BodyWriter, MAX_QUEUED_MESSAGES, Outbound, StreamMessage, event_stream,
 };
@@ -101,9 +102,12 @@ impl ProcessHost {
                 return StatusCode::ACCEPTED.into_response();
             }
             let sent = tokio::task::block_in_place(|| process.notify(&request.body));
-            return sent.map_or_else(IntoResponse::into_response, |()| {
-                StatusCode::ACCEPTED.into_response()
-            });
+            return match sent {
+                Ok(()) => StatusCode::ACCEPTED.into_response(),
+                Err(ProcessEnded) => {
+                    Problem::new(StatusCode::BAD_GATEWAY, "the server ended").into_response()
+                }
+            };
         };
         let mut response = self.request(process, request_id, &request.body, stateless).await;
         if let Some(session) = session.and_then(|session| HeaderValue::from_str(&session).ok()) {
@@ -133,7 +137,7 @@ impl ProcessHost {
                 )
                 .await;
             }
-            Err(_) => {
+            Err(ProcessEnded) => {
                 return error_response(
                     StatusCode::OK,
                     &JsonRpcError::new(INTERNAL_ERROR, "the server ended"),
@@ -333,7 +337,7 @@ fn status(message: &Outbound) -> StatusCode {
 
 /// Reasons to reject a request before it reaches a process.
 #[derive(Debug)]
-pub(super) enum HostError {
+enum HostError {
     /// The request needs a session, which begins with `initialize`.
     SessionRequired,
     /// The session has ended or never existed.
@@ -342,8 +346,6 @@ pub(super) enum HostError {
     TooManySessions,
     /// The process cannot be started.
     StartProcess(io::Error),
-    /// The process has ended.
-    Ended,
 }
 
 impl IntoResponse for HostError {
@@ -368,7 +370,6 @@ impl IntoResponse for HostError {
                 let detail = format!("the server cannot be started: {error}");
                 Problem::new(StatusCode::BAD_GATEWAY, detail)
             }
-            Self::Ended => Problem::new(StatusCode::BAD_GATEWAY, "the server ended"),
         };
         problem.into_response()
     }

@@ -15,7 +15,7 @@ use lro_wire::IdKey;
 use lro_wire::sse::SseEvent;
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::downstream::http::process::{ClientRequestId, MessageTarget};
+use crate::downstream::http::request_id::{ClientRequestId, MessageTarget};
 use crate::downstream::stdio::SharedLineWriter;
 
 /// The number of chunks that may be queued for a slow client.
