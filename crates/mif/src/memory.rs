@@ -10,7 +10,7 @@ use crate::classification::{MemoryType, Namespace, Status};
 use crate::error::{MemoryFormat, MifError, quoted};
 use crate::fields::{FieldKey, FieldValue, Fields, LocatedNode, ObjectWriter};
 use crate::id::MemoryId;
-use crate::markdown::title_or_untitled;
+use crate::infer::title_or_untitled;
 use crate::provenance::{Citation, EmbeddingInfo, Provenance, UnitInterval};
 use crate::relationship::{Entity, Relationship};
 use crate::temporal::{Temporal, Timestamp};
@@ -43,6 +43,11 @@ const BLOCKS: FieldKey = FieldKey::same("blocks");
 const EXTENSIONS: FieldKey = FieldKey::same("extensions");
 /// The key of the memory type in front matter.
 pub(crate) const FRONT_MATTER_TYPE: FieldKey = FieldKey::same("type");
+
+/// The default `@context`.
+pub(crate) const DEFAULT_CONTEXT: &str = "https://mif-spec.dev/schema/context.jsonld";
+/// The default `@type`.
+pub(crate) const DEFAULT_TYPE: &str = "Memory";
 
 /// A memory.
 ///
@@ -169,8 +174,8 @@ impl Memory {
     pub(crate) fn read(mut fields: Fields, form: MemoryFormat) -> Result<Self, MifError> {
         // These two identify the format, not the memory. The JSON-LD format writes them again; they
         // are kept only if they differ from what it writes.
-        fields.drop_default("@context", super::json::CONTEXT);
-        fields.drop_default("@type", super::json::TYPE);
+        fields.drop_default("@context", DEFAULT_CONTEXT);
+        fields.drop_default("@type", DEFAULT_TYPE);
         let named_by_type = form == MemoryFormat::Markdown && !fields.has(&MEMORY_TYPE);
         let memory_type = if named_by_type && fields.has(&FRONT_MATTER_TYPE) {
             &FRONT_MATTER_TYPE

@@ -16,8 +16,7 @@ use indexmap::IndexMap;
 use serde::{Serialize, Serializer, ser};
 use serde_json::value::RawValue;
 
-use crate::error::{MemoryFormat, MifError, TextPosition, quoted};
-use crate::json;
+use crate::error::{MifError, TextPosition, quoted};
 
 /// A JSON object that keeps the order of its keys; equality ignores the order.
 pub type Map = IndexMap<String, Value>;
@@ -118,14 +117,6 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let indent = f.alternate().then_some(0);
         self.write(f, indent)
-    }
-}
-
-impl FromStr for Value {
-    type Err = MifError;
-
-    fn from_str(text: &str) -> Result<Self, MifError> {
-        json::read(text, MemoryFormat::Json).map(Self::from)
     }
 }
 
