@@ -19,18 +19,18 @@
 //! ```
 
 mod install;
+mod journal;
 mod syntax_tree;
 mod uninstall;
 
 pub use self::install::{
     InstallOptions, InstallOutcome, LaunchSpec, install, launches, wrappable_urls,
 };
+pub use self::journal::{AddedEntry, Journal, ReplacedEntry, WrappedEntry};
 pub use self::syntax_tree::{
     ConfigParseError, EntryKind, Notation, ServerEntry, entries, own_arguments,
 };
-pub use self::uninstall::{
-    AddedEntry, Journal, RepairOutcome, ReplacedEntry, WrappedEntry, repair, uninstall,
-};
+pub use self::uninstall::{RepairOutcome, repair, uninstall};
 
 /// The table of servers in a client's configuration file: where it is, and its format.
 #[derive(Debug, Clone, PartialEq, Eq)]

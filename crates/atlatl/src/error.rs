@@ -7,8 +7,6 @@ use atlatl_memory::StoreError;
 use lro_core::records::PayloadChanged;
 use lro_spool::{Foreign, RemoteKind, SpoolError};
 
-use crate::settings::Problems;
-
 /// The exit status, as the help documents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -82,7 +80,12 @@ impl Error {
     }
 
     fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, reports: vec![Report { message: message.into(), hint: None }] }
+        Self::from_reports(status, vec![Report { message: message.into(), hint: None }])
+    }
+
+    /// An error with a message for each of `reports`.
+    pub(crate) fn from_reports(status: Status, reports: Vec<Report>) -> Self {
+        Self { status, reports }
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -189,15 +192,5 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 impl From<PayloadChanged> for Error {
     fn from(error: PayloadChanged) -> Self {
         Self::failure(error.to_string())
-    }
-}
-
-impl From<Problems> for Error {
-    fn from(problems: Problems) -> Self {
-        let reports = problems
-            .into_iter()
-            .map(|problem| Report { message: problem.to_string(), hint: problem.hint() })
-            .collect();
-        Self { status: Status::Usage, reports }
     }
 }

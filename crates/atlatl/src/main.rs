@@ -1,7 +1,6 @@
 //! `atlatl`, the program: arguments → settings → one command.
 
 mod access;
-mod args;
 mod command;
 mod error;
 mod install_journal;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::journal::{AddedEntry, Journal, ReplacedEntry, WrappedEntry};
 use super::syntax_tree::{ConfigParseError, EntryKind, Member, Node, NodeKind, Notation, entry};
-use super::uninstall::{AddedEntry, Journal, ReplacedEntry, WrappedEntry};
 use super::{CommandFormat, ServerTable};
 
 /// What [`install`] changes in a file.

@@ -15,7 +15,7 @@ mod servers;
 mod spool;
 mod storage;
 
-use self::clients::LaunchEnvironment;
+use self::client_entry::LaunchEnvironment;
 use self::report::{Finding, Group, Report, config_fix};
 use crate::error::{Error, Status};
 use crate::output::{Mode, Output, counted};

@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 
-use crate::args;
+use super::Args;
 use crate::error::{Error, Status};
 use crate::output::{Output, printable};
 
@@ -45,7 +45,7 @@ pub(crate) fn run_completions(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let mut script = Vec::new();
-    generate(args.shell, &mut args::Args::command(), "atlatl", &mut script);
+    generate(args.shell, &mut Args::command(), "atlatl", &mut script);
     output.bytes(&script)?;
     Ok(Status::Success)
 }
@@ -53,7 +53,7 @@ pub(crate) fn run_completions(
 /// Runs `atlatl man`.
 pub(crate) fn run_man(args: &ManArgs, output: &mut Output) -> Result<Status, Error> {
     let dir = args.dir.display().to_string();
-    let mut program = args::Args::command().disable_help_subcommand(true);
+    let mut program = Args::command().disable_help_subcommand(true);
     program.build();
     fs::create_dir_all(&args.dir).and_then(|()| write_pages(&program, &args.dir)).map_err(
         |error| {

@@ -1,6 +1,7 @@
 //! `atlatl results`: lists, shows and removes stored results.
 
 mod browse;
+mod entry;
 mod show;
 
 use chrono::{DateTime, Utc};
@@ -9,7 +10,7 @@ use lro::IdSeed;
 use lro_spool::{Address, ResultInfo, Spool as _, SpoolError, SweepReport};
 use serde::Serialize;
 
-use self::show::{ResultEntry, render_table};
+use self::entry::{ResultEntry, render_table};
 use crate::error::{Error, Status, with_causes};
 use crate::ledger_sink::LedgerSink;
 use crate::output::{Mode, Output, counted, size};

@@ -5,6 +5,7 @@ use std::fmt;
 use lro_core::config::{ConfigKey, InvalidValue, KEYS, key};
 
 use super::{Origin, Refusal};
+use crate::error::{Error, Report, Status};
 
 /// A problem in the configuration.
 #[derive(Debug)]
@@ -179,5 +180,15 @@ impl IntoIterator for Problems {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
+    }
+}
+
+impl From<Problems> for Error {
+    fn from(problems: Problems) -> Self {
+        let reports = problems
+            .into_iter()
+            .map(|problem| Report { message: problem.to_string(), hint: problem.hint() })
+            .collect();
+        Self::from_reports(Status::Usage, reports)
     }
 }

@@ -8,8 +8,6 @@ use std::{env, fmt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::args::Global;
-
 /// The file name of a project's configuration.
 pub(crate) const PROJECT_FILE: &str = "atlatl.toml";
 
@@ -55,10 +53,11 @@ impl SourceFile {
 }
 
 impl Sources {
-    /// The sources of this process.
-    pub(crate) fn from_process(flags: &Global) -> Self {
-        let files = match &flags.config {
-            Some(path) => vec![SourceFile { layer: FileLayer::Named, path: path.clone() }],
+    /// The sources of this process; `config` and `assignments` are the values of `--config` and
+    /// `--set`.
+    pub(crate) fn from_process(config: Option<&Path>, assignments: &[String]) -> Self {
+        let files = match config {
+            Some(path) => vec![SourceFile { layer: FileLayer::Named, path: path.to_owned() }],
             None => standard_files(
                 Path::new("/etc"),
                 env::var_os("XDG_CONFIG_HOME").map(PathBuf::from),
@@ -68,7 +67,7 @@ impl Sources {
         Self {
             files,
             environment: env::vars_os().collect(),
-            assignments: flags.assignments.clone(),
+            assignments: assignments.to_vec(),
             surroundings: Surroundings::from_process(),
         }
     }

@@ -3,7 +3,7 @@
 //! An entry is parsed with Atlatl's own command line parser, its `${NAME}` variables are expanded
 //! and its program is searched for as the client would do it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,8 @@ use atlatl_lro::clients::{
 use clap::Parser as _;
 use lro_core::config::ProxyTools;
 
-use super::clients::{LaunchEnvironment, working_dir};
-use crate::args::{Args, Command, Global};
 use crate::command::install::discover::Found;
+use crate::command::{Args, Command, Global};
 use crate::settings::{Settings, Sources};
 use crate::spool_config::scope_of;
 
@@ -82,6 +81,24 @@ impl ClientEntry {
 
     pub(super) fn belongs_to_project(&self) -> bool {
         self.owner == ConfigOwner::Project
+    }
+}
+
+/// The environment in which clients start programs.
+pub(super) struct LaunchEnvironment {
+    pub(super) path: OsString,
+    pub(super) working_dir: PathBuf,
+    /// The path of the running Atlatl.
+    pub(super) itself: Option<PathBuf>,
+}
+
+impl LaunchEnvironment {
+    pub(super) fn new(settings: &Settings, sources: &Sources) -> Self {
+        Self {
+            path: sources.os_variable("PATH").cloned().unwrap_or_default(),
+            working_dir: settings.surroundings().working_dir.clone().unwrap_or_default(),
+            itself: std::env::current_exe().ok(),
+        }
     }
 }
 
@@ -289,6 +306,21 @@ fn variable_value(
 
 /// The `PATH` of a process that was not started from a shell.
 pub(super) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// The `PATH` that a client passes to the programs it starts.
+pub(super) fn search_path(server: &ClientEntry, environment: &LaunchEnvironment) -> OsString {
+    let own = server.launch.env.iter().find(|(name, _)| name == "PATH");
+    own.filter(|(_, value)| !value.contains("${"))
+        .map_or_else(|| environment.path.clone(), |(_, value)| value.into())
+}
+
+/// The working directory in which a client starts a server.
+pub(super) fn working_dir(server: &ClientEntry, environment: &LaunchEnvironment) -> PathBuf {
+    match &server.launch.cwd {
+        Some(cwd) if !cwd.contains("${") => environment.working_dir.join(cwd),
+        _ => environment.working_dir.clone(),
+    }
+}
 
 /// The executable that `program` names: a path relative to `from`, or a name in `path`.
 pub(super) fn find_program(program: &str, path: &OsStr, from: &Path) -> Option<PathBuf> {

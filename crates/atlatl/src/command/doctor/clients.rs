@@ -2,15 +2,15 @@
 //! them.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use atlatl_lro::clients::{EntryKind, InstallOptions, entries, repair, uninstall};
 
 use super::client_entry::{
-    ClientEntry, DEFAULT_PATH, EntryCommand, UpstreamSpec, atlatl_entries, expand_variables,
-    find_program,
+    ClientEntry, DEFAULT_PATH, EntryCommand, LaunchEnvironment, UpstreamSpec, atlatl_entries,
+    expand_variables, find_program, search_path, working_dir,
 };
 use super::compatibility;
 use super::report::{Finding, Group, quote_path};
@@ -19,24 +19,6 @@ use crate::error::Error;
 use crate::install_journal::{Install, Installs};
 use crate::output::counted;
 use crate::settings::{Settings, Sources};
-
-/// The environment in which clients start programs.
-pub(super) struct LaunchEnvironment {
-    pub(super) path: OsString,
-    pub(super) working_dir: PathBuf,
-    /// The path of the running Atlatl.
-    pub(super) itself: Option<PathBuf>,
-}
-
-impl LaunchEnvironment {
-    pub(super) fn new(settings: &Settings, sources: &Sources) -> Self {
-        Self {
-            path: sources.os_variable("PATH").cloned().unwrap_or_default(),
-            working_dir: settings.surroundings().working_dir.clone().unwrap_or_default(),
-            itself: std::env::current_exe().ok(),
-        }
-    }
-}
 
 /// Checks the client files and returns Atlatl's entries. `check_limits` is false if the
 /// configuration is invalid, because the token limits are compared with it.
@@ -109,21 +91,6 @@ pub(super) fn check_clients(
     }
     group.summary(summary(&files, &servers));
     Ok((group, servers))
-}
-
-/// The `PATH` that a client passes to the programs it starts.
-pub(super) fn search_path(server: &ClientEntry, environment: &LaunchEnvironment) -> OsString {
-    let own = server.launch.env.iter().find(|(name, _)| name == "PATH");
-    own.filter(|(_, value)| !value.contains("${"))
-        .map_or_else(|| environment.path.clone(), |(_, value)| value.into())
-}
-
-/// The working directory in which a client starts a server.
-pub(super) fn working_dir(server: &ClientEntry, environment: &LaunchEnvironment) -> PathBuf {
-    match &server.launch.cwd {
-        Some(cwd) if !cwd.contains("${") => environment.working_dir.join(cwd),
-        _ => environment.working_dir.clone(),
-    }
 }
 
 fn summary(files: &[Found], servers: &[ClientEntry]) -> String {

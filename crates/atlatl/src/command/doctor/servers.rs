@@ -11,9 +11,9 @@ use lro_wire::version;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::client_entry::{
-    ClientEntry, EntryCommand, UpstreamSpec, expand_variables, find_program,
+    ClientEntry, EntryCommand, LaunchEnvironment, UpstreamSpec, expand_variables, find_program,
+    search_path, working_dir,
 };
-use super::clients::{LaunchEnvironment, search_path, working_dir};
 use super::compatibility;
 use super::probe::{ProbeOutcome, ProbeTarget, ServerInfo, probe, probe_timeout};
 use super::report::{Finding, Group};

@@ -22,7 +22,7 @@ use lro_spool::{Address, Spool, StoredForm, StoredResult, records_offset};
 use ratatui::crossterm::event;
 
 use self::terminal::{PendingSignals, TerminalGuard};
-use super::show::ResultEntry;
+use super::entry::ResultEntry;
 use crate::command::extract::hint;
 use crate::error::{Error, Status, with_causes};
 use crate::output::{counted, distance, grouped, size};

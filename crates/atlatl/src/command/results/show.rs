@@ -1,4 +1,4 @@
-//! `atlatl results show`, and the description of a stored result that all subcommands use.
+//! `atlatl results show`: one result on a terminal, in full, or as facts and a preview.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use chrono::{DateTime, Utc};
 use lro::IdSeed;
 use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
-    Extension, FurtherPart, PartNumber, RestoreError, ResultInfo, Spool as _, StoredForm,
-    StoredResult, records_offset, restore_part, restore_payload,
+    Extension, PartNumber, RestoreError, Spool as _, StoredResult, records_offset, restore_part,
+    restore_payload,
 };
 use serde::Serialize;
 
 use super::browse::QueryRunner;
+use super::entry::ResultEntry;
 use super::{ResultSelector, browse, with_missing_hint};
 use crate::error::{Error, Status};
-use crate::output::{Facts, Mode, Output, Table, counted, distance, grouped, size};
+use crate::output::{Facts, Mode, Output, counted, distance, size};
 use crate::settings::Settings;
 use crate::spool_config::Stores;
 
@@ -178,91 +179,4 @@ fn write_error(error: RestoreError) -> Error {
         RestoreError::Write(error) => error.into(),
         other => Error::failure(other.to_string()).with_hint("atlatl results path REF"),
     }
-}
-
-/// The maximum width of a tool name in a table.
-const MAX_TITLE_CHARS: usize = 32;
-
-/// The description of a stored result, in JSON and for tables.
-#[derive(Debug, Serialize)]
-pub(super) struct ResultEntry {
-    #[serde(rename = "ref")]
-    pub(super) reference: String,
-    pub(super) operation: String,
-    /// The tool name as the server reports it: untrusted text.
-    pub(super) tool: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) query: Option<String>,
-    pub(super) content: StoredForm,
-    /// `None` if the content has no records.
-    pub(super) records: Option<usize>,
-    /// The size of all files except the sidecar.
-    pub(super) bytes: u64,
-    pub(super) created_at: DateTime<Utc>,
-    pub(super) expires_at: DateTime<Utc>,
-    pub(super) expired: bool,
-    /// The path as text, lossy if it is not UTF-8.
-    pub(super) path: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) parts: Vec<FurtherPart>,
-}
-
-impl ResultEntry {
-    /// Describes a result at the time `now`.
-    pub(super) fn from_listed(listed: &ResultInfo, now: DateTime<Utc>) -> Self {
-        let sidecar = &listed.sidecar;
-        Self {
-            reference: listed.id().reference().to_string(),
-            operation: listed.name.operation().to_owned(),
-            tool: sidecar.tool.clone(),
-            query: sidecar.header.query.clone(),
-            content: sidecar.content,
-            records: sidecar.content.has_records().then_some(sidecar.header.count),
-            bytes: sidecar.bytes + sidecar.parts.iter().map(|part| part.bytes).sum::<u64>(),
-            created_at: sidecar.created_at,
-            expires_at: sidecar.expires_at,
-            expired: sidecar.is_expired(listed.id(), now),
-            path: listed.path.as_ref().map(|path| path.display().to_string()),
-            parts: sidecar.parts.clone(),
-        }
-    }
-
-    /// The title in a table: the tool, or the operation if the tool is unknown.
-    pub(super) fn title(&self) -> &str {
-        if self.tool.is_empty() { &self.operation } else { &self.tool }
-    }
-
-    /// The number of records, or the kind of content.
-    pub(super) fn content_summary(&self) -> String {
-        match (self.records, self.content) {
-            (Some(records), _) => grouped(records as u64),
-            (None, StoredForm::Document) => "JSON".to_owned(),
-            (None, StoredForm::Text) => "text".to_owned(),
-            (None, _) => "binary".to_owned(),
-        }
-    }
-}
-
-/// Truncates a title.
-fn truncate(title: &str) -> String {
-    match title.char_indices().nth(MAX_TITLE_CHARS) {
-        Some((end, _)) => format!("{}\u{2026}", &title[..end]),
-        None => title.to_owned(),
-    }
-}
-
-/// A table of results.
-pub(super) fn render_table(entries: &[ResultEntry], now: DateTime<Utc>) -> Table {
-    let mut table = Table::new(["REF", "TOOL", "RECORDS", "SIZE", "STORED", "EXPIRES"]);
-    for entry in entries {
-        table.row([
-            entry.reference.clone(),
-            truncate(entry.title()),
-            entry.content_summary(),
-            size(entry.bytes),
-            distance(entry.created_at, now),
-            distance(entry.expires_at, now),
-        ]);
-    }
-    table
 }
