@@ -8,7 +8,8 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::cell::{Cell, Kind};
-use crate::rows::{COLUMN_GAP, Column, ColumnSpan, Row, RowContent};
+use crate::lines::RowContent;
+use crate::rows::{COLUMN_GAP, Column, ColumnSpan, Row};
 use crate::screen::{ColorMode, Direction, Mode, Record, Screen};
 use crate::text::{end_of, fit, grouped, width};
 

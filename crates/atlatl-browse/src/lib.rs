@@ -38,8 +38,7 @@ mod text;
 
 pub use command::{KeyPress, RowKind, ScreenCommand, SqlRequest, SqlRows};
 pub use draw::draw;
-pub use lines::RowSource;
+pub use lines::{RowContent, RowSource};
 pub use pretty::spread;
-pub use rows::RowContent;
 pub use screen::{ColorMode, HeaderInfo, Screen};
 pub use text::grouped;

@@ -5,15 +5,27 @@ use std::ops::Range;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::rows::{MAX_LINE_LEN, RowContent};
 use crate::text::unescape;
 
+/// The most bytes of a line that are loaded: of a longer line, the beginning is shown, searched and
+/// sorted by.
+pub(crate) const MAX_LINE_LEN: usize = 4 << 20;
 /// The number of bytes indexed per step.
 const INDEX_STEP_BYTES: usize = 4 << 20;
 /// The most lines shown: the index of more would take too much memory.
 pub(crate) const MAX_LINES: usize = 32 << 20;
 /// The size limit of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// The content of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "they are records or they are not")]
+pub enum RowContent {
+    /// One JSON value per line.
+    Records,
+    /// Text.
+    Text,
+}
 
 /// An index of lines, with eight bytes per line.
 #[derive(Debug)]

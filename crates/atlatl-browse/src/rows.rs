@@ -5,12 +5,9 @@ use std::io;
 
 use crate::cell::{Cell, Kind};
 use crate::fields::fields;
-use crate::lines::{Line, Lines, RowSource, fill};
+use crate::lines::{Line, Lines, MAX_LINE_LEN, RowContent, RowSource, fill};
 use crate::text::{harmless, unescape, width};
 
-/// The most bytes of a line that are loaded: of a longer line, the beginning is shown, searched and
-/// sorted by.
-pub(crate) const MAX_LINE_LEN: usize = 4 << 20;
 /// The number of bytes of a line that are read for the table.
 const TABLE_LINE_BYTES: usize = 64 << 10;
 /// The number of records that determine the column widths, and the most bytes read for that.
@@ -28,16 +25,6 @@ const MAX_COLUMN_WIDTH: usize = 400;
 pub(crate) const COLUMN_GAP: usize = 2;
 /// The title of the column for records that are not objects.
 const VALUE_COLUMN: &str = "value";
-
-/// The content of the lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "they are records or they are not")]
-pub enum RowContent {
-    /// One JSON value per line.
-    Records,
-    /// Text.
-    Text,
-}
 
 /// The lines of a source with their columns.
 pub(crate) struct RowSet {

@@ -10,8 +10,8 @@ use self::jobs::{SearchJob, SortJob};
 pub(crate) use self::prompt::{Filter, Prompt, Purpose};
 use crate::command::KeyPress;
 use crate::command::{ScreenCommand, SqlRequest};
-use crate::lines::{Pattern, RowSource};
-use crate::rows::{Row, RowContent, RowSet};
+use crate::lines::{Pattern, RowContent, RowSource};
+use crate::rows::{Row, RowSet};
 
 /// The facts in the header line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::{Styles, line, write};
 use crate::draw;
-use crate::rows::RowContent;
+use crate::lines::RowContent;
 use crate::screen::{Direction, Filter, Mode, Prompt, Purpose, Screen};
 use crate::text::{end_of, fit, grouped, harmless, width};
 

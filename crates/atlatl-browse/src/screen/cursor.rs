@@ -2,8 +2,9 @@
 
 use super::{Mode, Screen};
 use crate::command::{KeyPress, ScreenCommand};
+use crate::lines::{MAX_LINE_LEN, RowContent};
 use crate::pretty;
-use crate::rows::{COLUMN_GAP, MAX_LINE_LEN, Row, RowContent};
+use crate::rows::{COLUMN_GAP, Row};
 
 /// The scroll step of text, in columns.
 const SCROLL_STEP_COLUMNS: usize = 8;

@@ -3,8 +3,7 @@
 use super::{Job, Screen};
 use crate::cell::Key;
 use crate::fields::fields;
-use crate::lines::Pattern;
-use crate::rows::RowContent;
+use crate::lines::{Pattern, RowContent};
 
 /// The most lines and bytes searched per step.
 const SEARCH_STEP_LINES: usize = 4096;

@@ -2,7 +2,8 @@
 
 use super::{Mode, Screen};
 use crate::command::{KeyPress, RowKind, ScreenCommand, SqlRequest, SqlRows};
-use crate::rows::{RowContent, RowSet};
+use crate::lines::RowContent;
+use crate::rows::RowSet;
 use crate::text::harmless;
 
 /// The longest input.
