@@ -14,23 +14,12 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::error::{LoginError, Rule, RuleViolation, sanitize};
-use crate::ssrf_guard::{FilteredResolver, Policy};
+use crate::ssrf_guard::{FilteredResolver, Policy, Reach};
 
 /// The largest response.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 /// Shorter than the wait for the lock, so that waiting processes outlast the one that refreshes.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Which addresses a name may resolve to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// Any: the person named this host.
-    Anywhere,
-    /// Public addresses only: the URL is untrusted.
-    Public,
-    /// Loopback addresses only.
-    Loopback,
-}
 
 /// A request whose URL passed the policy.
 #[derive(Debug)]

@@ -38,8 +38,9 @@ pub use authorize::{LoginRequest, login};
 pub use callback::{Callback, parse_callback};
 pub use error::{LoginError, Rule, RuleViolation};
 pub use http_transport::{
-    HttpTransport, NetworkTransport, Reach, TransportError, TransportFuture, TransportRequest,
+    HttpTransport, NetworkTransport, TransportError, TransportFuture, TransportRequest,
 };
-pub use logins::{Login, Logins, LogoutOutcome};
-pub use session::ServerLogin;
+pub use logins::{Login, Logins};
+pub use session::{LogoutOutcome, ServerLogin};
+pub use ssrf_guard::Reach;
 pub use token::{Bearer, Secret};

@@ -8,13 +8,10 @@ use serde::Serialize;
 use url::Url;
 
 use crate::error::LoginError;
-use crate::http_transport::GuardedClient;
-use crate::http_transport::{HttpTransport, NetworkTransport};
-use crate::session::ServerLogin;
-use crate::session::revoke;
+use crate::http_transport::{GuardedClient, HttpTransport, NetworkTransport};
 use crate::ssrf_guard::Policy;
 use crate::token::StoredLogin;
-use crate::token_store::{LoginDir, ServerKey};
+use crate::token_store::LoginDir;
 
 /// A directory of logins: mode 0700, a file of mode 0600 per server and issuer.
 #[derive(Clone)]
@@ -43,16 +40,6 @@ pub struct Login {
     pub refreshable: bool,
 }
 
-/// The outcome of a logout.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogoutOutcome {
-    /// The number of deleted logins.
-    pub removed: usize,
-    /// Why the tokens may still be valid at the authorization server.
-    pub not_revoked: Option<String>,
-}
-
 impl Logins {
     /// The logins in `dir`, which is created with the first login.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
@@ -71,33 +58,6 @@ impl Logins {
             self.folder.all()?.iter().map(|found| Login::from_stored(&found.login)).collect();
         all.sort_by(|a, b| a.server.as_str().cmp(b.server.as_str()));
         Ok(all)
-    }
-
-    /// Logs out: deletes the login, then asks the authorization server to revoke it. In this order
-    /// the login is gone even if the server never responds.
-    pub async fn forget(&self, server: &Url) -> Result<LogoutOutcome, LoginError> {
-        let key = ServerKey::from_url(server);
-        let mut outcome = LogoutOutcome::default();
-        if self.folder.at_server(&key)?.is_empty() {
-            return Ok(outcome);
-        }
-        let locked = self.folder.lock(&key).await?;
-        let gone = self.folder.at_server(&key)?;
-        for found in &gone {
-            outcome.removed += usize::from(locked.remove(found)?);
-        }
-        drop(locked);
-        for found in &gone {
-            let client = self.client(&found.login.server)?;
-            let why = revoke(&client, &found.login).await;
-            outcome.not_revoked = outcome.not_revoked.or(why);
-        }
-        Ok(outcome)
-    }
-
-    /// The login at one server, existing or not.
-    pub fn of(&self, server: &Url) -> ServerLogin {
-        ServerLogin::new(self.clone(), ServerKey::from_url(server))
     }
 
     pub(crate) fn client(&self, server: &Url) -> Result<GuardedClient, LoginError> {

@@ -1,4 +1,4 @@
-//! The login at one server: its token, refreshed when due by one process at a time.
+//! The login at one server: its token, refreshed when due by one process at a time, and its logout.
 //!
 //! Not rmcp's `refresh_token`: it repeats discovery or loses the `resource` of the login, requests
 //! `offline_access` where that was never granted, and turns the cause of a failure into a text.
@@ -40,8 +40,47 @@ pub struct ServerLogin {
     retried: Arc<Mutex<Option<(Secret, Instant)>>>,
 }
 
+/// The outcome of a logout.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogoutOutcome {
+    /// The number of deleted logins.
+    pub removed: usize,
+    /// Why the tokens may still be valid at the authorization server.
+    pub not_revoked: Option<String>,
+}
+
+impl Logins {
+    /// The login at one server, existing or not.
+    pub fn of(&self, server: &Url) -> ServerLogin {
+        ServerLogin::new(self.clone(), ServerKey::from_url(server))
+    }
+
+    /// Logs out: deletes the login, then asks the authorization server to revoke it. In this order
+    /// the login is gone even if the server never responds.
+    pub async fn forget(&self, server: &Url) -> Result<LogoutOutcome, LoginError> {
+        let key = ServerKey::from_url(server);
+        let mut outcome = LogoutOutcome::default();
+        if self.folder.at_server(&key)?.is_empty() {
+            return Ok(outcome);
+        }
+        let locked = self.folder.lock(&key).await?;
+        let gone = self.folder.at_server(&key)?;
+        for found in &gone {
+            outcome.removed += usize::from(locked.remove(found)?);
+        }
+        drop(locked);
+        for found in &gone {
+            let client = self.client(&found.login.server)?;
+            let why = revoke(&client, &found.login).await;
+            outcome.not_revoked = outcome.not_revoked.or(why);
+        }
+        Ok(outcome)
+    }
+}
+
 impl ServerLogin {
-    pub(crate) fn new(logins: Logins, server: ServerKey) -> Self {
+    fn new(logins: Logins, server: ServerKey) -> Self {
         Self { logins, server, retried: Arc::default() }
     }
 
@@ -236,7 +275,7 @@ fn unreachable_error(
 }
 
 /// Revokes a login (RFC 7009) if the authorization server supports it; returns why that failed.
-pub(crate) async fn revoke(client: &GuardedClient, login: &StoredLogin) -> Option<String> {
+async fn revoke(client: &GuardedClient, login: &StoredLogin) -> Option<String> {
     let endpoint = login.revocation_endpoint.as_ref()?;
     // Revoking the refresh token also revokes its access tokens.
     let (token, hint) = match &login.refresh_token {

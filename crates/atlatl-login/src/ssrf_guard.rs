@@ -11,11 +11,21 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use crate::error::{Rule, RuleViolation};
-use crate::http_transport::Reach;
 
 const MAX_URL_LEN: usize = 4096;
 /// Names that are never public. A name without a dot is resolved in the local domain.
 const PRIVATE_SUFFIXES: &[&str] = &["internal", "local", "localdomain", "home.arpa", "lan"];
+
+/// Which addresses a name may resolve to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Any: the person named this host.
+    Anywhere,
+    /// Public addresses only: the URL is untrusted.
+    Public,
+    /// Loopback addresses only.
+    Loopback,
+}
 
 /// The URL policy for one server.
 #[derive(Debug, Clone)]
