@@ -6,6 +6,7 @@
 
 mod connection;
 mod crud;
+mod database;
 mod lexemes;
 mod maintenance;
 mod migrations;
@@ -25,9 +26,10 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 use self::crud::Tenant;
+pub use self::database::DatabaseInfo;
+use self::database::{Database, Pgvector};
 use self::lexemes::TsQuery;
-use self::options::{Database, Pgvector};
-pub use self::options::{DatabaseInfo, PlainText, PostgresOptions};
+pub use self::options::{PlainText, PostgresOptions};
 use self::pool::Pool;
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,

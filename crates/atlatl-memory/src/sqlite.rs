@@ -5,6 +5,7 @@
 //! memories that wait for a vector are those with a key above the last embedded one.
 
 mod crud;
+mod error;
 mod maintenance;
 mod pool;
 mod schema;

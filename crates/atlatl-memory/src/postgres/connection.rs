@@ -7,6 +7,8 @@
 //! can verify a password without sending it, and a server that asks for the password itself,
 //! possibly an impostor, does not get it.
 
+mod idle;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -27,8 +29,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
+use self::idle::ConnectionPermit;
+pub(super) use self::idle::{Acquired, IdleConnections};
 use super::options::{is_local, place};
-use super::pool::ConnectionPermit;
 use crate::store::{BoxError, StoreError};
 
 /// The maximum number of prepared statements: more than there are distinct queries. A query of a

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
-use super::options::{Pgvector, PostgresOptions};
+use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::row_level_security;
-use super::session::{Access, Session};
+use super::session::{Access, Session, quoted};
 use crate::store::StoreError;
 
 /// The advisory lock held during a migration: `ATLM`.
@@ -164,20 +164,6 @@ pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
     })
 }
 
-/// Returns pgvector, if the extension is installed and usable.
-pub(super) fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
-    // Before version 0.8 an index scan could stop before a filter had enough rows.
-    let sql = "SELECT n.nspname::text, \
-                 regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
-                 AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
-                 JOIN pg_namespace n ON n.oid = e.extnamespace \
-                 WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
-    pool.read(NO_TENANT, Access::Condition, &|db| {
-        let found = db.query(sql, &[])?;
-        Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
-    })
-}
-
 struct Version {
     current: i32,
     /// The oldest schema version whose programs may use it.
@@ -231,9 +217,4 @@ fn grants(role: &str) -> String {
          SELECT atlatl.admit(format('atlatl.%I', relation), 'SELECT, INSERT, UPDATE, DELETE')
              FROM atlatl.near;"
     )
-}
-
-/// Quotes an SQL identifier.
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -3,8 +3,7 @@
 //! A backup may have been restored without the policies, before their roles existed, or for another
 //! owner. Then tenants see each other's rows, or the functions that run as the owner see none.
 
-use super::migrations::quoted;
-use super::session::Session;
+use super::session::{Session, quoted};
 use crate::store::StoreError;
 
 /// A table without a required protection.

@@ -56,9 +56,9 @@ impl Session {
 
     /// Runs a statement and returns its rows.
     pub(super) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
-        #[cfg(feature = "contract")]
-        super::statement_recorder::record(sql, values);
         let (types, values) = split(values);
+        #[cfg(feature = "contract")]
+        super::statement_recorder::record(sql, &types, &values);
         self.run_with_prologue(async {
             let statement = self.connection.statement(sql, types).await?;
             self.connection.client().query(&statement, &values).await
@@ -67,9 +67,9 @@ impl Session {
 
     /// Runs a statement and returns the number of affected rows.
     pub(super) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
-        #[cfg(feature = "contract")]
-        super::statement_recorder::record(sql, values);
         let (types, values) = split(values);
+        #[cfg(feature = "contract")]
+        super::statement_recorder::record(sql, &types, &values);
         self.run_with_prologue(async {
             let statement = self.connection.statement(sql, types).await?;
             self.connection.client().execute(&statement, &values).await
@@ -231,6 +231,11 @@ fn literal(text: &str) -> String {
         let _ = write!(digits, "{byte:02x}");
     }
     format!("convert_from(decode('{digits}', 'hex'), 'UTF8')")
+}
+
+/// Quotes an SQL identifier.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::session::Value;
 use crate::store::BoxError;
 
 thread_local! {
@@ -52,10 +51,10 @@ pub fn record_statements<T>(work: impl FnOnce() -> T) -> (T, Vec<RecordedStateme
 }
 
 /// Records a statement, if recording is on.
-pub(super) fn record(sql: &str, values: &[Value<'_>]) {
+pub(super) fn record(sql: &str, types: &[Type], values: &[&(dyn ToSql + Sync)]) {
     STATEMENTS.with_borrow_mut(|sent| {
         let Some(sent) = sent else { return };
-        let value = |(value, kind): &Value<'_>| {
+        let encoded = |(value, kind): (&&(dyn ToSql + Sync), &Type)| {
             let mut bytes = BytesMut::new();
             let none = value.to_sql_checked(kind, &mut bytes);
             // A parameter that cannot be encoded fails when it is sent.
@@ -63,8 +62,8 @@ pub(super) fn record(sql: &str, values: &[Value<'_>]) {
         };
         sent.push(RecordedStatement {
             sql: sql.to_owned(),
-            types: values.iter().map(|(_, kind)| kind.clone()).collect(),
-            values: values.iter().map(value).collect(),
+            types: types.to_vec(),
+            values: values.iter().zip(types).map(encoded).collect(),
         });
     });
 }

@@ -7,7 +7,7 @@ use mif::{Memory, MemoryId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::pool::to_store_error;
+use super::error::to_store_error;
 use crate::listing::{
     Filter, ListPosition, MemoryPage, Order, changed, confidence, expires, microseconds, status,
 };

@@ -5,7 +5,7 @@ use mif::MemoryId;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::crud::{id_from_blob, index, read, remove};
-use super::pool::to_store_error;
+use super::error::to_store_error;
 use crate::listing::microseconds;
 use crate::store::{RepairReport, StoreError};
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use super::error::{to_open_error, to_store_error};
 use super::schema;
 use crate::store::StoreError;
 
@@ -240,30 +241,9 @@ fn connect(path: &Path, how: OpenFlags) -> Result<Connection, StoreError> {
     let db = Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(to_store_error)?;
     db.busy_timeout(READ_TIMEOUT).map_err(to_store_error)?;
-    db.execute_batch(PRAGMAS).map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
-            place: path.display().to_string(),
-            why: "it is no SQLite file".to_owned(),
-        },
-        _ => to_store_error(error),
-    })?;
+    db.execute_batch(PRAGMAS).map_err(|error| to_open_error(path, error))?;
     db.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
     Ok(db)
-}
-
-/// Maps an error of the engine.
-pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy,
-        Some(
-            ErrorCode::DiskFull
-            | ErrorCode::SystemIoFailure
-            | ErrorCode::ReadOnly
-            | ErrorCode::CannotOpen
-            | ErrorCode::PermissionDenied,
-        ) => StoreError::Storage(error.into()),
-        _ => StoreError::Engine(error.into()),
-    }
 }
 
 #[cfg(test)]

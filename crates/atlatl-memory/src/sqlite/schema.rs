@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
+use super::error::{to_open_error, to_store_error};
 use super::maintenance::find_inconsistencies;
-use super::pool::to_store_error;
 use crate::store::StoreError;
 
 /// The application id in the file header: `ATLM`.
@@ -180,10 +180,10 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
     }
     let transaction = db
         .transaction_with_behavior(TransactionBehavior::Immediate)
-        .map_err(|error| open_error(path, error))?;
+        .map_err(|error| to_open_error(path, error))?;
     let pragma = |name: &str| {
         let value = transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        value.map_err(|error| open_error(path, error))
+        value.map_err(|error| to_open_error(path, error))
     };
     match (pragma("application_id")?, pragma("user_version")?) {
         (APPLICATION_ID, SCHEMA_VERSION) => {}
@@ -203,7 +203,7 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
     let transaction = db.transaction().map_err(to_store_error)?;
     let report: String = transaction
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(|error| open_error(path, error))?;
+        .map_err(|error| to_open_error(path, error))?;
     if report != "ok" {
         // Further checks of a damaged file would be meaningless.
         return Ok(Some(Health { damage: Some(report), ..Health::default() }));
@@ -236,14 +236,4 @@ fn log(path: &Path) -> PathBuf {
 
 fn count(db: &Connection, sql: &str) -> Result<u64, StoreError> {
     db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs).map_err(to_store_error)
-}
-
-fn open_error(path: &Path, error: rusqlite::Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
-            place: path.display().to_string(),
-            why: "it is no SQLite file".to_owned(),
-        },
-        _ => to_store_error(error),
-    }
 }

@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use super::crud::{Condition, id_from_blob, read};
-use super::pool::to_store_error;
+use super::error::to_store_error;
 use crate::listing::Filter;
 use crate::search::query::{Need, Terms};
 use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};

@@ -1,0 +1,121 @@
+//! The database handle that verifies the schema before first use, and server information.
+
+use std::sync::OnceLock;
+
+use super::migrations::{self, NO_TENANT};
+use super::options::PostgresOptions;
+use super::pool::Pool;
+use super::session::{Access, quoted};
+use crate::store::StoreError;
+
+/// A database whose schema is verified before its first use.
+#[derive(Debug)]
+pub(super) struct Database {
+    pool: Pool,
+    role: String,
+    /// The number of vectors from which a tenant has an index.
+    pub(super) index_from: usize,
+    capabilities: OnceLock<Capabilities>,
+}
+
+#[derive(Debug)]
+struct Capabilities {
+    /// pgvector, if it is installed.
+    pgvector: Option<Pgvector>,
+}
+
+/// The pgvector extension.
+#[derive(Debug)]
+pub(super) struct Pgvector {
+    /// The quoted name of its schema.
+    pub(super) schema: String,
+    /// Whether it supports iterative index scans (0.8), and this role may use the indexes.
+    pub(super) indexes: bool,
+}
+
+impl Database {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let (pool, role) = (Pool::new(options)?, options.role.clone());
+        Ok(Self { pool, role, index_from: options.index_from, capabilities: OnceLock::new() })
+    }
+
+    /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
+    /// policies apply. A failed verification is repeated at the next use.
+    pub(super) fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+        let capabilities = if let Some(capabilities) = self.capabilities.get() {
+            capabilities
+        } else {
+            migrations::check(&self.pool, &self.role)?;
+            let pgvector = find_pgvector(&self.pool)?;
+            self.capabilities.get_or_init(|| Capabilities { pgvector })
+        };
+        Ok((&self.pool, capabilities.pgvector.as_ref()))
+    }
+
+    pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
+        self.verified()?;
+        DatabaseInfo::query(&self.pool, &self.role)
+    }
+
+    /// Returns the URL of the database without the password.
+    pub(super) fn place(&self) -> &str {
+        &self.pool.place
+    }
+}
+
+/// Returns pgvector, if the extension is installed and usable.
+fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
+    // Before version 0.8 an index scan could stop before a filter had enough rows.
+    let sql = "SELECT n.nspname::text, \
+                 regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
+                 AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
+                 JOIN pg_namespace n ON n.oid = e.extnamespace \
+                 WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
+    pool.read(NO_TENANT, Access::Condition, &|db| {
+        let found = db.query(sql, &[])?;
+        Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
+    })
+}
+
+/// Information about a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatabaseInfo {
+    /// The URL without the password.
+    pub place: String,
+    /// The version of the server.
+    pub server: String,
+    /// The role that every statement runs as.
+    pub role: String,
+    /// The version of the schema.
+    pub schema: i32,
+    /// The newest schema version that this program has.
+    pub known: i32,
+    /// The version of pgvector, if it is usable.
+    pub pgvector: Option<String>,
+    /// The maximum number of connections of the server.
+    pub connections: u32,
+}
+
+impl DatabaseInfo {
+    fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
+        let sql = "SELECT current_setting('server_version'), \
+                     current_setting('max_connections'), \
+                     (SELECT max(number) FROM atlatl.migration), \
+                     (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
+                      AND has_schema_privilege(e.extnamespace, 'USAGE'))";
+        pool.read(NO_TENANT, Access::Condition, &|db| {
+            let rows = db.query(sql, &[])?;
+            let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
+            Ok(Self {
+                place: pool.place.clone(),
+                server: row.get(0),
+                role: role.to_owned(),
+                schema: row.get(2),
+                known: migrations::newest(),
+                pgvector: row.get(3),
+                connections: row.get::<_, &str>(1).parse().unwrap_or_default(),
+            })
+        })
+    }
+}
