@@ -17,7 +17,7 @@ use lro_wire::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::handshake::{ClientInfo, TASKS_EXTENSION, Transport};
+use super::client::{ClientInfo, TASKS_EXTENSION, Transport};
 use super::tools::definition;
 use crate::server::{Delivery, MemoryServer};
 use crate::tasks::TaskState;

@@ -9,6 +9,7 @@ mod extract;
 mod mcp;
 mod metrics;
 mod offload;
+mod problem;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //! interceptor.
 
 pub mod auth;
+mod client;
 mod cursor;
 mod dispatch;
 pub mod event;
@@ -20,7 +21,7 @@ mod tasks;
 mod tools;
 pub mod trace;
 
-pub use handshake::{ClientInfo, Transport};
+pub use client::{ClientInfo, Transport};
 pub use server::{MemoryServer, MemoryServerConfig};
 pub use signing::{SignedLinks, SignedUrl};
 pub use tasks::TaskSlots;

@@ -10,11 +10,10 @@
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use atlatl_memory::{Filter, StoreError};
+use atlatl_memory::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-use super::server::ServerInner;
 use super::tools::response::ToolError;
 
 /// The maximum number of concurrent reads of stored results by all responses.
@@ -112,7 +111,10 @@ impl MemoryQuota {
     }
 
     /// Reserves one memory. Fails with the limit if it is reached.
-    fn take(&self, count: impl FnOnce() -> Result<u64, StoreError>) -> Result<(), ToolError> {
+    pub(crate) fn take(
+        &self,
+        count: impl FnOnce() -> Result<u64, StoreError>,
+    ) -> Result<(), ToolError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(max) = state.max else { return Ok(()) };
         let good = state.counted.filter(|(at, _)| at.elapsed() < COUNT_TTL);
@@ -126,17 +128,6 @@ impl MemoryQuota {
         }
         state.counted = Some((at, there + 1));
         Ok(())
-    }
-}
-
-impl ServerInner {
-    /// Reserves quota for one memory.
-    pub(crate) fn reserve_memory(&self) -> Result<(), ToolError> {
-        self.quota.take(|| {
-            let mut any = Filter::default();
-            any.status = None;
-            self.store.count(&any, self.now())
-        })
     }
 }
 

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atlatl_memory::{
-    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, MemoryStore, PromptIntegration,
-    RecallService, SearchService, StoreError, TokenEstimator,
+    BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, Filter, MemoryStore,
+    PromptIntegration, RecallService, SearchService, StoreError, TokenEstimator,
 };
 use chrono::{DateTime, SubsecRound, Utc};
 use lro::IdSeed;
 use lro::mcp::{Interceptor, Tools};
 
-use super::handshake::{ClientInfo, Transport};
+use super::client::{ClientInfo, Transport};
 use super::limits::MemoryQuota;
 use crate::event::EventBus;
 use crate::signing::{Signer, StoreSigner};
 use crate::tasks::{TaskSlots, Tasks};
+use crate::tools::response::ToolError;
 
 /// How long a call may take before it becomes a task, for clients that support tasks.
 const TASK_AFTER: Duration = Duration::from_secs(1);
@@ -164,6 +165,15 @@ impl ServerInner {
     /// Returns the signer of client-held state. Its key is in the store, which may be unreachable.
     pub(crate) fn signer(&self) -> Result<&Signer, StoreError> {
         self.signer.get()
+    }
+
+    /// Reserves quota for one memory.
+    pub(crate) fn reserve_memory(&self) -> Result<(), ToolError> {
+        self.quota.take(|| {
+            let mut any = Filter::default();
+            any.status = None;
+            self.store.count(&any, self.now())
+        })
     }
 
     /// Returns the current time with the precision of a cursor, so that all pages agree.

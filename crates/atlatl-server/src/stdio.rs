@@ -17,7 +17,7 @@ use lro_wire::{
     PARSE_ERROR,
 };
 
-use super::handshake::{ClientInfo, Transport};
+use super::client::{ClientInfo, Transport};
 use crate::dispatch::{check_envelope, is_immediate};
 use crate::server::MemoryServer;
 

@@ -18,8 +18,8 @@ use lro_http::header::single;
 use lro_http::{BearerTokens, Problem, user_id};
 use tokio::sync::Semaphore;
 
-use super::extract::store_problem;
 use super::metrics::Metrics;
+use super::problem::store_problem;
 use super::{App, blocking};
 use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket};
 use crate::event::{EventBus, ServerEventKind};

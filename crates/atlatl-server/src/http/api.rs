@@ -16,7 +16,8 @@ use mif::{DetailLevel, Map, MemoryId, Value};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::{LimitedBody, MemoryIdPath, store_problem, tool_problem};
+use super::extract::{LimitedBody, MemoryIdPath};
+use super::problem::{store_problem, tool_problem};
 use crate::event::ServerEventKind;
 use crate::limits;
 use crate::tools::arguments::{ArgumentError, Arguments, with_filter};

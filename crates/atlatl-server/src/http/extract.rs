@@ -1,11 +1,10 @@
-//! Request extractors with size and time limits, and error responses as RFC 9457 problems.
+//! Request extractors with size and time limits.
 //!
 //! The framework's own rejections are plain text, which a client that expects RFC 9457 cannot
 //! parse.
 
 use std::time::Duration;
 
-use atlatl_memory::StoreError;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
@@ -17,8 +16,6 @@ use tokio::time::{sleep, timeout};
 
 use super::MAX_BODY_LEN;
 use super::admission::HttpState;
-use crate::tools::arguments::ArgumentError;
-use crate::tools::response::ToolError;
 
 /// The timeout of a request body, since a client that sends nothing occupies a permit.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,43 +102,5 @@ impl<S: Send + Sync> FromRequestParts<S> for MemoryIdPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let id = Path::<String>::from_request_parts(parts, state).await;
         id.map(|Path(id)| Self(id)).map_err(|_| Problem::missing())
-    }
-}
-
-impl From<ArgumentError> for Problem {
-    fn from(error: ArgumentError) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, format!("{} ({})", error.message, error.hint))
-    }
-}
-
-/// Maps a store error to a problem.
-pub(super) fn store_problem(error: StoreError) -> Problem {
-    match error {
-        StoreError::Invalid(error) => {
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-        }
-        StoreError::Busy | StoreError::Unavailable(_) => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-        }
-        // The outcome is unknown until the store is back.
-        StoreError::Unsure(_) => {
-            let message = format!("{error}; look before you ask again");
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, message)
-        }
-        StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
-        _ => Problem::broken(),
-    }
-}
-
-/// Maps a tool error to a problem.
-pub(super) fn tool_problem(error: ToolError) -> Problem {
-    match error {
-        ToolError::Arguments(error) => error.into(),
-        ToolError::NotFound(_) => Problem::missing(),
-        ToolError::QuotaExceeded(most) => {
-            let message = format!("there are {most} memories, as many as there may be");
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, message)
-        }
-        ToolError::Store(error) => store_problem(error),
     }
 }

@@ -16,11 +16,12 @@ use lro_wire::{
     PARSE_ERROR, UNSUPPORTED_VERSION,
 };
 
-use super::extract::{LimitedBody, store_problem};
+use super::extract::LimitedBody;
+use super::problem::store_problem;
 use super::{App, metrics};
 use crate::auth::AuthScope;
+use crate::client::{ClientInfo, Transport};
 use crate::dispatch::{check_envelope, check_version, is_immediate};
-use crate::handshake::{ClientInfo, Transport};
 use crate::signing::Signer;
 use crate::tools::Tool;
 

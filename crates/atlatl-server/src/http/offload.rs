@@ -17,7 +17,8 @@ use lro_spool::{Address, PositionedRead, SpoolError, StoredResult};
 
 use super::App;
 use super::admission::HttpState;
-use super::extract::{MemoryIdPath, store_problem};
+use super::extract::MemoryIdPath;
+use super::problem::store_problem;
 use crate::limits;
 use crate::signing::{SignedLinks, SignedUrl};
 

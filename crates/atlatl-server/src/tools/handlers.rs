@@ -10,9 +10,9 @@ use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use mif::{DetailLevel, Memory, MemoryId, Status};
 
 use super::response::ToolError;
+use crate::client::ClientInfo;
 use crate::cursor::{self, CursorPosition};
 use crate::event::ServerEventKind;
-use crate::handshake::ClientInfo;
 use crate::server::{Delivery, ServerInner};
 use crate::tools::Tool;
 use crate::tools::arguments::{ArgumentError, Arguments};
