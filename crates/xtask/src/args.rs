@@ -1,13 +1,17 @@
 //! The command line: what was typed, handed to one function per command.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
+use crate::conformance::{self, ConformanceArgs};
+use crate::docs::{self, DocsArgs};
+use crate::package::{self, PackageArgs};
+use crate::references::{self, ReferencesArgs};
 use crate::repository::Repository;
-use crate::{check, conformance, docs, output, package, references};
+use crate::test_list::TestsArgs;
+use crate::{check, output};
 
 /// What `loadtest` does, so that the gate does not build it.
 const MEASURE: &str =
@@ -36,73 +40,6 @@ enum Command {
     /// Forwarded to `cargo loadtest`.
     #[command(external_subcommand)]
     Measure(Vec<String>),
-}
-
-/// Where the names of the existing tests come from.
-#[derive(Debug, Args)]
-pub(crate) struct TestsArgs {
-    /// A saved `cargo nextest list --workspace --message-format json`; asked from cargo when absent.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tests: Option<PathBuf>,
-}
-
-/// What `conformance` reads beside the clause table.
-#[derive(Debug, Args)]
-pub(crate) struct ConformanceArgs {
-    #[command(flatten)]
-    pub(crate) tests: TestsArgs,
-    /// `JUnit` report of a finished run, once per report: the table then shows the outcomes.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) junit: Vec<PathBuf>,
-}
-
-/// Where the `atlatl` program is.
-#[derive(Debug, Args)]
-pub struct BinArgs {
-    /// Directory of the built `atlatl`; built with the dev profile when absent.
-    #[arg(long, value_name = "DIR")]
-    pub bin: Option<PathBuf>,
-}
-
-/// Which documents to execute.
-#[derive(Debug, Args)]
-pub(crate) struct DocsArgs {
-    #[command(flatten)]
-    pub(crate) bin: BinArgs,
-    /// Documents to run; README.md and all of docs/ when none is named.
-    #[arg(value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-}
-
-/// What to pack.
-#[derive(Debug, Args)]
-pub(crate) struct PackageArgs {
-    /// The built program; the wheel is built by cargo again, which has nothing to do if the
-    /// environment is the same.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) bin: PathBuf,
-    /// What it was built for: the `--target` of cargo.
-    #[arg(long, value_name = "TRIPLE")]
-    pub(crate) target: String,
-    /// Where the packages go.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-    /// The publisher's namespace in the MCP registry, such as `io.github.NAME`.
-    #[arg(long, value_name = "NAMESPACE", default_value = "local")]
-    pub(crate) namespace: String,
-    /// The URL of the source, which npm compares with who publishes.
-    #[arg(long, value_name = "URL")]
-    pub(crate) repository: Option<String>,
-}
-
-/// What to do with the generated documents.
-#[derive(Debug, Args)]
-pub(crate) struct ReferencesArgs {
-    #[command(flatten)]
-    pub(crate) bin: BinArgs,
-    /// Write nothing; fail when a document is stale.
-    #[arg(long)]
-    pub(crate) check: bool,
 }
 
 fn measure(repository: &Repository, words: &[String]) -> Result<bool> {

@@ -8,8 +8,15 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::args::BinArgs;
 use crate::repository::Repository;
+
+/// Where the `atlatl` program is.
+#[derive(Debug, clap::Args)]
+pub struct BinArgs {
+    /// Directory of the built `atlatl`; built with the dev profile when absent.
+    #[arg(long, value_name = "DIR")]
+    pub bin: Option<PathBuf>,
+}
 
 /// A directory that holds the `atlatl` program.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ mod source_files;
 
 use anyhow::Result;
 
-use crate::args::TestsArgs;
 use crate::output;
 use crate::repository::Repository;
+use crate::test_list::TestsArgs;
 
 /// Runs every check, so that one run shows all that is wrong.
 pub(crate) fn run(repository: &Repository, args: &TestsArgs) -> Result<bool> {

@@ -5,20 +5,29 @@ mod clauses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use self::clauses::{Clause, Status};
 pub(crate) use self::clauses::{ClauseTable, reference};
-use super::args::ConformanceArgs;
 use super::markdown::Document;
 use super::repository::Repository;
-use super::test_list::{TestList, TestName};
+use super::test_list::{TestList, TestName, TestsArgs};
 use super::{output, test_list};
 
 /// The numbered requirements, checked when the file exists beside the checkout.
 const REQUIREMENTS: &str = "../shared/conformance.md";
+
+/// What `conformance` reads beside the clause table.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConformanceArgs {
+    #[command(flatten)]
+    tests: TestsArgs,
+    /// `JUnit` report of a finished run, once per report: the table then shows the outcomes.
+    #[arg(long, value_name = "FILE")]
+    junit: Vec<PathBuf>,
+}
 
 /// Checks the clause table, and prints it when a finished run is given.
 pub(crate) fn run(repository: &Repository, args: &ConformanceArgs) -> Result<bool> {

@@ -9,14 +9,25 @@
 
 mod sandbox;
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use sandbox::Sandbox;
 
-use super::args::DocsArgs;
-use super::atlatl::Atlatl;
+use super::atlatl::{Atlatl, BinArgs};
 use super::markdown::{Block, Document};
 use super::output;
 use super::repository::{Repository, has_extension};
+
+/// Which documents to execute.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DocsArgs {
+    #[command(flatten)]
+    bin: BinArgs,
+    /// Documents to run; README.md and all of docs/ when none is named.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
 
 /// What a block's info string asks for.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,4 +13,5 @@ mod references;
 pub mod repository;
 mod test_list;
 
-pub use args::{BinArgs, run};
+pub use args::run;
+pub use atlatl::BinArgs;

@@ -7,15 +7,35 @@ mod formats;
 mod release;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use release::Release;
 
-use crate::args::PackageArgs;
 use crate::output;
 use crate::repository::Repository;
+
+/// What to pack.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PackageArgs {
+    /// The built program; the wheel is built by cargo again, which has nothing to do if the
+    /// environment is the same.
+    #[arg(long, value_name = "PATH")]
+    bin: PathBuf,
+    /// What it was built for: the `--target` of cargo.
+    #[arg(long, value_name = "TRIPLE")]
+    target: String,
+    /// Where the packages go.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The publisher's namespace in the MCP registry, such as `io.github.NAME`.
+    #[arg(long, value_name = "NAMESPACE", default_value = "local")]
+    namespace: String,
+    /// The URL of the source, which npm compares with who publishes.
+    #[arg(long, value_name = "URL")]
+    repository: Option<String>,
+}
 
 /// Makes the packages and says how large each is.
 pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {

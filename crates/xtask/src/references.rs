@@ -7,13 +7,22 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use crate::args::ReferencesArgs;
-use crate::atlatl::Atlatl;
+use crate::atlatl::{Atlatl, BinArgs};
 use crate::conformance::{self, ClauseTable};
 use crate::output;
 use crate::repository::Repository;
 
 const REFRESH: &str = "cargo xtask references";
+
+/// What to do with the generated documents.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReferencesArgs {
+    #[command(flatten)]
+    bin: BinArgs,
+    /// Write nothing; fail when a document is stale.
+    #[arg(long)]
+    check: bool,
+}
 
 /// A document with its path and the function that makes its text.
 struct Reference {

@@ -3,12 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::args::TestsArgs;
 use crate::repository::Repository;
+
+/// Where the names of the existing tests come from.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TestsArgs {
+    /// A saved `cargo nextest list --workspace --message-format json`; asked from cargo when absent.
+    #[arg(long, value_name = "FILE")]
+    tests: Option<PathBuf>,
+}
 
 /// A test's full name: binary id, then path, joined by `::`.
 ///

@@ -6,11 +6,10 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::args::TestsArgs;
 use crate::markdown::{Document, code_spans};
 use crate::repository::{Repository, has_extension};
 use crate::test_list;
-use crate::test_list::{TestList, TestName};
+use crate::test_list::{TestList, TestName, TestsArgs};
 
 /// Checks that every relative link of a Markdown file leads to a file, and its anchor to a heading.
 pub(super) fn check_links(repository: &Repository, files: &[String]) -> Result<Vec<String>> {

@@ -106,7 +106,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::args::BinArgs;
+    use crate::atlatl::BinArgs;
 
     /// A sandbox with a stand-in for `atlatl` that fails on the word `bad`.
     fn sandbox() -> (TempDir, Sandbox) {

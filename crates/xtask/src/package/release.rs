@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use toml::Table;
 
-use crate::args::{BinArgs, PackageArgs};
-use crate::atlatl::Atlatl;
+use super::PackageArgs;
+use crate::atlatl::{Atlatl, BinArgs};
 use crate::repository::Repository;
 
 /// The texts of both licences.
