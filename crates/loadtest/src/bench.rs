@@ -22,10 +22,46 @@ use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
 
-use super::args::{Bench, BenchArgs};
 use super::run_record::RunRecord;
 
 const DOCUMENT: &str = "docs/performance.md";
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    name: Bench,
+    /// With `proxy`: calls of a server over HTTP.
+    #[arg(long)]
+    http: bool,
+    /// With `footprint`: directory of a released `atlatl`; built as for the packages when absent.
+    #[arg(long, value_name = "DIR")]
+    bin: Option<PathBuf>,
+}
+
+/// The benchmarks there are.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Bench {
+    /// Finding and measuring records, the estimate's error, descriptor sizes
+    Core,
+    /// Storing a result beside the bare scan and write, the memory of a streamed one
+    Offload,
+    /// Questions to 200 000 memories beside the engines that others use; installs those it lacks
+    Extract,
+    /// Calls through the proxy beside the bare server and beside other proxies; installs those it
+    /// lacks
+    Proxy,
+    /// Recall, search, listing and ingest at 100 000 and a million memories, beside the bare SQL
+    Memory,
+    /// How well the ranking set is answered, by words, by vectors and by both, with real models
+    Ranking,
+    /// A thousand tenants in `PostgreSQL` beside the same SQL sent bare, and requests over HTTP that
+    /// ask no store
+    Server,
+    /// Storing a result with 10,000 stored results beside the same with none
+    Usage,
+    /// Size, processor time and memory of the released program beside their goals
+    Footprint,
+}
 
 /// Makes the generated parts of the document from the results of a benchmark.
 type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;

@@ -1,10 +1,14 @@
 //! A cluster on this machine: servers behind a load balancer with real PostgreSQL and S3, clients of
 //! many tenants, and fault injection.
 
+mod action;
 mod api_client;
+mod classification;
 mod client;
+mod counters;
 mod http_client;
 mod kill;
+mod lifecycle;
 mod overload;
 mod process;
 mod report;
@@ -18,6 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
 use xtask::BinArgs;
 use xtask::atlatl::Atlatl;
 use xtask::output;
@@ -27,10 +32,97 @@ use self::kill::KillSchedule;
 use self::report::Report;
 use self::state::State;
 use self::tenants::Tenants;
-use crate::args::{
-    ClusterCommand, KillArgs, KillScheduleArgs, LoadArgs, OverloadArgs, RunArgs, UpArgs,
-};
 use crate::run_record::RunRecord;
+
+/// The commands of a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Start engines, servers and a balancer, and make tenants with keys
+    Up(UpArgs),
+    /// Run clients of all tenants that write, read and request what belongs to other tenants
+    Load(LoadArgs),
+    /// Kill servers and engines in turn, and measure how soon the cluster recovers
+    Kill(KillArgs),
+    /// Stop the cluster and remove its directory
+    Down,
+    /// Up, load and kills at once, read back what was acknowledged, down; recorded under bench/runs/
+    Run(RunArgs),
+    /// Overload one server in four ways, and measure what other clients get; recorded likewise
+    Overload(OverloadArgs),
+}
+
+/// The size of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// How many servers there are.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    replicas: u16,
+    /// How many tenants there are.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
+    tenants: u16,
+    #[command(flatten)]
+    bin: BinArgs,
+}
+
+/// The size of the load.
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Duration in seconds.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
+    seconds: u64,
+    /// How many clients there are, of all tenants in turn.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    clients: u16,
+}
+
+/// How long components are killed.
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    /// Duration in seconds.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
+    seconds: u64,
+    #[command(flatten)]
+    schedule: KillScheduleArgs,
+}
+
+/// How often a component is killed, and for how long it stays down.
+#[derive(Debug, Args)]
+pub(crate) struct KillScheduleArgs {
+    /// Seconds from one kill to the next.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=7200))]
+    every: u64,
+    /// Seconds that a killed component stays down.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=600))]
+    away: u64,
+}
+
+/// A whole run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    up: UpArgs,
+    /// Duration of load and kills in seconds.
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=6000))]
+    seconds: u64,
+    /// How many clients there are, of all tenants in turn.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    clients: u16,
+    #[command(flatten)]
+    schedule: KillScheduleArgs,
+}
+
+/// How a server is overloaded.
+#[derive(Debug, Args)]
+pub(crate) struct OverloadArgs {
+    /// Seconds of each kind of abuse.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// How many tenants there are.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
+    tenants: u16,
+    #[command(flatten)]
+    bin: BinArgs,
+}
 
 /// Runs one of the commands.
 pub(crate) fn run(
@@ -51,7 +143,7 @@ pub(crate) fn run(
         ClusterCommand::Load(args) => load(&dir, args),
         ClusterCommand::Kill(args) => kill(&dir, args),
         ClusterCommand::Down => {
-            state::down(&dir)?;
+            lifecycle::down(&dir)?;
             output::line("the cluster is gone");
             Ok(true)
         }
@@ -62,7 +154,7 @@ pub(crate) fn run(
 
 fn up(repository: &Repository, dir: &Path, args: &UpArgs) -> Result<State> {
     let atlatl = atlatl(repository, &args.bin)?;
-    state::up(dir, atlatl, args.replicas.into(), args.tenants.into())
+    lifecycle::up(dir, atlatl, args.replicas.into(), args.tenants.into())
 }
 
 fn atlatl(repository: &Repository, args: &BinArgs) -> Result<PathBuf> {
@@ -119,11 +211,11 @@ fn run_all(repository: &Repository, dir: &Path, args: &RunArgs) -> Result<bool> 
     let report = load_and_kill(&mut state, args);
     let passed = report.as_ref().is_ok_and(|report| report.findings().is_empty());
     if !passed {
-        let logs = state::save_logs(&state.dir)?;
+        let logs = lifecycle::save_logs(&state.dir)?;
         output::progress(format_args!("the logs are kept in {}", logs.display()));
     }
     output::progress("taking the cluster down");
-    state::down(&state.dir)?;
+    lifecycle::down(&state.dir)?;
     let record = record.finish(report?);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     Ok(print_report(record.results()))
@@ -134,10 +226,10 @@ fn overload(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<
     let OverloadArgs { seconds, tenants, bin } = args;
     let command = format!("cargo loadtest overload --seconds {seconds} --tenants {tenants}");
     let record = RunRecord::begin(repository, "overload", &command)?;
-    let state = state::up(dir, atlatl(repository, bin)?, 1, (*tenants).into())?;
+    let state = lifecycle::up(dir, atlatl(repository, bin)?, 1, (*tenants).into())?;
     let report = overload::run(&state, *seconds);
     output::progress("taking the cluster down");
-    state::down(&state.dir)?;
+    lifecycle::down(&state.dir)?;
     let record = record.finish(report?);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     output::line(record.results().table());

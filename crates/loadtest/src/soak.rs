@@ -16,7 +16,6 @@ use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir, has_extension};
 
-use super::args::SoakArgs;
 use super::run_record::RunRecord;
 
 /// The document with the results of the last runs, in its generated part `soak`.
@@ -29,6 +28,20 @@ const OLD_VARIABLE: &str = "ATLATL_OLD_PROGRAM";
 const UPGRADE: &str = "upgrade";
 /// Lines of a test's output with this prefix become part of the record.
 const SUMMARY_MARK: &str = "soak:";
+
+/// Which long runs to start.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SoakArgs {
+    /// One run by name; all of them when absent.
+    #[arg(value_parser = names())]
+    name: Option<String>,
+    /// How much that run does, instead of its full size.
+    #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u32).range(1..))]
+    cases: Option<u32>,
+    /// With `upgrade`: the revision of the older program, instead of the newest that lacks a migration.
+    #[arg(long, value_name = "REVISION")]
+    from: Option<String>,
+}
 
 /// One long run.
 struct Soak {
@@ -197,7 +210,7 @@ struct SoakResult {
 }
 
 /// The names that the command line accepts.
-pub(crate) fn names() -> PossibleValuesParser {
+fn names() -> PossibleValuesParser {
     SOAKS.iter().map(|soak| soak.name).collect::<Vec<_>>().into()
 }
 

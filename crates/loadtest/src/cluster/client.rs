@@ -3,10 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::api_client::{ApiClient, ExpectedBody, Outcome, Reply};
+use super::action::{Action, ForeignAccess, Random, choose_action};
+use super::api_client::{ApiClient, Outcome, Reply};
+use super::classification::ExpectedBody;
 use super::http_client::Request;
 use super::tenants::{PageRequest, StoredMemory, TenantState, Tenants};
-use super::workload::{Action, ForeignAccess, Random, choose_action};
 
 /// A listing of this many memories is offloaded.
 const OFFLOADED_LIST_LEN: u64 = 120;

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 use xtask::output;
 
-use super::api_client::{ApiClient, ExpectedBody, Outcome};
+use super::api_client::{ApiClient, Outcome};
+use super::classification::ExpectedBody;
 use super::http_client::Request;
 use super::process::wait_until;
 use super::services;

@@ -16,7 +16,7 @@ use xtask::output;
 
 use self::abuse::{Abuse, ResultCounts};
 use super::client::Client;
-use super::report::{Counters, InvalidResponse};
+use super::counters::{Counters, InvalidResponse};
 use super::state::State;
 use super::tenants::{self, TenantState, Tenants};
 use super::workload::join_clients;

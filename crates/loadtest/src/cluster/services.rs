@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::http_client::{HttpClient, Request};
 use super::process::{ProcessSpec, Programs, UNPRIVILEGED_UID, User, command, is_root, stdout};
-use super::state::{State, path_str};
+use super::state::State;
 
 /// The role that owns the schema.
 pub(super) const OWNER_ROLE: &str = "memories_owner";
@@ -256,6 +256,11 @@ pub(super) fn balancer_process(state: &State) -> Result<ProcessSpec> {
         stop_signal: "TERM",
         user: User::Current,
     })
+}
+
+/// A path as UTF-8 text, for an argument.
+fn path_str(path: &Path) -> Result<String> {
+    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
 }
 
 #[cfg(test)]

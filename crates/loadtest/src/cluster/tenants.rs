@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xtask::output;
 
-use super::api_client::new_canary;
+use super::action::Random;
 use super::process::stdout;
 use super::services::{self, OWNER_ROLE};
 use super::state::State;
-use super::workload::Random;
 
 /// The tenant that probes servers for recovery; no load client uses it.
 const PROBE_TENANT: &str = "probe";
+/// The beginning of every canary.
+const CANARY_PREFIX: &str = "canary";
 /// How many cursors, references, links or tasks a tenant remembers.
 const MAX_RECENT: usize = 24;
 /// A tenant with this many memories begins to remove some, so that a response costs the same after
@@ -82,6 +83,28 @@ fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes).context("random numbers")?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// A canary. It begins with the tenant's number, so that a truncated canary still differs from those
+/// of other tenants.
+fn new_canary(tenant: usize, random: u64) -> String {
+    format!("{CANARY_PREFIX}{tenant:03}x{:010x}", random & 0xff_ffff_ffff)
+}
+
+/// The canaries in a response that are not `own`, whole or truncated.
+pub(super) fn foreign_canaries(response: &[u8], own: &str) -> Vec<String> {
+    let text = String::from_utf8_lossy(response);
+    let own = own.strip_prefix(CANARY_PREFIX).unwrap_or(own);
+    text.match_indices(CANARY_PREFIX)
+        .map(|(at, _)| &text[at + CANARY_PREFIX.len()..])
+        .map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+            &rest[..end.min(own.len())]
+        })
+        // Without a number behind it, it is the English word.
+        .filter(|tail| tail.starts_with(|c: char| c.is_ascii_digit()) && !own.starts_with(tail))
+        .map(|tail| format!("{CANARY_PREFIX}{tail}"))
+        .collect()
 }
 
 /// All tenants with the state of their clients.
@@ -242,6 +265,37 @@ impl<T: Clone> Recent<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_another_tenants_is_foreign() {
+        let (ann, bob) = (new_canary(1, 0xabc), new_canary(2, u64::MAX));
+        assert_eq!((&*ann, &*bob), ("canary001x0000000abc", "canary002xffffffffff"));
+        for clean in [
+            String::new(),
+            "canary, canary and canaries".to_owned(),
+            ann.clone(),
+            format!("{ann}{ann}"),
+            format!("{{\"content\":\"{ann} sings\",\"tags\":[\"{ann}\"]}}"),
+            // Truncated, as a preview may be.
+            ann[..12].to_owned(),
+        ] {
+            assert!(foreign_canaries(clean.as_bytes(), &ann).is_empty(), "{clean}");
+        }
+        for leaked in [
+            bob.clone(),
+            format!("x{bob}y"),
+            format!("{ann} {bob} {ann}"),
+            // Truncated behind the number of the tenant.
+            bob[..9].to_owned(),
+        ] {
+            assert_eq!(foreign_canaries(leaked.as_bytes(), &ann).len(), 1, "{leaked}");
+        }
+        let twice = format!("{bob}{bob} {ann}");
+        assert_eq!(foreign_canaries(twice.as_bytes(), &ann), [&*bob, &*bob]);
+        // Bytes that are not UTF-8 hide nothing.
+        let odd = [&[0xff, 0xc3][..], bob.as_bytes(), &[0xe2, 0x82]].concat();
+        assert_eq!(foreign_canaries(&odd, &ann), [bob]);
+    }
 
     #[test]
     fn what_is_old_or_too_much_is_forgotten() {

@@ -9,10 +9,20 @@ use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use crate::args::FuzzArgs;
 use crate::run_record::RunRecord;
 use xtask::output;
 use xtask::repository::Repository;
+
+/// Which fuzz targets to run, and how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FuzzArgs {
+    /// One target by name; all of them when absent.
+    #[arg(value_name = "TARGET", value_parser = names())]
+    name: Option<String>,
+    /// How long each target runs.
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+}
 
 /// A program in `fuzz/fuzz_targets/`.
 struct Target {
@@ -83,7 +93,7 @@ struct FuzzStats {
 }
 
 /// The names that the command line accepts.
-pub(crate) fn names() -> PossibleValuesParser {
+fn names() -> PossibleValuesParser {
     TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().into()
 }
 

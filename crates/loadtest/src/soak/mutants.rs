@@ -11,10 +11,17 @@ use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use crate::args::MutantsArgs;
 use crate::run_record::RunRecord;
 use xtask::output;
 use xtask::repository::Repository;
+
+/// Which code to break.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MutantsArgs {
+    /// One area by name; all of them when absent.
+    #[arg(value_name = "AREA", value_parser = names())]
+    name: Option<String>,
+}
 
 /// Files of one package, and the tests that must catch mutants in them.
 struct Area {
@@ -122,7 +129,7 @@ struct MutantCounts {
 }
 
 /// The names that the command line accepts.
-pub(crate) fn names() -> PossibleValuesParser {
+fn names() -> PossibleValuesParser {
     AREAS.iter().map(|area| area.name).collect::<Vec<_>>().into()
 }
 
