@@ -39,7 +39,7 @@ use crate::settings::Sources;
 /// Keeps large tool results out of a model's context window.
 ///
 /// Atlatl decides when a tool result is too large for a model's context window,
-/// stores it, describes it instead, and answers questions about it.
+/// stores it, returns a short descriptor instead, and runs queries on it.
 #[derive(Debug, Parser)]
 #[command(name = "atlatl", version, after_help = EXIT_STATUS, verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -53,51 +53,61 @@ const EXIT_STATUS: &str = "\
 Data goes to standard output, everything else to standard error.
 
 Exit status:
-  0  it worked
-  1  it failed
-  2  the command line or the configuration is wrong";
+  0  success
+  1  failure
+  2  invalid command line or configuration";
 
-/// Flags of every command.
+/// The heading of the options of every command.
+const GLOBAL_OPTIONS: &str = "Global options";
+
+/// Options of every command.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Global {
-    /// human or json [default: human on a terminal, else
-    /// json]; extract also takes table, jsonl and csv
+    /// Output format: human or json [default: human on a
+    /// terminal, else json]; extract: also table, jsonl, csv
     #[arg(
         long,
         global = true,
+        help_heading = GLOBAL_OPTIONS,
         value_enum,
         value_name = "FORM",
         hide_possible_values = true,
         verbatim_doc_comment
     )]
     pub(crate) output: Option<OutputFormat>,
-    /// Read this configuration file and no other
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Read only this configuration file
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Set one key, above every file and variable:
-    /// --set prompt.offload.enabled=false
-    #[arg(long = "set", global = true, value_name = "KEY=VALUE", verbatim_doc_comment)]
+    /// Set a configuration key, overriding files and
+    /// variables: --set prompt.offload.enabled=false
+    #[arg(
+        long = "set",
+        global = true,
+        help_heading = GLOBAL_OPTIONS,
+        value_name = "KEY=VALUE",
+        verbatim_doc_comment
+    )]
     pub(crate) assignments: Vec<String>,
 }
 
 /// The commands, one child module each.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Store a tool result if it is large, print what takes its place
+    /// Store a tool result if it is large, and print its descriptor
     ///
-    /// Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
-    /// small one is printed as it is. A large one is stored, and its descriptor is
-    /// printed: the same object that a client gets, indented on a terminal.
-    /// With --dry-run nothing is stored; it says what was recognised, how many tokens
-    /// it would take, what would be done with it and why.
+    /// Reads an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
+    /// small result is printed unchanged. A large result is stored, and its descriptor
+    /// is printed: the object that a client receives, indented on a terminal.
+    /// With --dry-run nothing is stored; the command prints the detected format, the
+    /// token count, the decision and its reason.
     #[command(verbatim_doc_comment, after_long_help = offload::EXAMPLES)]
     Offload(offload::Args),
-    /// Ask a stored result: recipe, jq, SQL, search, range
+    /// Query a stored result: recipe, jq, SQL, search, range
     ///
-    /// The answers come as a table on a terminal, as a JSON array in a pipe, or as
-    /// --output jsonl or csv. How many there are is said on standard error.
-    /// Filters and statements run in a process of their own, bounded in memory and
-    /// output (`query.*` in the configuration). They run until they are done, or until
+    /// Prints a table on a terminal and a JSON array in a pipe; --output jsonl and csv
+    /// select other formats. The number of results goes to standard error.
+    /// Filters and statements run in a separate process with limits on memory and
+    /// output (`query.*` in the configuration). They run until they finish, or until
     /// Ctrl-C or --timeout ends them.
     #[command(
         verbatim_doc_comment,
@@ -108,105 +118,106 @@ pub(crate) enum Command {
     /// Put the servers of your MCP clients behind the proxy
     ///
     /// Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code,
-    /// Windsurf, Zed, Codex, Gemini CLI and opencode, in this directory and in your home;
-    /// shows what it would change, asks, and changes it in place: comments, order and
-    /// keys that it does not know stay. Servers that are programs then run behind
-    /// `atlatl proxy`, and one more offers the extraction tools. Entries of an earlier
-    /// version are repaired. Left unchanged: servers at a URL without --http, servers of
-    /// the legacy HTTP+SSE transport, and files that git tracks without --tracked.
-    /// The exit status is 1 if a file cannot be read; the others are changed.
+    /// Windsurf, Zed, Codex, Gemini CLI and opencode in this directory and your home
+    /// directory, shows the changes, asks, and edits the files in place; comments,
+    /// order and unknown keys are kept. Servers that are programs then run behind
+    /// `atlatl proxy`, and a new entry offers the extraction tools. Entries of an
+    /// earlier version are repaired. Left unchanged: servers at a URL without --http,
+    /// servers of the legacy HTTP+SSE transport, and files that git tracks without
+    /// --tracked. The exit status is 1 if a file cannot be read; the other files are
+    /// changed.
     #[command(verbatim_doc_comment, after_long_help = install::EXAMPLES)]
     Install(install::Args),
     /// Restore your clients' configuration
     ///
-    /// An entry that was not edited since is restored byte for byte; from an edited one,
-    /// only what `atlatl install` added is removed.
+    /// Restores an entry that you have not edited byte for byte. From an edited entry,
+    /// removes only what `atlatl install` added.
     #[command(verbatim_doc_comment)]
     Uninstall(uninstall::Args),
-    /// Find what makes Atlatl fail on this machine, with a fix for each
+    /// Diagnose problems on this machine and suggest a fix for each
     ///
-    /// Looks at the configuration, the files of your MCP clients, stored results,
-    /// logins, memories and queries, and starts every server of your user-level
-    /// files that is behind the proxy, as its client would; those of this project's
-    /// files only with --project. It changes nothing. The exit status is 1 if there
-    /// is a fault, and 0 if there are warnings at most.
+    /// Checks the configuration, the files of your MCP clients, stored results,
+    /// logins, memories and queries. Starts every server of your user-level files
+    /// that is behind the proxy, as its client would; servers of this project's files
+    /// only with --project. Changes nothing. The exit status is 1 if there is a fault,
+    /// and 0 if there are only warnings.
     #[command(verbatim_doc_comment, after_long_help = doctor::EXAMPLES)]
     Doctor(doctor::Args),
-    /// Stand in front of an MCP server and keep its large results
+    /// Run an MCP server behind the proxy and store its large results
     ///
-    /// Put it before the server's command in a client's configuration. What is small
-    /// passes as it is; what is large is stored, and the client gets a descriptor of it
-    /// and tools to ask it.
+    /// Insert it before the server's command in a client's configuration. Small results
+    /// pass unchanged. Large results are stored, and the client gets a descriptor and
+    /// tools to query them.
     #[command(verbatim_doc_comment, after_long_help = proxy::EXAMPLES)]
     Proxy(proxy::Args),
     /// Serve memories: recall, search, list, capture
     ///
-    /// An MCP server on standard input and output, or over HTTP. Memories lie in one
-    /// file; large recalls are stored and can be queried whole.
+    /// An MCP server on standard input and output, or over HTTP. Memories are in
+    /// one file, or in PostgreSQL for a team. Large recalls are stored for queries.
     #[command(verbatim_doc_comment, after_long_help = serve::EXAMPLES)]
     Serve(serve::Args),
     /// Serve the extraction tools alone, for all proxies of a project
     ///
-    /// An MCP server on standard input and output. Proxies that stand beside it run
-    /// with --tools none, so that a client sees each tool once.
+    /// An MCP server on standard input and output. Run the proxies of the
+    /// project with --tools none, so that a client sees each tool once.
     #[command(verbatim_doc_comment)]
     Tools(tools::Args),
-    /// Log in at a remote MCP server
+    /// Log in to a remote MCP server
     ///
-    /// Prints the page to open, and opens it in a browser on a terminal; then waits
-    /// until the browser comes back, at most five minutes. The tokens are kept in a
-    /// file that only you can read, and refreshed by themselves.
-    /// The browser has to be on this machine, or its port forwarded (--port).
+    /// Prints the URL to open, and opens it in a browser on a terminal; then waits up
+    /// to five minutes for the redirect. The tokens are stored in a file that only you
+    /// can read, and are refreshed automatically. The browser must run on this machine,
+    /// or the port must be forwarded to it (--port).
     #[command(verbatim_doc_comment, after_long_help = login::EXAMPLES)]
     Login(login::LoginArgs),
-    /// Log out at a remote MCP server
+    /// Log out of a remote MCP server
     ///
     /// Removes the tokens from this machine, then asks the authorization server to
-    /// revoke them, where it offers that.
+    /// revoke them, if it supports revocation.
     #[command(verbatim_doc_comment)]
     Logout(login::LogoutArgs),
-    /// Show at which servers you are logged in
+    /// List the servers that you are logged in to
     Whoami(login::WhoamiArgs),
     /// List, show and clean stored results
     #[command(subcommand)]
     Results(results::Command),
-    /// Show what offloading saved, net of what it cost
+    /// Show the tokens that offloading saved, net of its cost
     ///
-    /// From the tokens that stored results would have taken go their descriptors, the
-    /// replies to questions and the definitions of the extraction tools. Each figure
-    /// says whether it was measured (every token counted, o200k) or estimated.
+    /// Subtracts descriptors, replies to queries and the definitions of the extraction
+    /// tools from the tokens that stored results would have taken. Each figure says
+    /// whether it was measured (every token counted, o200k) or estimated.
     #[command(verbatim_doc_comment, after_long_help = stats::EXAMPLES)]
     Stats(stats::Args),
-    /// Keep, find and carry memories of your own
+    /// Add, search, import and export your memories
     ///
-    /// They lie in one file (`memory.store` in the configuration), the same that a
-    /// memory server uses. ID is a memory's id, or the first 8 or more digits of it.
+    /// Memories are in the store that `memory.store` names, which the memory server
+    /// uses too. ID is a memory's id, or its first 8 or more digits.
     #[command(subcommand, verbatim_doc_comment)]
     Memory(memory::Command),
     /// Manage the PostgreSQL database
     ///
-    /// Where `memory.store` is a postgres:// URL, memories of many tenants lie in one
-    /// database, and as many servers as you like use it. One person needs none.
+    /// If `memory.store` is a postgres:// URL, many tenants share one database, and any
+    /// number of servers can use it. A single user does not need a database.
     #[command(subcommand, verbatim_doc_comment)]
     Db(db::Command),
-    /// Make, list and remove the tenants of a team's database
+    /// Create, list and remove the tenants of a team's database
     #[command(subcommand)]
     Tenants(tenants::Command),
-    /// Make, list and revoke keys to tenants' memories
+    /// Create, list and revoke the API keys of tenants
     #[command(subcommand)]
     Keys(keys::Command),
-    /// Print what a shell needs to complete command lines
+    /// Print a shell completion script
     #[command(after_long_help = generate::COMPLETIONS_EXAMPLES)]
     Completions(generate::CompletionsArgs),
-    /// Write the manual pages, one for each command
+    /// Write the manual pages, one per command
     #[command(after_long_help = generate::MAN_EXAMPLES)]
     Man(generate::ManArgs),
-    /// Let a project's file set every configuration key
+    /// Allow a project file to set every configuration key
     ///
-    /// An atlatl.toml comes with the project, so anyone may have written it. Without
-    /// your trust it sets only what changes how much of a result is shown and how long
-    /// it is kept. This command shows what else the file sets, asks, and records its
-    /// path and the hash of its contents. Any change to the file ends the trust.
+    /// An atlatl.toml comes with the project, so anyone may have written it. Until you
+    /// trust it, it can change only how much of a result is shown and how long it is
+    /// kept. This command shows the other keys that the file sets, asks, and records
+    /// its path and the hash of its contents. Any change to the file ends the trust.
     #[command(verbatim_doc_comment, after_long_help = trust::EXAMPLES)]
     Trust(trust::Args),
     /// Show, describe and check the configuration

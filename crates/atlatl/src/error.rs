@@ -21,10 +21,6 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// Old name of [`Failure`](Self::Failure).
-    #[expect(non_upper_case_globals, reason = "used like the variant that it was")]
-    pub(crate) const JsonRpcError: Self = Self::Failure;
-
     /// Prints the output of clap, an error or the help or version, and returns the exit status.
     pub(crate) fn from_clap(error: &clap::Error) -> Self {
         // If this cannot be printed, the exit status still reports the error.

@@ -22,14 +22,14 @@ use crate::error::{Error, Status};
 /// The format of the data, as in `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// For a person at a terminal
+    /// Text and tables for a terminal
     #[value(alias = "table")]
     Human,
-    /// For a program
+    /// JSON
     Json,
-    /// A JSON value per line; `extract` only
+    /// One JSON value per line; `extract` only
     Jsonl,
-    /// For a spreadsheet; `extract` only
+    /// CSV; `extract` only
     Csv,
 }
 

@@ -15,7 +15,7 @@ use crate::settings::{FileState, Origin, Problems, SettingEntry, Settings, Sourc
 /// The commands below `atlatl config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print every key with the value that applies
+    /// Print every key with its effective value
     ///
     /// In a pipe: JSON in the shape of the configuration file or, with --origin, a list
     /// of key, value and origin. Passwords are not shown.
@@ -23,14 +23,14 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Print the JSON Schema of the configuration file
     ///
-    /// For editors: save it and name it on the file's first line, as in
+    /// For editors: save it and refer to it on the first line of the file, as in
     /// `#:schema ./atlatl.schema.json`.
     #[command(verbatim_doc_comment)]
     Schema,
-    /// Check the configuration and print everything that is wrong with it
+    /// Check the configuration and print all errors
     ///
-    /// Without FILE: all that would apply here, including variables and flags.
-    /// Exits with 2 when something is wrong.
+    /// Without FILE, checks everything that applies here, including variables and
+    /// options. The exit status is 2 if there is an error.
     #[command(verbatim_doc_comment)]
     Check(CheckArgs),
     /// Print the reference of all keys as Markdown
@@ -55,7 +55,7 @@ pub(crate) fn run(
 /// Arguments of `atlatl config show`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// Also print where each value came from
+    /// Also print where each value comes from
     #[arg(long)]
     origin: bool,
 }
@@ -150,7 +150,7 @@ fn value_items(settings: &Settings) -> Vec<ValueItem<'_>> {
 /// Arguments of `atlatl config check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Check this file alone
+    /// Check only this file
     file: Option<PathBuf>,
 }
 

@@ -33,20 +33,20 @@ const IMPORT_BATCH_LEN: usize = 500;
 /// The subcommands of `atlatl db`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the schema, or bring it up to date
+    /// Create or update the schema
     ///
-    /// Runs as the owner of the schema, who must be another than the user of
-    /// `memory.store`: that one is granted access, and is bound by policies that keep
-    /// tenants apart. Servers of the version before go on working; several at once are
-    /// safe.
+    /// Runs as the owner of the schema, which must be another user than the one in
+    /// `memory.store`: that user is granted access and is subject to the row-level
+    /// security policies that isolate tenants. Servers of the previous version keep
+    /// working, and concurrent migrations are safe.
     #[command(verbatim_doc_comment, after_long_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateArgs),
-    /// Say whether the database can be used, and what it has
+    /// Check the connection, the schema and the extensions
     Check,
-    /// Take in the memories of a file, as one person kept them
+    /// Import the memories of a SQLite file
     ///
-    /// All of them, whatever their status, into the memories of `memory.tenant`. What
-    /// is there already stays as it is: run it again where it was interrupted.
+    /// Copies memories of every status to the tenant `memory.tenant`. Existing memories
+    /// are kept, so you can run an interrupted import again.
     #[command(verbatim_doc_comment, after_long_help = IMPORT_EXAMPLES)]
     ImportSqlite(ImportSqliteArgs),
 }
@@ -54,7 +54,7 @@ pub(crate) enum Command {
 /// Arguments of `atlatl db migrate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MigrateArgs {
-    /// The database, with the user who owns the schema
+    /// Database URL with the user who owns the schema
     #[arg(long = "as", value_name = "URL")]
     owner: String,
 }
@@ -62,10 +62,10 @@ pub(crate) struct MigrateArgs {
 /// Arguments of `atlatl db import-sqlite`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportSqliteArgs {
-    /// The file
+    /// SQLite file with memories
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Put a memory in the place of a different one of its id
+    /// Replace existing memories that have the same id
     #[arg(long)]
     replace: bool,
 }

@@ -27,18 +27,18 @@ use crate::settings::{
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl doctor
-  atlatl doctor --all                   (what is right, too)
+  atlatl doctor --all                   (passed checks, too)
   atlatl doctor --no-start              (starts no server)
   atlatl doctor --output json | jq '.findings[].fix'";
 
 /// Arguments of `atlatl doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Say what is right, too
+    /// Print passed checks, too
     #[arg(long)]
     all: bool,
-    /// Start the servers of this project's files, too: the
-    /// commands are the project's, not yours
+    /// Also start the servers of this project's files (runs
+    /// commands that the project names)
     #[arg(long, conflicts_with = "no_start", verbatim_doc_comment)]
     project: bool,
     /// Do not start the servers behind the proxy
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         Mode::Json => output.json(&report)?,
         Mode::Human => output.text(&report::render_text(&groups, args.all, sources.home()))?,
     }
-    Ok(if report.has_faults() { Status::JsonRpcError } else { Status::Success })
+    Ok(if report.has_faults() { Status::Failure } else { Status::Success })
 }
 
 /// Runs the checks in the order in which the report lists them.

@@ -51,56 +51,56 @@ const DEFAULT_MATCH_LIMIT: u64 = 100;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("way").required(true))]
 pub(crate) struct Args {
-    /// A reference (lro:…), its bare end, a file name or an absolute path
+    /// Reference (with or without lro:), file name or absolute path
     #[arg(value_name = "REF")]
     reference: String,
-    /// One of the ten recipes for memories
+    /// Number of a recipe for memories, 1 to 10
     #[arg(long, value_name = "N", group = "way")]
     recipe: Option<u64>,
-    /// A jq filter, run once per record
+    /// jq filter, run once per record
     #[arg(long, value_name = "JQ", group = "way")]
     query: Option<String>,
     /// Run the filter once, on the array of all records
     #[arg(long, requires = "query")]
     whole: bool,
-    /// An SQL statement over the table `results`
+    /// SQL statement on the table `results`
     #[arg(long, value_name = "SQL", group = "way")]
     sql: Option<String>,
-    /// A further result, as a table of that name
+    /// Add another result as a table of this name
     #[arg(long, value_name = "ALIAS=REF", requires = "sql")]
     with: Vec<String>,
-    /// A regular expression to find lines by
+    /// Find lines that match a regular expression
     #[arg(long, value_name = "RE", group = "way")]
     search: Option<String>,
-    /// Tell upper from lower case in the search
+    /// Match case in --search
     #[arg(long, requires = "search")]
     case_sensitive: bool,
     /// Lines to show around each match
     #[arg(long, value_name = "N", requires = "search")]
     context: Option<usize>,
-    /// A range: 0..2000, lines:10..20, records:5..
+    /// Range to read: 0..2000, lines:10..20, records:5..
     #[arg(long, value_name = "RANGE", group = "way")]
     read: Option<String>,
-    /// Read a further text of the result, from 1
+    /// Read text part N of the result, from 1
     #[arg(long, value_name = "N", requires = "read")]
     #[arg(conflicts_with_all = ["recipe", "query", "sql", "search"])]
     part: Option<u64>,
-    /// A parameter: $name in jq, :name in SQL; JSON or text
+    /// Parameter: $name in jq, :name in SQL; JSON or text
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
-    /// Give at most so many answers
+    /// Print at most N results
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Pass over so many answers first
+    /// Skip the first N results
     #[arg(long, value_name = "N")]
     offset: Option<u64>,
-    /// Give up after so many seconds [default: never]
+    /// Time limit in seconds [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
-    /// The --scope that it was stored with
+    /// The --scope that the result was stored with
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
     scope: Option<String>,
-    /// Look in every directory and scope of yours
+    /// Search all your directories and scopes
     #[arg(long)]
     all: bool,
 }

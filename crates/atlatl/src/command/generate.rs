@@ -26,7 +26,7 @@ Examples:
 /// Arguments of `atlatl completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell: bash, zsh, fish, elvish or powershell
+    /// Shell: bash, zsh, fish, elvish or powershell
     #[arg(value_name = "SHELL", hide_possible_values = true)]
     shell: Shell,
 }
@@ -34,7 +34,7 @@ pub(crate) struct CompletionsArgs {
 /// Arguments of `atlatl man`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
-    /// The directory to write them into; made if it is not there
+    /// Directory for the pages; created if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

@@ -40,29 +40,29 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    /// Change the files of this client only: claude-code,
+    /// Change only the files of this client: claude-code,
     /// claude-desktop, cursor, vscode, windsurf, zed, codex,
     /// gemini or opencode
     #[arg(long = "client", value_name = "NAME", verbatim_doc_comment)]
     clients: Vec<String>,
-    /// Put this server behind the proxy only
+    /// Put only this server behind the proxy
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// Put servers at a URL behind the proxy too; log in to
+    /// Also put servers at a URL behind the proxy; log in to
     /// them with `atlatl login`
     #[arg(long, verbatim_doc_comment)]
     http: bool,
-    /// Change files that git tracks, too: everyone who uses
+    /// Also change files that git tracks; everyone who uses
     /// the repository gets the change
     #[arg(long, verbatim_doc_comment)]
     tracked: bool,
-    /// Add the memory server as well
+    /// Also add the memory server
     #[arg(long)]
     memory: bool,
     /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

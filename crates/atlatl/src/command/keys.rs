@@ -20,23 +20,23 @@ const CREATE_EXAMPLES: &str = examples!(
 /// The subcommands of `atlatl keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a key, and show it this one time
+    /// Create a key and show it once
     ///
-    /// The database keeps a digest, from which the key cannot be recovered. Clients send
-    /// the key with every request: `Authorization: Bearer KEY`.
+    /// The database stores only a digest of the key, so it cannot be shown again.
+    /// Clients send the key with every request: `Authorization: Bearer KEY`.
     #[command(verbatim_doc_comment, after_long_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// List keys, without their secrets
     List {
-        /// Of this tenant alone
+        /// List only the keys of this tenant
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
         #[command(flatten)]
         owner: SchemaOwner,
     },
-    /// Revoke a key: within ten seconds no server knows it any more
+    /// Revoke a key; servers reject it within ten seconds
     Revoke {
-        /// The key's id, as `list` shows it, or the whole key
+        /// Id of the key, as `list` shows it, or the key itself
         #[arg(value_name = "ID")]
         key: String,
         #[command(flatten)]
@@ -47,13 +47,13 @@ pub(crate) enum Command {
 /// Arguments of `atlatl keys create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
-    /// Whose memories it opens
+    /// Tenant whose memories the key gives access to
     #[arg(long, value_name = "NAME")]
     tenant: String,
-    /// What to call it
+    /// Name of the key
     #[arg(long, value_name = "NAME", default_value = "")]
     name: String,
-    /// What it allows: memory:read, memory:write,
+    /// Scopes of the key: memory:read, memory:write,
     /// memory:admin (metrics)
     #[arg(
         long,
@@ -64,8 +64,7 @@ pub(crate) struct CreateArgs {
         verbatim_doc_comment
     )]
     scopes: Vec<AuthScope>,
-    /// How many days it is valid, or never, for a key that
-    /// does not expire
+    /// Days until the key expires, or never
     #[arg(
         long = "expires",
         alias = "days",

@@ -31,29 +31,29 @@ const BROWSER_OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg
 /// Arguments of `atlatl login`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoginArgs {
-    /// The server's URL
+    /// URL of the server
     #[arg(value_name = "URL")]
     server: String,
-    /// What to ask for, with spaces between
+    /// Scopes to request, separated by spaces
     /// [default: what the server asks for]
     #[arg(long, value_name = "SCOPES", verbatim_doc_comment)]
     scope: Option<String>,
-    /// A client that the authorization server knows
+    /// Id of a client registered at the authorization server
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// A file with that client's secret, which only you can
-    /// read
+    /// File with the secret of that client; only you may
+    /// have access to it
     #[arg(long, value_name = "FILE", requires = "client_id", verbatim_doc_comment)]
     client_secret_file: Option<PathBuf>,
     /// URL of the client metadata document, for
-    /// authorization servers that read one
+    /// authorization servers that support one
     #[arg(long, value_name = "URL", verbatim_doc_comment)]
     client_metadata: Option<String>,
-    /// The port on this machine that the browser comes back
-    /// to [default: a free one]
+    /// Local port for the redirect of the browser
+    /// [default: a free port]
     #[arg(long, value_name = "N", verbatim_doc_comment)]
     port: Option<u16>,
-    /// Only print the page to open
+    /// Print the URL and do not open a browser
     #[arg(long)]
     no_browser: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) struct LoginArgs {
 /// Arguments of `atlatl logout`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogoutArgs {
-    /// The server's URL
+    /// URL of the server
     #[arg(value_name = "URL")]
     server: String,
 }

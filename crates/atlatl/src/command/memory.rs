@@ -17,50 +17,50 @@ use crate::settings::{Settings, Sources};
 /// The subcommands of `atlatl memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Keep a memory
+    /// Add a memory
     ///
-    /// Prints its id. What is not said is worked out: the title from the first line,
-    /// the namespace from the type.
+    /// Prints its id. The title defaults to the first line, the namespace follows from
+    /// the type.
     #[command(verbatim_doc_comment, after_long_help = edit::ADD_EXAMPLES)]
     Add(edit::AddArgs),
-    /// Find memories by their words, the best first
+    /// Find memories by words, best match first
     ///
-    /// Any of the words will do, and more of them are better. How many there are is
-    /// said on standard error.
+    /// Finds memories with any of the words; more matching words rank higher. The
+    /// number of matches goes to standard error.
     #[command(verbatim_doc_comment, after_long_help = query::SEARCH_EXAMPLES)]
     Search(query::SearchArgs),
-    /// List memories, the newest first
+    /// List memories, newest first
     List(query::ListArgs),
-    /// Show one memory, whole
+    /// Show one memory with all its fields
     Show(by_id::ShowArgs),
-    /// Change a memory, in your editor or by flags
+    /// Edit a memory in your editor or with options
     ///
-    /// Without flags it opens the memory as Markdown in $VISUAL or $EDITOR. A text
-    /// that is no memory is kept, and the error names its file.
+    /// Without options, opens the memory as Markdown in $VISUAL or $EDITOR. If the
+    /// edited text is not a valid memory, the error names the file that contains it.
     #[command(verbatim_doc_comment)]
     Edit(edit::EditArgs),
-    /// Remove memories for good
+    /// Delete memories permanently
     Forget(by_id::ForgetArgs),
-    /// Put the index of words in step with the memories
+    /// Repair the full-text index
     ///
-    /// A memory server does so by itself, once a day.
+    /// A memory server repairs it automatically, once a day.
     #[command(verbatim_doc_comment)]
     Repair,
-    /// Take in memories from files
+    /// Import memories from files
     ///
     /// Reads JSON lines (.jsonl), JSON and JSON-LD (.json, .jsonld: an object, an
-    /// array or a @graph), Markdown (.md), and folders of Markdown. What is there
-    /// already stays as it is: an import that was interrupted is simply run again.
+    /// array or a @graph), Markdown (.md), and folders of Markdown. Existing
+    /// memories are kept, so you can run an interrupted import again.
     ///
-    /// Markdown that brings no id gets one made from its path below the named folder
-    /// and its content; no type means semantic, and no creation time the file's.
-    /// In folders, names that begin with a dot and symbolic links are passed over.
+    /// Markdown without an id gets one from its path below the folder and its content.
+    /// The type defaults to semantic, the creation time to the time of the file. In
+    /// folders, symbolic links and names that begin with a dot are skipped.
     #[command(verbatim_doc_comment, after_long_help = import::EXAMPLES)]
     Import(import::ImportArgs),
-    /// Write memories out, so that an import gives the same again
+    /// Export memories in a form that `import` restores exactly
     ///
-    /// All of them, whatever their status, unless flags say which. What has outlived
-    /// its time to live is left out.
+    /// Exports memories of every status, unless options select some. Expired memories
+    /// are left out.
     #[command(verbatim_doc_comment, after_long_help = export::EXAMPLES)]
     Export(export::ExportArgs),
 }

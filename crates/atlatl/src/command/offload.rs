@@ -41,21 +41,21 @@ Examples:
 /// Arguments of `atlatl offload`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Say what would be done and why, and store nothing
+    /// Print the decision and its reason; store nothing
     #[arg(long)]
     dry_run: bool,
-    /// The tool that returned it, for policies and thresholds
-    /// [default: `recall_memories` if it is memories]
+    /// Name of the tool, for its policy and threshold
+    /// [default: `recall_memories` for memories]
     #[arg(long, value_name = "NAME", verbatim_doc_comment)]
     tool: Option<String>,
-    /// The query that it answers, for the stored header
+    /// Query that produced the result, for its header
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Keep it apart from other results of this directory;
-    /// those of memory operations lie together
+    /// Store the result in a separate scope of this directory
+    /// (results of memory operations share one scope)
     #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
     scope: Option<String>,
-    /// The result; - is standard input, the default
+    /// File with the result; - is standard input, the default
     file: Option<PathBuf>,
 }
 

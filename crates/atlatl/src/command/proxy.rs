@@ -50,32 +50,32 @@ Examples:
 /// Arguments of `atlatl proxy`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do with results of tools whose name matches
-    /// GLOB: inline, offload, or a threshold in tokens
+    /// Policy for tools whose name matches GLOB: inline,
+    /// offload, or a threshold in tokens
     #[arg(long = "policy", value_name = "GLOB=POLICY", verbatim_doc_comment)]
     policies: Vec<String>,
-    /// Store results from so many tokens on
+    /// Store results of at least TOKENS tokens
     #[arg(long, value_name = "TOKENS")]
     pub(crate) threshold: Option<u32>,
-    /// Whether to offer the extraction tools: all or none
+    /// Offer the extraction tools: all or none
     #[arg(long, value_name = "WHICH")]
     pub(crate) tools: Option<String>,
-    /// Keep results apart from others of the working
-    /// directory; dir:PATH: with those of that directory,
+    /// Store results in a separate scope of the working
+    /// directory; dir:PATH uses that directory instead,
     /// wherever the proxy is started
     #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
     pub(crate) scope: Option<String>,
-    /// The server is at this URL (streamable HTTP), or at
-    /// unix:PATH on this machine
+    /// URL of the server (streamable HTTP), or unix:PATH for
+    /// a server on this machine
     #[arg(long, value_name = "URL", conflicts_with = "command", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
-    /// Send a header to it; ${NAME} is replaced by an
-    /// environment variable
+    /// Send a header to the server; ${NAME} is replaced by
+    /// an environment variable
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url", verbatim_doc_comment)]
     headers: Vec<String>,
-    /// Serve clients over HTTP on an address and port or on
-    /// unix:PATH, at /mcp, instead of one on standard input
-    /// and output
+    /// Serve HTTP clients on an address and port or on
+    /// unix:PATH, at /mcp, instead of one client on standard
+    /// input and output
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     listen: Option<String>,
     /// The server's program and its arguments

@@ -22,23 +22,23 @@ use crate::spool_config::{Reach, Stores};
 pub(crate) enum Command {
     /// List the results stored for this directory
     ///
-    /// Results of memory operations lie in one place for all directories, those of
-    /// other tools in a folder for the working directory and --scope.
+    /// All directories share the results of memory operations. Results of other tools
+    /// are stored per working directory and --scope.
     #[command(verbatim_doc_comment)]
     List(ListArgs),
-    /// Browse a stored result, or show how it begins
+    /// Browse a stored result, or print its beginning
     ///
-    /// On a terminal: a table to scroll, search, sort, filter by SQL and look into; `?`
-    /// there says which key does what. In a pipe, with --output or --plain: what it is
-    /// and how it begins. With --original: the payload itself, as the tool returned it.
+    /// On a terminal, opens a table that you can scroll, search, sort and filter by SQL;
+    /// `?` lists its keys. In a pipe, with --output or --plain, prints a summary and the
+    /// beginning. With --original, writes the payload as the tool returned it.
     #[command(verbatim_doc_comment)]
     Show(show::ShowArgs),
     /// Print the path of a stored result's file
     Path(PathArgs),
-    /// Remove results whose time is up, or all of them
+    /// Remove expired results, or all of them
     ///
-    /// Covers all directories of yours that Atlatl stored results for. A result that
-    /// is being read stays.
+    /// Covers all your directories that Atlatl stored results for. A result that is
+    /// being read is kept.
     #[command(verbatim_doc_comment)]
     Clean(CleanArgs),
 }
@@ -46,13 +46,13 @@ pub(crate) enum Command {
 /// Selects a stored result.
 #[derive(Debug, clap::Args)]
 struct ResultSelector {
-    /// A reference (lro:…), its bare end, a file name or an absolute path
+    /// Reference (with or without lro:), file name or absolute path
     #[arg(value_name = "REF")]
     reference: String,
-    /// The --scope that it was stored with
+    /// The --scope that the result was stored with
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
     scope: Option<String>,
-    /// Look in every directory and scope of yours
+    /// Search all your directories and scopes
     #[arg(long)]
     all: bool,
 }
@@ -107,7 +107,7 @@ fn with_missing_hint(error: SpoolError) -> Error {
 /// Arguments of `atlatl results list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// List those of every directory and scope of yours
+    /// List results of all your directories and scopes
     #[arg(long)]
     all: bool,
     /// The --scope that results were stored with
@@ -136,7 +136,7 @@ fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Sta
     for failure in &failures {
         output.note(with_causes(failure));
     }
-    Ok(if failures.is_empty() { Status::Success } else { Status::JsonRpcError })
+    Ok(if failures.is_empty() { Status::Success } else { Status::Failure })
 }
 
 /// Arguments of `atlatl results path`.
@@ -165,13 +165,13 @@ fn print_path(args: &PathArgs, settings: &Settings, output: &mut Output) -> Resu
 /// Arguments of `atlatl results clean`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CleanArgs {
-    /// Remove results whose time is up, the default
+    /// Remove expired results (the default)
     #[arg(long, conflicts_with = "all")]
     expired: bool,
     /// Remove every result, expired or not
     #[arg(long)]
     all: bool,
-    /// Say what would be removed, and remove nothing
+    /// Print what would be removed; remove nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -206,7 +206,7 @@ fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<S
     report.bytes = report.removed.iter().map(|entry| entry.bytes).sum();
     report.removed.sort_by(|a, b| a.reference.cmp(&b.reference));
     report.print(now, output)?;
-    Ok(if report.failures.is_empty() { Status::Success } else { Status::JsonRpcError })
+    Ok(if report.failures.is_empty() { Status::Success } else { Status::Failure })
 }
 
 impl CleanReport {

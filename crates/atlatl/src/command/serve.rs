@@ -45,12 +45,12 @@ pub(crate) struct Args {
     /// default)
     #[arg(long, conflicts_with = "http", verbatim_doc_comment)]
     stdio: bool,
-    /// Serve on an address and port, or on unix:PATH: MCP
-    /// at /mcp, an API under /v1
-    /// [default: server.listen, where it is set]
+    /// Serve HTTP on an address and port or on unix:PATH:
+    /// MCP at /mcp, an API under /v1
+    /// [default: server.listen, if it is set]
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     http: Option<String>,
-    /// Whether to offer the extraction tools: all or none
+    /// Offer the extraction tools: all or none
     #[arg(long, value_name = "WHICH")]
     pub(crate) tools: Option<String>,
 }

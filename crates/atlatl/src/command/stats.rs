@@ -20,17 +20,17 @@ use crate::settings::{Settings, Sources};
 /// Examples for `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  atlatl stats                       all that the ledger holds
-  atlatl stats --days 7              the last seven days
-  atlatl stats --html savings.html   a page to look at or to pass on";
+  atlatl stats                       (the whole ledger)
+  atlatl stats --days 7              (the last seven days)
+  atlatl stats --html savings.html   (a page with charts)";
 
 /// Arguments of `atlatl stats`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only what happened in the last N days
+    /// Include only the last N days
     #[arg(long, value_name = "N")]
     days: Option<u32>,
-    /// Write a page with charts to this file
+    /// Write an HTML page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

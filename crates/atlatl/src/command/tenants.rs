@@ -34,22 +34,22 @@ const TENANT_CACHE_EXPIRY: Duration = Duration::from_secs(45);
 /// The subcommands of `atlatl tenants`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a tenant, or set what it may use
+    /// Create a tenant, or change its limits
     ///
-    /// One that is there keeps its memories and gets these bounds; a bound that is left
-    /// out is none. Servers know of it within half a minute.
+    /// An existing tenant keeps its memories and gets the new limits; without an option,
+    /// there is no limit. The change reaches all servers within 30 seconds.
     #[command(verbatim_doc_comment, after_long_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
-    /// List tenants, with what they have and may use
+    /// List tenants with their usage and limits
     List {
         #[command(flatten)]
         owner: SchemaOwner,
     },
     /// Remove a tenant with its keys and all its memories
     ///
-    /// Nothing of it can be brought back. Its keys open nothing after ten seconds; its
-    /// memories are removed when no server knows it any more, half a minute later.
-    /// Results in object storage go with the bucket's lifecycle rule.
+    /// This cannot be undone. Servers reject its keys within ten seconds; its memories
+    /// are removed after 45 seconds, when no server has it in its cache.
+    /// Results in object storage are removed by the lifecycle rule of the bucket.
     #[command(verbatim_doc_comment)]
     Remove(RemoveArgs),
 }
@@ -57,12 +57,12 @@ pub(crate) enum Command {
 /// Arguments of `atlatl tenants create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
-    /// Its name: 1 to 128 bytes
+    /// Name of the tenant, 1 to 128 bytes
     name: String,
-    /// At most so many memories
+    /// Maximum number of memories
     #[arg(long, value_name = "N")]
     memories: Option<u64>,
-    /// At most so many requests in a minute, of each server
+    /// Maximum number of requests per minute and server
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     per_minute: Option<u32>,
     #[command(flatten)]
@@ -72,9 +72,9 @@ pub(crate) struct CreateArgs {
 /// Arguments of `atlatl tenants remove`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
-    /// Its name
+    /// Name of the tenant
     name: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -84,11 +84,10 @@ pub(crate) struct RemoveArgs {
 /// The owner of the schema, as whom a command runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SchemaOwner {
-    /// The database, with the user who owns the schema
+    /// Database URL with the user who owns the schema
     #[arg(long = "as", value_name = "URL")]
     url: String,
-    /// Allow a database beyond this machine without
-    /// encryption
+    /// Allow an unencrypted connection to another machine
     #[arg(long, verbatim_doc_comment)]
     allow_plain: bool,
 }

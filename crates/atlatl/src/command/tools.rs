@@ -13,8 +13,8 @@ use crate::settings::{Settings, Sources};
 /// Arguments of `atlatl tools`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Read results that proxies with this --scope stored;
-    /// may be repeated
+    /// Read results of proxies with this --scope;
+    /// can be repeated
     #[arg(long = "scope", value_name = "TEXT", verbatim_doc_comment)]
     pub(crate) scopes: Vec<String>,
 }

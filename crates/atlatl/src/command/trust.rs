@@ -26,19 +26,19 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
-    /// List the files that you trust
+    /// List trusted files
     #[arg(long, conflicts_with_all = ["file", "revoke", "dry_run", "yes"])]
     list: bool,
-    /// End the trust in the file
+    /// Revoke the trust in the file
     #[arg(long, conflicts_with_all = ["dry_run", "yes"])]
     revoke: bool,
-    /// Show what the file sets, and record nothing
+    /// Show what the file sets; record nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// The project's file [default: ./atlatl.toml]
+    /// Project file [default: ./atlatl.toml]
     file: Option<PathBuf>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
 /// Arguments of `atlatl uninstall`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Restore the files of this client only
+    /// Restore only the files of this client
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
 }

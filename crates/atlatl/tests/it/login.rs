@@ -187,9 +187,9 @@ fn a_folder_open_to_others_is_reported_with_the_command_that_fixes_it() {
 #[test]
 fn the_help_says_what_a_login_does() {
     for (command, says) in [
-        ("login", "Only print the page to open"),
-        ("logout", "Log out at a remote MCP server"),
-        ("whoami", "Show at which servers you are logged in"),
+        ("login", "Print the URL and do not open a browser"),
+        ("logout", "Log out of a remote MCP server"),
+        ("whoami", "List the servers that you are logged in to"),
     ] {
         let run = Program::new().run(&[command, "--help"]);
         assert!(run.status == 0 && run.stdout.contains(says), "{run}");

@@ -12,58 +12,59 @@ fn help_says_what_there_is() {
     Keeps large tool results out of a model's context window.
 
     Atlatl decides when a tool result is too large for a model's context window,
-    stores it, describes it instead, and answers questions about it.
+    stores it, returns a short descriptor instead, and runs queries on it.
 
     Usage: atlatl [OPTIONS] <COMMAND>
 
     Commands:
-      offload      Store a tool result if it is large, print what takes its place
-      extract      Ask a stored result: recipe, jq, SQL, search, range
+      offload      Store a tool result if it is large, and print its descriptor
+      extract      Query a stored result: recipe, jq, SQL, search, range
       install      Put the servers of your MCP clients behind the proxy
       uninstall    Restore your clients' configuration
-      doctor       Find what makes Atlatl fail on this machine, with a fix for each
-      proxy        Stand in front of an MCP server and keep its large results
+      doctor       Diagnose problems on this machine and suggest a fix for each
+      proxy        Run an MCP server behind the proxy and store its large results
       serve        Serve memories: recall, search, list, capture
       tools        Serve the extraction tools alone, for all proxies of a project
-      login        Log in at a remote MCP server
-      logout       Log out at a remote MCP server
-      whoami       Show at which servers you are logged in
+      login        Log in to a remote MCP server
+      logout       Log out of a remote MCP server
+      whoami       List the servers that you are logged in to
       results      List, show and clean stored results
-      stats        Show what offloading saved, net of what it cost
-      memory       Keep, find and carry memories of your own
+      stats        Show the tokens that offloading saved, net of its cost
+      memory       Add, search, import and export your memories
       db           Manage the PostgreSQL database
-      tenants      Make, list and remove the tenants of a team's database
-      keys         Make, list and revoke keys to tenants' memories
-      completions  Print what a shell needs to complete command lines
-      man          Write the manual pages, one for each command
-      trust        Let a project's file set every configuration key
+      tenants      Create, list and remove the tenants of a team's database
+      keys         Create, list and revoke the API keys of tenants
+      completions  Print a shell completion script
+      man          Write the manual pages, one per command
+      trust        Allow a project file to set every configuration key
       config       Show, describe and check the configuration
       help         Print this message or the help of the given subcommand(s)
 
     Options:
-          --output <FORM>
-              human or json [default: human on a terminal, else
-              json]; extract also takes table, jsonl and csv
-
-          --config <FILE>
-              Read this configuration file and no other
-
-          --set <KEY=VALUE>
-              Set one key, above every file and variable:
-              --set prompt.offload.enabled=false
-
       -h, --help
               Print help (see a summary with '-h')
 
       -V, --version
               Print version
 
+    Global options:
+          --output <FORM>
+              Output format: human or json [default: human on a
+              terminal, else json]; extract: also table, jsonl, csv
+
+          --config <FILE>
+              Read only this configuration file
+
+          --set <KEY=VALUE>
+              Set a configuration key, overriding files and
+              variables: --set prompt.offload.enabled=false
+
     Data goes to standard output, everything else to standard error.
 
     Exit status:
-      0  it worked
-      1  it failed
-      2  the command line or the configuration is wrong
+      0  success
+      1  failure
+      2  invalid command line or configuration
     --- stderr
     ");
     insta::assert_snapshot!(Program::new().run(&["config", "--help"]), @"
@@ -74,18 +75,20 @@ fn help_says_what_there_is() {
     Usage: atlatl config [OPTIONS] <COMMAND>
 
     Commands:
-      show    Print every key with the value that applies
+      show    Print every key with its effective value
       schema  Print the JSON Schema of the configuration file
-      check   Check the configuration and print everything that is wrong with it
+      check   Check the configuration and print all errors
       help    Print this message or the help of the given subcommand(s)
 
     Options:
-          --output <FORM>    human or json [default: human on a terminal, else
-                             json]; extract also takes table, jsonl and csv
-          --config <FILE>    Read this configuration file and no other
-          --set <KEY=VALUE>  Set one key, above every file and variable:
-                             --set prompt.offload.enabled=false
-      -h, --help             Print help
+      -h, --help  Print help
+
+    Global options:
+          --output <FORM>    Output format: human or json [default: human on a
+                             terminal, else json]; extract: also table, jsonl, csv
+          --config <FILE>    Read only this configuration file
+          --set <KEY=VALUE>  Set a configuration key, overriding files and
+                             variables: --set prompt.offload.enabled=false
     --- stderr
     ");
 }
@@ -95,48 +98,49 @@ fn help_says_how_to_ask_about_a_result() {
     insta::assert_snapshot!(Program::new().run(&["offload", "--help"]), @"
     status: 0
     --- stdout
-    Store a tool result if it is large, print what takes its place
+    Store a tool result if it is large, and print its descriptor
 
-    Takes an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
-    small one is printed as it is. A large one is stored, and its descriptor is
-    printed: the same object that a client gets, indented on a terminal.
-    With --dry-run nothing is stored; it says what was recognised, how many tokens
-    it would take, what would be done with it and why.
+    Reads an MCP tool result (`CallToolResult`), JSON, JSONL, CSV, TSV or text. A
+    small result is printed unchanged. A large result is stored, and its descriptor
+    is printed: the object that a client receives, indented on a terminal.
+    With --dry-run nothing is stored; the command prints the detected format, the
+    token count, the decision and its reason.
 
     Usage: atlatl offload [OPTIONS] [FILE]
 
     Arguments:
       [FILE]
-              The result; - is standard input, the default
+              File with the result; - is standard input, the default
 
     Options:
           --dry-run
-              Say what would be done and why, and store nothing
-
-          --output <FORM>
-              human or json [default: human on a terminal, else
-              json]; extract also takes table, jsonl and csv
-
-          --config <FILE>
-              Read this configuration file and no other
+              Print the decision and its reason; store nothing
 
           --tool <NAME>
-              The tool that returned it, for policies and thresholds
-              [default: `recall_memories` if it is memories]
+              Name of the tool, for its policy and threshold
+              [default: `recall_memories` for memories]
 
           --query <TEXT>
-              The query that it answers, for the stored header
-
-          --set <KEY=VALUE>
-              Set one key, above every file and variable:
-              --set prompt.offload.enabled=false
+              Query that produced the result, for its header
 
           --scope <TEXT>
-              Keep it apart from other results of this directory;
-              those of memory operations lie together
+              Store the result in a separate scope of this directory
+              (results of memory operations share one scope)
 
       -h, --help
               Print help (see a summary with '-h')
+
+    Global options:
+          --output <FORM>
+              Output format: human or json [default: human on a
+              terminal, else json]; extract: also table, jsonl, csv
+
+          --config <FILE>
+              Read only this configuration file
+
+          --set <KEY=VALUE>
+              Set a configuration key, overriding files and
+              variables: --set prompt.offload.enabled=false
 
     Examples:
       atlatl offload result.json

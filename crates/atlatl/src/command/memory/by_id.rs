@@ -13,10 +13,10 @@ use crate::settings::Settings;
 /// Arguments of `atlatl memory show`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// Which memory
+    /// Id of the memory
     #[arg(value_name = "ID")]
     id: String,
-    /// json, json-ld or markdown, also on a terminal
+    /// Format: json, json-ld or markdown
     #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
     form: Option<ShowFormat>,
 }
@@ -55,10 +55,10 @@ pub(super) fn show(
 /// Arguments of `atlatl memory forget`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForgetArgs {
-    /// Which memories
+    /// Ids of the memories
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }
@@ -114,7 +114,7 @@ pub(super) fn forget(
     for id in &result.missing {
         output.note(format_args!("{id} was not there"));
     }
-    Ok(if result.missing.is_empty() { Status::Success } else { Status::JsonRpcError })
+    Ok(if result.missing.is_empty() { Status::Success } else { Status::Failure })
 }
 
 /// The minimum number of digits in the prefix of an id.

@@ -32,23 +32,23 @@ const MAX_JSON_BYTES: usize = 16 << 20;
 /// Arguments of `atlatl memory add`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArgs {
-    /// What is to be remembered; - is standard input, the
+    /// Content of the memory; - is standard input, the
     /// default in a pipe
     #[arg(value_name = "TEXT", verbatim_doc_comment)]
     content: Option<String>,
-    /// semantic (the default), episodic or procedural
+    /// Type: semantic (the default), episodic or procedural
     #[arg(long = "type", value_name = "TYPE")]
     memory_type: Option<MemoryType>,
-    /// What it is called [default: its first line]
+    /// Title [default: the first line of the content]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Where it belongs [default: by its type]
+    /// Namespace [default: follows from the type]
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
-    /// A label, as often as there are labels
+    /// Tag; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Read all fields, as JSON, from standard input
+    /// Read all fields as JSON from standard input
     #[arg(
         long,
         conflicts_with_all = ["content", "memory_type", "title", "namespace", "tags"]
@@ -109,25 +109,25 @@ impl AddArgs {
 /// Arguments of `atlatl memory edit`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EditArgs {
-    /// Which memory
+    /// Id of the memory
     #[arg(value_name = "ID")]
     id: String,
-    /// What it is called from now on
+    /// New title
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What it says from now on; - is standard input
+    /// New content; - is standard input
     #[arg(long, value_name = "TEXT")]
     content: Option<String>,
-    /// Where it belongs from now on
+    /// New namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
-    /// A label, in place of all it has
+    /// New tag, replaces all tags; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// semantic, episodic or procedural
+    /// New type: semantic, episodic or procedural
     #[arg(long = "type", value_name = "TYPE")]
     memory_type: Option<MemoryType>,
-    /// active, archived, superseded or deleted
+    /// New status: active, archived, superseded or deleted
     #[arg(long, value_name = "STATUS")]
     status: Option<MemoryStatus>,
 }

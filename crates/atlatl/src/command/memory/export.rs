@@ -30,7 +30,7 @@ const PAGE_SIZE: usize = 200;
 /// Arguments of `atlatl memory export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
-    /// jsonl, json-ld or markdown
+    /// Format: jsonl, json-ld or markdown
     #[arg(
         long,
         value_enum,
@@ -39,11 +39,11 @@ pub(crate) struct ExportArgs {
         hide_possible_values = true
     )]
     form: ExportFormat,
-    /// The file; for Markdown the folder, a file each
+    /// Output file; for Markdown a folder, one file each
     /// [default: standard output]
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     to: Option<PathBuf>,
-    /// Write over what is there
+    /// Overwrite existing files
     #[arg(long, requires = "to")]
     force: bool,
     #[command(flatten)]

@@ -41,10 +41,10 @@ pub(crate) struct ImportArgs {
     /// Files and folders; - is JSON lines on standard input
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Put a memory in the place of a different one of its id
+    /// Replace existing memories that have the same id
     #[arg(long)]
     replace: bool,
-    /// Stop at the first that cannot be read
+    /// Stop at the first memory that cannot be read
     #[arg(long)]
     strict: bool,
 }
@@ -293,7 +293,7 @@ impl<'a> Importer<'a> {
             output.note("a different memory of the same id was kept; --replace takes the new one");
         }
         done?;
-        Ok(if counts.failed == 0 { Status::Success } else { Status::JsonRpcError })
+        Ok(if counts.failed == 0 { Status::Success } else { Status::Failure })
     }
 }
 

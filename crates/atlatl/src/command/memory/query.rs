@@ -26,16 +26,16 @@ Examples:
 /// Arguments of `atlatl memory search`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SearchArgs {
-    /// Words; nothing finds everything, the newest first
+    /// Words to find; "" finds everything, newest first
     #[arg(value_name = "QUERY")]
     query: String,
-    /// Find only what has all words; in double quotes, one
-    /// after the other
+    /// Require all words; words in double quotes must be
+    /// consecutive
     #[arg(long, verbatim_doc_comment)]
     all_words: bool,
     #[command(flatten)]
     selection: FilterArgs,
-    /// At most so many [default: 20; 1000 in a pipe]
+    /// Maximum number [default: 20; 1000 in a pipe]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     limit: Option<u16>,
 }
@@ -112,10 +112,10 @@ const DEFAULT_LIMIT_JSON: usize = 1000;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     selection: FilterArgs,
-    /// newest, oldest or changed
+    /// Sort order: newest, oldest or changed
     #[arg(long, value_name = "ORDER", default_value = "newest")]
     order: Order,
-    /// At most so many [default: 20; 1000 in a pipe]
+    /// Maximum number [default: 20; 1000 in a pipe]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     limit: Option<u16>,
 }
@@ -173,25 +173,25 @@ fn note_total(count: usize, total: u64, output: &mut Output) {
 /// Flags that filter memories.
 #[derive(Debug, clap::Args)]
 pub(super) struct FilterArgs {
-    /// In this namespace or below it
+    /// Only this namespace and those below it
     #[arg(long, value_name = "NAME")]
     namespace: Option<Namespace>,
-    /// semantic, episodic or procedural
+    /// Only this type: semantic, episodic or procedural
     #[arg(long = "type", value_name = "TYPE")]
     memory_type: Option<MemoryType>,
-    /// With this tag; given twice, with both
+    /// With this tag; repeat it to require several tags
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Made at this time or later, such as 2026-01-31
+    /// Created at this time or later, such as 2026-01-31
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<DateTime<Utc>>,
-    /// Made before this time
+    /// Created before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<DateTime<Utc>>,
-    /// At least as sure, from 0 to 1
+    /// Minimum confidence, from 0 to 1
     #[arg(long, value_name = "N", value_parser = parse_confidence)]
     min_confidence: Option<f64>,
-    /// active, archived, superseded, deleted or any
+    /// Status: active, archived, superseded, deleted or any
     #[arg(long, value_name = "STATUS")]
     status: Option<StatusFilter>,
 }

@@ -30,13 +30,13 @@ const PREVIEW_READ_BYTES: usize = 64 * 1024;
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     selector: ResultSelector,
-    /// Write the payload itself, put together again
+    /// Write the original payload, as the tool returned it
     #[arg(long)]
     original: bool,
-    /// Write a further part: text beside the payload
+    /// Write text part N instead of the payload
     #[arg(long, value_name = "N", conflicts_with = "original")]
     part: Option<u16>,
-    /// Print what it is and how it begins, on a terminal too
+    /// Print a summary and the beginning, even on a terminal
     #[arg(long)]
     plain: bool,
 }
