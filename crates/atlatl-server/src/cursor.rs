@@ -72,29 +72,28 @@ pub(crate) fn read(
     cursor: &str,
     now: DateTime<Utc>,
 ) -> Result<CursorPosition, ArgumentError> {
-    let invalid = |message: &str| {
-        ArgumentError::new(message, "Leave cursor out to begin with the first page.")
-    };
+    let invalid =
+        |message: &str| ArgumentError::new(message, "Omit cursor to start with the first page.");
     let json = signer
         .verify_token(PURPOSE, cursor)
-        .ok_or_else(|| invalid("the cursor is not one of this server"))?;
+        .ok_or_else(|| invalid("the cursor was not issued by this server"))?;
     let payload: CursorPayload =
-        serde_json::from_str(&json).map_err(|_| invalid("the cursor cannot be read"))?;
+        serde_json::from_str(&json).map_err(|_| invalid("invalid cursor"))?;
     if payload.q != signer.digest(question) {
         return Err(invalid("the cursor belongs to a call with other arguments"));
     }
     if now.timestamp() >= payload.x {
         return Err(invalid("the cursor has expired"));
     }
-    let id: MemoryId = payload.id.parse().map_err(|_| invalid("the cursor cannot be read"))?;
+    let id: MemoryId = payload.id.parse().map_err(|_| invalid("invalid cursor"))?;
     match (payload.at, payload.rank) {
         (Some(at), None) => Ok(CursorPosition::Listing(ListPosition { at, id })),
         (None, Some((bits, micros))) => Ok(CursorPosition::Ranking {
             position: RankPosition { score: f64::from_bits(bits), id },
             now: DateTime::from_timestamp_micros(micros)
-                .ok_or_else(|| invalid("the cursor cannot be read"))?,
+                .ok_or_else(|| invalid("invalid cursor"))?,
         }),
-        _ => Err(invalid("the cursor cannot be read")),
+        _ => Err(invalid("invalid cursor")),
     }
 }
 

@@ -128,14 +128,14 @@ impl MemoryServer {
             (ProtocolGeneration::Sessions, "tasks/cancel") => {
                 let task = self.find_task(&params, client, span)?;
                 if !task.cancel(self.0.now()) {
-                    return Err(JsonRpcError::new(INVALID_PARAMS, "the task has ended already"));
+                    return Err(JsonRpcError::new(INVALID_PARAMS, "the task has already ended"));
                 }
                 task.legacy().to_string()
             }
             (ProtocolGeneration::Stateless, "tasks/get" | "tasks/update" | "tasks/cancel") => {
                 self.modern_task(method, &params, client, span)?
             }
-            _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method")),
+            _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "method not found")),
         };
         Ok(self.with_result_fields(result, method, client.era))
     }
@@ -197,7 +197,7 @@ impl MemoryServer {
     ) -> Result<String> {
         let name = params
             .text("name")
-            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "the name of the tool is missing"))?;
+            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "missing tool name"))?;
         let arguments = params.get("arguments").filter(|arguments| arguments.get() != "null");
         let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
@@ -213,11 +213,11 @@ impl MemoryServer {
             return Ok(called.result().to_string());
         }
         if self.0.extraction_for(client).is_some_and(|tools| tools.has(&name)) {
-            return Err(JsonRpcError::new(METHOD_NOT_FOUND, "this tool does not run as a task"));
+            return Err(JsonRpcError::new(METHOD_NOT_FOUND, "this tool does not support tasks"));
         }
         let tool = Tool::from_name(&name).ok_or_else(|| {
             let name: String = lro_core::escape_invisible(&name).chars().take(60).collect();
-            JsonRpcError::new(INVALID_PARAMS, format!("there is no tool {name:?}"))
+            JsonRpcError::new(INVALID_PARAMS, format!("unknown tool {name:?}"))
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
         match client.era {
@@ -244,7 +244,7 @@ impl MemoryServer {
         span: &RequestSpan,
     ) -> Result<String> {
         if !tool.may_be_a_task() {
-            let reason = format!("{} does not run as a task", tool.name());
+            let reason = format!("{} does not support tasks", tool.name());
             return Err(JsonRpcError::new(METHOD_NOT_FOUND, reason));
         }
         let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
@@ -283,7 +283,7 @@ impl MemoryServer {
     ) -> Result<std::sync::Arc<crate::tasks::Task>> {
         let id = params
             .text("taskId")
-            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "taskId is missing"))?;
+            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "missing taskId"))?;
         self.task(&id, client, span)
     }
 

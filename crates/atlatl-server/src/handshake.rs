@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::client::{ClientInfo, TASKS_EXTENSION, Transport};
 use super::server::MemoryServer;
 
-const INSTRUCTIONS: &str = "A memory that outlasts conversations. Before you answer what may have \
-    come up before, call recall_memories. When a decision, a preference, an incident or a way of \
-    doing something is worth keeping, call capture_memory. Large results come as a reference with \
-    tools to query them.";
+const INSTRUCTIONS: &str = "Long-term memory across conversations. Before you answer, call \
+     recall_memories if the topic may have come up before. When a decision, a preference, an \
+     incident or a procedure is worth remembering, call capture_memory. Large results are returned \
+     as a reference, with tools to query them.";
 
 impl MemoryServer {
     pub(crate) fn info(&self) -> Value {

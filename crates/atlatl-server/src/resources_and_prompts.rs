@@ -40,7 +40,10 @@ impl MemoryServer {
             Some(cursor) => match cursor::read(signer, CURSOR_SCOPE, &cursor, now) {
                 Ok(CursorPosition::Listing(position)) => Some(position),
                 Ok(_) => {
-                    return Err(JsonRpcError::new(INVALID_PARAMS, "the cursor is another list's"));
+                    return Err(JsonRpcError::new(
+                        INVALID_PARAMS,
+                        "the cursor belongs to another list",
+                    ));
                 }
                 Err(error) => return Err(JsonRpcError::new(INVALID_PARAMS, error.message)),
             },
@@ -66,14 +69,14 @@ impl MemoryServer {
                 "uriTemplate": "memory://{id}",
                 "name": "memory",
                 "title": "A memory",
-                "description": "One memory as Markdown with its fields in front",
+                "description": "One memory as Markdown with front matter",
                 "mimeType": "text/markdown",
             },
             {
                 "uriTemplate": "memory://{id}/json",
                 "name": "memory-json",
                 "title": "A memory as JSON",
-                "description": "One memory as the MIF object",
+                "description": "One memory as a MIF object",
                 "mimeType": "application/json",
             },
         ]})
@@ -85,12 +88,11 @@ impl MemoryServer {
         params: &Object<'_>,
         era: ProtocolGeneration,
     ) -> Result<String, JsonRpcError> {
-        let uri = params
-            .text("uri")
-            .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "uri is missing"))?;
+        let uri =
+            params.text("uri").ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "missing uri"))?;
         let missing = || {
             let code = if era == ProtocolGeneration::Sessions { NOT_FOUND } else { INVALID_PARAMS };
-            JsonRpcError::new(code, "there is no such memory").with(json!({"uri": uri}))
+            JsonRpcError::new(code, "memory not found").with(json!({"uri": uri}))
         };
         let (id, form) = parse_uri(&uri).ok_or_else(missing)?;
         let memory = self.0.memory(&id).map_err(|error| internal_error(&error))?;
@@ -133,10 +135,10 @@ impl MemoryServer {
         json!({"prompts": [{
             "name": PROMPT_NAME,
             "title": "Recall",
-            "description": "Put what is remembered about a topic into the conversation",
+            "description": "Add the memories about a topic to the conversation",
             "arguments": [
-                {"name": "topic", "description": "What about, in plain words", "required": true},
-                {"name": "budget_tokens", "description": "At most so many tokens (4000)"},
+                {"name": "topic", "description": "Topic, in plain words", "required": true},
+                {"name": "budget_tokens", "description": "Maximum number of tokens (default 4000)"},
             ],
         }]})
         .to_string()
@@ -145,10 +147,10 @@ impl MemoryServer {
     pub(crate) fn prompt(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let wrong = |message: &str| JsonRpcError::new(INVALID_PARAMS, message);
         if params.text("name").as_deref() != Some(PROMPT_NAME) {
-            return Err(wrong("there is no such prompt"));
+            return Err(wrong("unknown prompt"));
         }
         let arguments = params.clone().at(&["arguments"]).unwrap_or_default();
-        let topic = arguments.text("topic").ok_or_else(|| wrong("topic is missing"))?;
+        let topic = arguments.text("topic").ok_or_else(|| wrong("missing topic"))?;
         let budget = match arguments.text("budget_tokens") {
             None => DEFAULT_BUDGET_TOKENS,
             Some(text) => {
@@ -160,22 +162,21 @@ impl MemoryServer {
             self.0.prompt.context(&request, budget).map_err(|error| internal_error(&error))?;
         let (included, total) = (context.included, context.results.total_matches);
         let text = if included == 0 {
-            format!("Nothing is remembered about: {topic}")
+            format!("No memories about: {topic}")
         } else {
             let text = context.text;
-            format!("What is remembered about: {topic}\n({included} of {total} memories)\n\n{text}")
+            format!("Memories about: {topic}\n({included} of {total} memories)\n\n{text}")
         };
         let message = json!({"role": "user", "content": {"type": "text", "text": text}});
-        Ok(json!({"description": "What is remembered", "messages": [message]}).to_string())
+        Ok(json!({"description": "Memories about a topic", "messages": [message]}).to_string())
     }
 
     /// Completes what was typed so far: ids of memories for a resource template, titles for the
     /// topic of the prompt, nothing for anything else.
     pub(crate) fn complete(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let wrong = |message: &str| JsonRpcError::new(INVALID_PARAMS, message);
-        let about = params.clone().at(&["ref"]).ok_or_else(|| wrong("ref is missing"))?;
-        let argument =
-            params.clone().at(&["argument"]).ok_or_else(|| wrong("argument is missing"))?;
+        let about = params.clone().at(&["ref"]).ok_or_else(|| wrong("missing ref"))?;
+        let argument = params.clone().at(&["argument"]).ok_or_else(|| wrong("missing argument"))?;
         let name = argument.text("name").unwrap_or_default();
         let typed = argument.text("value").unwrap_or_default();
         let template =

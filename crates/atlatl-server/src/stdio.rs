@@ -199,7 +199,9 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             Ok(text) if text.trim().is_empty() => continue,
             Ok(text) => text,
             Err(_) => {
-                connection.say(JsonRpcError::new(PARSE_ERROR, "the line is no UTF-8").without_id());
+                connection.say(
+                    JsonRpcError::new(PARSE_ERROR, "the line is not valid UTF-8").without_id(),
+                );
                 continue;
             }
         };
@@ -212,8 +214,9 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
                     }
                 }
             }
-            _ => connection
-                .say(JsonRpcError::new(PARSE_ERROR, "the line is no JSON-RPC").without_id()),
+            _ => connection.say(
+                JsonRpcError::new(PARSE_ERROR, "the line is not a JSON-RPC message").without_id(),
+            ),
         }
     }
     connection.requests.wait(Instant::now() + SHUTDOWN_TIMEOUT);
@@ -280,7 +283,7 @@ impl<W: Write + Send + 'static> Connection<W> {
         if spawned.is_err() {
             // Nothing is queued, because fewer threads are running than allowed.
             drop(self.requests.finish(&id.key()));
-            self.say(JsonRpcError::new(INTERNAL_ERROR, "no thread could be started").response(&id));
+            self.say(JsonRpcError::new(INTERNAL_ERROR, "cannot start a thread").response(&id));
         }
     }
 

@@ -115,7 +115,7 @@ impl Tasks {
             || by_id.len() >= MAX_TASKS
             || result_bytes >= MAX_RESULT_BYTES;
         let Some(slot) = (!full).then(|| self.slots.take()).flatten() else {
-            return Err(JsonRpcError::new(INTERNAL_ERROR, "too many tasks: try again in a moment"));
+            return Err(JsonRpcError::new(INTERNAL_ERROR, "too many tasks; retry later"));
         };
         by_id.insert(task.id.clone(), Arc::clone(task));
         Ok(slot)

@@ -147,42 +147,40 @@ fn words(tool: Tool) -> (&'static str, &'static str) {
     match tool {
         Tool::List => (
             "List memories",
-            "List memories by time, with filters and without a question. Says how many there are \
-             in all. Use recall_memories to ask about something.",
+            "List memories by time, with filters. Returns the total number. To search by topic, \
+             use recall_memories.",
         ),
         Tool::Recall => (
             "Recall memories",
-            "Recall what is remembered about something: ask in plain words, the best answers come \
-             first. Without limit all matches are returned; where they are many, as a stored \
-             result that can be queried.",
+            "Recall memories about a topic: ask in plain words; the best matches come first. \
+             Without limit, all matches are returned; if there are many, as a stored result that \
+             you can query.",
         ),
         Tool::Search => (
             "Search memories",
-            "Find memories that have all the given words (mode lexical; words in double quotes \
-             stand one after the other), that lie near in meaning (vector), or both (hybrid: the \
-             nearest come beside those with the words). For a question in plain words use \
-             recall_memories.",
+            "Find memories that contain all words (mode lexical; words in double quotes must be \
+             consecutive), that are similar in meaning (vector), or both (hybrid). For a question \
+             in plain words, use recall_memories.",
         ),
         Tool::Inject => (
             "Inject context",
-            "What is remembered about something as one readable text within a budget of tokens, \
-             the best memories first.",
+            "Return the memories about a topic as one readable text within a token budget, best \
+             matches first.",
         ),
         Tool::Capture => (
             "Capture a memory",
-            "Remember something: a fact or decision (semantic), something that happened \
-             (episodic), or how to do something (procedural). It is stored durably when this \
-             returns.",
+            "Store a memory: a fact or decision (semantic), an event (episodic), or a procedure \
+             (procedural). It is stored durably when this returns.",
         ),
-        Tool::Get => ("Get a memory", "One memory, whole, by its id."),
+        Tool::Get => ("Get a memory", "Get one memory with all its fields, by id."),
         Tool::Update => (
             "Update a memory",
-            "Change fields of a memory; a field that is null is removed, fields not given stay.",
+            "Change fields of a memory. null removes a field; omitted fields stay unchanged.",
         ),
         Tool::Delete => (
             "Delete a memory",
-            "Remove a memory for good. Archive instead: \
-             update_memory with status archived.",
+            "Delete a memory permanently. To archive it instead, call update_memory with status \
+             archived.",
         ),
     }
 }
@@ -200,22 +198,22 @@ fn argument(tool: Tool, name: &str) -> Value {
     let writes = matches!(tool, Tool::Capture | Tool::Update);
     match name {
         "query" => text(match tool {
-            Tool::Search => "Words, all of which must be there",
-            _ => "What about, in plain words",
+            Tool::Search => "Words that must all occur",
+            _ => "Topic, in plain words",
         }),
         "id" => text("Id of the memory"),
-        "content" => text("What is to be remembered"),
-        "title" => text("Short title; the first line of content if left out"),
+        "content" => text("Text to remember"),
+        "title" => text("Short title; default: first line of content"),
         "summary" => text("At most 500 characters"),
         "memory_type" => json!({"type": "string", "enum": ["semantic", "episodic", "procedural"]}),
-        "namespace" if writes => text("Such as _semantic/decisions; by memory_type if left out"),
+        "namespace" if writes => text("Such as _semantic/decisions; default: by memory_type"),
         "namespace" => text("This namespace and those below it"),
         "tags" => json!({
             "type": "array", "items": {"type": "string"},
-            "description": if writes { "Labels" } else { "All of these labels" },
+            "description": if writes { "Tags" } else { "All of these tags" },
         }),
-        "since" => text("Made at this time or later, RFC 3339"),
-        "until" => text("Made before this time"),
+        "since" => text("Created at this time or later, RFC 3339"),
+        "until" => text("Created before this time"),
         "min_confidence" => json!({"type": "number", "minimum": 0, "maximum": 1}),
         "status" if writes => status(),
         "status" => json!({
@@ -231,19 +229,19 @@ fn argument(tool: Tool, name: &str) -> Value {
         "detail" => json!({
             "type": "string", "enum": ["light", "medium", "full"],
             "default": match tool { Tool::Inject => "medium", Tool::Get => "full", _ => "light" },
-            "description": "light: without content; medium: with it; full: everything",
+            "description": "light: no content; medium: with content; full: all fields",
         }),
         "limit" => json!({
-            "type": "integer", "minimum": 1, "maximum": 10000, "description": "At most so many",
+            "type": "integer", "minimum": 1, "maximum": 10000, "description": "Maximum number",
         }),
-        "cursor" => text("next_cursor of the page before, with the same other arguments"),
+        "cursor" => text("next_cursor of the previous page; keep the other arguments"),
         "budget_tokens" => json!({"type": "integer", "minimum": 1, "default": 4000}),
         "entities" => objects("{id, entity_type, name, role}"),
         "relationships" => objects("{type, target, strength}"),
         "citations" => objects("{citation_type, citation_role, title, url, …}"),
         "provenance" => object("{source_type, confidence 0–1, trust_level, source_ref, …}"),
         "temporal" => object("{valid_from, valid_until, ttl (ISO 8601), decay {model, half_life}}"),
-        _ => object("Anything else, by provider"),
+        _ => object("Other fields, by provider"),
     }
 }
 

@@ -51,19 +51,19 @@ pub struct Authenticator {
 #[non_exhaustive]
 pub enum AuthError {
     /// The request has no credentials.
-    #[error("a bearer token is needed (Authorization: Bearer …)")]
+    #[error("bearer token required (Authorization: Bearer …)")]
     Missing,
     /// The credentials cannot be parsed, or were sent in the wrong place.
-    #[error("a token is sent once, in the header Authorization")]
+    #[error("malformed credentials: send one token, in the Authorization header")]
     Malformed,
     /// The credentials are not valid.
     #[error("invalid or expired token")]
     Invalid,
     /// The credentials lack a scope.
-    #[error("the token does not allow {0}")]
+    #[error("insufficient scope: the token lacks {0}")]
     InsufficientScope(AuthScope),
     /// The tenant is not served here.
-    #[error("the token's tenant is not known here")]
+    #[error("unknown tenant in the token")]
     UnknownTenant,
     /// The credentials cannot be verified at the moment.
     #[error("authentication is temporarily unavailable")]

@@ -15,10 +15,10 @@ pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 #[non_exhaustive]
 pub enum AuthorizationError {
     /// There is no header, or it has another scheme, which is ignored.
-    #[error("the request brings no token")]
+    #[error("missing bearer token")]
     Missing,
     /// There are two headers, or the header is malformed.
-    #[error("the header Authorization is not of the form `Bearer TOKEN`")]
+    #[error("malformed Authorization header: expected `Bearer TOKEN`")]
     Invalid,
 }
 

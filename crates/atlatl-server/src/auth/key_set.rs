@@ -28,13 +28,13 @@ pub struct KeySet {
 #[non_exhaustive]
 pub enum KeySetError {
     /// It is too long.
-    #[error("a key set has at most {MAX_DOCUMENT_LEN} bytes")]
+    #[error("the JWK set is larger than {MAX_DOCUMENT_LEN} bytes")]
     TooLong,
     /// It has too many keys.
-    #[error("a key set has at most {MAX_KEYS} keys")]
+    #[error("the JWK set has more than {MAX_KEYS} keys")]
     TooMany,
     /// It is another kind of document.
-    #[error("this is no key set: an object with a list of keys is wanted")]
+    #[error("not a JWK set: expected an object with an array of keys")]
     Malformed,
 }
 

@@ -24,10 +24,10 @@ pub struct Principal {
 #[non_exhaustive]
 pub enum PrincipalError {
     /// The tenant's name is not valid.
-    #[error("a tenant's name has 1 to {MAX_TENANT_LEN} bytes and no control characters")]
+    #[error("invalid tenant name: expected 1 to {MAX_TENANT_LEN} bytes without control characters")]
     Tenant,
     /// The subject's name is not valid.
-    #[error("a subject has 1 to {MAX_SUBJECT_LEN} bytes and no control characters")]
+    #[error("invalid subject: expected 1 to {MAX_SUBJECT_LEN} bytes without control characters")]
     Subject,
 }
 

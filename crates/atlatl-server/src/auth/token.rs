@@ -57,41 +57,41 @@ impl TokenRules {
 #[non_exhaustive]
 pub enum TokenError {
     /// It is not a JWT, or too long.
-    #[error("this is no signed token")]
+    #[error("not a signed token")]
     Malformed,
     /// It has another type, contains a key, or requires an unsupported extension.
-    #[error("the header of the token asks for something that is not done here")]
+    #[error("unsupported token header")]
     Header,
     /// The signature algorithm is not supported, or does not match the key.
-    #[error("the token is signed with an algorithm that is not taken")]
+    #[error("unsupported signature algorithm")]
     Algorithm,
     /// No key has its id. The authorization server may have rotated its keys: fetch them and verify
     /// again.
     #[error("the token is signed with an unknown key")]
     UnknownKey,
     /// The signature is not valid.
-    #[error("the signature of the token is wrong")]
+    #[error("invalid token signature")]
     Signature,
     /// It has another issuer.
-    #[error("the token is of another issuer")]
+    #[error("the token is from another issuer")]
     Issuer,
     /// It has another audience.
     #[error("the token is for another audience")]
     Audience,
     /// The expiry is missing, or a time is not a whole number of seconds.
-    #[error("the token has no proper times")]
+    #[error("missing or invalid time claims in the token")]
     Times,
     /// It has expired.
     #[error("the token has expired")]
     Expired,
     /// It is not valid yet, or the issuer's clock is ahead.
-    #[error("the token is not good yet")]
+    #[error("the token is not valid yet")]
     NotYet,
     /// It has no subject.
-    #[error("the token has no proper subject")]
+    #[error("missing or invalid subject in the token")]
     Subject,
     /// It has no tenant.
-    #[error("the token has no proper tenant")]
+    #[error("missing or invalid tenant in the token")]
     Tenant,
 }
 

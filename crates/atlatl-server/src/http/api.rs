@@ -44,7 +44,7 @@ pub(super) async fn alive() -> &'static str {
 pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str, Problem> {
     let message = |message: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, message);
     if state.stopping.load(Ordering::Relaxed) {
-        return Err(message("the server is being stopped"));
+        return Err(message("server is shutting down"));
     }
     // One check at a time, so that checks do not pile up when the store blocks. Others wait, but no
     // longer than an orchestrator would.
@@ -54,7 +54,7 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str
     });
     match checked.await {
         Ok(Some(true)) => Ok("ok\n"),
-        _ => Err(message("the store does not answer")),
+        _ => Err(message("memory store is unavailable")),
     }
 }
 
@@ -193,11 +193,11 @@ pub(super) async fn delete(
 /// Parses the fields of a memory from a body. Unknown fields are kept, as in every memory. Fields
 /// of the server are ignored, so that a memory can be read and written back.
 fn parse_memory(body: &[u8]) -> Result<Map, Problem> {
-    let value: Value = text(body)?
-        .parse()
-        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {error}")))?;
+    let value: Value = text(body)?.parse().map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("invalid JSON in the body: {error}"))
+    })?;
     let Value::Object(map) = value else {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is no object"));
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is not a JSON object"));
     };
     let message = |(name, value): &(String, Value)| {
         !value.is_null() && !SERVER_FIELDS.contains(&name.as_str())
@@ -208,7 +208,7 @@ fn parse_memory(body: &[u8]) -> Result<Map, Problem> {
 fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
     let limit = arguments.number("limit")?.unwrap_or(DEFAULT_PAGE_LEN);
     if !(1..=MAX_PAGE_LEN).contains(&limit) {
-        let hint = format!("limit: 1 to {MAX_PAGE_LEN}, {DEFAULT_PAGE_LEN} if left out");
+        let hint = format!("use 1 to {MAX_PAGE_LEN}; the default is {DEFAULT_PAGE_LEN}");
         return Err(ArgumentError::new(format!("\"limit\" is {limit}"), hint));
     }
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -239,7 +239,7 @@ fn parse_query(query: &str) -> Result<Arguments, ArgumentError> {
 
 fn text(body: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(body)
-        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is no UTF-8"))
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not valid UTF-8"))
 }
 
 fn json(status: StatusCode, body: String) -> Response {

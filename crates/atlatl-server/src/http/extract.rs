@@ -40,9 +40,10 @@ impl FromRequest<HttpState> for LimitedBody {
         match timeout(BODY_TIMEOUT, read_body(request, &state.discard, &mut too_long)).await {
             Ok(taken) => taken.map(Self),
             Err(_) if too_long => Err(too_large()),
-            Err(_) => {
-                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive in time"))
-            }
+            Err(_) => Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "timed out while reading the request body",
+            )),
         }
     }
 }
@@ -60,7 +61,7 @@ async fn read_body(
     let mut pieces = body.into_data_stream();
     let (mut taken, mut length, mut discarded) = (Vec::new(), 0_usize, 0_usize);
     while let Some(piece) = pieces.next().await {
-        let message = "the body does not end as announced";
+        let message = "incomplete request body";
         let piece = piece.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, message))?;
         length += piece.len();
         *too_long |= length > MAX_BODY_LEN;
@@ -89,7 +90,7 @@ fn is_too_long(headers: &HeaderMap) -> bool {
 }
 
 fn too_large() -> Problem {
-    let message = format!("a body has at most {MAX_BODY_LEN} bytes");
+    let message = format!("the request body is larger than {MAX_BODY_LEN} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 

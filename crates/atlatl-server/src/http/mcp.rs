@@ -54,28 +54,28 @@ pub(super) async fn message(
         Ok(json(StatusCode::BAD_REQUEST, JsonRpcError::new(code, reason).without_id()))
     };
     let Ok(text) = String::from_utf8(body.into()) else {
-        return bad(PARSE_ERROR, "the body is no UTF-8");
+        return bad(PARSE_ERROR, "the body is not valid UTF-8");
     };
     let Some(message) = Message::read(&text) else {
         if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
-            return bad(PARSE_ERROR, "the body is no JSON");
+            return bad(PARSE_ERROR, "the body is not valid JSON");
         }
-        return bad(INVALID_REQUEST, "the body is no single JSON-RPC message");
+        return bad(INVALID_REQUEST, "the body is not a single JSON-RPC message");
     };
     let Some(id) = message.id().filter(|_| message.method.is_some()) else {
         if message.method.is_none() && message.id.is_none() {
-            return bad(INVALID_REQUEST, "the body is no single JSON-RPC message");
+            return bad(INVALID_REQUEST, "the body is not a single JSON-RPC message");
         }
         // A request with a null id could not be matched with its response.
         let null = || Object::read(&text).is_some_and(|object| object.get("id").is_some());
         if message.method.is_some() && null() {
-            return bad(INVALID_REQUEST, "the id is neither text nor a number");
+            return bad(INVALID_REQUEST, "the id is neither a string nor a number");
         }
         // Notifications and responses get no answer.
         return Ok(StatusCode::ACCEPTED.into_response());
     };
     if !id.as_json().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-        return bad(INVALID_REQUEST, "the id is neither text nor a number");
+        return bad(INVALID_REQUEST, "the id is neither a string nor a number");
     }
     if let Some((scope, action)) = required_scope(&message)
         && let Err(denied) = app.state.check(&app.principal, scope, || action.to_owned())
@@ -93,7 +93,7 @@ pub(super) async fn message(
         }
         Err(RejectedMessage::Session) => {
             span.fail("session");
-            return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such session"));
+            return Err(Problem::new(StatusCode::NOT_FOUND, "session not found"));
         }
     };
     span.say(

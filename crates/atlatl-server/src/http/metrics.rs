@@ -56,12 +56,12 @@ impl Default for Metrics {
         let buckets: fn() -> Histogram =
             || Histogram::new([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]);
         let seconds = Family::new_with_constructor(buckets);
-        let help = "Time from a request to its answer";
+        let help = "Request duration";
         registry.register_with_unit("http_request", help, Unit::Seconds, seconds.clone());
         let events = Family::default();
-        registry.register("events", "What happened, by kind", events.clone());
+        registry.register("events", "Events by kind", events.clone());
         let memories = Counter::default();
-        registry.register("memories_given", "Memories given out", memories.clone());
+        registry.register("memories_given", "Memories returned", memories.clone());
         Self { registry, requests, seconds, events, memories }
     }
 }

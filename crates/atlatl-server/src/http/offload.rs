@@ -50,8 +50,8 @@ pub(super) async fn read_by_link(
     match status.map_err(store_problem)? {
         SignedUrl::Valid => {}
         SignedUrl::Expired => {
-            let said = "the link has had its time; lro_extract with the reference alone gives \
-                        a fresh one";
+            let said =
+                "the link has expired; call lro_extract with only the reference for a new link";
             return Err(Problem::new(StatusCode::GONE, said));
         }
         SignedUrl::Invalid => return Err(Problem::missing()),
@@ -82,11 +82,12 @@ async fn respond(
     let asked = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(range);
     super::blocking(move || {
         let stored = spools.open(&address, now).map_err(|error| match error {
-            SpoolError::Expired { .. } => {
-                Problem::new(StatusCode::GONE, "the result has expired; request it again")
-            }
+            SpoolError::Expired { .. } => Problem::new(
+                StatusCode::GONE,
+                "the result has expired; repeat the call that returned it",
+            ),
             SpoolError::Remote { .. } | SpoolError::Io { .. } | SpoolError::InUse { .. } => {
-                let said = "the storage of results does not answer";
+                let said = "result storage is unavailable";
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, said)
             }
             // Foreign, unknown and broken results look the same.

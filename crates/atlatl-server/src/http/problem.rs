@@ -24,7 +24,7 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
         }
         // The outcome is unknown until the store is back.
         StoreError::Unsure(_) => {
-            let message = format!("{error}; look before you ask again");
+            let message = format!("{error}; check before you retry");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, message)
         }
         StoreError::Storage(_) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
@@ -38,7 +38,7 @@ pub(super) fn tool_problem(error: ToolError) -> Problem {
         ToolError::Arguments(error) => error.into(),
         ToolError::NotFound(_) => Problem::missing(),
         ToolError::QuotaExceeded(most) => {
-            let message = format!("there are {most} memories, as many as there may be");
+            let message = format!("quota exceeded: at most {most} memories");
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, message)
         }
         ToolError::Store(error) => store_problem(error),

@@ -73,8 +73,7 @@ impl MemoryServer {
         client: ClientInfo,
         span: &RequestSpan,
     ) -> Result<Arc<Task>, JsonRpcError> {
-        let unknown =
-            || JsonRpcError::new(INVALID_PARAMS, "there is no such task, or it has expired");
+        let unknown = || JsonRpcError::new(INVALID_PARAMS, "task not found or expired");
         let now = self.0.now();
         if let Some(task) = self.0.tasks.by_id().get(id).filter(|task| !task.is_expired(now)) {
             return Ok(Arc::clone(task));
@@ -117,7 +116,7 @@ impl MemoryServer {
         });
         if started.is_err() {
             self.0.tasks.remove(&task.id);
-            return Err(JsonRpcError::new(INTERNAL_ERROR, "the task could not be started"));
+            return Err(JsonRpcError::new(INTERNAL_ERROR, "cannot start the task"));
         }
         Ok(task)
     }

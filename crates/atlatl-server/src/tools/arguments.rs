@@ -60,12 +60,12 @@ impl Arguments {
         let hint = || format!("arguments: {}", allowed.join(", "));
         let value: Value = json
             .parse()
-            .map_err(|error| ArgumentError::new(format!("the arguments: {error}"), hint()))?;
+            .map_err(|error| ArgumentError::new(format!("invalid arguments: {error}"), hint()))?;
         let Value::Object(map) = value else {
-            return Err(ArgumentError::new("the arguments are no object", hint()));
+            return Err(ArgumentError::new("the arguments are not an object", hint()));
         };
         if let Some(odd) = map.keys().find(|name| !allowed.contains(&name.as_str())) {
-            return Err(ArgumentError::new(format!("there is no argument {odd:?}"), hint()));
+            return Err(ArgumentError::new(format!("unknown argument {odd:?}"), hint()));
         }
         Ok(Self { map, allowed })
     }
@@ -107,7 +107,7 @@ impl Arguments {
         let query = self.required("query")?;
         if query.len() > MAX_QUERY_LEN {
             let said = format!("\"query\" has {} bytes", query.len());
-            let hint = format!("Ask with the words that matter, at most {MAX_QUERY_LEN} bytes.");
+            let hint = format!("Use only the important words, at most {MAX_QUERY_LEN} bytes.");
             return Err(ArgumentError::new(said, hint));
         }
         Ok(query)
@@ -116,7 +116,7 @@ impl Arguments {
     pub(crate) fn required(&self, name: &str) -> Result<&str> {
         self.text(name)?.ok_or_else(|| {
             ArgumentError::new(
-                format!("the argument {name:?} is missing"),
+                format!("missing argument {name:?}"),
                 format!("arguments: {}", self.allowed.join(", ")),
             )
         })
@@ -131,7 +131,7 @@ impl Arguments {
             Some(_) => None,
         };
         let other = self.get(name).unwrap_or(&Value::Null);
-        number.map(Some).ok_or_else(|| self.wrong(name, "a whole number from 0", other))
+        number.map(Some).ok_or_else(|| self.wrong(name, "a whole number, 0 or more", other))
     }
 
     fn fraction(&self, name: &str) -> Result<Option<f64>> {
@@ -169,11 +169,11 @@ impl Arguments {
             None => return Ok(Vec::new()),
             Some(Value::String(text)) => return Ok(vec![text.clone()]),
             Some(Value::Array(list)) => list,
-            Some(other) => return Err(self.wrong(name, "a list of texts", other)),
+            Some(other) => return Err(self.wrong(name, "a list of strings", other)),
         };
         let text = |value: &Value| match value {
             Value::String(text) => Ok(text.clone()),
-            other => Err(self.wrong(name, "a list of texts", other)),
+            other => Err(self.wrong(name, "a list of strings", other)),
         };
         list.iter().map(text).collect()
     }
@@ -184,7 +184,7 @@ impl Arguments {
         let bare = text.strip_prefix("memory://").unwrap_or(text);
         bare.parse().map_err(|_| {
             let other = Value::String(text.to_owned());
-            self.wrong("id", "the id of a memory, as recall_memories gives it", &other)
+            self.wrong("id", "the id of a memory, as recall_memories returns it", &other)
         })
     }
 
@@ -223,8 +223,8 @@ impl Arguments {
         filter.memory_type = self.parse_text("memory_type", "semantic, episodic or procedural")?;
         filter.tags = self.texts("tags")?;
         if filter.tags.len() > MAX_TAGS {
-            let said = format!("\"tags\" has {} labels", filter.tags.len());
-            return Err(ArgumentError::new(said, format!("Give at most {MAX_TAGS}.")));
+            let said = format!("\"tags\" has {} tags", filter.tags.len());
+            return Err(ArgumentError::new(said, format!("Use at most {MAX_TAGS}.")));
         }
         filter.since = self.time("since")?;
         filter.until = self.time("until")?;

@@ -24,7 +24,7 @@ const DEFAULT_PAGE_LEN: usize = 50;
 /// The default token budget of a context.
 const DEFAULT_BUDGET_TOKENS: u64 = 4000;
 /// The note of a response without the content of a memory.
-const SHORTENED_NOTE: &str = "stored whole; get_memory returns the fields left out here";
+const SHORTENED_NOTE: &str = "stored completely; get_memory returns the omitted fields";
 
 /// The parts of a call that delivery and cursor need.
 struct CallInfo {
@@ -215,9 +215,7 @@ impl ServerInner {
         };
         match arguments.number("limit")? {
             None => Ok(all),
-            Some(0) => {
-                Err(ArgumentError::new("\"limit\" is 0", "Give 1 or more, or leave it out."))
-            }
+            Some(0) => Err(ArgumentError::new("\"limit\" is 0", "Use 1 or more, or omit it.")),
             Some(limit) => Ok(usize::try_from(limit).unwrap_or(MAX_HITS).min(MAX_HITS)),
         }
     }

@@ -162,24 +162,26 @@ impl ToolError {
             Self::NotFound(id) => ToolOutput::error(
                 class,
                 &format!("there is no memory {id}"),
-                "recall_memories and list_memories give ids.",
+                "recall_memories and list_memories return ids.",
             ),
             Self::QuotaExceeded(most) => ToolOutput::error(
                 class,
-                &format!("there are {most} memories, as many as there may be"),
+                &format!("quota exceeded: at most {most} memories"),
                 "Delete some, or ask the server's administrator for a larger quota.",
             ),
             Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
-                ToolOutput::error(class, &error.to_string(), "Try again in a moment.")
+                ToolOutput::error(class, &error.to_string(), "Retry in a moment.")
             }
-            Self::Store(error @ StoreError::Unsure(_)) => {
-                ToolOutput::error(class, &error.to_string(), "Look whether it is there first.")
-            }
+            Self::Store(error @ StoreError::Unsure(_)) => ToolOutput::error(
+                class,
+                &error.to_string(),
+                "Check whether it was stored before you retry.",
+            ),
             // The error of an engine may contain paths, so only the top-level message is sent.
             Self::Store(error) => ToolOutput::error(
                 class,
                 &error.to_string(),
-                "Nothing was stored. The server's own output says more.",
+                "Nothing was stored. See the server's log.",
             ),
         }
     }

@@ -122,8 +122,8 @@ fn a_cursor_is_good_for_its_question_only_and_for_every_process() {
     let said = other.error("list_memories", json!({"cursor": cursor, "order": "oldest"}));
     assert!(said.contains("other arguments"), "{said}");
     let said = other.error("list_memories", json!({"cursor": "bm90IG91cnM"}));
-    assert!(said.contains("Leave cursor out"), "{said}");
+    assert!(said.contains("Omit cursor"), "{said}");
     // Another store has other secrets.
     let said = off(120).client(Era::Modern).error("list_memories", json!({"cursor": cursor}));
-    assert!(said.contains("not one of this server"), "{said}");
+    assert!(said.contains("not issued by this server"), "{said}");
 }

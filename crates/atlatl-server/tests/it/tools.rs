@@ -71,8 +71,12 @@ fn wrong_arguments_are_reported_with_what_would_be_right() {
     let place = Place::new();
     let mut client = place.client(Era::Modern);
     for (tool, arguments, says) in [
-        ("recall_memories", json!({}), "\"query\" is missing"),
-        ("recall_memories", json!({"query": "x", "name_space": "y"}), "no argument \"name_space\""),
+        ("recall_memories", json!({}), "missing argument \"query\""),
+        (
+            "recall_memories",
+            json!({"query": "x", "name_space": "y"}),
+            "unknown argument \"name_space\"",
+        ),
         ("recall_memories", json!({"query": 7}), "expected text, found 7"),
         ("recall_memories", json!({"query": "x", "limit": 0}), "\"limit\" is 0"),
         ("recall_memories", json!({"query": "x", "limit": -1}), "whole number"),
@@ -82,9 +86,9 @@ fn wrong_arguments_are_reported_with_what_would_be_right() {
         ("recall_memories", json!({"query": "x", "namespace": "a b"}), "_semantic/decisions"),
         ("search_memories", json!({"query": "x", "mode": "psychic"}), "lexical, vector or hybrid"),
         ("list_memories", json!({"order": "random"}), "newest, oldest or changed"),
-        ("list_memories", json!({"tags": [1]}), "list of texts"),
-        ("list_memories", json!([]), "no object"),
-        ("capture_memory", json!({"memory_type": "semantic"}), "\"content\" is missing"),
+        ("list_memories", json!({"tags": [1]}), "list of strings"),
+        ("list_memories", json!([]), "not an object"),
+        ("capture_memory", json!({"memory_type": "semantic"}), "missing argument \"content\""),
         (
             "capture_memory",
             json!({"content": "x", "memory_type": "odd"}),
