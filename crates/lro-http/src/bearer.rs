@@ -37,7 +37,7 @@ pub struct BearerTokens {
 #[non_exhaustive]
 pub enum BearerError {
     /// The file cannot be read.
-    #[error("{path}: the tokens cannot be read")]
+    #[error("{path}: cannot read the token file")]
     Unreadable {
         /// The file.
         path: String,
@@ -46,14 +46,15 @@ pub enum BearerError {
         source: io::Error,
     },
     /// Other users may read the file.
-    #[error("{path}: others may read this file; chmod 600 {path}")]
+    #[error("{path}: other users can read this file; run chmod 600 {path}")]
     OpenToOthers {
         /// The file.
         path: String,
     },
     /// A line is too short to be a token.
     #[error(
-        "{path}, line {line}: a token has at least {MIN_TOKEN_LEN} characters and no white space"
+        "{path}, line {line}: expected a token of at least {MIN_TOKEN_LEN} characters without \
+         white space"
     )]
     TooShort {
         /// The file.
@@ -62,13 +63,13 @@ pub enum BearerError {
         line: usize,
     },
     /// The file contains no token.
-    #[error("{path}: there is no token in it")]
+    #[error("{path}: the file contains no token")]
     Empty {
         /// The file.
         path: String,
     },
     /// The local token or its directory belongs to another user, or other users can write to it.
-    #[error("{path}: this is not owned by you, or other users can write to it")]
+    #[error("{path}: not owned by you, or writable by other users")]
     NotOurs {
         /// The directory or file.
         path: String,

@@ -101,7 +101,7 @@ pub fn check(message: &Message<'_>, headers: &HeaderMap) -> Result<(), JsonRpcEr
 
 /// The error for a header that does not match the body.
 pub fn mismatch(name: &HeaderName) -> JsonRpcError {
-    JsonRpcError::new(HEADER_MISMATCH, format!("the header {name} does not say what the body says"))
+    JsonRpcError::new(HEADER_MISMATCH, format!("the header {name} does not match the body"))
 }
 
 #[cfg(test)]

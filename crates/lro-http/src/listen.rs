@@ -47,7 +47,7 @@ pub enum ListenError {
         address: SocketAddr,
     },
     /// The port is in use, or the address does not belong to this machine.
-    #[error("{address}: nothing can listen there")]
+    #[error("{address}: cannot listen on this address")]
     Bind {
         /// The address.
         address: SocketAddr,

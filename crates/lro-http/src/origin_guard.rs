@@ -97,7 +97,7 @@ async fn check_origin(guard: &Guard, request: Request, next: Next) -> Response {
     }
     let headers = request.headers();
     if !single(headers, &header::HOST).is_some_and(|host| guard.is_allowed_host(host)) {
-        let detail = "this server does not go by that name (server.allowed_hosts)";
+        let detail = "Host header not allowed (server.allowed_hosts)";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
     if !headers.contains_key(header::ORIGIN) {
@@ -106,7 +106,7 @@ async fn check_origin(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(origin) =
         single(headers, &header::ORIGIN).filter(|origin| guard.is_allowed_origin(origin))
     else {
-        let detail = "this server does not answer pages of that origin (server.allowed_origins)";
+        let detail = "origin not allowed (server.allowed_origins)";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     };
     let origin = HeaderValue::from_str(origin).ok();
@@ -138,7 +138,7 @@ async fn check_token(State(guard): State<Arc<Guard>>, request: Request, next: Ne
     if guard.tokens.as_ref().is_none_or(|tokens| tokens.verify(authorization).is_some()) {
         return next.run(request).await;
     }
-    let detail = "a bearer token is needed (Authorization: Bearer …)";
+    let detail = "bearer token required (Authorization: Bearer …)";
     let mut response = Problem::new(StatusCode::UNAUTHORIZED, detail).into_response();
     let challenge = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -153,7 +153,7 @@ async fn check_media_type(request: Request, next: Next) -> Response {
         essence.eq_ignore_ascii_case("application/json")
     });
     if has_body && !is_json {
-        let detail = "Content-Type: application/json is needed";
+        let detail = "Content-Type must be application/json";
         return Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).into_response();
     }
     next.run(request).await

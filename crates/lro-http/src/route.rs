@@ -52,12 +52,12 @@ impl Problem {
 
     /// An internal server error; the server's log has the details.
     pub fn broken() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server's own output says more")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the server's log")
     }
 
     /// The requested resource does not exist.
     pub fn missing() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is no such thing here")
+        Self::new(StatusCode::NOT_FOUND, "no such resource")
     }
 }
 
@@ -88,5 +88,5 @@ pub async fn path_not_found() -> Problem {
 
 /// The fallback handler for methods that a path does not have.
 pub async fn method_not_allowed() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know the method")
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed for this path")
 }

@@ -137,13 +137,11 @@ pub fn run(
         }
     }
     let why = match end {
-        EndReason::LineTooLong => {
-            "the server sent a line that is too long to be carried".to_owned()
-        }
+        EndReason::LineTooLong => "the server sent a line that is too long".to_owned(),
         EndReason::ServerClosed | EndReason::ServerInputClosed | EndReason::ServerExited => {
             match status {
-                Some(status) => format!("the server ended: {status}"),
-                None => "the server ended".to_owned(),
+                Some(status) => format!("the server exited: {status}"),
+                None => "the server exited".to_owned(),
             }
         }
         EndReason::ClientClosed | EndReason::Signal(_) => "the proxy was stopped".to_owned(),
@@ -279,7 +277,7 @@ pub fn run_remote(
             let end = relay_client_lines(&relay, from_client, &to_client, &pool, |message| {
                 let body = request_body(message)?;
                 if std::str::from_utf8(&body).is_err() {
-                    let error = JsonRpcError::new(PARSE_ERROR, "what came is no UTF-8");
+                    let error = JsonRpcError::new(PARSE_ERROR, "the message is not valid UTF-8");
                     let written = to_client.line(&error.without_id());
                     return written.map_err(|_| EndReason::ClientClosed);
                 }
@@ -297,7 +295,7 @@ pub fn run_remote(
     }
     session.end(DRAIN_TIMEOUT * 2);
     let why = match end {
-        EndReason::LineTooLong => "the client sent a message that is too long to be carried",
+        EndReason::LineTooLong => "the client sent a message that is too long",
         _ => "the proxy was stopped",
     };
     write_final_replies(relay.close(why), &to_client);

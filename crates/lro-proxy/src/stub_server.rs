@@ -79,6 +79,6 @@ fn unknown_method(message: &Message<'_>) -> JsonRpcError {
         {
             protocol::unsupported(&STATELESS_VERSIONS, &requested)
         }
-        _ => JsonRpcError::new(METHOD_NOT_FOUND, "there is no such method"),
+        _ => JsonRpcError::new(METHOD_NOT_FOUND, "method not found"),
     }
 }

@@ -72,7 +72,7 @@ impl Node {
         if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
-    /// The texts of a list of texts.
+    /// The texts of a list of strings.
     pub(crate) fn texts(&self) -> Option<Vec<String>> {
         let NodeKind::List(nodes) = &self.kind else { return None };
         nodes.iter().map(|node| node.text().map(str::to_owned)).collect()

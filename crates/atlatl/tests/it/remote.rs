@@ -224,7 +224,7 @@ fn an_invalid_server_url_is_reported_before_anything_is_sent() {
     let program = Program::new();
     for (url, told) in [
         ("http://example.com/mcp", "https://"),
-        ("ftp://example.com", "neither https:// nor http://"),
+        ("ftp://example.com", "unsupported scheme"),
         ("example", "no URL"),
         ("https://user:SECRET@example.com/mcp", "in a header"),
     ] {

@@ -33,7 +33,7 @@ fn a_file_of_tokens_must_be_its_owners_alone_and_no_token_is_shown() {
         fs::set_permissions(program.path("work/tokens"), Permissions::from_mode(mode)).unwrap();
         let run = program.run(&args);
         assert_eq!(run.status, 1, "{run}");
-        assert!(run.stderr.contains("others may read this file"), "{run}");
+        assert!(run.stderr.contains("other users can read this file"), "{run}");
     }
     // A token that was put in the wrong place is not printed.
     let misplaced = format!("server.auth={TOKEN}");

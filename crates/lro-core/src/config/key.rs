@@ -153,7 +153,7 @@ impl ConfigValueKind {
             Self::Locator(forms) => alternatives(forms.iter().map(|form| {
                 if is_prefix(form) { format!("\"{form}…\"") } else { format!("\"{form}\"") }
             })),
-            Self::List | Self::Secrets => "a list of texts".to_owned(),
+            Self::List | Self::Secrets => "a list of strings".to_owned(),
             Self::Policies => {
                 format!("a table from tool globs to policies, each of them {EXPECTED_POLICY}")
             }
@@ -350,7 +350,7 @@ mod tests {
             (
                 "server.allowed_hosts",
                 json!(["a", 1]),
-                "`server.allowed_hosts` is [\"a\",1], expected a list of texts",
+                "`server.allowed_hosts` is [\"a\",1], expected a list of strings",
             ),
             (
                 "proxy.policy",

@@ -134,13 +134,13 @@ async fn read_request(request: Request) -> Result<ClientRequest, Response> {
         return Err(not_allowed());
     }
     let bytes = axum::body::to_bytes(body, MAX_IN_MEMORY_LINE_LEN).await.map_err(|_| {
-        let detail = format!("a body has at most {MAX_IN_MEMORY_LINE_LEN} bytes");
+        let detail = format!("the request body is larger than {MAX_IN_MEMORY_LINE_LEN} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response()
     })?;
     let not_text = |_| {
         json(
             StatusCode::BAD_REQUEST,
-            JsonRpcError::new(PARSE_ERROR, "the body is no UTF-8").without_id(),
+            JsonRpcError::new(PARSE_ERROR, "the body is not valid UTF-8").without_id(),
         )
     };
     let body = String::from_utf8(bytes.into()).map_err(not_text)?;
@@ -148,7 +148,7 @@ async fn read_request(request: Request) -> Result<ClientRequest, Response> {
 }
 
 fn not_allowed() -> Response {
-    let detail = "MCP is spoken with POST, GET and DELETE";
+    let detail = "method not allowed: use POST, GET or DELETE";
     let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_response();
     let allowed = http::HeaderValue::from_static("POST, GET, DELETE");
     response.headers_mut().insert(header::ALLOW, allowed);
@@ -156,7 +156,7 @@ fn not_allowed() -> Response {
 }
 
 fn invalid_request() -> Response {
-    let error = JsonRpcError::new(INVALID_REQUEST, "the body is no JSON-RPC message");
+    let error = JsonRpcError::new(INVALID_REQUEST, "the body is not a JSON-RPC message");
     json(StatusCode::BAD_REQUEST, error.without_id())
 }
 

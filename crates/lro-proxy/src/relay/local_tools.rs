@@ -89,7 +89,7 @@ impl Relay {
 }
 
 fn progress(token: &str, seconds: u32) -> String {
-    let message = json!(format!("asking for {seconds} s"));
+    let message = json!(format!("running for {seconds} s"));
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{seconds},"message":{message}}}}}"#
     )

@@ -40,13 +40,13 @@ pub(crate) enum PassingError {
     Stored(#[from] ExtractError),
     #[error("the reference belongs to another server and cannot be used here")]
     OtherServer,
-    #[error("the references of this call come to more than {} MiB", MAX_PASSED_LEN >> 20)]
+    #[error("the references in this call add up to more than {} MiB", MAX_PASSED_LEN >> 20)]
     TooLarge,
-    #[error("the result cannot be read back")]
+    #[error("cannot read the stored result")]
     Unreadable(#[from] RestoreError),
-    #[error("the result is no text")]
+    #[error("the result is not text")]
     Binary,
-    #[error("the parameter takes JSON, and the result is none")]
+    #[error("the parameter takes JSON, and the result is not JSON")]
     NotJson,
 }
 
@@ -195,7 +195,7 @@ impl PassingError {
                 ("unavailable", "Try once more, then make the call again.".to_owned())
             }
             Self::Binary | Self::NotJson => {
-                ("arguments", "Pass it where the tool takes text.".to_owned())
+                ("arguments", "Pass it to a parameter that takes text.".to_owned())
             }
         };
         let mut result = ToolOutput::error(class, &self.to_string(), &hint).result();

@@ -149,7 +149,7 @@ pub(super) fn resolve_id(text: &str, store: &dyn MemoryStore) -> Result<MemoryId
 
 /// The error for an id without a memory.
 pub(super) fn unknown_id(text: &str) -> Error {
-    Error::failure(format!("{text}: there is no such memory")).with_hint(ID_HINT)
+    Error::failure(format!("{text}: memory not found")).with_hint(ID_HINT)
 }
 
 /// The first and last ids with this prefix; `None` if it is too short or not hexadecimal.

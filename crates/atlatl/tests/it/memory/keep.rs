@@ -206,7 +206,7 @@ fn what_makes_no_sense_is_refused() {
     status: 1
     --- stdout
     --- stderr
-    error: abcdef0123: there is no such memory
+    error: abcdef0123: memory not found
     hint: atlatl memory list
     ");
     insta::assert_snapshot!(refused(&["forget", "00000000-0000-0000-0000-000000000000"]), @r#"

@@ -134,7 +134,7 @@ impl ServerProcess {
         };
         if self.routes().is_open(&id.key()) {
             let error =
-                JsonRpcError::new(INVALID_REQUEST, "a request of this id is not answered yet");
+                JsonRpcError::new(INVALID_REQUEST, "a request with this id is still pending");
             let replies = vec![error.response(&id)];
             return Ok(Dispatch::Local(LocalRequest {
                 calls: Vec::new(),
@@ -179,8 +179,8 @@ impl ServerProcess {
             exited.or(process.stop())
         });
         let why = match status {
-            Some(status) => format!("the server ended: {status}"),
-            None => "the server ended".to_owned(),
+            Some(status) => format!("the server exited: {status}"),
+            None => "the server exited".to_owned(),
         };
         for answer in self.relay.close(&why) {
             self.route(answer);

@@ -140,7 +140,7 @@ impl ProcessHost {
             Err(ProcessEnded) => {
                 return error_response(
                     StatusCode::OK,
-                    &JsonRpcError::new(INTERNAL_ERROR, "the server ended"),
+                    &JsonRpcError::new(INTERNAL_ERROR, "the server exited"),
                     text,
                 );
             }
@@ -352,15 +352,15 @@ impl IntoResponse for HostError {
     fn into_response(self) -> Response {
         let problem = match self {
             Self::SessionRequired => {
-                let detail = "a session is needed: begin with initialize";
+                let detail = "missing session: send initialize first";
                 return json(
                     StatusCode::BAD_REQUEST,
                     JsonRpcError::new(INVALID_REQUEST, detail).without_id(),
                 );
             }
-            Self::UnknownSession => Problem::new(StatusCode::NOT_FOUND, "there is no such session"),
+            Self::UnknownSession => Problem::new(StatusCode::NOT_FOUND, "session not found"),
             Self::TooManySessions => {
-                let detail = "there are too many sessions";
+                let detail = "too many sessions";
                 let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
                 let mut response = problem.into_response();
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));

@@ -201,7 +201,7 @@ pub trait Credentials: Send + Sync {
 #[non_exhaustive]
 pub enum UpstreamError {
     /// The request could not be sent.
-    #[error("{server} cannot be reached: {why}")]
+    #[error("cannot reach {server}: {why}")]
     Unreachable {
         /// The server.
         server: String,
@@ -209,7 +209,7 @@ pub enum UpstreamError {
         why: String,
     },
     /// The response has a status and no message.
-    #[error("{server} answered {status} and no message")]
+    #[error("{server} returned {status} without a message")]
     Status {
         /// The server.
         server: String,
@@ -217,7 +217,7 @@ pub enum UpstreamError {
         status: StatusCode,
     },
     /// The response is a problem with a detail (RFC 9457).
-    #[error("{server} answered {status}: {detail}")]
+    #[error("{server} returned {status}: {detail}")]
     Refused {
         /// The server.
         server: String,
@@ -227,25 +227,25 @@ pub enum UpstreamError {
         detail: String,
     },
     /// The server redirects to another origin.
-    #[error("{server} redirects, which is followed within it only; name the other URL yourself")]
+    #[error("{server} redirects to another origin; use the URL that it redirects to")]
     Redirect {
         /// The server.
         server: String,
     },
     /// The media type of the response cannot contain messages.
-    #[error("{server} answered in a form that is neither JSON nor a stream of events")]
+    #[error("{server} returned neither JSON nor an event stream")]
     MediaType {
         /// The server.
         server: String,
     },
     /// The response was interrupted.
-    #[error("{server} ended the answer before it was complete")]
+    #[error("incomplete response from {server}")]
     Interrupted {
         /// The server.
         server: String,
     },
     /// The server sent nothing within the idle timeout.
-    #[error("{server} said nothing for {} s (proxy.silence_seconds)", timeout.as_secs())]
+    #[error("no data from {server} for {} s (proxy.silence_seconds)", timeout.as_secs())]
     TimedOut {
         /// The server.
         server: String,
@@ -253,7 +253,7 @@ pub enum UpstreamError {
         timeout: Duration,
     },
     /// The response exceeds the limits.
-    #[error("the answer of {server} is too long to be carried")]
+    #[error("the response of {server} is too large")]
     TooLong {
         /// The server.
         server: String,

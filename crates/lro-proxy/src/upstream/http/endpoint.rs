@@ -23,16 +23,16 @@ pub struct UpstreamEndpoint {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The text is not a URL.
-    #[error("it is no URL such as https://example.com/mcp, nor unix:PATH")]
+    #[error("expected a URL such as https://example.com/mcp, or unix:PATH")]
     InvalidUrl,
     /// The scheme is neither HTTP nor HTTPS.
-    #[error("it begins with neither https:// nor http://")]
+    #[error("unsupported scheme: expected https:// or http://")]
     UnsupportedScheme,
     /// The connection to another machine would not be encrypted.
-    #[error("http:// is for this machine alone; elsewhere it must be https://")]
+    #[error("http:// is allowed only for this machine; use https://")]
     Unencrypted,
     /// The URL contains a user or a password. A URL is displayed and stored, so it must not be secret.
-    #[error("it has a user or a password in it; send what is secret in a header")]
+    #[error("it contains a user name or password; send credentials in a header")]
     ContainsSecret,
 }
 
