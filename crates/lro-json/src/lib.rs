@@ -50,7 +50,7 @@ pub use unescape::{
 
 /// The bytes are not JSON, or not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no JSON at byte {offset}")]
+#[error("invalid JSON at byte {offset}")]
 #[non_exhaustive]
 pub struct SyntaxError {
     /// The offset of the first byte that cannot be JSON.

@@ -52,7 +52,7 @@ pub enum QueryError {
         record: Option<u64>,
     },
     /// The query's text is too long.
-    #[error("the query has {bytes} bytes, at most {limit} are taken")]
+    #[error("the query has {bytes} bytes; the limit is {limit}")]
     TooLong {
         /// Its length.
         bytes: usize,
@@ -60,7 +60,7 @@ pub enum QueryError {
         limit: usize,
     },
     /// The query has too many sources.
-    #[error("a query reads at most {limit} results")]
+    #[error("the query reads more than {limit} results")]
     TooManySources {
         /// The maximum number.
         limit: usize,
@@ -175,8 +175,8 @@ impl QueryError {
                 "Select fewer records first, and end every generator with limit() or LIMIT."
             }
             Self::Memory { .. } => {
-                "Let the filter see one record at a time, or select fewer fields before sorting, \
-                 grouping or joining."
+                "Filter one record at a time, or select fewer fields before sorting, grouping or \
+                 joining."
             }
             Self::Output { .. } => "Select single fields instead of whole records.",
             Self::Depth => "Use a query with less nesting, and end every recursion.",
@@ -188,10 +188,12 @@ impl QueryError {
             Self::TooLong { .. } => {
                 "Write a shorter query; long lists of values belong in the parameters."
             }
-            Self::TooManySources { .. } => "Ask over fewer results at a time.",
-            Self::Cancelled => "Ask again if the answer is still wanted.",
-            Self::Busy => "Ask again in a few seconds.",
-            Self::Source(_) => "Look whether the result has expired; then make the call again.",
+            Self::TooManySources { .. } => "Query fewer results at a time.",
+            Self::Cancelled => "Run the query again if you still need its result.",
+            Self::Busy => "Retry in a few seconds.",
+            Self::Source(_) => {
+                "Check whether the result has expired; then repeat the call that returned it."
+            }
             Self::Worker { .. } => {
                 "Use a numbered recipe, a search or a read: they need no worker."
             }
@@ -209,14 +211,12 @@ impl SyntaxProblem {
                  randomness or writing. Pass anything else, such as the current time, as a \
                  parameter."
             }
-            Self::Variable => "Give the variable a value in the parameters.",
+            Self::Variable => "Set the variable in the parameters.",
             Self::Function => "Use functions of jq or SQLite that only compute.",
-            Self::Column { near } if near.is_empty() => {
-                "Look at the record shape for the names of the fields."
-            }
+            Self::Column { near } if near.is_empty() => "See the record shape for the field names.",
             Self::Column { near } => return format!("Nearest columns: {}.", quoted_list(near)),
             Self::Table { tables } => return format!("Tables: {}.", quoted_list(tables)),
-            Self::MultipleStatements => "Ask one statement at a time.",
+            Self::MultipleStatements => "Run one statement at a time.",
         };
         constant.to_owned()
     }

@@ -285,7 +285,7 @@ fn answer_whole(
         }
     }
     drop(task);
-    Err(Fault::runtime("the filter ended without an answer"))
+    Err(Fault::runtime("the filter ended without a result"))
 }
 
 fn run_whole(

@@ -32,7 +32,7 @@ const NEST_LIMIT: u32 = 100;
 #[non_exhaustive]
 pub enum PatternError {
     /// The pattern is too long.
-    #[error("the pattern has {bytes} bytes, at most {limit} are allowed")]
+    #[error("the pattern has {bytes} bytes; the limit is {limit}")]
     TooLong {
         /// Its length in bytes.
         bytes: usize,
@@ -40,7 +40,7 @@ pub enum PatternError {
         limit: usize,
     },
     /// The pattern is not a valid regular expression.
-    #[error("the pattern is no regular expression: {reason}")]
+    #[error("invalid regular expression: {reason}")]
     Syntax {
         /// The parser's message, which does not repeat the pattern.
         reason: String,
@@ -52,7 +52,7 @@ pub enum PatternError {
     #[error("back-references are not supported")]
     BackReference,
     /// The pattern requires a line break, and lines are searched one by one.
-    #[error("a match cannot go over a line break")]
+    #[error("a match cannot span lines")]
     LineBreak,
     /// The automaton is too large, mostly because of counted repetition.
     #[error("the pattern is too large")]
@@ -66,7 +66,7 @@ impl PatternError {
     /// What the caller can do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::TooLong { .. } => "search for less at once, or use several searches",
+            Self::TooLong { .. } => "use a shorter pattern, or several searches",
             Self::Syntax { .. } => {
                 "put a backslash before characters meant literally: . * + ? ( ) [ ] { } ^ $ |"
             }
@@ -74,12 +74,13 @@ impl PatternError {
                 "match the surroundings too, or select the records by a jq or SQL filter with two conditions"
             }
             Self::BackReference => "write the alternatives out, or filter by jq or SQL",
-            Self::LineBreak => r"search for one of the lines, and ask for context",
+            Self::LineBreak => r"search for one of the lines, with context",
             Self::TooLarge => {
                 "use smaller counts in {n,m}, or a class like [0-9a-z] instead of \\w"
             }
             Self::TooCostly => {
-                "use a plainer pattern: no counted repetition after .* and the like, (?-u:\\b) instead of \\b"
+                "use a simpler pattern: no counted repetition after .* and the like, (?-u:\\b) \
+                 instead of \\b"
             }
         }
     }
@@ -126,7 +127,7 @@ fn parse(pattern: &str, case: Case, multi_line: bool) -> Result<Hir, PatternErro
         regex_syntax::Error::Translate(error) => {
             PatternError::Syntax { reason: error.kind().to_string() }
         }
-        _ => PatternError::Syntax { reason: "it cannot be understood".to_owned() },
+        _ => PatternError::Syntax { reason: "syntax error".to_owned() },
     })
 }
 

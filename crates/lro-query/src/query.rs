@@ -154,12 +154,12 @@ pub enum InvalidParamName {
     Name,
     /// The alias is invalid.
     #[error(
-        "an alias is a small letter or `_`, then up to 39 small letters, digits or `_`, \
-         and not a name that SQL takes for something else"
+        "an alias is a lowercase letter or `_`, then up to 39 lowercase letters, digits or `_`, \
+         and not a reserved name in SQL"
     )]
     Alias,
     /// The value has no JSON form.
-    #[error("the value has no JSON form")]
+    #[error("the value cannot be written as JSON")]
     NoJson,
 }
 

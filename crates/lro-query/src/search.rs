@@ -212,7 +212,7 @@ pub enum SearchError {
     #[error(transparent)]
     Pattern(#[from] PatternError),
     /// The deadline passed.
-    #[error("the time for this search is up")]
+    #[error("the search timed out")]
     Time,
     /// The result could not be read.
     #[error(transparent)]
@@ -224,7 +224,7 @@ impl SearchError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Pattern(error) => Some(error.hint()),
-            Self::Time => Some("use a plainer pattern, or allow more time"),
+            Self::Time => Some("use a simpler pattern, or allow more time"),
             Self::Spool(_) => None,
         }
     }

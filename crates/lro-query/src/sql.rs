@@ -139,10 +139,7 @@ pub(crate) fn answer(
 /// Maps an error of preparing a statement.
 fn prepare_fault(error: &Error, authorizer: &Authorizer, tables: &[Table]) -> Fault {
     if matches!(error, Error::MultipleStatement) {
-        return Fault::syntax(
-            "there is more than one statement",
-            SyntaxProblem::MultipleStatements,
-        );
+        return Fault::syntax("more than one statement", SyntaxProblem::MultipleStatements);
     }
     if let Some(denial) = authorizer.denial() {
         return Fault::syntax(denial, SyntaxProblem::Refused);

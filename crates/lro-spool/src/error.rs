@@ -22,7 +22,7 @@ pub enum SpoolError {
         asked: String,
     },
     /// The result has expired. Permanent: repeat the tool call.
-    #[error("the result of `{operation}` expired at {expires_at}; make that call again")]
+    #[error("the result of `{operation}` expired at {expires_at}; repeat the call")]
     Expired {
         /// The operation, as in file names.
         operation: String,
@@ -32,7 +32,7 @@ pub enum SpoolError {
         expires_at: DateTime<Utc>,
     },
     /// A file or directory that this program did not write, or that is unsafe to use.
-    #[error("{} is not ours: {why}", path.display())]
+    #[error("refused to use {}: {why}", path.display())]
     NotOurs {
         /// Its path.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum SpoolError {
         why: Foreign,
     },
     /// A limit is reached. A later attempt or a smaller result may succeed.
-    #[error("no room to store the result: {limit}")]
+    #[error("cannot store the result: {limit}")]
     Full {
         /// The limit.
         limit: SpoolLimit,
@@ -78,7 +78,7 @@ pub enum SpoolError {
         source: RemoteError,
     },
     /// The stored bytes are not those that were written. Permanent: repeat the tool call.
-    #[error("{name} is damaged in its storage: {why}")]
+    #[error("{name} is damaged: {why}")]
     Damaged {
         /// The name of the result.
         name: String,
@@ -104,7 +104,7 @@ impl std::fmt::Display for Damage {
         f.write_str(match self {
             Self::Missing => "its bytes are missing",
             Self::Short => "some of its bytes are missing",
-            Self::Changed => "its bytes are not those that were written",
+            Self::Changed => "its content has changed",
         })
     }
 }
@@ -131,11 +131,11 @@ impl std::fmt::Display for Foreign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Elsewhere => "it is in another directory",
-            Self::WrongKind => "it is a link or of another kind",
+            Self::WrongKind => "it is a link or has an unexpected file type",
             Self::OtherOwner => "it belongs to another user",
-            Self::MoreLinks => "it has a second name",
-            Self::OpenToOthers => "others have access to it",
-            Self::NoHeader => "it lacks our header",
+            Self::MoreLinks => "it has another hard link",
+            Self::OpenToOthers => "other users have access to it",
+            Self::NoHeader => "it has no valid header",
         })
     }
 }
@@ -161,7 +161,7 @@ impl std::fmt::Display for SpoolLimit {
         f.write_str(match self {
             Self::Bytes => "spool.max_bytes is reached",
             Self::Files => "spool.max_files is reached",
-            Self::FreeSpace => "less than spool.min_free_bytes would stay free",
+            Self::FreeSpace => "less than spool.min_free_bytes would remain free",
             Self::Device => "the file system is full",
             Self::FileSize => "the file size limit (ulimit -f) is reached",
         })
@@ -207,10 +207,10 @@ pub enum RemoteKind {
 impl std::fmt::Display for RemoteKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Time => "no answer in time",
-            Self::Refused => "the credentials do not allow it",
-            Self::Misused => "the URL or an option is wrong",
-            Self::Failed => "it failed",
+            Self::Time => "timed out",
+            Self::Refused => "permission denied",
+            Self::Misused => "invalid URL or option",
+            Self::Failed => "request failed",
         })
     }
 }

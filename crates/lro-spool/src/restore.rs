@@ -22,7 +22,7 @@ pub enum RestoreError {
     #[error("could not write the original payload")]
     Write(#[from] io::Error),
     /// The sidecar is lost or was changed, so the original form is unknown.
-    #[error("the sidecar no longer says what the payload was")]
+    #[error("the sidecar does not describe the original payload")]
     Unknown,
 }
 

@@ -31,16 +31,16 @@ pub enum ExtractError {
     #[error(transparent)]
     Name(#[from] InvalidParamName),
     /// Recipes work on memories only.
-    #[error("recipes are for memories, and this result has none")]
+    #[error("recipes work only on memories, and this result has none")]
     NoMemories,
     /// Filters and statements work on records and JSON only.
     #[error("this result is text, neither records nor JSON")]
     NoRecords,
     /// The parameter of a recipe is not a string.
-    #[error("a recipe's parameters are texts")]
+    #[error("recipe parameters must be strings")]
     ParamIsNoText,
     /// The result has fewer further texts.
-    #[error("there is no part {number}")]
+    #[error("no part {number}")]
     NoPart {
         /// The requested number.
         number: u64,
@@ -48,7 +48,7 @@ pub enum ExtractError {
         further: usize,
     },
     /// The engine is not available.
-    #[error("{way} queries are not offered here")]
+    #[error("{way} queries are not available here")]
     NotOffered {
         /// The kind of query.
         way: &'static str,
@@ -77,18 +77,16 @@ impl ExtractError {
     pub fn hint(&self) -> String {
         match self {
             Self::Stored(SpoolError::Expired { .. }) => {
-                "This is final: asking again will not help. Make the call that returned it again."
-                    .to_owned()
+                "Retrying does not help. Repeat the call that returned the result.".to_owned()
             }
             Self::Stored(SpoolError::NotFound { asked }) => not_found(asked),
             Self::Stored(SpoolError::NotOurs { .. }) => {
                 "Use the reference (lro:…) from the descriptor.".to_owned()
             }
             Self::Stored(SpoolError::Damaged { .. }) => {
-                "This is final: asking again will not help. Make the call that returned it again."
-                    .to_owned()
+                "Retrying does not help. Repeat the call that returned the result.".to_owned()
             }
-            Self::Stored(_) => "Try once more, then make the call again.".to_owned(),
+            Self::Stored(_) => "Retry once, then repeat the call that returned it.".to_owned(),
             Self::Recipe(error) => error.hint().unwrap_or_default(),
             Self::Search(error) => error.hint().unwrap_or_default().to_owned(),
             #[cfg(any(feature = "jq", feature = "sql"))]
@@ -99,10 +97,10 @@ impl ExtractError {
             Self::NoRecords => "Use search_large_output or read_large_output.".to_owned(),
             Self::ParamIsNoText => "Put the value in quotes.".to_owned(),
             Self::NoPart { further: 0, .. } => {
-                "The result has no further texts: leave part out.".to_owned()
+                "The result has no text parts: omit part.".to_owned()
             }
             Self::NoPart { further, .. } => {
-                format!("part=0 is the data, further texts are 1 to {further}.")
+                format!("part=0 is the data; text parts are 1 to {further}.")
             }
             Self::NotOffered { .. } => {
                 "Use a recipe, search_large_output or read_large_output.".to_owned()
@@ -151,10 +149,10 @@ fn not_found(reference: &str) -> String {
     let made = id.and_then(|id| i64::try_from(id.unix_ms()).ok());
     match made.and_then(chrono::DateTime::from_timestamp_millis) {
         Some(made) => format!(
-            "It was made at {} and has expired, or was stored in another directory or scope. Make \
-             the call that returned it again, once. If the new reference is not found either, stop: \
-             these tools do not read what that server stores, and the user has to run \
-             `atlatl doctor`.",
+            "It was created at {} and has expired, or was stored in another directory or scope. \
+             Repeat the call that returned it, once. If the new reference is not found either, \
+             stop: these tools cannot read what that server stores; ask the user to run `atlatl \
+             doctor`.",
             made.format("%Y-%m-%dT%H:%M:%SZ")
         ),
         None => "Use the reference (lro:…) from the descriptor.".to_owned(),
@@ -165,7 +163,7 @@ fn not_found(reference: &str) -> String {
 /// names in it.
 fn spool_message(error: &SpoolError) -> String {
     match error {
-        SpoolError::Remote { .. } => "the storage of the result does not answer".to_owned(),
+        SpoolError::Remote { .. } => "the storage of the result is unavailable".to_owned(),
         other => error_chain(other),
     }
 }

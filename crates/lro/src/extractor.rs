@@ -374,7 +374,7 @@ impl Extractor {
         let mut reply = reply.finish(ReplyUnit::MatchingLines, outcome.total, 0);
         reply.next = None;
         if reply.given < reply.total.number() {
-            reply.notes.push("search for something narrower to see the others".to_owned());
+            reply.notes.push("narrow the search to see the others".to_owned());
         }
         Ok(reply)
     }
@@ -407,12 +407,13 @@ impl Extractor {
             let mut notes = Vec::new();
             if let Some(cut) = piece.cut {
                 notes.push(format!(
-                    "the line is longer than a reply; it goes on at character {}",
+                    "the line is longer than a reply; it continues at character {}",
                     cut.next_character
                 ));
             }
             if piece.not_text > 0 {
-                notes.push(format!("{} bytes are no text and shown as U+FFFD", piece.not_text));
+                notes
+                    .push(format!("{} bytes are not text and are shown as U+FFFD", piece.not_text));
             }
             let more_requested = end.is_none_or(|end| piece.given.end < end);
             return Ok(Reply {

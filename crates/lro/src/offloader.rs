@@ -337,7 +337,7 @@ impl Offloader {
         truncated.map_or_else(
             || {
                 Delivered::PassedOn(Warning(format!(
-                    "The result could not be stored, so it is passed on whole. {}",
+                    "The result could not be stored, so it is returned in full. {}",
                     advice(error)
                 )))
             },

@@ -262,7 +262,7 @@ impl<'t> ReplyBuilder<'t> {
         let mut notes = Vec::new();
         if self.truncated {
             notes.push(
-                "the answer is larger than a reply, so its long texts are cut; ask for single \
+                "the value is larger than a reply, so its long texts are cut; select single \
                  fields, or read the record with read_large_output"
                     .to_owned(),
             );

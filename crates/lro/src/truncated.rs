@@ -137,8 +137,8 @@ impl RecordsInEnvelope {
             Records::Abridged => ", with long values shortened",
         };
         let warning = Warning(format!(
-            "The result could not be stored, so it is cut: {count} of {of} records follow\
-             {shortened}. Ask for fewer at a time: the place for results may be full or out of reach."
+            "The result could not be stored, so it is truncated: {count} of {of} records follow\
+             {shortened}. Request fewer at a time: result storage may be full or unavailable."
         ));
         Truncated { json, returned: count, total: of, warning }
     }

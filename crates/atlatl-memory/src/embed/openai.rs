@@ -357,7 +357,7 @@ fn failure(error: ureq::Error) -> Failure {
         E::Protocol(_) => {
             Failure::Permanent(EmbedError::InvalidResponse { why: "not HTTP".to_owned() })
         }
-        E::Timeout(_) => Failure::Permanent(unreachable("no answer in time", error)),
+        E::Timeout(_) => Failure::Permanent(unreachable("timed out", error)),
         E::HostNotFound => Failure::Transient(unreachable("no such host", error), None),
         E::Io(_) | E::ConnectionFailed => {
             Failure::Transient(unreachable("the connection failed", error), None)

@@ -249,7 +249,7 @@ fn a_result_that_is_cleaned_away_stays_open_until_it_is_left() {
     person.sees("thing_1999");
     // The file is unlinked, so no other process can open it.
     person.presses(":price > 99\r");
-    let said = |screen: &str| screen.replace('\n', " ").contains("Make the call");
+    let said = |screen: &str| screen.replace('\n', " ").contains("Repeat the call");
     person.waits(said, "what to do");
     person.presses("q");
     assert_eq!(person.leaves().code(), Some(0));

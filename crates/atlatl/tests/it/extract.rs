@@ -138,11 +138,11 @@ fn what_is_wrong_is_said_with_a_hint() {
     hint: Nearest columns: "title".
     "#);
     insta::assert_snapshot!(fails(&["--sql", "DROP TABLE results"]), @"
-    error: the query cannot be run: a statement only reads
+    error: the query cannot be run: only read-only statements are allowed
     hint: A query only reads records and its parameters: no environment, files, clock, randomness or writing. Pass anything else, such as the current time, as a parameter.
     ");
     insta::assert_snapshot!(fails(&["--query", "$ENV.HOME"]), @"
-    error: the query cannot be run: `$ENV` is not offered
+    error: the query cannot be run: `$ENV` is not allowed
     hint: A query only reads records and its parameters: no environment, files, clock, randomness or writing. Pass anything else, such as the current time, as a parameter.
     ");
     insta::assert_snapshot!(fails(&["--query", "last(range(1e15))", "--timeout", "0.3"]), @"
@@ -150,7 +150,7 @@ fn what_is_wrong_is_said_with_a_hint() {
     hint: Allow more with --timeout, or leave it out and end the query with Ctrl-C.
     ");
     insta::assert_snapshot!(fails(&["--recipe", "1"]), @"
-    error: recipes are for memories, and this result has none
+    error: recipes work only on memories, and this result has none
     hint: Use --query or --sql.
     ");
     insta::assert_snapshot!(fails(&["--read", "5"]), @"
@@ -175,7 +175,7 @@ fn a_further_text_is_read_by_its_number() {
     assert_eq!(run.status, 1, "{run}");
     assert_eq!(
         run.stderr,
-        "error: there is no part 2\nhint: Further texts are --part 1 to 1; without it you read the data.\n"
+        "error: no part 2\nhint: Further texts are --part 1 to 1; without it you read the data.\n"
     );
     let run = program.run(&["extract", &reference, "--recipe", "1", "--part", "1"]);
     assert_eq!(run.status, 2, "{run}");

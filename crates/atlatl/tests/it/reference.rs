@@ -26,6 +26,6 @@ fn the_reference_shows_defaults_variables_and_readers() {
     let rows = [run.lines("| `prompt.offload.output_dir`"), run.lines("| `spool.max_bytes`")];
     insta::assert_snapshot!(rows.concat().join("\n"), @r#"
     | `prompt.offload.output_dir` | text | `""` = the system's temporary directory | `ATLATL_PROMPT__OFFLOAD__OUTPUT_DIR` | The directory that offloaded results are written to. | with trust | `offload`, `results`, `extract`, `proxy`, `tools`, `serve` |
-    | `spool.max_bytes` | a whole number of at least 1 | `10737418240` (10 GiB) | `ATLATL_SPOOL__MAX_BYTES` | The most bytes that stored results may take up, in one directory. | with trust | `offload`, `proxy`, `serve` |
+    | `spool.max_bytes` | a whole number of at least 1 | `10737418240` (10 GiB) | `ATLATL_SPOOL__MAX_BYTES` | Maximum size of stored results in one directory, in bytes. | with trust | `offload`, `proxy`, `serve` |
     "#);
 }

@@ -123,7 +123,7 @@ fn l2_what_has_expired_is_cleaned_and_told_of() {
     let run = program.run(&["results", "show", &gone]);
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("the result of `get_rows` expired at"), "{run}");
-    assert!(run.stderr.contains("make that call again"), "f24: final, and names the call: {run}");
+    assert!(run.stderr.contains("repeat the call"), "f24: final, and names the call: {run}");
 
     let would = program.run(&["results", "clean", "--dry-run"]).json();
     assert_eq!(would["removed"][0]["ref"], gone);
@@ -217,7 +217,7 @@ fn f25_a_directory_in_our_way_hides_no_other_result() {
     fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let list = program.run(&["results", "list"]);
     assert_eq!((list.status, list.json().as_array().unwrap().len()), (1, 1), "{list}");
-    assert!(list.stderr.contains("others have access to it"), "{list}");
+    assert!(list.stderr.contains("other users have access to it"), "{list}");
     assert_eq!(program.run(&["results", "path", &recall]).status, 0);
     let clean = program.run(&["results", "clean", "--all"]);
     assert_eq!((clean.status, clean.json()["removed"].as_array().unwrap().len()), (1, 1));
@@ -261,7 +261,7 @@ fn records_whose_sidecar_is_lost_are_not_taken_for_the_payload() {
     assert_eq!(program.run(&["results", "show", &reference]).json()["records"], 3);
     let run = program.run(&["results", "show", "--original", &reference]);
     assert_eq!((run.status, &*run.stdout), (1, ""));
-    assert!(run.stderr.contains("the sidecar no longer says what the payload was"), "{run}");
+    assert!(run.stderr.contains("the sidecar does not describe the original payload"), "{run}");
 }
 
 #[test]

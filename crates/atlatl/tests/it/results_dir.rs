@@ -77,7 +77,8 @@ fn g08_a_planted_directory_does_not_keep_results_inline() {
     let doctor = program.run(&["doctor", "--output", "json"]).stdout;
     let doctor: Value = serde_json::from_str(&doctor).unwrap();
     let text = doctor.to_string();
-    let owner = if uid() == 0 { "it belongs to user 12345" } else { "others have access to it" };
+    let owner =
+        if uid() == 0 { "it belongs to user 12345" } else { "other users have access to it" };
     assert!(text.contains(owner) && text.contains(&temporary()), "{text}");
     assert_eq!(fs::read_dir(program.path(&temporary())).unwrap().count(), 0, "it is left alone");
 }
@@ -157,7 +158,10 @@ fn g08_a_file_size_limit_passes_the_result_on() {
     };
     let (stdout, stderr) = limited("list_rows");
     assert_eq!(stdout.trim(), rows());
-    assert!(stderr.contains("passed on whole. Raise the file size limit (ulimit -f)."), "{stderr}");
+    assert!(
+        stderr.contains("returned in full. Raise the file size limit (ulimit -f)."),
+        "{stderr}"
+    );
     // Spec L3: those of memory operations are cut.
     let (stdout, stderr) = limited("recall_memories");
     assert!(stdout.contains("some words") && stdout.len() < rows().len(), "{stdout}");

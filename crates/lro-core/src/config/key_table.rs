@@ -66,7 +66,8 @@ pub const KEYS: &[ConfigKey] = &[
         Allowed,
         Choice(&["full", "compact"]),
         r#""full""#,
-        "How much the descriptor of a memory result says: every field of the specification, or the short form.",
+        "Form of a memory result's descriptor: every field of the specification, or the short \
+         form.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -74,7 +75,7 @@ pub const KEYS: &[ConfigKey] = &[
         Allowed,
         U32 { min: 0 },
         "300",
-        "Room in the descriptor for the first records, shown whole; 0 shows none.",
+        "Tokens for the first records in the descriptor, each of them complete; 0 for none.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -82,7 +83,7 @@ pub const KEYS: &[ConfigKey] = &[
         Allowed,
         U32 { min: 1 },
         "1600",
-        "The most tokens that one extraction may answer with.",
+        "Maximum number of tokens in the reply to one extraction.",
     )
     .for_commands(TOOLS),
     row(
@@ -98,7 +99,7 @@ pub const KEYS: &[ConfigKey] = &[
         Allowed,
         U32 { min: 1 },
         "10000",
-        "A result which is no memory operation is offloaded from this many tokens on.",
+        "A result of any other tool is offloaded if it has at least this many tokens.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -106,7 +107,7 @@ pub const KEYS: &[ConfigKey] = &[
         Allowed,
         U64 { min: 1 },
         "86400",
-        "How long such a result is kept, in seconds; the default is a day of work.",
+        "How long such a result is kept, in seconds.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -114,7 +115,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "The private directory under which each scope has its folder.",
+        "The private directory that has a subdirectory for each scope.",
     )
     .or_derived("{state dir}/results")
     .for_commands(STORE),
@@ -123,7 +124,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Choice(&["all", "none"]),
         r#""all""#,
-        "Whether the proxy offers the extraction tools itself or leaves them to a server of their own.",
+        "Whether the proxy offers the extraction tools, or leaves them to `atlatl tools`.",
     )
     .for_commands(&["proxy", "serve"]),
     row(
@@ -131,7 +132,8 @@ pub const KEYS: &[ConfigKey] = &[
         Allowed,
         ConfigValueKind::Policies,
         "{}",
-        "What to do with single tools, by a glob over the tool's name: \"inline\", \"offload\" or { threshold_tokens = n }.",
+        "Policies of single tools, by a glob on the tool's name: \"inline\", \"offload\" or { \
+         threshold_tokens = n }.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -139,7 +141,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Choice(&["off", "same-server", "any"]),
         r#""same-server""#,
-        "Which stored results may be named in the arguments of another tool.",
+        "Which stored results may be passed by reference in the arguments of another tool.",
     )
     .for_commands(PROXY),
     row(
@@ -147,7 +149,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "The beginning of a path, as the proxy sees it, which the client sees elsewhere; needs `to`.",
+        "Path prefix of the proxy that clients see as `to`; needs `to`.",
     )
     .for_commands(PROXY),
     row(
@@ -155,7 +157,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "What the client sees in place of `from`.",
+        "Path prefix that clients see instead of `from`.",
     )
     .for_commands(PROXY),
     row(
@@ -163,7 +165,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Secrets,
         "[]",
-        "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent to that origin alone; ${NAME} is replaced by an environment variable.",
+        "Headers for servers over HTTP, each \"ORIGIN NAME: VALUE\", sent only to that origin; \
+         ${NAME} is replaced by an environment variable.",
     )
     .for_commands(PROXY),
     row(
@@ -171,7 +174,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 0 },
         "300",
-        "How long a server over HTTP may say nothing while a request waits; 0 for as long as it likes.",
+        "How long a server over HTTP may send nothing while a request is pending, in seconds; 0 \
+         for no limit.",
     )
     .for_commands(PROXY),
     row(
@@ -179,7 +183,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 1 },
         "10737418240",
-        "The most bytes that stored results may take up, in one directory.",
+        "Maximum size of stored results in one directory, in bytes.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -187,7 +191,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 1 },
         "10000",
-        "The most results that may be stored, in one directory.",
+        "Maximum number of stored results in one directory.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -195,7 +199,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 0 },
         "1073741824",
-        "What storing a result must leave free on the file system.",
+        "Free space in bytes that must remain on the file system after storing a result.",
     )
     .for_commands(OFFLOAD),
     row(
@@ -203,7 +207,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Choice(&["owner", "group"]),
         r#""owner""#,
-        "Who may read stored files: their owner alone, or its group as well.",
+        "Who may read stored files: only their owner, or also its group.",
     )
     .for_commands(STORE),
     row(
@@ -219,7 +223,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 1 },
         "5000",
-        "The most time that one question of a model may take, in milliseconds.",
+        "Time limit for one query of a model, in milliseconds.",
     )
     .for_commands(TOOLS),
     row(
@@ -227,7 +231,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 0 },
         "0",
-        "The most memory that one filter may use; 0 lets it grow with the file.",
+        "Memory limit for one filter or statement, in bytes; 0 for a limit that grows with the \
+         file.",
     )
     .or_derived("256 MiB + 8 × file")
     .for_commands(EXTRACT),
@@ -236,7 +241,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 1 },
         "1048576",
-        "The most bytes that one filter may give back.",
+        "Output limit for one filter or statement, in bytes.",
     )
     .for_commands(EXTRACT),
     row(
@@ -244,7 +249,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U32 { min: 1 },
         "4",
-        "How many filters may run at the same time.",
+        "Maximum number of filters and statements that run at the same time.",
     )
     .for_commands(EXTRACT),
     row(
@@ -252,7 +257,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Locator(&["", "sqlite:", "postgres://"]),
         r#""""#,
-        "The database that memories are kept in: \"sqlite:{file}\" or \"postgres://user@host/database\".",
+        "The database that contains the memories: \"sqlite:{file}\" or \
+         \"postgres://user@host/database\".",
     )
     .or_derived("sqlite:{data dir}/memory.db")
     .for_commands(MEMORY),
@@ -261,7 +267,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""default""#,
-        "Whose memories are meant in a PostgreSQL database, which keeps those of many apart.",
+        "The tenant of the memories in a PostgreSQL database.",
     )
     .for_commands(MEMORY),
     row(
@@ -269,7 +275,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U32 { min: 1 },
         "8",
-        "The most connections to a PostgreSQL database at a time.",
+        "Maximum number of connections to a PostgreSQL database.",
     )
     .for_commands(MEMORY),
     row(
@@ -277,7 +283,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Bool,
         "false",
-        "Whether a PostgreSQL database beyond this machine may be reached without encryption, so that memories are readable on the network.",
+        "Whether to allow unencrypted connections to PostgreSQL on another machine; memories are \
+         then readable on the network.",
     )
     .for_commands(MEMORY),
     row(
@@ -285,7 +292,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Locator(&["none", "openai:", "local:"]),
         r#""none""#,
-        "What turns memories into vectors: nothing, \"openai:{url}#{model}\" or \"local:{directory}\".",
+        "The embedder of memories: \"none\", \"openai:{url}#{model}\" or \"local:{directory}\".",
     )
     .for_commands(MEMORY),
     row(
@@ -293,7 +300,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "The address and port, or unix:PATH, that HTTP is served on; empty serves none.",
+        "The address and port, or unix:PATH, of the HTTP server; empty for no HTTP.",
     )
     .for_commands(SERVE),
     row(
@@ -301,7 +308,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         List,
         "[]",
-        "The Host headers that are answered, besides those of this machine.",
+        "Accepted Host headers, in addition to those of this machine.",
     )
     .for_commands(HTTP),
     row(
@@ -309,7 +316,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         List,
         "[]",
-        "The Origin headers that are answered, besides those of the listener itself and of server.public_url.",
+        "Accepted Origin headers, in addition to those of the listener and of server.public_url.",
     )
     .for_commands(HTTP),
     row(
@@ -317,7 +324,9 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Secret,
         r#""""#,
-        "How HTTP clients prove who they are: empty for the token of this user on a port, and for the user id on a Unix socket; \"token-file:PATH\", a file with a bearer token a line; for `atlatl serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, a comma between.",
+        "How HTTP clients authenticate: empty for this user's token on a port, and for the user id \
+         on a Unix socket; \"token-file:PATH\", a file with one bearer token per line; for `atlatl \
+         serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, separated by a comma.",
     )
     .for_commands(HTTP),
     row(
@@ -325,7 +334,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "Where clients reach the server, for links to stored results and as what tokens are for: \"https://memory.example\".",
+        "The URL of the server for clients, used in links to stored results and as the audience of \
+         tokens: \"https://memory.example\".",
     )
     .or_derived("http://{server.listen}")
     .for_commands(SERVE),
@@ -334,7 +344,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U64 { min: 0 },
         "0",
-        "How long a server that is stopped goes on answering while /readyz says that it is not ready.",
+        "How long a server keeps answering after it is stopped, in seconds; /readyz then reports \
+         that it is not ready.",
     )
     .for_commands(SERVE),
     row(
@@ -342,7 +353,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "A file that gets a line for each change and each rejected request; empty for none.",
+        "Audit log: a file with one line per change and per rejected request; empty for none.",
     )
     .for_commands(SERVE),
     row(
@@ -358,7 +369,7 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "The file with one line of figures per offload and extraction, never with contents.",
+        "The ledger: a file with one line of figures per offload and extraction, without contents.",
     )
     .or_derived("{state dir}/ledger.jsonl")
     .for_commands(LEDGER),

@@ -192,7 +192,7 @@ impl PassingError {
             }
             Self::TooLarge => ("size", "Pass a part: lro:…|<jq filter>.".to_owned()),
             Self::Unreadable(_) => {
-                ("unavailable", "Try once more, then make the call again.".to_owned())
+                ("unavailable", "Retry once, then repeat the call that returned it.".to_owned())
             }
             Self::Binary | Self::NotJson => {
                 ("arguments", "Pass it to a parameter that takes text.".to_owned())

@@ -57,8 +57,9 @@ impl CompiledFilter {
     /// Prepares the filter for one thread.
     pub(super) fn for_thread(&self) -> Result<ThreadFilter<'_>, Fault> {
         let values = self.variables.iter().map(|json| {
-            json::parse(&bytes::Bytes::copy_from_slice(json.as_bytes()))
-                .map_err(|_| Fault::syntax("a parameter is no JSON value", SyntaxProblem::Variable))
+            json::parse(&bytes::Bytes::copy_from_slice(json.as_bytes())).map_err(|_| {
+                Fault::syntax("a parameter is not valid JSON", SyntaxProblem::Variable)
+            })
         });
         let variables = Vars::new(values.collect::<Result<Vec<_>, _>>()?);
         Ok(ThreadFilter { compiled: self, variables, regexes: RegexCache::default() })
@@ -84,7 +85,7 @@ impl ThreadFilter<'_> {
         filter.id.run((context, input)).map(|output| {
             output.map_err(|exception| match exception.get_err() {
                 Ok(error) => error.to_string(),
-                Err(_) => "the filter broke off".to_owned(),
+                Err(_) => "the filter was aborted".to_owned(),
             })
         })
     }
@@ -105,10 +106,10 @@ fn load_fault(filter: &str, errors: &LoadErrors<'_>) -> Fault {
         format!("at line {line}, column {column}, before `{part:.40}`")
     };
     let Some((_, error)) = errors.first() else {
-        return Fault::syntax("the filter is not understood", SyntaxProblem::Text);
+        return Fault::syntax("syntax error in the filter", SyntaxProblem::Text);
     };
     match error {
-        load::Error::Io(_) => Fault::syntax("modules are not offered", SyntaxProblem::Refused),
+        load::Error::Io(_) => Fault::syntax("modules are not supported", SyntaxProblem::Refused),
         load::Error::Lex(found) => {
             let message = found.first().map(|(expected, found)| {
                 format!("expected {} {}", expected.as_str(), place(found))
@@ -128,19 +129,17 @@ fn compile_fault(errors: &jaq_core::compile::Errors<&str, ()>) -> Fault {
     use jaq_core::compile::Undefined;
     let first = errors.iter().flat_map(|(_, errors)| errors).next();
     let Some((name, kind)) = first else {
-        return Fault::syntax("the filter is not understood", SyntaxProblem::Text);
+        return Fault::syntax("syntax error in the filter", SyntaxProblem::Text);
     };
     if allowlist::is_refused(name) {
-        return Fault::syntax(format!("`{name}` is not offered"), SyntaxProblem::Refused);
+        return Fault::syntax(format!("`{name}` is not allowed"), SyntaxProblem::Refused);
     }
     match kind {
         Undefined::Filter(arity) => {
-            Fault::syntax(format!("there is no function {name}/{arity}"), SyntaxProblem::Function)
+            Fault::syntax(format!("unknown function {name}/{arity}"), SyntaxProblem::Function)
         }
-        Undefined::Var => Fault::syntax(format!("{name} has no value"), SyntaxProblem::Variable),
-        other => {
-            Fault::syntax(format!("there is no {} {name}", other.as_str()), SyntaxProblem::Text)
-        }
+        Undefined::Var => Fault::syntax(format!("{name} is not defined"), SyntaxProblem::Variable),
+        other => Fault::syntax(format!("unknown {} {name}", other.as_str()), SyntaxProblem::Text),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Malformed {
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::At(byte) => write!(f, "the record is no JSON value from byte {byte} on"),
+            Self::At(byte) => write!(f, "the record is not valid JSON at byte {byte}"),
             Self::TooDeep => write!(f, "the record is nested more than {MAX_DEPTH} deep"),
         }
     }

@@ -97,7 +97,7 @@ impl CachedRegex {
                 b'l' => {}
                 other => {
                     return Err(format!(
-                        "{:?} is no flag of a regular expression",
+                        "{:?} is not a regular expression flag",
                         char::from(*other)
                     ));
                 }

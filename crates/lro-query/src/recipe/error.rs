@@ -10,22 +10,22 @@ use crate::pattern::PatternError;
 #[non_exhaustive]
 pub enum RecipeError {
     /// There is no recipe with this number.
-    #[error("there is no recipe {number}")]
+    #[error("unknown recipe {number}")]
     UnknownNumber {
         /// The requested number.
         number: u64,
     },
     /// No recipe has this parameter.
-    #[error("there is no parameter `{name}`")]
+    #[error("unknown parameter `{name}`")]
     UnknownParam {
         /// The name: untrusted text.
         name: String,
     },
     /// The keyword is not a valid pattern.
-    #[error("the keyword cannot be used as a pattern")]
+    #[error("invalid keyword")]
     Keyword(#[from] PatternError),
     /// A record is not valid JSON.
-    #[error("record {record} is no JSON")]
+    #[error("record {record} is not valid JSON")]
     NotJson {
         /// Its number, from 0.
         record: u64,
@@ -37,7 +37,7 @@ pub enum RecipeError {
         record: u64,
     },
     /// The deadline passed.
-    #[error("the time for this recipe is up")]
+    #[error("the recipe timed out")]
     Time,
     /// The result could not be read.
     #[error(transparent)]
@@ -55,7 +55,7 @@ impl RecipeError {
             Self::Keyword(error) => Some(error.hint().to_owned()),
             Self::NotJson { .. } => Some("read or search the result instead".to_owned()),
             Self::TooDeep { .. } => Some("filter by jq or SQL instead".to_owned()),
-            Self::Time => Some("ask a narrower question, or allow more time".to_owned()),
+            Self::Time => Some("narrow the query, or allow more time".to_owned()),
             Self::Spool(_) => None,
         }
     }

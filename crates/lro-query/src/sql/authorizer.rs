@@ -178,15 +178,15 @@ impl Authorizer {
                     self.log().read.insert(read);
                     return Authorization::Allow;
                 }
-                format!("table `{table_name}` is not offered")
+                format!("table `{table_name}` is not allowed")
             }
             AuthAction::Function { function_name } => {
                 if FUNCTIONS.iter().any(|name| name.eq_ignore_ascii_case(function_name)) {
                     return Authorization::Allow;
                 }
-                format!("function `{function_name}` is not offered")
+                format!("function `{function_name}` is not allowed")
             }
-            _ => "a statement only reads".to_owned(),
+            _ => "only read-only statements are allowed".to_owned(),
         };
         self.log().denial.get_or_insert(reason);
         Authorization::Deny

@@ -140,7 +140,7 @@ const TIME_FUNCTIONS: &[(&str, usize)] = &[
     ("timediff", 0),
 ];
 
-const CLOCK_MESSAGE: &str = "the present time is not offered: give it as a parameter";
+const CLOCK_MESSAGE: &str = "the current time is not available: pass it as a parameter";
 
 pub(super) fn replace_clock(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
@@ -219,10 +219,10 @@ fn compile(pattern: &str) -> std::result::Result<Regex, Error> {
 pub(super) fn check_statement(statement: &Statement<'_>) -> Result<(), Fault> {
     // A query plan shows memory addresses, which differ from run to run.
     if statement.is_explain() != 0 {
-        return Err(Fault::syntax("plans are not offered", SyntaxProblem::Refused));
+        return Err(Fault::syntax("EXPLAIN is not supported", SyntaxProblem::Refused));
     }
     if !statement.readonly() || statement.column_count() == 0 {
-        return Err(Fault::syntax("a statement only reads", SyntaxProblem::Refused));
+        return Err(Fault::syntax("only read-only statements are allowed", SyntaxProblem::Refused));
     }
     Ok(())
 }
@@ -234,12 +234,12 @@ pub(super) fn bind_params(
 ) -> Result<(), Fault> {
     for i in 1..=statement.parameter_count() {
         let Some(name) = statement.parameter_name(i) else {
-            let message = "parameters have names, as in :namespace";
+            let message = "parameters must be named, as in :namespace";
             return Err(Fault::syntax(message, SyntaxProblem::Variable));
         };
         let param = params.iter().find(|(param, _)| *param == &name[1..]);
         let Some((_, json)) = param else {
-            return Err(Fault::syntax(format!("{name} has no value"), SyntaxProblem::Variable));
+            return Err(Fault::syntax(format!("{name} is not defined"), SyntaxProblem::Variable));
         };
         let json = json.as_bytes().trim_ascii();
         let (mut decoded, mut kinds) = (Vec::new(), Kinds::default());

@@ -225,7 +225,7 @@ fn new_fields(
 }
 
 fn malformed(_: Malformed) -> Fault {
-    Fault::runtime("a record is no JSON value")
+    Fault::runtime("a record is not valid JSON")
 }
 
 /// Extracts the cells of a chunk.

@@ -88,7 +88,7 @@ pub(super) fn receive(mut socket: &UnixStream) -> io::Result<(Vec<u8>, Vec<Owned
     socket.read_exact(&mut length[count..])?;
     let length = u32::from_be_bytes(length) as usize;
     if length > MAX_JOB_LEN {
-        return Err(io::Error::other("the order is too long"));
+        return Err(io::Error::other("the job is too long"));
     }
     let mut job = vec![0; length];
     socket.read_exact(&mut job)?;

@@ -275,9 +275,7 @@ impl RequestFailure {
     ) -> SpoolError {
         let (kind, text) = match &self {
             Self::Timeout => (RemoteKind::Time, String::new()),
-            Self::Truncated => {
-                (RemoteKind::Failed, "fewer bytes came than were asked for".to_owned())
-            }
+            Self::Truncated => (RemoteKind::Failed, "incomplete response".to_owned()),
             Self::Panicked => {
                 let said = "the client library panicked; check the credentials for line breaks";
                 (RemoteKind::Failed, said.to_owned())

@@ -16,7 +16,7 @@ const MAX_TENANT_LEN: usize = 200;
 
 /// The text is not a tenant name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a tenant needs a name")]
+#[error("the tenant name is empty")]
 pub struct InvalidTenant;
 
 /// Distinguishes drafts of the same id.

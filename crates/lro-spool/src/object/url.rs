@@ -31,7 +31,7 @@ impl Bucket {
         let wrong = |text: &str| invalid_url(url, text);
         let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(wrong("credentials do not belong in it"));
+            return Err(wrong("it must not contain credentials"));
         }
         let (scheme, prefix) =
             ObjectStoreScheme::parse(&parsed).map_err(|error| wrong(&error.to_string()))?;
@@ -126,7 +126,8 @@ fn check_header_values(settings: &Settings) -> Result<(), String> {
         if HEADER_SETTINGS.iter().any(&named) && !fits(value) {
             let name = name.to_uppercase();
             return Err(format!(
-                "{name} has a line break or another character that no header can carry"
+                "{name} contains a line break or another character that is invalid in an HTTP \
+                 header"
             ));
         }
         if named(&TOKEN_FILE_SETTING) {
@@ -134,7 +135,8 @@ fn check_header_values(settings: &Settings) -> Result<(), String> {
             let token = std::fs::read_to_string(value).unwrap_or_default();
             if !fits(&token) {
                 return Err(format!(
-                    "the token in {value} has a line break or another character that no header can carry"
+                    "the token in {value} contains a line break or another character that is \
+                     invalid in an HTTP header"
                 ));
             }
         }
@@ -163,7 +165,7 @@ fn check_credentials_url(settings: &Settings) -> Result<(), String> {
         let known = url.host_str().is_some_and(|host| CONTAINER_HOSTS.contains(&host));
         if url.scheme() != "https" && !near && !known {
             let name = name.to_uppercase();
-            return Err(format!("{name} is http:// beyond this machine; use https://"));
+            return Err(format!("{name} is an http:// URL of another machine; use https://"));
         }
     }
     Ok(())
@@ -180,7 +182,7 @@ fn require_credentials(
     if settings.iter().any(|(name, _)| given(name)) {
         return Ok(());
     }
-    Err(invalid_url(url, &format!("no credentials are given: set {missing}")))
+    Err(invalid_url(url, &format!("missing credentials: set {missing}")))
 }
 
 fn invalid_url(url: &str, text: &str) -> SpoolError {

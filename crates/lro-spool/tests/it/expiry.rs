@@ -159,7 +159,7 @@ fn f24_an_expired_reference_gets_a_final_answer_that_names_the_call() {
     let error = spool.open(&id(1).into(), at(3_600_000)).map(drop).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the result of `list_issues` expired at 2027-01-15 09:00:00 UTC; make that call again"
+        "the result of `list_issues` expired at 2027-01-15 09:00:00 UTC; repeat the call"
     );
 }
 

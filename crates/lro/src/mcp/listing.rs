@@ -209,7 +209,7 @@ fn widened_output(schema: &RawValue) -> Option<String> {
         move_references(&mut inner);
     }
     let stored = json!({
-        "description": "a large result, stored: ask for parts of it by its ref",
+        "description": "a large stored result: query it by its ref",
         "type": "object",
         "properties": {"lro": {
             "type": "object",

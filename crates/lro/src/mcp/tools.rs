@@ -185,11 +185,10 @@ fn extract(capabilities: QueryCapabilities) -> Value {
     properties.insert("params".to_owned(), json!({"type": "object", "description": params}));
     properties.insert("limit".to_owned(), count());
     properties.insert("offset".to_owned(), count());
-    let link =
-        if capabilities.links { " None of them: a link to all of it, for curl." } else { "" };
+    let link = if capabilities.links { " None of them: a download link for curl." } else { "" };
     let description = format!(
-        "Query a stored large result. Give one of: {}.{link} Replies begin with \"n of m\"; go on \
-         with offset.",
+        "Query a stored large result. Set one of: {}.{link} Replies begin with \"n of m\"; \
+         continue with offset.",
         ways.join("; ")
     );
     tool(EXTRACT, "Query a stored result", &description, &properties, &[])
@@ -202,7 +201,7 @@ fn read() -> Value {
         "start": count(),
         "end": count(),
         "unit": {"enum": ["characters", "lines", "records"], "default": "characters"},
-        "part": {"type": "integer", "description": "Further text, below lro.parts"},
+        "part": {"type": "integer", "description": "Text part, see lro.parts"},
     }));
     let description = "Read a range of a stored large result, from 0, end not included.";
     tool(READ, "Read a stored result", description, &properties, &[])
@@ -232,8 +231,8 @@ fn query() -> Value {
         "limit": count(),
         "offset": count(),
     }));
-    let description = "Run jq on a stored large result: on a JSON document as it is, on records as \
-                       query of lro_extract.";
+    let description = "Run jq on a stored large result: once on a JSON document, else once per \
+         record (whole: once on all).";
     tool(QUERY, "Run jq on a stored result", description, &properties, &["query"])
 }
 
@@ -260,7 +259,7 @@ fn tool(
 }
 
 fn reference() -> Value {
-    text("lro:… of the descriptor")
+    text("lro:… from the descriptor")
 }
 
 fn text(description: &str) -> Value {

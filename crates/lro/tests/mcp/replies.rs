@@ -72,13 +72,13 @@ fn f24_an_expired_reference_gets_a_final_answer_that_names_the_call() {
         called.text.contains("Error (expired): the result of `recall` expired at"),
         "{called:?}"
     );
-    assert!(called.text.contains("This is final"), "{called:?}");
+    assert!(called.text.contains("Retrying does not help"), "{called:?}");
     fixture.spool.sweep(late).unwrap();
     assert_eq!(ask(), called, "the same when it is swept");
     let unknown = "lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D";
     let called = fixture.call("lro_extract", &json!({"ref": unknown, "recipe": 1}));
     assert!(called.text.starts_with("Error (not_found): "), "{called:?}");
-    assert!(called.text.contains("It was made at 2025-"), "{called:?}");
+    assert!(called.text.contains("It was created at 2025-"), "{called:?}");
 }
 
 #[test]

@@ -164,13 +164,13 @@ fn v1_further_texts_of_a_result_are_read_by_their_number() {
         assert!(called.is_error, "{called:?}");
         assert_eq!(
             called.text,
-            "Error (not_found): there is no part 3\n\
-             Hint: part=0 is the data, further texts are 1 to 2."
+            "Error (not_found): no part 3\n\
+             Hint: part=0 is the data; text parts are 1 to 2."
         );
     }
     let alone = fixture.store("list_things", &format!("[{}]", rows.join(",")));
     let called = fixture.call("read_large_output", &json!({"ref": alone, "part": 1}));
-    assert!(called.is_error && called.text.contains("no further texts"), "{called:?}");
+    assert!(called.is_error && called.text.contains("no text parts"), "{called:?}");
 }
 
 #[test]

@@ -380,7 +380,7 @@ fn a_result_whose_bucket_was_not_copied_is_gone_and_one_that_was_is_answered() {
     let gone = tool(&again.url, &ann, "lro_extract", &count);
     assert_eq!(gone["result"]["isError"], true, "{gone}");
     let said = gone["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("Make the call that returned it again"), "{said}");
+    assert!(said.contains("Repeat the call that returned it"), "{said}");
     assert_eq!(asked(&again.url, "GET", link, "").unwrap().status, 404);
     // The same call returns the same result again.
     let repeated = tool(&again.url, &ann, "list_memories", &json!({"detail": "full"}));

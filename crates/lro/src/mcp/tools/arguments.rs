@@ -166,14 +166,14 @@ pub(super) fn extract(arguments: &str, links: bool) -> Result<ParsedArguments, A
         (None, None, None) if links => QueryKind::Link,
         (None, None, None) => {
             return Err(ArgumentError::new(
-                "nothing is asked",
-                "Give one of recipe (1-10), query (jq) or sql.",
+                "missing recipe, query or sql",
+                "Set one of recipe (1-10), query (jq) or sql.",
             ));
         }
         _ => {
             return Err(ArgumentError::new(
-                "recipe, query and sql exclude each other",
-                "Give one of them.",
+                "recipe, query and sql are mutually exclusive",
+                "Set only one of them.",
             ));
         }
     };
@@ -281,12 +281,11 @@ impl ResultSelector {
             (Some(address), true) => Ok(address),
             (Some(_), false) => Err(ArgumentError::new(
                 "ref, file_path and filename name different results",
-                "Give ref alone.",
+                "Set only ref.",
             )),
-            (None, _) => Err(ArgumentError::new(
-                "no result is named",
-                "Give ref, the lro:… of the descriptor.",
-            )),
+            (None, _) => {
+                Err(ArgumentError::new("missing ref", "Set ref to the lro:… from the descriptor."))
+            }
         }
     }
 }
@@ -295,7 +294,7 @@ fn parse_address(text: &str) -> Result<Address, ArgumentError> {
     text.trim().parse().map_err(|_| {
         ArgumentError::new(
             "neither a reference nor the name or path of a stored result",
-            "Give ref, the lro:… of the descriptor.",
+            "Set ref to the lro:… from the descriptor.",
         )
     })
 }
@@ -316,5 +315,5 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
         return Ok(None);
     }
     let whole = text.strip_suffix(".0").unwrap_or(text);
-    whole.parse().map(Some).map_err(|_| D::Error::custom("expected a whole number from 0 on"))
+    whole.parse().map(Some).map_err(|_| D::Error::custom("expected a whole number, 0 or more"))
 }
