@@ -166,14 +166,16 @@ async fn identity(
     }
     if authority.metadata.registration_endpoint.is_none() {
         return Err(LoginError::Denied {
-            message: "it registers no clients: name one that it knows with --client-id".to_owned(),
+            message:
+                "it does not support client registration: pass a registered client with --client-id"
+                    .to_owned(),
         });
     }
     let registered = manager.register_client(CLIENT_NAME, redirect, scopes).await;
     let registered = registered.map_err(|error| login_error(client, &error))?;
     let secret = registered.client_secret.as_deref().unwrap_or_default();
     if registered.client_id.len().max(secret.len()) > MAX_CLIENT_ID_LEN {
-        return Err(RuleViolation::new(Rule::Answer, "a client's name without end").into());
+        return Err(RuleViolation::new(Rule::Answer, "a client id that is too long").into());
     }
     Ok(registered)
 }
@@ -193,7 +195,10 @@ impl AuthorizationRequest {
             let mut values = url.query_pairs().filter(|(key, _)| key == name);
             match (values.next(), values.next()) {
                 (Some((_, value)), None) => Ok(value.into_owned()),
-                _ => Err(RuleViolation::new(Rule::Form, &format!("not one {name} in {url}"))),
+                _ => Err(RuleViolation::new(
+                    Rule::Form,
+                    &format!("missing or repeated {name} in {url}"),
+                )),
             }
         };
         for name in ["client_id", "redirect_uri", "response_type", "code_challenge"] {
@@ -232,7 +237,7 @@ async fn exchange(
         .await
         .map_err(|error| login_error(client, &error))?;
     let json = serde_json::to_vec(&token)
-        .map_err(|_| RuleViolation::new(Rule::Token, "an answer that is no token response"))?;
+        .map_err(|_| RuleViolation::new(Rule::Token, "an invalid token response"))?;
     Ok(TokenResponse::read(&json)?)
 }
 
@@ -256,9 +261,7 @@ pub(crate) async fn discover(
     let found = manager.resolve_metadata().await.map_err(|error| login_error(client, &error))?;
     // rmcp would continue with default endpoints.
     if !found.source.is_discovered() {
-        return Err(
-            RuleViolation::new(Rule::Metadata, "no metadata at any well-known place").into()
-        );
+        return Err(RuleViolation::new(Rule::Metadata, "no metadata at any well-known URL").into());
     }
     Ok(check(found.metadata, policy)?)
 }
@@ -310,11 +313,9 @@ pub(crate) fn login_error(client: &GuardedClient, error: &AuthError) -> LoginErr
         }
         AuthError::AuthorizationServerMissingIssuer { .. } => (Rule::Issuer, "none".to_owned()),
         AuthError::PkceUnsupported => (Rule::Pkce, "other methods".to_owned()),
-        AuthError::TokenExchangeFailed(_) => {
-            (Rule::Token, "an answer that is no token response".to_owned())
-        }
+        AuthError::TokenExchangeFailed(_) => (Rule::Token, "an invalid token response".to_owned()),
         AuthError::RegistrationFailed(_) => {
-            (Rule::Metadata, "an answer that is no registration".to_owned())
+            (Rule::Metadata, "an invalid registration response".to_owned())
         }
         error => (Rule::Metadata, error.to_string()),
     };

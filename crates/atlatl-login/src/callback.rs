@@ -160,7 +160,8 @@ async fn handle_connection(
         Callback::NotOurs { .. } => "400 Bad Request",
         callback => return Some((callback, PendingBrowser(stream))),
     };
-    let answer = html_response(status, "Nothing here", "This address waits for a login.");
+    let answer =
+        html_response(status, "Nothing here", "This address expects the redirect of a login.");
     let _ = timeout(READ_TIMEOUT, stream.write_all(&answer)).await;
     None
 }

@@ -15,7 +15,7 @@ const MAX_SANITIZED_CHARS: usize = 300;
 pub enum LoginError {
     /// A person must log in.
     #[error(
-        "{server} wants a login: run `atlatl login {}`, or give a key with --header",
+        "{server} requires a login: run `atlatl login {}`, or pass a key with --header",
         shell_quote(server.as_str())
     )]
     Needed {
@@ -23,7 +23,7 @@ pub enum LoginError {
         server: Url,
     },
     /// A person must log in with more scopes.
-    #[error("{server} wants further rights: run `{}`", upgrade(server, scopes))]
+    #[error("{server} requires more scopes: run `{}`", upgrade(server, scopes))]
     Scope {
         /// The server.
         server: Url,
@@ -35,13 +35,13 @@ pub enum LoginError {
     #[error("refused: {0}")]
     Refused(RuleViolation),
     /// The authorization server or the person denied the request.
-    #[error("the authorization server said no: {message}")]
+    #[error("the authorization server refused: {message}")]
     Denied {
         /// The error of the server, sanitized.
         message: String,
     },
     /// A server was unreachable or its response was inconclusive. Stored tokens remain.
-    #[error("{endpoint} gave no answer that helps ({why}); no login was changed, try again")]
+    #[error("no usable response from {endpoint} ({why}); your logins are unchanged, try again")]
     Unreachable {
         /// Host and path of the request.
         endpoint: String,
@@ -49,13 +49,13 @@ pub enum LoginError {
         why: String,
     },
     /// The callback timed out.
-    #[error("no login within {minutes} minutes")]
+    #[error("login timed out after {minutes} minutes")]
     TimedOut {
         /// The time limit.
         minutes: u64,
     },
     /// Another process holds the lock for too long.
-    #[error("another process has held {} for {seconds} s", path.display())]
+    #[error("another process has locked {} for {seconds} s", path.display())]
     Busy {
         /// The lock file.
         path: PathBuf,
@@ -63,23 +63,23 @@ pub enum LoginError {
         seconds: u64,
     },
     /// A directory or file for tokens is accessible to others.
-    #[error("{} {why}: {mend}", path.display())]
+    #[error("{} {why}: {fix}", path.display())]
     NotPrivate {
         /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
         /// The command that fixes it.
-        mend: String,
+        fix: String,
     },
     /// A file does not contain a login.
-    #[error("{} does not hold a login: remove it and log in again", path.display())]
+    #[error("{} is not a valid login file: remove it and log in again", path.display())]
     Damaged {
         /// Its path.
         path: PathBuf,
     },
     /// The file system failed.
-    #[error("{} cannot be used", path.display())]
+    #[error("cannot access {}", path.display())]
     File {
         /// Its path.
         path: PathBuf,
@@ -87,7 +87,7 @@ pub enum LoginError {
         source: io::Error,
     },
     /// The callback listener could not be bound.
-    #[error("no address on loopback to listen on")]
+    #[error("cannot listen on a loopback address")]
     Listen {
         /// The error of the operating system.
         source: io::Error,
@@ -132,17 +132,17 @@ pub enum Rule {
 impl Rule {
     fn text(self) -> &'static str {
         match self {
-            Self::Transport => "https is needed (http only between loopback addresses)",
-            Self::Address => "a URL that a server gives may not lead to a private address",
+            Self::Transport => "https is required (http only between loopback addresses)",
+            Self::Address => "a URL from a server must not lead to a private address",
             Self::Form => {
-                "a URL may hold neither user name nor password, and no more than 4096 bytes"
+                "a URL must not contain a user name or password, and has at most 4096 bytes"
             }
             Self::Metadata => "the server must publish which authorization server it trusts",
-            Self::Issuer => "the issuer must be the one that was asked",
+            Self::Issuer => "the issuer must be the expected one",
             Self::Resource => "the protected resource must be the server itself",
             Self::Pkce => "the authorization server must support PKCE with S256",
             Self::Token => "a token must be a bearer token in printable ASCII",
-            Self::Answer => "an answer must be small and may not lead to another origin",
+            Self::Answer => "a response must be small and must not redirect to another origin",
         }
     }
 }

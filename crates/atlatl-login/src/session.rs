@@ -144,7 +144,7 @@ impl ServerLogin {
     /// The runtime shut down or the task panicked: the login on disk is unchanged.
     fn cut_short(&self) -> LoginError {
         let endpoint = self.server.url().host_str().unwrap_or_default().to_owned();
-        LoginError::Unreachable { endpoint, why: "the refresh was cut short".to_owned() }
+        LoginError::Unreachable { endpoint, why: "the refresh was interrupted".to_owned() }
     }
 
     /// Returns a token other than `stale`: one that another process received meanwhile, or a new
@@ -257,7 +257,10 @@ fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, LoginError> {
     let pair = format!("{}:{}", encoded(id), encoded(secret.expose()));
     HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(pair))).map_err(|_| {
         // Base64 is ASCII, so this cannot fail; an error is still better than a panic.
-        LoginError::Denied { message: "a client secret that fits no header".to_owned() }
+        LoginError::Denied {
+            message: "the client secret contains characters that are invalid in an HTTP header"
+                .to_owned(),
+        }
     })
 }
 
@@ -285,9 +288,11 @@ async fn revoke(client: &GuardedClient, login: &StoredLogin) -> Option<String> {
     let form = [("token", token.expose()), ("token_type_hint", hint)];
     match timeout(REVOKE_TIMEOUT, post_as_client(client, login, endpoint, &form)).await {
         Ok(Ok(answer)) if answer.status().is_success() => None,
-        Ok(Ok(answer)) => Some(format!("the authority answered {}", answer.status().as_u16())),
+        Ok(Ok(answer)) => {
+            Some(format!("the authorization server returned {}", answer.status().as_u16()))
+        }
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(format!("no answer within {} s", REVOKE_TIMEOUT.as_secs())),
+        Err(_) => Some(format!("no response within {} s", REVOKE_TIMEOUT.as_secs())),
     }
 }
 

@@ -29,7 +29,7 @@ impl TokenResponse {
     /// Parses a token response. Errors never quote it, because it contains secrets.
     pub(crate) fn read(json: &[u8]) -> Result<Self, RuleViolation> {
         let response: Self = serde_json::from_slice(json)
-            .map_err(|_| RuleViolation::new(Rule::Token, "an answer that is no token response"))?;
+            .map_err(|_| RuleViolation::new(Rule::Token, "an invalid token response"))?;
         if !response.token_type.eq_ignore_ascii_case("bearer") {
             return Err(RuleViolation::new(Rule::Token, &response.token_type));
         }
@@ -37,7 +37,7 @@ impl TokenResponse {
         if secrets.into_iter().flatten().all(is_printable) {
             return Ok(response);
         }
-        Err(RuleViolation::new(Rule::Token, "a token with other characters"))
+        Err(RuleViolation::new(Rule::Token, "a token with invalid characters"))
     }
 
     /// The granted scopes, if present.

@@ -138,7 +138,7 @@ impl PrivateDir {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(foreign(path, "is no directory of ours", &remove_command(path)));
+                return Err(foreign(path, "is not a directory", &remove_command(path)));
             }
             Err(errno) => return Err(failed(path, errno.into())),
         };
@@ -238,7 +238,7 @@ impl PrivateDir {
 fn check(fd: &OwnedFd, path: &Path, kind: FileType, mode: &str) -> Result<(), LoginError> {
     let stat = fs::fstat(fd).map_err(|errno| failed(path, errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != kind {
-        return Err(foreign(path, "is of another kind", &remove_command(path)));
+        return Err(foreign(path, "has an unexpected file type", &remove_command(path)));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(foreign(
@@ -250,7 +250,7 @@ fn check(fd: &OwnedFd, path: &Path, kind: FileType, mode: &str) -> Result<(), Lo
     if stat.st_mode & 0o077 != 0 {
         return Err(foreign(
             path,
-            "is open to other users",
+            "is accessible to other users",
             &format!("chmod {mode} {}", shell_path(path)),
         ));
     }
@@ -258,7 +258,7 @@ fn check(fd: &OwnedFd, path: &Path, kind: FileType, mode: &str) -> Result<(), Lo
 }
 
 fn foreign(path: &Path, why: &'static str, command: &str) -> LoginError {
-    LoginError::NotPrivate { path: path.to_owned(), why, mend: format!("run `{command}`") }
+    LoginError::NotPrivate { path: path.to_owned(), why, fix: format!("run `{command}`") }
 }
 
 fn remove_command(path: &Path) -> String {

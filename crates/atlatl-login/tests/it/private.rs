@@ -61,7 +61,7 @@ async fn links_are_not_followed() {
     fs::remove_file(&file).unwrap();
     fs::rename(person.folder(), person.folder().with_file_name("real")).unwrap();
     symlink(person.folder().with_file_name("real"), person.folder()).unwrap();
-    assert!(refused(&person, &authority).await.contains("is no directory of ours"));
+    assert!(refused(&person, &authority).await.contains("is not a directory"));
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn what_is_no_login_is_reported_and_what_is_no_file_does_not_hang() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     allow(&file, 0o700);
-    assert!(refused(&person, &authority).await.contains("is of another kind"));
+    assert!(refused(&person, &authority).await.contains("has an unexpected file type"));
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ async fn a_rejected_refresh_ends_the_login_and_says_what_to_run() {
     let mcp = authority.mcp();
     assert_eq!(
         error.to_string(),
-        format!("{mcp} wants a login: run `atlatl login {mcp}`, or give a key with --header")
+        format!("{mcp} requires a login: run `atlatl login {mcp}`, or pass a key with --header")
     );
     assert!(matches!(error, LoginError::Needed { .. }));
     assert!(person.logins.list().unwrap().is_empty());

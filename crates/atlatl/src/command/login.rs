@@ -190,7 +190,7 @@ fn read_client_secret(path: &Path) -> Result<Secret, Error> {
     let failed = |error| Error::failure(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
-        let open = format!("{} is open to other users", path.display());
+        let open = format!("{} is accessible to other users", path.display());
         return Err(Error::failure(open).with_hint(format!("chmod 600 {}", path.display())));
     }
     let mut text = String::new();

@@ -43,7 +43,7 @@ fn a_headless_run_that_needs_a_login_says_exactly_what_to_run() {
         .collect();
     answers.sort_by_key(|answer| answer["id"].as_u64());
     let told =
-        format!("{mcp} wants a login: run `atlatl login {mcp}`, or give a key with --header");
+        format!("{mcp} requires a login: run `atlatl login {mcp}`, or pass a key with --header");
     for (id, answer) in (1..).zip(&answers) {
         assert_eq!((&answer["id"], &answer["error"]["message"]), (&json!(id), &json!(told)));
     }

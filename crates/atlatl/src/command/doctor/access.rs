@@ -48,7 +48,7 @@ pub(super) fn check_logins(settings: &Settings, servers: &[ClientEntry]) -> Grou
 
 fn login_file_finding(error: &LoginError) -> Finding {
     match error {
-        LoginError::NotPrivate { path, why, mend: fix } => Finding::fault(
+        LoginError::NotPrivate { path, why, fix } => Finding::fault(
             "login-file",
             path.display(),
             format!("it {why}"),
@@ -114,7 +114,7 @@ fn check_auth(settings: &Settings, auth: &str) -> Option<Finding> {
     // Reading a pipe would block.
     if path.exists() && !path.is_file() {
         let fix = format!("mv {0} {0}.aside", quote_path(path));
-        return Some(Finding::fault("server-auth", path.display(), "it is no file", fix));
+        return Some(Finding::fault("server-auth", path.display(), "not a regular file", fix));
     }
     let error = BearerTokens::read(path, [0; 32]).err()?;
     let create_token = || {
