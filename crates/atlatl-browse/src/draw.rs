@@ -19,14 +19,14 @@ const HELP_KEYS: [(&str, &str); 15] = [
     ("g G", "the first, the last"),
     ("\u{2190} \u{2192}  h l", "the column to the left, right"),
     ("Enter", "the whole record; again or Esc: back"),
-    ("\u{2190} \u{2192}  p n", "there: the record before, behind"),
+    ("\u{2190} \u{2192}  p n", "there: the previous, next record"),
     ("/", "search: text or regular expression"),
-    ("n N", "the next match, the one before"),
+    ("n N", "the next, previous match"),
     ("s", "sort by this column: up, down, as stored"),
     (":", "SQL: a condition, such as price > 10,"),
     ("", "or a statement: select \u{2026} from results"),
-    ("\u{2191}", "while typing: what was typed last"),
-    ("Esc", "back to all records; ends what takes long"),
+    ("\u{2191}", "while typing: earlier input"),
+    ("Esc", "back to all records; cancels a long query"),
     ("?", "this"),
     ("q  Ctrl-C", "quit"),
 ];
@@ -124,7 +124,7 @@ fn draw_table(screen: &Screen, styles: Styles, mut area: Rect, buffer: &mut Buff
         area = below(area, 1);
     }
     if screen.page.is_empty() && area.height > 0 && !screen.is_busy() {
-        let text = if screen.filter.is_some() { "no records match" } else { "nothing is in it" };
+        let text = if screen.filter.is_some() { "no records match" } else { "the result is empty" };
         write(buffer, line(area, 0), screen.margin(), text, styles.faint);
     }
     for (y, row) in (0..area.height).zip(&screen.page) {

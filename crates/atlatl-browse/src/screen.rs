@@ -280,7 +280,7 @@ impl Screen {
             return Some(format!("indexing {} %", self.stored.lines.percent()));
         }
         if self.pending_query.is_some() {
-            return Some("asking\u{2026} Esc ends it".to_owned());
+            return Some("running\u{2026} Esc cancels".to_owned());
         }
         let percent = |done: usize, all: usize| (done * 100).checked_div(all).unwrap_or(100);
         Some(match self.job.as_ref()? {
@@ -290,6 +290,6 @@ impl Screen {
     }
 
     fn show_read_error(&mut self, error: &std::io::Error) {
-        self.message = Some(format!("the result cannot be read: {error}"));
+        self.message = Some(format!("cannot read the result: {error}"));
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn status(
             };
             let what =
                 if screen.row_set().content == RowContent::Records { "record" } else { "line" };
-            let cut = if record.cut { " (cut; --original has all of it)" } else { "" };
+            let cut = if record.cut { " (truncated; see --original)" } else { "" };
             format!("{what} {number}{part}{cut}")
         }
         _ => draw::visible_range(screen),
@@ -125,7 +125,7 @@ pub(super) fn message(message: &str, styles: Styles, area: Rect, buffer: &mut Bu
 fn restrictions(screen: &Screen) -> Vec<String> {
     let mut parts = Vec::new();
     if let Some(more) = screen.filter.as_ref().and_then(Filter::more) {
-        parts.push(format!("{more} in all"));
+        parts.push(format!("{more} in total"));
     }
     if let Some(sort_order) = &screen.sort_order {
         let column = screen.row_set().columns.get(sort_order.column);
@@ -146,7 +146,7 @@ fn restrictions(screen: &Screen) -> Vec<String> {
 fn hints(screen: &Screen) -> [&'static str; 3] {
     match (&screen.mode, screen.row_set().content) {
         (Mode::Record(_), _) => {
-            ["\u{2190}\u{2192} neighbours  Esc back  ? help  q quit", "Esc back  q quit", ""]
+            ["\u{2190}\u{2192} previous, next  Esc back  ? help  q quit", "Esc back  q quit", ""]
         }
         (_, RowContent::Records) => {
             ["/ search  s sort  : SQL  \u{23ce} record  ? help  q quit", "? help  q quit", ""]

@@ -55,7 +55,7 @@ impl Screen {
                 self.pattern = Some(pattern);
                 self.search_from(true, 0);
             }
-            None => self.message = Some("that is too long to search for".to_owned()),
+            None => self.message = Some("the search text is too long".to_owned()),
         }
     }
 
@@ -63,7 +63,7 @@ impl Screen {
         if self.pattern.is_some() {
             self.search_from(forward, 1);
         } else {
-            self.message = Some("nothing was searched for yet: / begins".to_owned());
+            self.message = Some("no search yet: press /".to_owned());
         }
     }
 
@@ -71,7 +71,8 @@ impl Screen {
         let (Some(pattern), all) = (self.pattern.clone(), self.count()) else { return };
         if all == 0 {
             let begun = !self.stored.lines.is_finished();
-            let why = if begun { "it is not indexed yet" } else { "there is nothing to search" };
+            let why =
+                if begun { "the result is not indexed yet" } else { "there is nothing to search" };
             self.message = Some(why.to_owned());
             return;
         }
@@ -114,14 +115,14 @@ impl Screen {
             self.cursor = position;
             if search.wrapped {
                 let end = if search.forward { "top" } else { "end" };
-                self.message = Some(format!("the search went on from the {end}"));
+                self.message = Some(format!("the search continued from the {end}"));
             }
             return;
         }
         search.advance(done);
         if search.left == 0 {
             let typed = crate::text::harmless(&search.pattern.text).into_owned();
-            self.message = Some(format!("nothing matches {typed}"));
+            self.message = Some(format!("no match for {typed}"));
         } else {
             self.job = Some(Job::Search(search));
         }

@@ -10,7 +10,7 @@ fn a_condition_leaves_the_records_it_holds_for() {
     let effect = press(&mut screen, ":price > 10 and name like 'a%'<enter>");
     let statement = "SELECT _n FROM results WHERE (price > 10 and name like 'a%'\n)".to_owned();
     assert_eq!(effect, Some(ScreenCommand::Ask(SqlRequest { statement, rows: RowKind::Numbers })));
-    assert!(screen.is_asking() && text(&screen, USUAL).contains("asking"));
+    assert!(screen.is_asking() && text(&screen, USUAL).contains("running"));
     let lines = b"{\"_n\":3}\n{\"_n\":199}\n{\"_n\":9999}\n".to_vec();
     screen.answered(Ok(SqlRows { lines, more: None }));
     insta::assert_snapshot!(text(&screen, USUAL), @r#"
@@ -61,7 +61,7 @@ fn a_statement_shows_its_own_columns() {
 
 
 
-    1–2 of 2 · 1,000 in all · sort n ↓ · :select name, count(*)…
+    1–2 of 2 · 1,000 in total · sort n ↓ · :select name, count(…
     ");
 }
 

@@ -111,7 +111,7 @@ fn a_record_is_seen_whole() {
 
 
 
-    record 4,999                             ←→ neighbours  Esc back  ? help  q quit
+    record 4,999                         ←→ previous, next  Esc back  ? help  q quit
     "#);
 }
 
@@ -146,10 +146,10 @@ fn a_search_goes_to_the_next_match() {
     1–21 of 5,000 · /éclair        / search  s sort  : SQL  ⏎ record  ? help  q quit
     "#);
     press(&mut screen, "/no such thing<enter>");
-    assert!(text(&screen, USUAL).ends_with("nothing matches no such thing\n"));
+    assert!(text(&screen, USUAL).ends_with("no match for no such thing\n"));
     press(&mut screen, "gN");
     let shown = text(&screen, USUAL);
-    assert!(shown.contains("nothing matches"), "{shown}");
+    assert!(shown.contains("no match for"), "{shown}");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn an_empty_result_says_so() {
     insta::assert_snapshot!(text(&screen, (50, 6)), @"
     lro:01KA2Z3T4V5W6X7Y8Z9A0B1C2D · list_products
     #
-       nothing is in it
+       the result is empty
 
 
     0 of 0 · /x                         ? help  q quit
@@ -260,14 +260,14 @@ fn the_keys_are_explained() {
      5    4│ g G                 the first, the last                       │remark …
      6    5│ ← →  h l            the column to the left, right             │remark …
      7    6│ Enter               the whole record; again or Esc: back      │remark …
-     8    7│ ← →  p n            there: the record before, behind          │
+     8    7│ ← →  p n            there: the previous, next record          │
      9    8│ /                   search: text or regular expression        │
-    10    9│ n N                 the next match, the one before            │remark
+    10    9│ n N                 the next, previous match                  │remark
     11   10│ s                   sort by this column: up, down, as stored  │remark …
     12   11│ :                   SQL: a condition, such as price > 10,     │remark …
     13   12│                     or a statement: select … from results     │remark …
-    14   13│ ↑                   while typing: what was typed last         │remark …
-    15   14│ Esc                 back to all records; ends what takes long │
+    14   13│ ↑                   while typing: earlier input               │remark …
+    15   14│ Esc                 back to all records; cancels a long query │
     16   15│ ?                   this                                      │
     17   16│ q  Ctrl-C           quit                                      │remark
     18   17╰───────────────────────────────────────────────────────────────╯remark …
